@@ -1,0 +1,127 @@
+"""A source is a replayable sequence of records: the same positions give the same records, every time.
+
+The driver calls ``plan``; executors call ``read``. A plan is written down before it is run, so that
+whoever continues after a crash runs the very same splits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+
+NO_TIMESTAMP = -(2**63)
+"""The timestamp of a record whose time could not be read."""
+
+Position = tuple[int, int]
+"""Where in a partition to read next: (ordinal of the file, offset in it)."""
+
+Positions = Mapping[str, Position]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of one file: offsets ``start <= offset < stop``; ``at`` is what the source needs to find it (JSON)."""
+
+    ordinal: int
+    start: int
+    stop: int
+    at: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Split:
+    """What one worker reads in one step: spans of one partition, in order."""
+
+    partition: str
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a step may read.
+
+    ``rows`` is exact when ``exact`` (as far as the listing goes), else an upper aim; ``splits`` is how many
+    workers can read at once: a plan has about that many splits of about equal size.
+    """
+
+    rows: int
+    exact: bool = False
+    splits: int = 1
+
+
+@dataclass(frozen=True)
+class SourceState:
+    """What a checkpoint remembers of its source.
+
+    ``positions``: partition to position. ``recorded``: small JSON facts fixed by the first plan (the schema).
+    ``index``: every input ever listed, in order of ordinal, as the source's own Arrow table, or None.
+    """
+
+    positions: Positions
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+    index: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """What a step will read. Without splits there is nothing to read now.
+
+    ``end``: the positions after the step. ``cap``: per partition the smallest timestamp that listed but unread data
+    may still hold, at ``end``; None: no bound is needed; -1: unknown, so the watermark waits.
+    ``appended``: rows to append to the index. ``recorded`` replaces what was recorded.
+    """
+
+    splits: tuple[Split, ...]
+    end: Positions
+    cap: Mapping[str, int | None]
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+    appended: pa.Table | None = None
+
+
+@dataclass(frozen=True)
+class DeadRecord:
+    """A record that could not be read: where it is, why, and its bytes."""
+
+    ordinal: int
+    offset: int
+    reason: str
+    data: bytes = b""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Consecutive records of one file: ``batch`` row i has ``timestamps[i]`` (int64 ms, NO_TIMESTAMP if unreadable)
+    and ``offsets[i]`` (int64). ``dead`` are the records between them that could not be decoded."""
+
+    ordinal: int
+    batch: pa.RecordBatch
+    timestamps: np.ndarray[Any, np.dtype[np.int64]]
+    offsets: np.ndarray[Any, np.dtype[np.int64]]
+    dead: Sequence[DeadRecord] = ()
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A replayable source. ``kind`` names the sort of source in the checkpoint ("FileSource")."""
+
+    kind: str
+    max_out_of_orderness: int
+
+    def partitions(self) -> Sequence[str]:
+        """The names of the partitions; fixed for the life of a checkpoint."""
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        """What to read next. Driver only; reads listings and footers, changes nothing; may be called again."""
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        """The Arrow schema of the batches, from what the first plan recorded."""
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        """The records of a split in order, in batches; repeatable on any worker."""
+
+    def acknowledge(self, positions: Positions) -> None:
+        """A hint: nothing before these positions will be asked for again."""
