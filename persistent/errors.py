@@ -53,3 +53,7 @@ class StagedMissing(StorageError):
 
 class UnsupportedStore(StorageError):
     """The file system behind a URL offers no atomic create, so no checkpoint can be committed to it."""
+
+
+class EngineError(PersistentError):
+    """The engine gave up on a piece of work: every attempt failed, or its workers cannot run it."""

@@ -1,4 +1,5 @@
-"""A sink makes outputs visible once: first staged, out of sight, then published after a checkpoint names them."""
+"""A sink makes outputs visible once: first staged, out of sight, then published after a checkpoint names
+them."""
 
 from __future__ import annotations
 
@@ -11,23 +12,24 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Staged:
-    """A staged output file: its name (which fixes its final name too), rows and bytes."""
+    """A staged output file: its name (which fixes its final name too), rows and bytes; ``sha256`` where the checkpoint reads it again."""
 
     name: str
     rows: int
     bytes: int
+    sha256: str = ""
 
 
 @runtime_checkable
 class Sink(Protocol):
     """Where windows go.
 
-    ``stage`` is called by workers, perhaps more than once for the same rows, each time with another ``attempt``
-    (``e<epoch>-c<id>-<uuid>``, unique): the rows are durable but invisible when it returns. ``publish`` is called by the
-    driver after the checkpoint ``staging_id`` is committed, and again after a crash: twice is once; a staged
-    file that is neither staged nor published raises ``StagedMissing``. ``sweep`` deletes every staged file that is not in
-    ``live`` and whose epoch is lower than ``epoch``, or equal with an id at or below ``id``.
-    ``shared`` tells whether workers in other processes can stage.
+    ``stage`` is called by workers, perhaps more than once for the same rows, each time with another
+    ``attempt`` (``e<epoch>-c<id>-<uuid>``, unique): the rows are durable but invisible when it returns.
+    ``publish`` is called by the driver after the checkpoint ``staging_id`` is committed, and again after a
+    crash: twice is once; a staged file that is neither staged nor published raises ``StagedMissing``.
+    ``sweep`` deletes every staged file that is not in ``live`` and whose epoch is lower than ``epoch``, or
+    equal with an id at or below ``id``. ``shared`` tells whether workers in other processes can stage.
     """
 
     shared: bool

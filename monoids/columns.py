@@ -1,0 +1,194 @@
+"""A group-by is one sort: group, pane and row number packed into one 64-bit integer.
+
+    packed = group << (pane_bits + row_bits) | pane << row_bits | row
+
+Sorting the packed integers orders rows by (group, pane), keeps equal ones in their order of arrival (so it serves
+monoids that do not commute), and its low bits are the permutation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import encoding
+from monoids.hashing import Words, hash_keys, is_injective, null_safe_equal
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+_DENSE_ROWS_FACTOR = 4
+_DENSE_RANGE_MIN = 1 << 16
+_NO_STARTS = np.zeros(0, np.int64)
+
+
+def segment_starts(changed: np.ndarray[Any, np.dtype[np.bool_]]) -> Integers:
+    """Where segments begin, given for rows 1.. whether each differs from the row before."""
+    inner = np.flatnonzero(changed)
+    starts = np.empty(len(inner) + 1, np.int64)
+    starts[0] = 0
+    np.add(inner, 1, out=starts[1:])
+    return starts
+
+
+def dense_panes(panes: Integers) -> Integers:
+    """Small codes, zero or more, in the order of the panes.
+
+    >>> dense_panes(np.array([60_000, 180_000, 60_000])).tolist()
+    [0, 1, 0]
+    """
+    low, high = int(panes.min()), int(panes.max())
+    if low == high:
+        return np.broadcast_to(np.int64(0), len(panes))
+    distinct = np.unique(panes)
+    step = int(np.gcd.reduce(np.diff(distinct)))
+    return (panes - low) // step
+
+
+def group_codes(codes: Integers, panes: Integers) -> tuple[Integers, Integers]:
+    """Order rows by (code, pane, arrival): the permutation, and the starts of the groups in it.
+
+    ``codes``: int64, zero or more, one a row, dense (their order is the order of the groups). ``panes``: int64.
+    """
+    rows = len(codes)
+    if not rows:
+        return _NO_STARTS, _NO_STARTS
+    panes = dense_panes(panes)
+    row_bits = (rows - 1).bit_length()
+    pane_bits = int(panes.max()).bit_length()
+    if int(codes.max()).bit_length() + pane_bits + row_bits > 63:
+        order = np.lexsort((panes, codes))
+        changed = (np.diff(codes[order]) != 0) | (np.diff(panes[order]) != 0)
+        return order, segment_starts(changed)
+    packed = codes << pane_bits
+    if pane_bits:
+        packed |= panes
+    packed <<= row_bits
+    packed |= np.arange(rows)
+    packed.sort()
+    order = packed & ((1 << row_bits) - 1)
+    packed >>= row_bits
+    return order, segment_starts(packed[1:] != packed[:-1])
+
+
+def group_hashes(keys: Sequence[pa.Array], hashes: Words, panes: Integers) -> tuple[Integers, Integers]:
+    """Order rows by (hash, key, pane, arrival): the permutation, and the starts of the groups in it.
+
+    Sorts by as long a prefix of the hash as fits beside pane and row number, then repairs the rare places where different
+    hashes share a prefix, and the rarer ones where different keys share a hash.
+    """
+    rows = len(hashes)
+    if not rows:
+        return _NO_STARTS, _NO_STARTS
+    codes = dense_panes(panes).astype(np.uint64)
+    row_bits = (rows - 1).bit_length()
+    low_bits = row_bits + int(codes.max()).bit_length()
+    if low_bits > 40:
+        order = np.lexsort((codes, hashes))
+    else:
+        prefixes = hashes >> np.uint64(low_bits)
+        packed = (prefixes << np.uint64(low_bits)) | (codes << np.uint64(row_bits)) | np.arange(rows, dtype=np.uint64)
+        packed.sort()
+        order = (packed & np.uint64((1 << row_bits) - 1)).astype(np.int64)
+        _repair_prefixes(order, hashes, codes, packed >> np.uint64(low_bits))
+    sorted_hashes = hashes[order]
+    same_hash = sorted_hashes[1:] == sorted_hashes[:-1]
+    if not is_injective(keys) and _repair_ties(order, keys, sorted_hashes, same_hash, codes):
+        ranks = _tie_ranks(order, keys, sorted_hashes)
+        return order, segment_starts(~same_hash | (np.diff(ranks) != 0) | (np.diff(codes[order]) != 0))
+    return order, segment_starts(~same_hash | (np.diff(codes[order]) != 0))
+
+
+def distinct_keys(keys: Sequence[pa.Array], rows: int) -> tuple[tuple[pa.Array, ...], Words, Integers]:
+    """The distinct keys in the order (hash, key), their hashes, and for every row the number of its key."""
+    if not keys:
+        return (), hash_keys((), min(rows, 1)), np.zeros(rows, np.int64)
+    if len(keys) == 1:
+        values, codes = _distinct_values(keys[0])
+        distinct: tuple[pa.Array, ...] = (values,)
+    else:
+        distinct, codes = _distinct_tuples(keys)
+    hashes = hash_keys(distinct, len(distinct[0]))
+    order, _ = group_hashes(distinct, hashes, np.zeros(len(hashes), np.int64))
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    taken = pa.array(order)
+    return tuple(column.take(taken) for column in distinct), hashes[order], ranks[codes]
+
+
+def _distinct_values(column: pa.Array) -> tuple[pa.Array, Integers]:
+    if pa.types.is_int64(column.type) and not column.null_count and len(column):
+        values = column.to_numpy()
+        low, high = int(values.min()), int(values.max())
+        if high - low < max(_DENSE_RANGE_MIN, _DENSE_ROWS_FACTOR * len(values)):
+            offsets = values - low
+            present = np.zeros(high - low + 1, bool)
+            present[offsets] = True
+            found = np.flatnonzero(present)
+            if len(found) != len(present):
+                numbers = np.empty(len(present), np.int64)
+                numbers[found] = np.arange(len(found))
+                offsets = numbers[offsets]
+            return pa.array(found + low), offsets
+    if pa.types.is_floating(column.type):
+        bits, codes = _distinct_values(column.view(pa.int64()))
+        return bits.view(pa.float64()), codes
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.dictionary, np.asarray(encoded.indices).astype(np.int64)
+
+
+def _distinct_tuples(keys: Sequence[pa.Array]) -> tuple[tuple[pa.Array, ...], Integers]:
+    parts = [_distinct_values(column) for column in keys]
+    codes = parts[0][1]
+    for values, more in parts[1:]:
+        if len(codes) and (int(codes.max()) + 1) * len(values) >= 1 << 62:
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+        codes = codes * len(values) + more
+    first_rows, codes = np.unique(codes, return_index=True, return_inverse=True)[1:]
+    taken = [pa.array(part_codes[first_rows]) for _, part_codes in parts]
+    return tuple(values.take(rows) for (values, _), rows in zip(parts, taken)), codes.astype(np.int64)
+
+
+def _repair_prefixes(order: Integers, hashes: Words, panes: Words, prefixes: Words) -> None:
+    """Where different hashes share a prefix, sort those few rows by the whole hash, in place."""
+    sorted_hashes = hashes[order]
+    mixed = (prefixes[1:] == prefixes[:-1]) & (sorted_hashes[1:] != sorted_hashes[:-1])
+    if mixed.any():
+        places = np.flatnonzero(np.isin(prefixes, np.unique(prefixes[1:][mixed])))
+        rows = order[places]
+        order[places] = rows[np.lexsort((rows, panes[rows], hashes[rows]))]
+
+
+def _repair_ties(order: Integers, keys: Sequence[pa.Array], sorted_hashes: Words, same_hash: Any, panes: Words) -> bool:
+    """Where different keys share a whole hash, sort those rows by (key, pane, arrival), in place. True if there were any."""
+    upper = np.flatnonzero(same_hash)
+    if not len(upper):
+        return False
+    left, right = pa.array(order[upper]), pa.array(order[upper + 1])
+    equal = np.ones(len(upper), bool)
+    for column in keys:
+        equal &= null_safe_equal(column.take(left), column.take(right))
+    if equal.all():
+        return False
+    for tied in np.unique(sorted_hashes[upper[~equal]]):
+        places = np.flatnonzero(sorted_hashes == tied)
+        rows = order[places].tolist()
+        order[places] = sorted(rows, key=lambda row: (_key_bytes(keys, row), int(panes[row]), row))
+    return True
+
+
+def _tie_ranks(order: Integers, keys: Sequence[pa.Array], sorted_hashes: Words) -> Integers:
+    """A number for each row, in order, that differs between neighbours iff their keys differ."""
+    taken = pa.array(order)
+    changed = np.zeros(max(len(order) - 1, 0), bool)
+    for column in keys:
+        ordered = column.take(taken)
+        changed |= ~null_safe_equal(ordered[1:], ordered[:-1])
+    changed |= sorted_hashes[1:] != sorted_hashes[:-1]
+    return np.concatenate(([0], np.cumsum(changed)))
+
+
+def _key_bytes(keys: Sequence[pa.Array], row: int) -> bytes:
+    return encoding.encode(tuple(column[row].as_py() for column in keys))

@@ -1,0 +1,457 @@
+"""The encoding is a tagged, canonical form of plain Python values as bytes.
+
+    decode(encode(value)) == value, and has the same type all the way down
+    encode(a) == encode(b)   iff a and b are equal, and of equal types all the way down
+
+Where ``==`` is coarser or finer than what a reader can see, the bytes follow the reader: -0.0 and 0.0, and
+``Decimal("1.0")`` and ``Decimal("1.00")``, keep their own; all NaN floats are one, which decodes to
+``math.nan`` itself. An aware datetime is its instant and decodes in UTC. ``1``, ``1.0`` and ``True`` differ.
+Sets and dicts are sorted by encoded bytes.
+
+A value is a tag byte, then a payload. Lengths and counts are unsigned LEB128, minimal. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import numbers
+import struct
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, NoReturn
+
+DEPTH_MAX = 100
+"""How deep containers may nest, both ways."""
+
+_EPOCH = datetime(1970, 1, 1)
+_MICROSECOND = timedelta(microseconds=1)
+_NAN_BYTES = struct.pack(">d", math.nan)
+
+
+def encode(value: Any) -> bytes:
+    """A plain value as canonical bytes. TypeError for any other object, ValueError if nested too deep.
+
+    >>> encode({"b", "a"}) == encode({"a", "b"})
+    True
+    >>> encode(1) == encode(True)
+    False
+    """
+    out = bytearray()
+    _encode(value, out, 0)
+    return bytes(out)
+
+
+def decode(data: bytes) -> Any:
+    """The inverse of ``encode``. ValueError, naming the byte, for anything that ``encode`` does not write.
+
+    >>> decode(encode((1, "é", None)))
+    (1, 'é', None)
+    """
+    reader = _Reader(data)
+    value = reader.value(0)
+    if reader.at != len(data):
+        reader.fail(f"{len(data) - reader.at} bytes follow the value")
+    return value
+
+
+def _encode(value: Any, out: bytearray, depth: int) -> None:
+    write = _WRITERS.get(type(value))
+    if write is None:
+        raise TypeError(_not_plain(value))
+    if depth > DEPTH_MAX:
+        raise ValueError(f"the value nests containers deeper than {DEPTH_MAX}, so it cannot be encoded")
+    write(value, out, depth)
+
+
+def _not_plain(value: Any) -> str:
+    kind = type(value)
+    where = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    remedy = (
+        "write value.item() to make it a Python number"
+        if kind.__module__ == "numpy" and hasattr(value, "item")
+        else "make it of plain Python values (numbers, str, bytes, dates, tuple, list, set, dict),"
+        " or define encode(self, element) and decode(self, data) in the monoid"
+    )
+    return f"an object of type {where} has no canonical encoding: {remedy}"
+
+
+# Writers, one a type.
+
+
+def _write_length(length: int, out: bytearray) -> None:
+    while length > 0x7F:
+        out.append(length & 0x7F | 0x80)
+        length >>= 7
+    out.append(length)
+
+
+def _write_none(value: None, out: bytearray, depth: int) -> None:
+    out += b"N"
+
+
+def _write_bool(value: bool, out: bytearray, depth: int) -> None:
+    out += b"T" if value else b"F"
+
+
+def _write_integer(tag: bytes, value: int, out: bytearray) -> None:
+    size = (value if value >= 0 else ~value).bit_length() // 8 + 1
+    out += tag
+    _write_length(size, out)
+    out += value.to_bytes(size, "big", signed=True)
+
+
+def _write_int(value: int, out: bytearray, depth: int) -> None:
+    _write_integer(b"i", value, out)
+
+
+def _write_float(value: float, out: bytearray, depth: int) -> None:
+    out += b"f"
+    out += struct.pack(">d", value) if value == value else _NAN_BYTES
+
+
+def _write_bytes(tag: bytes, data: bytes, out: bytearray) -> None:
+    out += tag
+    _write_length(len(data), out)
+    out += data
+
+
+def _write_str(value: str, out: bytearray, depth: int) -> None:
+    _write_bytes(b"s", value.encode("utf-8", "surrogatepass"), out)
+
+
+def _write_binary(value: bytes, out: bytearray, depth: int) -> None:
+    _write_bytes(b"b", value, out)
+
+
+def _write_decimal(value: Decimal, out: bytearray, depth: int) -> None:
+    _write_bytes(b"d", str(value).encode("ascii"), out)
+
+
+def _write_date(value: date, out: bytearray, depth: int) -> None:
+    _write_integer(b"D", value.toordinal(), out)
+
+
+def _write_time(value: time, out: bytearray, depth: int) -> None:
+    if value.tzinfo is not None:
+        raise TypeError("a time of day with a time zone has no canonical encoding: use a datetime, or drop tzinfo")
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    _write_integer(b"t", seconds * 1_000_000 + value.microsecond, out)
+
+
+def _write_datetime(value: datetime, out: bytearray, depth: int) -> None:
+    offset = value.utcoffset()
+    elapsed = value.replace(tzinfo=None) - _EPOCH
+    if offset is None:
+        _write_integer(b"m", elapsed // _MICROSECOND, out)
+        return
+    instant = elapsed - offset
+    try:
+        _EPOCH + instant
+    except OverflowError:
+        raise ValueError(f"{value!r} is outside the years 1 to 9999 in UTC, so it cannot be encoded") from None
+    _write_integer(b"z", instant // _MICROSECOND, out)
+
+
+def _write_timedelta(value: timedelta, out: bytearray, depth: int) -> None:
+    _write_integer(b"p", value // _MICROSECOND, out)
+
+
+def _write_sequence(value: tuple[Any, ...] | list[Any], out: bytearray, depth: int) -> None:
+    out += b"(" if type(value) is tuple else b"["
+    _write_length(len(value), out)
+    for item in value:
+        _encode(item, out, depth + 1)
+
+
+def _encoded(value: Any, depth: int) -> bytes:
+    out = bytearray()
+    _encode(value, out, depth)
+    return bytes(out)
+
+
+def _write_set(value: set[Any] | frozenset[Any], out: bytearray, depth: int) -> None:
+    items = {_encoded(item, depth + 1) for item in value}
+    out += b"<" if type(value) is set else b">"
+    _write_length(len(items), out)
+    for item in sorted(items):
+        out += item
+
+
+def _write_dict(value: dict[Any, Any], out: bytearray, depth: int) -> None:
+    entries = {_encoded(key, depth + 1): item for key, item in value.items()}
+    if len(entries) != len(value):
+        raise ValueError("a dict with two NaN keys has no canonical encoding: use math.nan as the key")
+    out += b"{"
+    _write_length(len(entries), out)
+    for key in sorted(entries):
+        out += key
+        _encode(entries[key], out, depth + 1)
+
+
+_WRITERS: Mapping[type, Callable[[Any, bytearray, int], None]] = {
+    type(None): _write_none,
+    bool: _write_bool,
+    int: _write_int,
+    float: _write_float,
+    str: _write_str,
+    bytes: _write_binary,
+    Decimal: _write_decimal,
+    date: _write_date,
+    time: _write_time,
+    datetime: _write_datetime,
+    timedelta: _write_timedelta,
+    tuple: _write_sequence,
+    list: _write_sequence,
+    set: _write_set,
+    frozenset: _write_set,
+    dict: _write_dict,
+}
+
+
+class _Reader:
+    """What is left of the bytes being decoded. Every length is checked before anything is made of it."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = bytes(data)
+        self.at = 0
+
+    def fail(self, fault: str) -> NoReturn:
+        raise ValueError(f"corrupt encoding at byte {self.at} of {len(self.data)}: {fault}")
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.data) - self.at:
+            self.fail(f"{size} bytes are announced, {len(self.data) - self.at} are left")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def length(self) -> int:
+        length = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            length |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+            if shift > 56:
+                self.fail("a length of more than 8 bytes")
+        if byte == 0 and shift > 7:
+            self.fail("a length that is not minimal")
+        return length
+
+    def count(self, bytes_least: int) -> int:
+        count = self.length()
+        if count * bytes_least > len(self.data) - self.at:
+            self.fail(f"{count} items are announced, {len(self.data) - self.at} bytes are left")
+        return count
+
+    def integer(self) -> int:
+        data = self.take(self.length())
+        value = int.from_bytes(data, "big", signed=True)
+        if len(data) != (value if value >= 0 else ~value).bit_length() // 8 + 1:
+            self.fail("an integer that is not minimal")
+        return value
+
+    def value(self, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            self.fail(f"containers nest deeper than {DEPTH_MAX}")
+        start = self.at
+        tag = self.take(1)
+        read = _READERS.get(tag)
+        if read is None:
+            self.at = start
+            self.fail(f"unknown tag {tag!r}")
+        try:
+            return read(self, depth)
+        except (OverflowError, InvalidOperation, TypeError, UnicodeError) as error:
+            self.at = start
+            self.fail(f"no value of tag {tag!r}: {error}")
+
+    def next_key(self, last: bytes, depth: int) -> tuple[Any, bytes]:
+        """An item of a set or a key of a dict, and its bytes, which must be above ``last``."""
+        start = self.at
+        value = self.value(depth + 1)
+        data = self.data[start : self.at]
+        if data <= last:
+            self.at = start
+            self.fail("items of a set or keys of a dict are not in ascending order")
+        return value, data
+
+
+def _read_float(reader: _Reader, depth: int) -> float:
+    data = reader.take(8)
+    (value,) = struct.unpack(">d", data)
+    if value != value:
+        if data != _NAN_BYTES:
+            reader.fail("a NaN that is not the canonical one")
+        return math.nan
+    return float(value)
+
+
+def _read_str(reader: _Reader, depth: int) -> str:
+    return reader.take(reader.length()).decode("utf-8", "surrogatepass")
+
+
+def _read_decimal(reader: _Reader, depth: int) -> Decimal:
+    text = reader.take(reader.length()).decode("ascii")
+    value = Decimal(text)
+    if str(value) != text:
+        reader.fail("a Decimal that is not in canonical form")
+    return value
+
+
+def _read_time(reader: _Reader, depth: int) -> time:
+    moment = datetime.min + reader.integer() * _MICROSECOND
+    if moment.date() != date.min:
+        reader.fail("a time of day beyond 24 hours")
+    return moment.time()
+
+
+def _read_tuple(reader: _Reader, depth: int) -> tuple[Any, ...]:
+    return tuple(_read_list(reader, depth))
+
+
+def _read_list(reader: _Reader, depth: int) -> list[Any]:
+    return [reader.value(depth + 1) for _ in range(reader.count(1))]
+
+
+def _read_set(reader: _Reader, depth: int) -> set[Any]:
+    items: set[Any] = set()
+    count, last = reader.count(1), b""
+    for _ in range(count):
+        item, last = reader.next_key(last, depth)
+        items.add(item)
+    if len(items) != count:
+        reader.fail("two items of a set are equal")
+    return items
+
+
+def _read_dict(reader: _Reader, depth: int) -> dict[Any, Any]:
+    entries: dict[Any, Any] = {}
+    count, last = reader.count(2), b""
+    for _ in range(count):
+        key, last = reader.next_key(last, depth)
+        entries[key] = reader.value(depth + 1)
+    if len(entries) != count:
+        reader.fail("two keys of a dict are equal")
+    return entries
+
+
+_READERS: Mapping[bytes, Callable[[_Reader, int], Any]] = {
+    b"N": lambda reader, depth: None,
+    b"F": lambda reader, depth: False,
+    b"T": lambda reader, depth: True,
+    b"i": lambda reader, depth: reader.integer(),
+    b"f": _read_float,
+    b"s": _read_str,
+    b"b": lambda reader, depth: reader.take(reader.length()),
+    b"d": _read_decimal,
+    b"D": lambda reader, depth: date.fromordinal(reader.integer()),
+    b"t": _read_time,
+    b"m": lambda reader, depth: _EPOCH + reader.integer() * _MICROSECOND,
+    b"z": lambda reader, depth: (_EPOCH + reader.integer() * _MICROSECOND).replace(tzinfo=UTC),
+    b"p": lambda reader, depth: reader.integer() * _MICROSECOND,
+    b"(": _read_tuple,
+    b"[": _read_list,
+    b"<": _read_set,
+    b">": lambda reader, depth: frozenset(_read_set(reader, depth)),
+    b"{": _read_dict,
+}
+
+
+# What people read.
+
+
+def to_json(value: Any) -> str:
+    """A presented value as canonical JSON: keys sorted, no spaces.
+
+    Tuples are lists, sets sorted lists, bytes base64; Decimals, dates, NaN and infinities are strings, aware
+    datetimes in UTC; a key that is not a str is its JSON text. TypeError for any other object.
+
+    >>> to_json({"b": {3, 1}, "a": (1.5, None, b"hi")})
+    '{"a":[1.5,null,"aGk="],"b":[1,3]}'
+    """
+    return _json(value, 0)
+
+
+def _json(value: Any, depth: int) -> str:
+    if depth > DEPTH_MAX:
+        raise ValueError(f"the value nests containers deeper than {DEPTH_MAX}, so it cannot be presented as JSON")
+    match value:
+        case None | bool():
+            return json.dumps(value)
+        case str():
+            return _json_string(value)
+        case numbers.Integral():
+            return str(int(value))
+        case numbers.Real():
+            return json.dumps(float(value)) if math.isfinite(value) else f'"{float(value)}"'
+        case tuple() | list():
+            return "[" + ",".join(_json(item, depth + 1) for item in value) + "]"
+        case set() | frozenset():
+            return "[" + ",".join(_json(item, depth + 1) for item in sorted(value, key=order_key)) + "]"
+        case Mapping():
+            keys = [key if isinstance(key, str) else _json(key, depth + 1) for key in value]
+            entries = sorted(zip(keys, (_json(item, depth + 1) for item in value.values())))
+            return "{" + ",".join(f"{_json_string(key)}:{item}" for key, item in entries) + "}"
+        case _:
+            return _json_string(_text(value))
+
+
+def _json_string(text: str) -> str:
+    whole = json.dumps(text, ensure_ascii=False)
+    return whole if _encodable(whole) else json.dumps(text)
+
+
+def _encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode("ascii")
+        case datetime():
+            return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat()
+        case date() | time():
+            return value.isoformat()
+        case Decimal() | timedelta():
+            return str(value)
+        case _:
+            raise TypeError(
+                f"a value of type {type(value).__qualname__} cannot be presented as JSON:"
+                " let present(self, element) return plain Python values"
+            )
+
+
+def order_key(value: Any) -> tuple[Any, ...]:
+    """A sort key that orders any two plain values, each kind in its own order; NaN is above all numbers.
+
+    >>> sorted([(2, "b"), "a", 3, None, (2, "a")], key=order_key)
+    [None, 3, 'a', (2, 'a'), (2, 'b')]
+    """
+    match value:
+        case None:
+            return (0,)
+        case bool() | int() | float() | Decimal():
+            return (1, value) if value == value else (2,)
+        case str():
+            return (3, value)
+        case bytes():
+            return (4, value)
+        case datetime():
+            return (5, value) if value.tzinfo is None else (6, value)
+        case date():
+            return (7, value)
+        case timedelta():
+            return (8, value)
+        case tuple() | list():
+            return (9, tuple(order_key(item) for item in value))
+        case _:
+            return (10, encode(value))

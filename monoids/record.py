@@ -1,0 +1,241 @@
+"""A record is a monoid of named fields, each a monoid of its own, columnar or scalar by itself.
+
+    combine({a: x, b: y}, {a: u, b: v}) == {a: combine(x, u), b: combine(y, v)}
+
+An element is the tuple of the fields' elements, in the order in which they were written; the columns are
+those of the fields, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import encoding
+from monoids.monoid import Column, Columns, Group, Monoid, check, concat, is_column, repeat, take
+
+Fields = tuple[Any, ...]
+
+
+def record(**monoids: Monoid[Any]) -> Monoid[Fields]:
+    """Monoids side by side under names. A Group if all of them are; its traits are those that all share.
+
+    Its lift takes a mapping of field to input: a field left out contributes nothing, an unknown one raises.
+
+    >>> from monoids.numeric import Count, Max
+    >>> visits = record(visits=Count(), longest=Max())
+    >>> total = visits.combine(visits.lift({"visits": 1, "longest": 30}), visits.lift({"visits": 1}))
+    >>> visits.present(total)
+    {'visits': 2, 'longest': 30}
+    """
+    if not monoids:
+        raise ValueError("record() needs at least one field: write record(visits=Count())")
+    for name, monoid in monoids.items():
+        if not name or "." in name:
+            raise ValueError(f"record: the field name {name!r} is empty or holds a '.': give it another")
+        try:
+            check(monoid)
+        except TypeError as error:
+            raise TypeError(f"record: field {name!r}: {error}") from error
+    groups = all(isinstance(monoid, Group) for monoid in monoids.values())
+    return RecordGroup(monoids) if groups else RecordMonoid(monoids)
+
+
+class RecordMonoid(Monoid[Fields]):
+    """What ``record`` returns."""
+
+    name = "record"
+
+    def __init__(self, fields: Mapping[str, Monoid[Any]]) -> None:
+        self.fields = dict(fields)
+        monoids = tuple(self.fields.values())
+        self.identity = tuple(monoid.identity for monoid in monoids)
+        self.commutative = all(monoid.commutative for monoid in monoids)
+        self.idempotent = all(monoid.idempotent for monoid in monoids)
+        self.exact = all(monoid.exact for monoid in monoids)
+        self.schema = pa.schema([field for name, monoid in self.fields.items() for field in _prefixed(name, monoid)])
+        self.output_type: pa.DataType = pa.struct(list(self.output_fields().items()))
+        self._monoids = monoids
+        self._nothing = tuple(monoid.pack([monoid.identity]) for monoid in monoids)
+
+    def parameters(self) -> dict[str, Any]:
+        # A list, because the order of the fields is the order of the columns.
+        return {"fields": [[name, monoid.fingerprint()] for name, monoid in self.fields.items()]}
+
+    def __repr__(self) -> str:
+        return f"record({', '.join(f'{name}={monoid!r}' for name, monoid in self.fields.items())})"
+
+    def combine(self, a: Fields, b: Fields) -> Fields:
+        return tuple(monoid.combine(x, y) for monoid, x, y in zip(self._monoids, a, b))
+
+    def lift(self, value: Any) -> Fields:
+        """None contributes nothing. ValueError for an unknown field, TypeError for what is no mapping."""
+        if value is None:
+            return tuple(self.identity)
+        self._check_mapping(value)
+        return tuple(
+            monoid.lift(value[name]) if name in value else monoid.identity for name, monoid in self.fields.items()
+        )
+
+    def present(self, element: Fields) -> dict[str, Any]:
+        return {name: monoid.present(part) for (name, monoid), part in zip(self.fields.items(), element)}
+
+    def encode(self, element: Fields) -> bytes:
+        return encoding.encode(tuple(monoid.encode(part) for monoid, part in zip(self._monoids, element)))
+
+    def decode(self, data: bytes) -> Fields:
+        parts = encoding.decode(data)
+        if len(parts) != len(self._monoids):
+            raise ValueError(f"{self!r}: encoded with {len(parts)} fields")
+        return tuple(monoid.decode(part) for monoid, part in zip(self._monoids, parts))
+
+    # Columns.
+
+    def lift_columns(self, values: Any) -> Columns:
+        """``values``: an Arrow struct array, or a list of mappings (None contributes nothing)."""
+        if isinstance(values, list):
+            return self.lift_list(values)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+            return self.lift_list(values.tolist())
+        if isinstance(values, pa.NullArray):
+            return repeat(_join(self._nothing), len(values))
+        if not isinstance(values, pa.StructArray):
+            raise self._not_fields(values)
+        return self._lift_struct(values)
+
+    def lift_list(self, values: list[Any]) -> Columns:
+        rows = values if set(map(type, values)) <= {dict} else [self._fields_of(value) for value in values]
+        parts, found = [], 0
+        for name, monoid, nothing in zip(self.fields, self._monoids, self._nothing):
+            try:
+                given = [row[name] for row in rows]
+            except KeyError:
+                present = np.fromiter((name in row for row in rows), np.bool_, len(rows))
+                given = [row[name] for row in rows if name in row]
+                parts.append(_scatter(nothing, monoid.lift_list(given), present))
+            else:
+                parts.append(monoid.lift_list(given))
+            found += len(given)
+        if found != sum(map(len, rows)):
+            for row in rows:
+                self._check_mapping(row)
+        return _join(parts)
+
+    def lift_rows(self, values: Any, length: int) -> Columns:
+        """As of any monoid; or a mapping whose fields are each a column, or one value for every row."""
+        if not isinstance(values, Mapping):
+            return super().lift_rows(values, length)
+        self._check_mapping(values)
+        parts = []
+        for name, monoid, nothing in zip(self.fields, self._monoids, self._nothing):
+            if name not in values:
+                parts.append(repeat(nothing, length))
+                continue
+            given = values[name]
+            if is_column(given) and len(given) != length:
+                raise ValueError(f"field {name!r} was given a column of {len(given)} values for {length} rows")
+            parts.append(monoid.lift_rows(given, length))
+        return _join(parts)
+
+    def pack(self, elements: Sequence[Fields]) -> Columns:
+        by_field = zip(*elements) if elements else [()] * len(self._monoids)
+        return _join(monoid.pack(list(part)) for monoid, part in zip(self._monoids, by_field))
+
+    def unpack(self, columns: Columns) -> list[Fields]:
+        return list(zip(*(monoid.unpack(part) for monoid, part in self._split(columns))))
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        return _join(monoid.reduce_sorted(part, starts) for monoid, part in self._split(columns))
+
+    def output_fields(self) -> dict[str, pa.DataType]:
+        return {name: monoid.output_type or pa.string() for name, monoid in self.fields.items()}
+
+    def present_fields(self, columns: Columns) -> dict[str, pa.Array]:
+        return {name: monoid.present_columns(part) for name, (monoid, part) in zip(self.fields, self._split(columns))}
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        """One struct array: what a record shows as a field of another."""
+        return pa.StructArray.from_arrays(list(self.present_fields(columns).values()), fields=list(self.output_type))
+
+    def to_arrow(self, columns: Columns) -> list[pa.Array]:
+        return [array for monoid, part in self._split(columns) for array in monoid.to_arrow(part)]
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        parts, start = [], 0
+        for monoid in self._monoids:
+            stop = start + len(monoid.schema)
+            parts.append(monoid.from_arrow(arrays[start:stop]))
+            start = stop
+        return _join(parts)
+
+    # Inside.
+
+    def _split(self, columns: Columns) -> Iterator[tuple[Monoid[Any], Columns]]:
+        """Each field's monoid with its columns."""
+        start = 0
+        for monoid, nothing in zip(self._monoids, self._nothing):
+            stop = start + len(nothing)
+            yield monoid, columns[start:stop]
+            start = stop
+
+    def _lift_struct(self, values: pa.StructArray) -> Columns:
+        self._check_names([field.name for field in values.type])
+        if values.null_count:
+            present = values.is_valid()
+            lifted = self._lift_struct(values.filter(present))
+            return _scatter(_join(self._nothing), lifted, present.to_numpy(zero_copy_only=False))
+        given = dict(zip([field.name for field in values.type], values.flatten()))
+        return self.lift_rows(given, len(values))
+
+    def _fields_of(self, value: Any) -> Mapping[str, Any]:
+        if value is None:
+            return {}
+        self._check_mapping(value)
+        return value  # type: ignore[no-any-return]
+
+    def _check_mapping(self, value: Any) -> None:
+        if not isinstance(value, Mapping):
+            raise self._not_fields(value)
+        if not value.keys() <= self.fields.keys():
+            self._check_names(value.keys())
+
+    def _check_names(self, names: Any) -> None:
+        unknown = [name for name in names if name not in self.fields]
+        if unknown:
+            raise ValueError(f"unknown field {unknown[0]!r}: the record's fields are {', '.join(self.fields)}")
+
+    def _not_fields(self, value: Any) -> TypeError:
+        known = ", ".join(self.fields)
+        return TypeError(f"a record takes a mapping of its fields ({known}), not {type(value).__name__}")
+
+
+class RecordGroup(RecordMonoid, Group[Fields]):
+    """A record of groups."""
+
+    def inverse(self, a: Fields) -> Fields:
+        return tuple(monoid.inverse(part) for monoid, part in zip(self._groups, a))
+
+    @property
+    def _groups(self) -> tuple[Group[Any], ...]:
+        return tuple(monoid for monoid in self._monoids if isinstance(monoid, Group))
+
+
+def _prefixed(name: str, monoid: Monoid[Any]) -> list[pa.Field]:
+    """The fields of a monoid's schema under a record's field name."""
+    if monoid.schema.names == ["element"]:
+        return [monoid.schema.field(0).with_name(name)]
+    return [field.with_name(f"{name}.{field.name}") for field in monoid.schema]
+
+
+def _join(parts: Any) -> Columns:
+    return tuple(column for part in parts for column in part)
+
+
+def _scatter(nothing: Columns, lifted: Columns, present: Column) -> Columns:
+    """The rows of ``lifted`` where ``present``, and ``nothing`` elsewhere."""
+    return take(concat([nothing, lifted]), np.where(present, np.cumsum(present), 0))

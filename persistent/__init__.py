@@ -1,0 +1,69 @@
+"""Exactly-once stateful processing: state is a sum, so a checkpoint is its next term.
+
+    source --Message--> task --update--> state --delta--> checkpoint --manifest--> sink
+       ^                                                      |
+       +------------------------ positions <------------------+
+
+Subclass ``PersistentTask``, say which monoid the state is, and run a ``Pipeline``.
+"""
+
+from persistent.errors import (
+    CorruptCheckpoint,
+    EngineError,
+    Fenced,
+    FingerprintChanged,
+    InvalidPipeline,
+    OtherJob,
+    PersistentError,
+    RetentionGap,
+    SourceChanged,
+    SourceError,
+    StagedMissing,
+    StorageError,
+    UnsupportedStore,
+    UserCodeError,
+)
+from persistent.message import Batch, Message
+from persistent.pipeline import Pipeline
+from persistent.report import RunReport, StepReport
+from persistent.sinks import FileSink, MemorySink
+from persistent.sources import FileSource, MemorySource
+from persistent.state import NonWindowState, PersistentState, State, WindowState
+from persistent.task import PersistentTask
+from persistent.window import Window, sliding, tumbling
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "CorruptCheckpoint",
+    "EngineError",
+    "Fenced",
+    "FileSink",
+    "FileSource",
+    "FingerprintChanged",
+    "InvalidPipeline",
+    "MemorySink",
+    "MemorySource",
+    "Message",
+    "NonWindowState",
+    "OtherJob",
+    "PersistentError",
+    "PersistentState",
+    "PersistentTask",
+    "Pipeline",
+    "RetentionGap",
+    "RunReport",
+    "SourceChanged",
+    "SourceError",
+    "StagedMissing",
+    "State",
+    "StepReport",
+    "StorageError",
+    "UnsupportedStore",
+    "UserCodeError",
+    "Window",
+    "WindowState",
+    "sliding",
+    "tumbling",
+]

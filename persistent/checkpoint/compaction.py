@@ -1,0 +1,105 @@
+"""Compaction folds neighbouring runs early, a bounded piece in each step.
+
+Associativity licenses it: ``fold(a, b, c, d) == fold(a, fold(b, c), d)``. Runs of about one size are neighbours in a *tier*; eight of a tier are folded
+into one. A large fold goes on over several steps, key group by key group: its inputs then count only from the
+group where it stands, so that the work of a step stays a multiple of its delta, whatever the size of the state.
+
+    before   [----a----][----b----]            of 1,024 key groups
+    between  [a+b ][--a-][--b-]                a, b: low raised
+    after    [---a+b---]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from persistent.codec import KEY_GROUPS, Run
+
+FAN_IN = 8
+_TIER_0_ROWS = 4096
+_ROWS_MIN = 1 << 18
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Fold the key groups ``low <= group < high`` of these neighbouring runs."""
+
+    inputs: tuple[Run, ...]
+    low: int
+    high: int
+
+
+def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | None:
+    """What to fold in the next step, if anything. ``delta_rows``: of a usual step. Runs up to and after the
+    checkpoint ``published`` are not mixed."""
+    inputs = _begun(runs) or _due(runs, published)
+    if not inputs:
+        return None
+    budget_rows = max(_ROWS_MIN, 4 * delta_rows)
+    rows = sum(run.rows_left for run in inputs)
+    low = inputs[0].low
+    if rows <= budget_rows:
+        return Merge(inputs, low, KEY_GROUPS)
+    return Merge(inputs, low, min(KEY_GROUPS, low + max(1, (KEY_GROUPS - low) * budget_rows // rows)))
+
+
+def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run, ...]:
+    """The runs after a merge: ``output`` in place of what it sums. It comes before what is left of its inputs."""
+    inputs = {run.name for run in merge.inputs}
+    result: list[Run] = []
+    for run in runs:
+        if run.name not in inputs:
+            result.append(run)
+            continue
+        if run.name == merge.inputs[0].name and output is not None:
+            result.append(output)
+        if merge.high < run.high:
+            result.append(replace(run, low=merge.high))
+    return tuple(result)
+
+
+def _begun(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """The inputs of a fold that has begun and not ended."""
+    return tuple(run for run in runs if run.low > run.start)
+
+
+def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:
+    """The oldest eight or more neighbours of the lowest tier that has them."""
+    sums = _sums(runs)
+    tiers = [_tier(sum(run.rows for run in one)) for one in sums]
+    for tier in sorted(set(tiers)):
+        streak: list[Run] = []
+        length = 0
+        for one, its_tier in zip(sums, tiers):
+            mixes = bool(streak) and (streak[0].first <= published) != (one[0].last <= published)
+            if its_tier > tier or mixes:
+                if length >= FAN_IN:
+                    break
+                streak, length = [], 0
+            if its_tier <= tier:
+                streak += one
+                length += 1
+        if length >= FAN_IN:
+            return tuple(streak)
+    return ()
+
+
+def _sums(runs: Sequence[Run]) -> list[list[Run]]:
+    """The runs as whole sums: the pieces of one fold, side by side in key groups, belong together."""
+    sums: list[list[Run]] = []
+    for run in runs:
+        last = sums[-1][-1] if sums else None
+        if last is not None and (last.first, last.last, last.high) == (run.first, run.last, run.start):
+            sums[-1].append(run)
+        else:
+            sums.append([run])
+    return sums
+
+
+def _tier(rows: int) -> int:
+    tier = 0
+    while rows >= _TIER_0_ROWS:
+        rows //= FAN_IN
+        tier += 1
+    return tier

@@ -1,0 +1,98 @@
+"""A clock is a statement about event time: no earlier timestamp is expected.
+
+Times are integers, milliseconds since the Unix epoch, UTC. Laws:
+
+- a clock never goes back;
+- ``closed <= watermark``: a window is closed only when the watermark has passed its end, in a step before.
+
+This is the only module that reads the time of day.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+Duration = int | str | timedelta
+"""Milliseconds, a ``timedelta``, or text such as ``"1 min"``."""
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "day": 86_400_000, "week": 604_800_000}
+_DURATION = re.compile(r"(\d+) ?(ms|s|min|h|day|days|week|weeks)")
+
+
+def duration_ms(value: Duration, name: str = "duration") -> int:
+    """A duration in milliseconds, zero or more.
+
+    >>> duration_ms("1 min"), duration_ms(timedelta(seconds=2)), duration_ms(7), duration_ms("2 days")
+    (60000, 2000, 7, 172800000)
+    """
+    if isinstance(value, str):
+        match = _DURATION.fullmatch(value.strip())
+        if not match:
+            raise ValueError(f"{name}: {value!r} is not a duration; write for example '500 ms', '1 min', '2 days'")
+        return int(match[1]) * _UNITS_MS[match[2].removesuffix("s") if len(match[2]) > 2 else match[2]]
+    if isinstance(value, timedelta):
+        if value % timedelta(milliseconds=1):
+            raise ValueError(f"{name}: {value} is not a whole number of milliseconds")
+        value = value // timedelta(milliseconds=1)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: {value!r} is neither milliseconds, a timedelta, nor text such as '1 min'")
+    if value < 0:
+        raise ValueError(f"{name}: {value} is negative")
+    return value
+
+
+def wall_ms() -> int:
+    """The time of day, milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_s() -> float:
+    """Seconds that only ever go forward, for measuring."""
+    return time.perf_counter()
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a checkpoint knows of time.
+
+    ``watermark``: no earlier timestamp is expected. ``closed``: every window with ``end <= closed`` has been
+    staged. ``largest``: the largest processed timestamp of each partition. ``end_of_input``: the input was declared complete
+    and nothing has come since.
+    """
+
+    watermark: int = 0
+    closed: int = 0
+    largest: Mapping[str, int] = field(default_factory=dict)
+    end_of_input: bool = False
+
+    def advanced(self, largest: Mapping[str, int], cap: Mapping[str, int | None], lag_ms: int) -> Clock:
+        """The clock after a step: ``largest`` seen in it, ``cap`` of what is listed but unread, allowed disorder."""
+        merged = dict(self.largest)
+        for partition, timestamp in largest.items():
+            merged[partition] = max(timestamp, merged.get(partition, timestamp))
+        bounds = []
+        for partition, bound in cap.items():
+            if partition not in merged:
+                bounds.append(0)
+                continue
+            reached = merged[partition] - lag_ms
+            bounds.append(reached if bound is None else min(reached, bound))
+        watermark = max(self.watermark, min(bounds, default=0))
+        return replace(self, watermark=watermark, largest=merged)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "watermark": self.watermark,
+            "closed": self.closed,
+            "largest": dict(self.largest),
+            "end_of_input": self.end_of_input,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Clock:
+        return Clock(data["watermark"], data["closed"], dict(data["largest"]), data["end_of_input"])

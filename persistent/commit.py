@@ -1,0 +1,166 @@
+"""A commit is what follows from a step's results: the next manifest, as a pure function of the last one.
+
+The invariants of the manifest log are asserted here before a manifest is put, and again by ``verify`` after it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from persistent.checkpoint.compaction import replaced
+from persistent.checkpoint.garbage import oldest_kept
+from persistent.checkpoint.log import Entry
+from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs
+from persistent.checkpoint.plan import StepPlan
+from persistent.codec import Run, canonical_json
+from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
+from persistent.sinks.protocol import Staged
+from persistent.step import Closed, Folded, FoldRuns, Mapped, common_key_types
+from persistent.window import Window
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the items of a step came to, in the order of the plan."""
+
+    mapped: tuple[Mapped, ...]
+    closed: tuple[Closed, ...]
+    folded: tuple[tuple[FoldRuns, Folded], ...]
+
+    def staged(self) -> tuple[Staged, ...]:
+        return tuple(result.staged for result in self.closed if result.staged)
+
+
+def next_manifest(
+    last: Entry,
+    plan: StepPlan,
+    results: Results,
+    *,
+    window: Window | None,
+    operator: str,
+    index: Sequence[Run],
+    lag_ms: int,
+    checkpoints: Sequence[int],
+    publishes: bool,
+    nonce: str,
+) -> Manifest:
+    """The checkpoint that a step commits on top of ``last``."""
+    old = last.manifest
+    id = old.id + 1
+    largest: dict[str, int] = {}
+    ledger = dict(old.ledger)
+    for mapped in results.mapped:
+        if mapped.largest is not None:
+            largest[mapped.partition] = max(mapped.largest, largest.get(mapped.partition, mapped.largest))
+        ledger[mapped.partition] = ledger.get(mapped.partition, Account()) + mapped.account
+    clock = old.clock.advanced(largest, plan.cap, lag_ms)
+    clock = replace(
+        clock,
+        watermark=max(clock.watermark, plan.close_at),
+        closed=max(clock.closed, plan.close_at),
+        end_of_input=plan.end_of_input or (clock.end_of_input and not plan.splits),
+    )
+    state = old.operators[operator]
+    runs = _next_runs(state.runs, results, window, clock.closed)
+    manifest = replace(
+        old,
+        id=id,
+        kind="checkpoint",
+        base=id,
+        oldest=oldest_kept([*checkpoints, id], old.oldest),
+        nonce=nonce,
+        parent=(old.id, last.sha256),
+        fences=0,
+        replan=0,
+        clock=clock,
+        source=replace(
+            old.source, positions={**old.source.positions, **plan.end}, recorded=plan.recorded, index=tuple(index)
+        ),
+        operators={
+            **old.operators,
+            operator: replace(
+                state,
+                key_types=_key_types(state, results),
+                runs=runs,
+                lowest=_lowest(runs, window, clock.closed),
+                published=id if plan.end_of_input and publishes and window is None else state.published,
+            ),
+        },
+        ledger=ledger,
+        outputs=_outputs(id, results),
+    )
+    check_follows(manifest, old)
+    return manifest
+
+
+def check_follows(manifest: Manifest, parent: Manifest) -> None:
+    """Assert the laws between neighbours in the log."""
+    assert manifest.id == parent.id + 1, f"id {manifest.id} after {parent.id}"
+    assert manifest.epoch >= parent.epoch and manifest.oldest >= parent.oldest and manifest.base >= parent.base
+    assert manifest.clock.watermark >= parent.clock.watermark >= 0, "the clock goes back"
+    assert parent.clock.closed <= manifest.clock.closed <= manifest.clock.watermark, "closed ahead of the clock"
+    for partition, position in parent.source.positions.items():
+        assert manifest.source.positions[partition] >= position, f"{partition}: positions go back"
+    for partition, account in manifest.ledger.items():
+        assert account.balances, f"{partition}: the account does not balance: {account}"
+
+
+def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:
+    for item, folded in results.folded:
+        runs = replaced(runs, item.merge, folded.run)
+    runs += tuple(mapped.run for mapped in results.mapped if mapped.run)
+    if window is None:
+        return runs
+    return tuple(run for run in runs if window.last_end(run.pane_max) > closed)
+
+
+def _lowest(runs: Sequence[Run], window: Window | None, closed: int) -> int | None:
+    if not runs:
+        return None
+    lowest = min(run.pane_min for run in runs)
+    return lowest if window is None else max(lowest, window.first_number(closed) * window.every_ms)
+
+
+def _key_types(state: OperatorState, results: Results) -> tuple[str, ...]:
+    try:
+        return common_key_types([state.key_types, *(mapped.key_types for mapped in results.mapped)])
+    except TypeError as error:
+        raise InvalidPipeline(f"key ({', '.join(state.key_names)}): {error}") from error
+
+
+def _outputs(id: int, results: Results) -> tuple[Outputs, ...]:
+    outputs = Outputs(
+        id,
+        results.staged(),
+        tuple(mapped.late for mapped in results.mapped if mapped.late),
+        tuple(mapped.dead for mapped in results.mapped if mapped.dead),
+    )
+    return (outputs,) if outputs else ()
+
+
+def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
+    """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator."""
+    for what, theirs, ours in (
+        ("operators", sorted(found.operators), sorted(expected.operators)),
+        ("source", found.source.kind, expected.source.kind),
+        ("partitions", sorted(found.source.partitions), sorted(expected.source.partitions)),
+    ):
+        if theirs != ours:
+            raise OtherJob(
+                f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
+                "Give this pipeline a checkpoint of its own, or the task the name it had"
+            )
+    for name, operator in expected.operators.items():
+        before = found.operators[name]
+        old = {**before.fingerprint, "key": list(before.key_names)}
+        new = {**operator.fingerprint, "key": list(operator.key_names)}
+        changed = sorted(part for part in {*old, *new} if old.get(part) != new.get(part))
+        if changed:
+            shown = "; ".join(
+                f"{part}: old {canonical_json(old.get(part))}, new {canonical_json(new.get(part))}" for part in changed
+            )
+            raise FingerprintChanged(
+                f"{url}: the state of {name} was made otherwise: {shown}. Put the task back as it was, "
+                "or give it a new checkpoint and read the source again"
+            )

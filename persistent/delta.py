@@ -1,0 +1,205 @@
+"""A delta is what the messages of a step add to the state: updates are collected, then summed up as columns.
+
+The updates of a batch apply together or not at all: ``begin``, the task's calls, then ``end``, which lifts and checks them; when anything
+raises on the way, ``abandon`` forgets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.columns import Integers
+from monoids.hashing import key_column
+from monoids.monoid import Columns, take
+from persistent.message import Batch
+from persistent.rows import Rows, fold, sum_up
+from persistent.state import PersistentState, checked_timestamp, checked_timestamps
+
+_FOLD_PARTS = 32
+
+
+class _OwnKey:
+    """Stands for "the key of the message"."""
+
+
+_OWN_KEY: Any = _OwnKey()
+
+
+class Delta:
+    """The state as a task sees it in a pipeline: it takes updates and cannot be read.
+
+    ``watermark``: an update none of whose windows is still open then is an error in the task.
+    """
+
+    def __init__(self, state: PersistentState, key_names: Sequence[str], watermark: int) -> None:
+        self._state = state
+        self._key_names = tuple(key_names)
+        self._watermark = watermark
+        self._parts: list[Rows] = []
+        self._pending: list[Rows] = []
+        self._batch: Batch | None = None
+        self._row = 0
+        self._clear()
+
+    # -- what a task calls -----------------------------------------------------------------------------------
+
+    def update(self, timestamp: int, value: Any, *, key: Any = _OWN_KEY) -> None:
+        """Add ``value`` at a time (ms) to the message's key, or to ``key``."""
+        if key is not _OWN_KEY:
+            self._given_keys[len(self._times)] = key
+        self._rows.append(self._row)
+        self._times.append(timestamp)
+        self._values.append(value)
+
+    def update_batch(self, timestamps: Any, values: Any, *, keys: Any = _OWN_KEY) -> None:
+        """Add many: Arrow and NumPy arrays are columns, anything else is one value for every row."""
+        own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
+        times = own.timestamps if own is not None else checked_timestamps(timestamps)
+        if keys is _OWN_KEY:
+            if own is None and self._key_names:
+                raise TypeError(
+                    "update_batch needs keys=: they may be left out only with the timestamps of a batch itself "
+                    "(batch.timestamps, or those of batch.filter(mask))"
+                )
+            columns = own.keys if own is not None else ()
+        else:
+            columns = self._key_columns(keys, len(times))
+        self._sum(columns, times, self._state.monoid.lift_rows(values, len(times)))
+
+    def get(self) -> Any:
+        raise TypeError(
+            "state.get() in a pipeline: this task runs where its messages are, not where its state is. "
+            "Only update the state here; read it with pipeline.state()"
+        )
+
+    # -- what the step calls ---------------------------------------------------------------------------------
+
+    def begin(self, batch: Batch) -> None:
+        """The following updates belong to this batch."""
+        self._batch = batch
+        self._pending = []
+        self._clear()
+
+    def at(self, row: int) -> None:
+        """The following updates belong to this row of the batch."""
+        self._row = row
+
+    def end(self) -> None:
+        """Lift, check and keep the updates since ``begin``."""
+        if self._times:
+            self._sum_listed()
+        self._parts += self._pending
+        self.abandon()
+        if len(self._parts) > _FOLD_PARTS:
+            self._parts = [fold(self._state.monoid, self._parts)]
+
+    def abandon(self) -> None:
+        """Forget the updates since ``begin``."""
+        self._pending = []
+        self._batch = None
+        self._clear()
+
+    def rows(self) -> Rows | None:
+        """The sum of all updates; None if there were none."""
+        return fold(self._state.monoid, self._parts) if self._parts else None
+
+    # -- how -------------------------------------------------------------------------------------------------
+
+    def _clear(self) -> None:
+        self._rows: list[int] = []
+        self._times: list[Any] = []
+        self._values: list[Any] = []
+        self._given_keys: dict[int, Any] = {}
+
+    def _sum_listed(self) -> None:
+        times = _listed_timestamps(self._times)
+        self._sum(self._listed_keys(), times, self._state.monoid.lift_list(self._values))
+
+    def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> None:
+        window = self._state.window
+        if window is not None and len(times):
+            if window.first_number(int(times.min())) * window.every_ms + window.size_ms <= self._watermark:
+                ended, _ = window.late(times, self._watermark)
+                if ended.any():
+                    raise ValueError(
+                        f"an update at {int(times[ended][0])}: every window of that time ended before the watermark "
+                        f"{self._watermark}; update at the message's own timestamp"
+                    )
+            held = window.holds(times)
+            if not held.all():
+                rows = np.flatnonzero(held)
+                numbers = pa.array(rows)
+                keys = [column.take(numbers) for column in keys]
+                times, columns = times[rows], take(columns, rows)
+        if len(times):
+            self._pending.append(sum_up(self._state.monoid, keys, self._state.stored_panes(times), columns))
+
+    def _key_columns(self, keys: Any, rows: int) -> tuple[pa.Array, ...]:
+        names = self._key_names
+        if not names:
+            raise TypeError("keys= given, but the task has no key: declare it, for example key = {'word': None}")
+        if isinstance(keys, Mapping):
+            keys = tuple(keys[name] for name in names)
+        parts = keys if isinstance(keys, tuple) else (keys,)
+        if len(parts) != len(names):
+            raise ValueError(f"keys= has {len(parts)} columns, the task's key has {len(names)}: {', '.join(names)}")
+        return tuple(_key_array(part, rows, name) for part, name in zip(parts, names))
+
+    def _listed_keys(self) -> Sequence[pa.Array]:
+        names, given = self._key_names, self._given_keys
+        if not names:
+            if given:
+                raise TypeError("key= given, but the task has no key: declare it, for example key = {'word': None}")
+            return ()
+        if len(given) == len(self._times):
+            return self._given_columns([given[place] for place in range(len(self._times))])
+        assert self._batch is not None
+        own = self._batch.keys
+        if not given:
+            rows = self._rows
+            if len(rows) == len(self._batch) and rows == list(range(len(rows))):
+                return own
+            return [column.take(pa.array(rows, pa.int64())) for column in own]
+        lists = [column.take(pa.array(self._rows, pa.int64())).to_pylist() for column in own]
+        mixed = list(zip(*lists)) if len(names) > 1 else lists[0]
+        for place, key in given.items():
+            mixed[place] = key
+        return self._given_columns(mixed)
+
+    def _given_columns(self, keys: Sequence[Any]) -> Sequence[pa.Array]:
+        names = self._key_names
+        if len(names) == 1:
+            return [_listed_key(keys, names[0])]
+        for key in keys:
+            if not isinstance(key, tuple) or len(key) != len(names):
+                raise ValueError(f"key={key!r}: give a tuple of {len(names)}, in the order {', '.join(names)}")
+        return [_listed_key([key[i] for key in keys], name) for i, name in enumerate(names)]
+
+
+def _key_array(keys: Any, rows: int, name: str) -> pa.Array:
+    if isinstance(keys, pa.Array | pa.ChunkedArray | np.ndarray):
+        if len(keys) != rows:
+            raise ValueError(f"key column {name!r} has {len(keys)} rows, timestamps have {rows}")
+        return key_column(keys)
+    return _listed_key([keys], name).take(pa.array(np.zeros(rows, np.int64)))
+
+
+def _listed_key(keys: Sequence[Any], name: str) -> pa.Array:
+    kinds = {type(key) for key in keys} - {type(None)}
+    if len(kinds) > 1:
+        named = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f"key column {name!r} is given values of different types: {named}")
+    try:
+        return key_column(pa.array(keys))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise TypeError(f"key column {name!r}: {error}") from error
+
+
+def _listed_timestamps(times: list[Any]) -> Integers:
+    if any(type(time) is not int for time in times):
+        times = [checked_timestamp(time) for time in times]
+    return checked_timestamps(np.array(times, np.int64))

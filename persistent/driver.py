@@ -1,0 +1,457 @@
+"""A driver runs steps, one after the other, until there is nothing more to do.
+
+The effects of a step and their order; any other order raises and changes nothing:
+
+    PLAN      put what the step will read, before anything of it is committed
+    MAP       run the items; every file under a name of its own
+    COMMIT    put the manifest that names them: from here on the step has happened
+    CHECK     look for a manifest above ours: another driver has taken over
+    PUBLISH   make the outputs visible, under the id that staged them
+    COLLECT   delete what no kept manifest names
+
+A crash anywhere is silence: what was not committed does not exist, what was committed is published again.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from enum import Enum
+from types import FrameType
+
+import pyarrow as pa
+
+from persistent.checkpoint.compaction import Merge, choose, replaced
+from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce
+from persistent.checkpoint.manifest import Account, Manifest, OperatorState, SourcePart, check_name
+from persistent.checkpoint.plan import StepPlan
+from persistent.clock import Clock, monotonic_s, wall_ms
+from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
+from persistent.commit import Results, check_same_job, next_manifest
+from persistent.contents import Contents
+from persistent.engine import Engine
+from persistent.publish import collect, index_folder, publish
+from persistent.report import RunReport, StepReport
+from persistent.sources.protocol import Budget, SourceState
+from persistent.step import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
+from persistent.task import key_names, operator_name
+
+logger = logging.getLogger("persistent.driver")
+
+_ROWS_FIRST = 1_000_000
+_ROWS_MIN = 1_000
+_ROWS_MAX = 4_000_000
+_STEP_SECONDS = 1.0
+_SHARD_ROWS = 200_000
+_FENCES_MAX = 3
+_POLL_SECONDS = 0.2
+
+
+class Effect(Enum):
+    """What a step does to the world."""
+
+    PLAN = "plan"
+    MAP = "map"
+    COMMIT = "commit"
+    CHECK = "check"
+    PUBLISH = "publish"
+    COLLECT = "collect"
+
+
+EFFECTS = tuple(Effect)
+
+
+class OutOfOrder(AssertionError):
+    """An effect was about to happen out of its order."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far ahead of the
+    plan's time of day a timestamp may be."""
+
+    step_rows: int | None = None
+    follow: bool = False
+    end_of_input: bool = False
+    max_future_ms: int = 86_400_000
+    on_step: Callable[[StepReport], None] | None = None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan on its way: ``appended`` are index rows not yet written; ``is_put`` once it cannot change any more."""
+
+    plan: StepPlan
+    appended: pa.Table | None = None
+    is_put: bool = False
+
+
+class Driver:
+    """One run of one job over one checkpoint."""
+
+    effects = EFFECTS
+
+    def __init__(self, job: Job, engine: Engine, options: Options) -> None:
+        self.job = job
+        self.engine = engine
+        self.options = options
+        self.log = Log(job.storage)
+        self.contents = Contents(job.storage, job.state.window)
+        self.operator = check_name(operator_name(job.task), "the task's name")
+        self.nonce = new_nonce()
+        self.kept: dict[int, Manifest] = {}
+        self.reports: list[StepReport] = []
+        self._rows = _ROWS_FIRST
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End at the next step's edge, with everything committed and published."""
+        self._stopped.set()
+
+    def run(self) -> RunReport:
+        """Drain the source, or follow it, step by step."""
+        began = monotonic_s()
+        last = self.log.newest()
+        draft = None
+        if last is not None:
+            check_same_job(last.manifest, self.empty(), self.job.storage.url)
+            draft = self._next(last)
+            if draft is None and not self.options.follow:
+                publish(self.job, self.log, last.manifest)
+                return self._report(last, began, 0.0, recovered=True)
+        recovered = last is not None
+        last = self._take_over(last)
+        recovery_seconds = monotonic_s() - began
+        with _signals(self.stop):
+            while not self._stopped.is_set():
+                if draft is None or not self._fits(draft, last.manifest):
+                    draft = self._next(last)
+                if draft is not None:
+                    last = Step(self, last, draft).run(self.effects)
+                    draft = None
+                elif self.options.follow:
+                    self._stopped.wait(_POLL_SECONDS)
+                else:
+                    break
+        return self._report(last, began, recovery_seconds, recovered=recovered)
+
+    def runs(self, manifest: Manifest) -> tuple[Run, ...]:
+        """The runs of the task's state."""
+        return manifest.operators[self.operator].runs
+
+    def remember(self, report: StepReport) -> None:
+        """A step is done: tell, and fit the size of the next to the time it took."""
+        self.reports.append(report)
+        if report.rows >= self._rows // 2:
+            factor = min(2.0, max(0.5, _STEP_SECONDS / max(report.seconds, 1e-3)))
+            self._rows = int(min(_ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
+        logger.debug("step %s", report)
+        if self.options.on_step is not None:
+            self.options.on_step(report)
+
+    # -- taking over ---------------------------------------------------------------------------------------------
+
+    def _take_over(self, last: Entry | None) -> Entry:
+        """Fence off whoever else works here, repeat what they may not have finished, sweep up what they left."""
+        if last is None or last.manifest.id == 0:
+            last = self.log.create(self.empty())
+            check_same_job(last.manifest, self.empty(), self.job.storage.url)
+        fence = self.log.fence(last, self.nonce, self._replan(last.manifest))
+        manifest = fence.manifest
+        logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
+        ids = [id for id in self.log.ids() if manifest.oldest <= id < manifest.id]
+        self.kept = {id: self.log.read(id).manifest for id in ids} | {manifest.id: manifest}
+        self.log.check(manifest.id)
+        publish(self.job, self.log, manifest)
+        pending = self.log.plan(manifest.base, manifest.replan)
+        collect(self.job, manifest, self.kept.values(), pending)
+        return fence
+
+    def _replan(self, last: Manifest) -> int:
+        """Which plan to run: another, of smaller steps, after three fences over one that never came to its end."""
+        if last.fences < _FENCES_MAX or self.log.plan(last.base, last.replan) is None:
+            return last.replan
+        begun = f"the step after checkpoint {last.base} was begun {last.fences} times and never committed"
+        if self.options.step_rows is not None:
+            logger.warning("%s; with step_rows its plan stays as it is (without, smaller steps are tried)", begun)
+            return last.replan
+        logger.warning("%s: trying smaller steps", begun)
+        return last.replan + 1
+
+    # -- what to do next -----------------------------------------------------------------------------------------
+
+    def _fits(self, draft: Draft, last: Manifest) -> bool:
+        return (draft.plan.base, draft.plan.number) == (last.base, last.replan)
+
+    def _next(self, last: Entry) -> Draft | None:
+        """The step after ``last``: the plan that was put for it, or a new one; None if there is nothing to do. Writes nothing."""
+        manifest = last.manifest
+        put = self.log.plan(manifest.base, manifest.replan)
+        if put is not None:
+            return Draft(put, is_put=True)
+        clock, options, runs = manifest.clock, self.options, self.runs(manifest)
+        source = manifest.source
+        state = SourceState(source.positions, source.recorded, self.contents.index(manifest))
+        planned = self.job.source.plan(state, self._budget(manifest.replan), follow=options.follow)
+        close_at, ends = clock.watermark, False
+        if not planned.splits:
+            ends = options.end_of_input and not clock.end_of_input
+            if ends:
+                close_at = max(close_at, self.contents.largest_end(runs, clock))
+            moves = clock.advanced({}, planned.cap, self.job.source.max_out_of_orderness).watermark > clock.watermark
+            if not (ends or moves or self.contents.is_due(runs, clock, close_at)):
+                return None
+        plan = StepPlan(
+            job=manifest.job,
+            base=manifest.base,
+            number=manifest.replan,
+            nonce=new_nonce(),
+            wall_ms=wall_ms(),
+            close_at=close_at,
+            end_of_input=ends,
+            start=source.positions,
+            end=planned.end,
+            splits=planned.splits,
+            cap=planned.cap,
+            recorded=planned.recorded,
+        )
+        return Draft(plan, planned.appended)
+
+    def _budget(self, replan: int) -> Budget:
+        exact = self.options.step_rows
+        rows = exact if exact is not None else max(1, self._rows >> (3 * replan))
+        return Budget(rows, exact is not None, self.engine.parallelism)
+
+    def empty(self) -> Manifest:
+        """The empty checkpoint of this job."""
+        source = self.job.source
+        partitions = tuple(source.partitions())
+        state = OperatorState(self.job.state.fingerprint(), key_names(self.job.task), ())
+        return Manifest(
+            job=self.nonce,
+            id=0,
+            kind="checkpoint",
+            base=0,
+            oldest=0,
+            epoch=0,
+            nonce=self.nonce,
+            clock=Clock(),
+            source=SourcePart(source.kind, partitions, dict.fromkeys(partitions, (0, 0))),
+            operators={self.operator: state},
+            ledger={name: Account() for name in partitions},
+        )
+
+    def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
+        manifest, reports = last.manifest, self.reports
+        return RunReport(
+            engine=self.engine.name,
+            steps=len(reports),
+            rows=sum(report.rows for report in reports),
+            seconds=monotonic_s() - began,
+            recovery_seconds=recovery_seconds,
+            late=sum(report.late for report in reports),
+            dead=sum(report.dead for report in reports),
+            duplicates=sum(account.duplicate for account in manifest.ledger.values()),
+            outputs=sum(report.outputs for report in reports),
+            checkpoint=manifest.base,
+            watermark=manifest.clock.watermark,
+            checkpoint_bytes=sum(report.checkpoint_bytes for report in reports),
+            open_windows=len(self.contents.live_windows(self.runs(manifest), manifest.clock)),
+            recovered=recovered,
+            ledger=dict(manifest.ledger),
+        )
+
+
+class Step:
+    """One step of a driver: each effect once, in order."""
+
+    def __init__(self, driver: Driver, last: Entry, draft: Draft) -> None:
+        self._driver = driver
+        self._last = last
+        self._draft = draft
+        self._performed = 0
+        self._began = monotonic_s()
+        self._mapped_at = self._began
+        self._committed_at = self._began
+        self._results = Results((), (), ())
+        self._index: tuple[Run, ...] = ()
+        self._entry = last
+
+    def run(self, effects: tuple[Effect, ...]) -> Entry:
+        """Perform the effects; the entry of the new checkpoint."""
+        perform = {
+            Effect.PLAN: self._plan,
+            Effect.MAP: self._map,
+            Effect.COMMIT: self._commit,
+            Effect.CHECK: self._check,
+            Effect.PUBLISH: self._publish,
+            Effect.COLLECT: self._collect,
+        }
+        for effect in effects:
+            expected = EFFECTS[self._performed]
+            if effect is not expected:
+                raise OutOfOrder(f"{effect.value} before {expected.value}; the order is {[e.value for e in EFFECTS]}")
+            perform[effect]()
+            self._performed += 1
+        self._driver.remember(self._report())
+        return self._entry
+
+    def _plan(self) -> None:
+        if self._draft.is_put:
+            return
+        plan, driver = self._draft.plan, self._driver
+        if self._draft.appended is not None:
+            run = self._write_index(self._draft.appended)
+            plan = replace(plan, appended=(run,))
+        self._draft = Draft(driver.log.put_plan(plan), is_put=True)
+
+    def _map(self) -> None:
+        driver, plan, last = self._driver, self._draft.plan, self._last.manifest
+        attempt = Attempt(last.epoch, last.id + 1)
+        limit = plan.wall_ms + driver.options.max_future_ms
+        maps = [MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit) for split in plan.splits]
+        closes = self._closes(attempt)
+        folds = self._folds(attempt)
+        results = driver.engine.map(driver.job, [*maps, *closes, *folds])
+        mapped = [result for result in results if isinstance(result, Mapped)]
+        folded = [result for result in results if isinstance(result, Folded)]
+        closed = [result for result in results if isinstance(result, Closed)]
+        self._results = Results(tuple(mapped), tuple(closed), tuple(zip(folds, folded)))
+        for result in (*mapped, *folded):
+            if result.run is not None and result.panes is not None:
+                driver.contents.learn(result.run, result.panes)
+        self._index = self._next_index((*last.source.index, *plan.appended))
+        self._mapped_at = monotonic_s()
+
+    def _commit(self) -> None:
+        driver = self._driver
+        manifest = next_manifest(
+            self._last,
+            self._draft.plan,
+            self._results,
+            window=driver.job.state.window,
+            operator=driver.operator,
+            index=self._index,
+            lag_ms=driver.job.source.max_out_of_orderness,
+            checkpoints=[kept.id for kept in driver.kept.values() if kept.kind == "checkpoint"],
+            publishes=driver.job.sink is not None,
+            nonce=new_nonce(),
+        )
+        self._entry = driver.log.put(manifest)
+        self._committed_at = monotonic_s()
+
+    def _check(self) -> None:
+        self._driver.log.check(self._entry.manifest.id)
+
+    def _publish(self) -> None:
+        publish(self._driver.job, self._driver.log, self._entry.manifest)
+
+    def _collect(self) -> None:
+        driver, manifest = self._driver, self._entry.manifest
+        driver.kept = {id: kept for id, kept in driver.kept.items() if id >= manifest.oldest} | {manifest.id: manifest}
+        collect(driver.job, manifest, driver.kept.values(), None)
+        driver.contents.forget_all_but(driver.runs(manifest))
+        driver.job.source.acknowledge(driver.kept[min(driver.kept)].source.positions)
+
+    # -- how -----------------------------------------------------------------------------------------------------
+
+    def _closes(self, attempt: Attempt) -> list[CloseShard]:
+        """The shards whose windows are to be closed, or whose changed keys are to be published."""
+        driver, plan, last = self._driver, self._draft.plan, self._last.manifest
+        operator = last.operators[driver.operator]
+        if driver.job.state.window is None:
+            due = plan.end_of_input and any(run.first > operator.published for run in operator.runs)
+        else:
+            due = driver.contents.is_due(operator.runs, last.clock, plan.close_at)
+        if not due or driver.job.sink is None:
+            return []
+        rows = sum(run.rows_left for run in operator.runs)
+        shards = driver.engine.parallelism if rows > _SHARD_ROWS else 1
+        borders = [KEY_GROUPS * shard // shards for shard in range(shards + 1)]
+        return [
+            CloseShard(
+                attempt,
+                operator.runs,
+                low,
+                high,
+                last.clock.closed,
+                plan.close_at,
+                operator.published,
+                operator.key_types,
+            )
+            for low, high in zip(borders, borders[1:])
+        ]
+
+    def _folds(self, attempt: Attempt) -> list[FoldRuns]:
+        driver, last = self._driver, self._last.manifest
+        operator = last.operators[driver.operator]
+        recent = [run.rows for run in operator.runs if run.first == run.last == last.base]
+        merge = choose(operator.runs, sum(recent), operator.published)
+        return [FoldRuns(attempt, merge, last.clock.closed)] if merge else []
+
+    def _next_index(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        """The runs of the source's index, neighbours folded when there are many."""
+        merge = choose(runs, sum(run.rows for run in runs))
+        if merge is None:
+            return runs
+        contents, storage = self._driver.contents, self._driver.job.storage
+        inputs = merge.inputs
+        tables = [decode_table(contents.read(run), run.sha256, f"{storage.url}/{run.name}") for run in inputs]
+        whole = Merge(inputs, 0, KEY_GROUPS)
+        return replaced(runs, whole, self._write_index(pa.concat_tables(tables)))
+
+    def _write_index(self, table: pa.Table) -> Run:
+        job, last = self._driver.job, self._last.manifest
+        data, sha256 = encode_table(table)
+        name = f"{index_folder(job)}/{Attempt(last.epoch, last.id + 1).name()}.arrow"
+        job.storage.write(name, data)
+        id = last.id + 1
+        return Run(name, len(table), len(data), sha256, 0, 0, KEY_GROUPS, 0, 0, id, id)
+
+    def _report(self) -> StepReport:
+        results, manifest, before = self._results, self._entry.manifest, self._last.manifest
+        folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
+        delta_bytes = sum(mapped.run.bytes for mapped in results.mapped if mapped.run)
+        ledger, old = manifest.ledger.values(), before.ledger.values()
+        return StepReport(
+            id=manifest.id,
+            rows=sum(account.read for account in ledger) - sum(account.read for account in old),
+            seconds=monotonic_s() - self._began,
+            late=sum(account.late for account in ledger) - sum(account.late for account in old),
+            dead=sum(account.dead for account in ledger) - sum(account.dead for account in old),
+            outputs=sum(staged.rows for staged in results.staged()),
+            watermark=manifest.clock.watermark,
+            lag_ms=wall_ms() - manifest.clock.watermark,
+            checkpoint_bytes=folded_bytes + delta_bytes + self._entry.bytes,
+            compaction_bytes=folded_bytes,
+            manifest_bytes=self._entry.bytes,
+            commit_seconds=self._committed_at - self._mapped_at,
+        )
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM stop at a step's edge; a second SIGINT at once. In the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = 0
+
+    def asked_to_stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1 and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        logger.warning("stopping after this step")
+        stop()
+
+    before = {number: signal.signal(number, asked_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

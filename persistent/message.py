@@ -1,0 +1,191 @@
+"""A message is one record as a task sees it; a batch is many of them as columns.
+
+A message's ``value`` looks at its row of the batch: a column becomes Python values when a message first reads it, so that fields
+nobody reads cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+
+class _Lists(dict[str, list[Any]]):
+    """The columns of a table as Python lists, each made when first asked for."""
+
+    def __init__(self, table: pa.RecordBatch) -> None:
+        super().__init__()
+        self.table = table
+
+    def __missing__(self, name: str) -> list[Any]:
+        place = self.table.schema.get_field_index(name)
+        if place < 0:
+            raise KeyError(f"no field {name!r}; the fields are {', '.join(self.table.schema.names)}")
+        column = self.table.column(place)
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+        values = self[name] = column.to_pylist()
+        return values
+
+
+class Row(Mapping[str, Any]):
+    """One row of a batch as a mapping of Python values."""
+
+    __slots__ = ("_lists", "_row")
+
+    def __init__(self, lists: _Lists, row: int) -> None:
+        self._lists = lists
+        self._row = row
+
+    def __getitem__(self, name: str) -> Any:
+        return self._lists[name][self._row]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lists.table.schema.names)
+
+    def __len__(self) -> int:
+        return self._lists.table.num_columns
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._lists.table.schema.names
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+class Message:
+    """One record: ``value`` (a mapping of Python values), ``timestamp`` (ms), and where it stands in the source.
+
+    ``origin``, ``sequence`` and ``delivery`` are what a broker says of it; a file says nothing: None, None, 1.
+    """
+
+    __slots__ = ("_batch", "_row", "timestamp", "value")
+
+    origin: str | None = None
+    sequence: int | None = None
+    delivery: int = 1
+
+    def __init__(self, batch: Batch, lists: _Lists, row: int, timestamp: int) -> None:
+        self._batch = batch
+        self._row = row
+        self.timestamp = timestamp
+        self.value: Mapping[str, Any] = Row(lists, row)
+
+    @property
+    def partition(self) -> str:
+        return self._batch.partition
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(ordinal of the file, offset in it)."""
+        return self._batch.ordinal, int(self._batch.offsets[self._row])
+
+    @property
+    def order(self) -> tuple[int, str, tuple[int, int]]:
+        """(timestamp, partition, position): a total order of all messages."""
+        return self.timestamp, self.partition, self.position
+
+    @property
+    def key(self) -> Any:
+        """The key: a scalar for one column, a tuple for several, None for a task without keys."""
+        if not self._batch.keys:
+            return None
+        values = tuple(column[self._row].as_py() for column in self._batch.keys)
+        return values[0] if len(values) == 1 else values
+
+    def __repr__(self) -> str:
+        return f"Message({dict(self.value)!r}, timestamp={self.timestamp}, position={self.position})"
+
+
+def _no_keys(batch: Batch) -> tuple[pa.Array, ...]:
+    return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Consecutive records as columns: ``batch[name]`` is an Arrow array, ``timestamps`` int64 ms, ``keys`` the key columns.
+
+    ``key_of`` makes the key columns when they are first asked for.
+    """
+
+    table: pa.RecordBatch
+    timestamps: Integers
+    partition: str
+    ordinal: int
+    offsets: Integers
+    key_of: Callable[[Batch], tuple[pa.Array, ...]] = _no_keys
+    _filtered: dict[int, Batch] = field(default_factory=dict, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @cached_property
+    def keys(self) -> tuple[pa.Array, ...]:
+        """The key columns of the task, one row a record."""
+        return self.key_of(self)
+
+    def of_timestamps(self, timestamps: Any) -> Batch | None:
+        """This batch, or the one filtered from it, whose ``timestamps`` is this very object."""
+        return self if timestamps is self.timestamps else self._filtered.get(id(timestamps))
+
+    def __getitem__(self, name: str) -> pa.Array:
+        place = self.table.schema.get_field_index(name)
+        if place < 0:
+            raise KeyError(f"no field {name!r}; the fields are {', '.join(self.table.schema.names)}")
+        return self.table.column(place)
+
+    @property
+    def positions(self) -> list[tuple[int, int]]:
+        """Where each record stands: (ordinal of the file, offset in it)."""
+        return [(self.ordinal, offset) for offset in self.offsets.tolist()]
+
+    @property
+    def order(self) -> list[tuple[int, str, tuple[int, int]]]:
+        """(timestamp, partition, position) of each record."""
+        return [(t, self.partition, p) for t, p in zip(self.timestamps.tolist(), self.positions)]
+
+    def filter(self, mask: Any) -> Batch:
+        """The records where ``mask`` (Arrow or NumPy booleans, null is false) is true."""
+        chosen = np.asarray(mask.fill_null(False)) if hasattr(mask, "fill_null") else np.asarray(mask)
+        if chosen.dtype != bool or len(chosen) != len(self):
+            raise ValueError(f"a filter needs {len(self)} booleans, not {len(chosen)} of {chosen.dtype}")
+        return self.take(np.flatnonzero(chosen))
+
+    def take(self, rows: Integers) -> Batch:
+        """The records of these row numbers."""
+        if len(rows) == len(self):
+            return self
+        taken = replace(
+            self,
+            table=self.table.take(pa.array(rows)),
+            timestamps=self.timestamps[rows],
+            offsets=self.offsets[rows],
+        )
+        self._filtered[id(taken.timestamps)] = taken
+        return taken
+
+    def slice(self, start: int, stop: int) -> Batch:
+        """The records ``start <= row < stop``."""
+        if start == 0 and stop >= len(self):
+            return self
+        rows = slice(start, stop)
+        return replace(
+            self,
+            table=self.table.slice(start, stop - start),
+            timestamps=self.timestamps[rows],
+            offsets=self.offsets[rows],
+            _filtered={},
+        )
+
+    def messages(self) -> Iterator[Message]:
+        """The records one by one."""
+        lists = _Lists(self.table)
+        for row, timestamp in enumerate(self.timestamps.tolist()):
+            yield Message(self, lists, row, timestamp)

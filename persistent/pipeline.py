@@ -1,0 +1,237 @@
+"""A pipeline is a value: a source, a task, a sink and a checkpoint. An engine runs it; it can be run again and again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.checkpoint.log import Entry, Log
+from persistent.clock import Duration, duration_ms
+from persistent.codec import KEY_GROUPS, decode_table
+from persistent.commit import check_same_job
+from persistent.driver import Driver, Options
+from persistent.embedded import Embedded
+from persistent.engine import Engine
+from persistent.errors import InvalidPipeline
+from persistent.outputs import check_names, empty_outputs, final_values, window_outputs
+from persistent.report import RunReport, StepReport
+from persistent.sinks.protocol import Sink
+from persistent.sources.protocol import Source
+from persistent.step import Job, fold_runs, type_of, window_sums
+from persistent.storage import Storage, open_storage
+from persistent.task import PersistentTask, check_task, key_names, operator_name
+
+_ASIDE = pa.schema(
+    [
+        ("partition", pa.string()),
+        ("file", pa.string()),
+        ("ordinal", pa.int64()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.int64()),
+        ("reason", pa.string()),
+        ("checkpoint", pa.int64()),
+        ("value", pa.null()),
+        ("data", pa.binary()),
+    ]
+)
+_GUARANTEES = ("at-least-once", "exactly-once")
+
+
+class Pipeline:
+    """What to run.
+
+    ``checkpoint``: the URL of a folder of this pipeline's own. ``sink``: where windows go; None: the state is all. ``step_rows``: exactly so
+    many records a step, so that step borders depend on the input alone; by default steps adapt to take about a second.
+    ``on_error``: "stop" at a message on which the task raises, or "dead-letter" to put it aside. ``max_future``: a timestamp farther ahead
+    of the time of day is a dead letter. ``require``: "exactly-once" refuses anything weaker.
+
+    >>> from monoids import Count
+    >>> from persistent import MemorySource, NonWindowState
+    >>> class Visits(PersistentTask):
+    ...     key = "page"
+    ...     def persistent_state(self): return NonWindowState(Count())
+    ...     def process_message(self, state, message): state.update(message.timestamp, 1)
+    >>> rows = [{"ts": 1, "page": "a"}, {"ts": 2, "page": "b"}, {"ts": 3, "page": "a"}]
+    >>> pipeline = Pipeline(source=MemorySource(rows, timestamp="ts"), task=Visits(), checkpoint="memory://doctest-visits")
+    >>> pipeline.run(engine="embedded").rows
+    3
+    >>> sorted(pipeline.state().to_pylist(), key=str)
+    [{'page': 'a', 'value': 2}, {'page': 'b', 'value': 1}]
+    """
+
+    def __init__(
+        self,
+        *,
+        source: Source,
+        task: PersistentTask,
+        checkpoint: str | Storage,
+        sink: Sink | None = None,
+        step_rows: int | None = None,
+        on_error: str = "stop",
+        max_future: Duration = "1 day",
+        require: str | None = None,
+    ) -> None:
+        if not isinstance(source, Source):
+            raise InvalidPipeline(f"source={source!r} is not a source: use FileSource(...) or MemorySource(...)")
+        if sink is not None and not isinstance(sink, Sink):
+            raise InvalidPipeline(f"sink={sink!r} is not a sink: use FileSink(...), MemorySink() or None")
+        if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
+            raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
+        if on_error not in ("stop", "dead-letter"):
+            raise InvalidPipeline(f'on_error={on_error!r}: choose "stop" or "dead-letter"')
+        if require not in (None, *_GUARANTEES):
+            raise InvalidPipeline(f"require={require!r}: choose one of {', '.join(_GUARANTEES)}")
+        self.task = task
+        self._state = check_task(task)
+        check_names(self._state.monoid, key_names(task), self._state.window)
+        self.source = source
+        self.sink = sink
+        self.storage = open_storage(checkpoint)
+        self.step_rows = step_rows
+        self.on_error = on_error
+        self.max_future_ms = duration_ms(max_future, "max_future")
+        self.require = require
+        guarantee = self.guarantee()
+        if require == "exactly-once" and not guarantee.startswith(require):
+            raise InvalidPipeline(f"require={require!r}, but this pipeline is {guarantee}")
+
+    def __repr__(self) -> str:
+        return (
+            f"Pipeline({self.source!r} -> {type(self.task).__name__} -> {self.sink!r}, checkpoint={self.storage.url!r})"
+        )
+
+    def guarantee(self) -> str:
+        """What this pipeline promises, with the reason: the weakest of source, checkpoint and sink."""
+        if not getattr(self.sink, "transactional", True):
+            return f"at-least-once: {self.sink!r} may show an output twice"
+        if not self.storage.shared:
+            return f"exactly-once while this process lives: {self.storage.url} is in its memory"
+        return "exactly-once: the source replays, the checkpoint is atomic, the sink publishes what a checkpoint names"
+
+    def run(
+        self,
+        spark: Any = None,
+        *,
+        engine: str | Engine | None = None,
+        follow: bool = False,
+        end_of_input: bool = False,
+        on_step: Callable[[StepReport], None] | None = None,
+    ) -> RunReport:
+        """Process what is there, exactly once, from where the last run ended.
+
+        ``spark``: a SparkSession; with neither session nor ``engine`` the active one if there is one, else this process.
+        ``follow``: go on as input comes, until SIGINT or SIGTERM. ``end_of_input``: the input is complete, close every window.
+        ``on_step`` is called with the report of each step. Raises what ``persistent.errors`` says.
+        """
+        if follow and end_of_input:
+            raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
+        chosen = self._engine(spark, engine)
+        options = Options(self.step_rows, follow, end_of_input, self.max_future_ms, on_step)
+        try:
+            return Driver(self._job(), chosen, options).run()
+        finally:
+            if chosen is not engine:
+                chosen.stop()
+
+    def state(self, spark: Any = None, *, at: int | None = None) -> Any:
+        """The folded state, as an Arrow table in output columns; with a SparkSession, as a DataFrame.
+
+        Of a state with windows: every window that holds something and is not closed. ``at``: of that kept checkpoint.
+        """
+        table = self._state_table(self._entry(at))
+        return table if spark is None else spark.createDataFrame(table)
+
+    def late(self) -> pa.Table:
+        """The records that came too late: where they were read (partition, file, ordinal, offset), ``timestamp`` (ms), ``reason``,
+        ``checkpoint`` that set them aside, and ``value``."""
+        return read_aside(self.storage, "late")
+
+    def dead_letters(self) -> pa.Table:
+        """The records that could not be processed: as ``late``, and ``data``, the bytes of what could not be decoded."""
+        return read_aside(self.storage, "dead")
+
+    def _entry(self, at: int | None) -> Entry | None:
+        log = Log(self.storage)
+        if at is None:
+            entry = log.newest()
+        else:
+            kept = log.ids()
+            if at not in kept:
+                raise InvalidPipeline(
+                    f"{self.storage.url} keeps no checkpoint {at}; it keeps {kept[:1]} to {kept[-1:]}"
+                )
+            entry = log.read(at)
+        if entry is not None:
+            expected = Driver(self._job(), Embedded(threads=1), Options()).empty()
+            check_same_job(entry.manifest, expected, self.storage.url)
+        return entry
+
+    def _job(self) -> Job:
+        return Job(self.task, self._state, self.source, self.sink, self.storage, self.on_error == "dead-letter")
+
+    def _state_table(self, entry: Entry | None) -> pa.Table:
+        state, names = self._state, key_names(self.task)
+        operator = entry.manifest.operators[operator_name(self.task)] if entry else None
+        types = [type_of(name) for name in operator.key_types] if operator else []
+        tables = [empty_outputs(state.monoid, names, types, state.window)]
+        if entry is not None and operator is not None:
+            tables += self._tables(operator.runs, types, entry.manifest.clock.closed)
+        return pa.concat_tables(tables)
+
+    def _tables(self, runs: Sequence[Any], types: Sequence[pa.DataType], closed: int) -> Iterator[pa.Table]:
+        job, state, names = self._job(), self._state, key_names(self.task)
+        if state.window is None:
+            rows = fold_runs(job, runs)
+            if rows is not None:
+                yield final_values(state.monoid, names, types, rows, None)
+            return
+        first = state.window.first_number(closed)
+        for rows, numbers in window_sums(job, runs, (0, KEY_GROUPS), state.window, first, None):
+            yield window_outputs(state.monoid, names, types, state.window, rows, numbers)
+
+    def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
+        if spark is not None and engine not in (None, "spark"):
+            raise InvalidPipeline("give either a SparkSession or engine=, not both")
+        if engine == "embedded":
+            chosen: Engine = Embedded()
+        elif isinstance(engine, str) and engine != "spark":
+            raise InvalidPipeline(f'engine={engine!r}: choose "spark", "embedded" or an engine')
+        elif engine is not None and not isinstance(engine, str):
+            chosen = engine
+        else:
+            session = spark if spark is not None else _active_session()
+            if session is None and engine == "spark":
+                raise InvalidPipeline('engine="spark" needs a SparkSession: run(spark), or make one before')
+            chosen = _spark_engine(session) if session is not None else Embedded()
+        if not chosen.in_process:
+            for part in (self.storage, self.sink):
+                if part is not None and not part.shared:
+                    raise InvalidPipeline(
+                        f"{part!r} lives in the memory of this process, which the workers of {chosen.name} cannot reach: "
+                        'use a folder, or engine="embedded"'
+                    )
+        return chosen
+
+
+def read_aside(storage: Storage, folder: str) -> pa.Table:
+    """The published late rows ("late") or dead letters ("dead") of a checkpoint."""
+    tables = [
+        decode_table(storage.read(f"{folder}/{name}"), None, f"{storage.url}/{folder}/{name}")
+        for name in storage.list(folder)
+    ]
+    return pa.concat_tables(tables, promote_options="permissive") if tables else _ASIDE.empty_table()
+
+
+def _active_session() -> Any:
+    """The active SparkSession, if this process has loaded pyspark at all."""
+    sql = sys.modules.get("pyspark.sql")
+    return sql.SparkSession.getActiveSession() if sql is not None else None
+
+
+def _spark_engine(session: Any) -> Engine:
+    from persistent.spark import Spark
+
+    return Spark(session)

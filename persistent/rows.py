@@ -1,0 +1,124 @@
+"""State rows are the sum of updates as columns: one row a (key, pane), sorted by (key hash, key, pane).
+
+fold(fold(a, b), c) == fold(a, b, c)          by associativity
+sum_up(a + b)       == fold(sum_up(a), sum_up(b))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import Monoid
+from monoids.columns import Integers, distinct_keys, group_codes, group_hashes
+from monoids.hashing import Words
+from monoids.monoid import Columns, concat, take
+
+OPEN_PANE = -1
+"""The pane of state without an end: all event time."""
+
+_HASH_LIMIT = 1 << 64
+
+
+@dataclass(frozen=True)
+class Rows:
+    """``hashes`` uint64, ``keys`` Arrow columns, ``panes`` int64 (the starting cut, ms), ``columns`` the elements."""
+
+    hashes: Words
+    keys: tuple[pa.Array, ...]
+    panes: Integers
+    columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.panes)
+
+    def between(self, low: int, high: int) -> Rows:
+        """The rows whose key hash is in ``low <= hash < high`` (0 to 2**64): a slice."""
+        start = int(np.searchsorted(self.hashes, np.uint64(low))) if low else 0
+        stop = int(np.searchsorted(self.hashes, np.uint64(high))) if high < _HASH_LIMIT else len(self)
+        return self.slice(start, stop)
+
+    def slice(self, start: int, stop: int) -> Rows:
+        if start == 0 and stop == len(self):
+            return self
+        return Rows(
+            self.hashes[start:stop],
+            tuple(column[start:stop] for column in self.keys),
+            self.panes[start:stop],
+            tuple(column[start:stop] for column in self.columns),
+        )
+
+    def take(self, rows: Integers) -> Rows:
+        """The rows of these numbers."""
+        numbers = pa.array(rows)
+        return Rows(
+            self.hashes[rows],
+            tuple(column.take(numbers) for column in self.keys),
+            self.panes[rows],
+            take(self.columns, rows),
+        )
+
+
+def sum_up(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, columns: Columns) -> Rows:
+    """The sum of updates: row i adds ``columns[i]`` to (``keys[i]``, ``panes[i]``)."""
+    distinct, hashes, codes = distinct_keys(keys, len(panes))
+    order, starts = group_codes(codes, panes)
+    first = order[starts]
+    groups = codes[first]
+    numbers = pa.array(groups)
+    return Rows(
+        hashes[groups],
+        tuple(column.take(numbers) for column in distinct),
+        panes[first],
+        monoid.reduce_sorted(take(columns, order), starts),
+    )
+
+
+def fold(monoid: Monoid[Any], parts: Sequence[Rows]) -> Rows:
+    """The sum of sums, oldest first: each (key, pane) once."""
+    parts = [part for part in parts if len(part)] or list(parts[:1])
+    if len(parts) == 1:
+        return parts[0]
+    keys = _concat_keys(parts)
+    hashes = np.concatenate([part.hashes for part in parts])
+    panes = np.concatenate([part.panes for part in parts])
+    order, starts = group_hashes(keys, hashes, panes)
+    columns = take(concat([part.columns for part in parts]), order)
+    if len(starts) != len(order):
+        columns = monoid.reduce_sorted(columns, starts)
+    first = order[starts]
+    numbers = pa.array(first)
+    return Rows(hashes[first], tuple(column.take(numbers) for column in keys), panes[first], columns)
+
+
+def empty(monoid: Monoid[Any], key_columns: int) -> Rows:
+    """No rows."""
+    nothing = np.zeros(0, np.int64)
+    keys = tuple(pa.nulls(0) for _ in range(key_columns))
+    return Rows(nothing.astype(np.uint64), keys, nothing, monoid.pack([]))
+
+
+def with_panes(rows: Rows, panes: Integers) -> Rows:
+    """The same rows under other panes; no longer summed."""
+    return replace(rows, panes=panes)
+
+
+def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, ...]:
+    """For each key column the one type that all parts agree on (null agrees with any); TypeError if they do not."""
+    agreed = list(tuples[0])
+    for types in tuples[1:]:
+        for column, type_ in enumerate(types):
+            if pa.types.is_null(agreed[column]):
+                agreed[column] = type_
+            elif not pa.types.is_null(type_) and type_ != agreed[column]:
+                raise TypeError(f"key column {column} holds both {agreed[column]} and {type_}: give it one type")
+    return tuple(agreed)
+
+
+def _concat_keys(parts: Sequence[Rows]) -> tuple[pa.Array, ...]:
+    types = agreed_types([[column.type for column in part.keys] for part in parts])
+    return tuple(pa.concat_arrays([part.keys[i].cast(type_) for part in parts]) for i, type_ in enumerate(types))

@@ -1,0 +1,7 @@
+"""Where outputs go: each of these publishes what a checkpoint names, once."""
+
+from persistent.sinks.file import FileSink
+from persistent.sinks.memory import MemorySink
+from persistent.sinks.protocol import Sink, Staged
+
+__all__ = ["FileSink", "MemorySink", "Sink", "Staged"]

@@ -1,0 +1,123 @@
+"""A file sink is a folder of Parquet or JSON lines files, each published by one rename."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from monoids.monoid import canonical_json
+from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.sinks.json_lines import encode_json_lines
+from persistent.sinks.protocol import Staged
+from persistent.sinks.staging import final_stem, swept
+from persistent.storage import Put, Storage, open_storage
+
+_EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
+_STAGED = "_staged"
+_PUBLISHED = "_published"
+_TRIES = 3
+
+
+class FileSink:
+    """Publishes to ``url`` (any that ``open_storage`` takes, or a storage), as ``format`` "parquet" or
+    "jsonl".
+
+        <url>/_staged/e<epoch>-c<id>-<uuid>.<ext>      invisible: readers skip names that begin with "_"
+        <url>/<id>-<uuid>.<ext>                        published, one file after the other
+        <url>/_published/<id>.json                     put when all files of a checkpoint are there
+
+    Who must see all files of a checkpoint or none reads only those that ``_published`` lists.
+
+    >>> sink = FileSink("memory://visits", format="jsonl")
+    >>> staged = sink.stage(pa.table({"page": ["a"], "visits": [2]}), 7, "e1-c7-0f8fad5b")
+    >>> sink.publish(7, [staged])
+    >>> open_storage("memory://visits").list("")
+    ['00000000000000000007-0f8fad5b.jsonl']
+    """
+
+    def __init__(self, url: str | os.PathLike[str] | Storage, *, format: str = "parquet") -> None:
+        if format not in _EXTENSIONS:
+            raise InvalidPipeline(f"FileSink format {format!r}: choose one of {', '.join(_EXTENSIONS)}")
+        self.storage = open_storage(url)
+        self.format = format
+        self.shared = self.storage.shared
+
+    def __repr__(self) -> str:
+        return f"FileSink({self.storage.url!r}, format={self.format!r})"
+
+    @property
+    def url(self) -> str:
+        """Where the files appear."""
+        return self.storage.url
+
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+        """Write ``outputs`` out of sight, durably. ValueError if ``attempt`` is none, StorageError."""
+        final_stem(staging_id, attempt)
+        data = _parquet(outputs) if self.format == "parquet" else encode_json_lines(outputs)
+        name = f"{_STAGED}/{attempt}.{_EXTENSIONS[self.format]}"
+        self.storage.write(name, data)
+        return Staged(name=name, rows=outputs.num_rows, bytes=data.size)
+
+    def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
+        """Rename every staged file to its final name; what is there already is done. StagedMissing,
+        StorageError."""
+        for file in staged:
+            self._publish_one(file.name, _final_name(staging_id, file.name))
+        if staged:
+            self._put_list(staging_id, staged)
+
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
+        """Delete the staged files that nobody will publish."""
+        kept = [name.rpartition("/")[2] for name in live]
+        for name in swept(self.storage.list(_STAGED), kept, epoch, id):
+            self.storage.delete(f"{_STAGED}/{name}")
+
+    def _publish_one(self, name: str, final: str) -> None:
+        try:
+            self.storage.rename(name, final)
+        except FileExistsError:
+            # The final name holds the attempt's uuid: nothing but this very file can have it.
+            return
+        except FileNotFoundError as error:
+            if final not in self.storage.list(""):
+                raise StagedMissing(
+                    f"{self.url}: {name} is neither staged nor published as {final}. Another driver swept "
+                    "it, or it was deleted: its rows can be had again only from the source."
+                ) from error
+
+    def _put_list(self, staging_id: int, staged: Sequence[Staged]) -> None:
+        name = f"{_PUBLISHED}/{staging_id:020d}.json"
+        files = sorted((_final_name(staging_id, file.name), file.rows) for file in staged)
+        listed = {"id": staging_id, "files": [{"name": file, "rows": rows} for file, rows in files]}
+        data = (canonical_json({**listed, "rows": sum(rows for _, rows in files)}) + "\n").encode()
+        for _ in range(_TRIES):
+            if self.storage.put_if_absent(name, data) is Put.WON:
+                return
+            try:
+                found = self.storage.read(name).to_pybytes()
+            except FileNotFoundError:
+                continue
+            if found == data:
+                return
+            raise StorageError(
+                f"{self.url}/{name} lists {json.loads(found)['files']}, but checkpoint {staging_id} "
+                f"publishes {listed['files']}. Two jobs write here: give each its own folder."
+            )
+        raise StorageError(
+            f"cannot create {self.url}/{name}: the store gave no answer {_TRIES} times. Run again."
+        )
+
+
+def _parquet(outputs: pa.Table) -> pa.Buffer:
+    out = pa.BufferOutputStream()
+    pq.write_table(outputs, out, compression="zstd", write_statistics=True)
+    return out.getvalue()
+
+
+def _final_name(staging_id: int, name: str) -> str:
+    attempt, _, extension = name.rpartition("/")[2].partition(".")
+    return f"{final_stem(staging_id, attempt)}.{extension}"

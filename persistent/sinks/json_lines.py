@@ -1,0 +1,73 @@
+"""JSON lines are a table as text: one object a row, in the order of the columns, each ended by a newline.
+
+Timestamps are ISO 8601 in UTC with milliseconds, a missing value is null; NaN, infinities, bytes, decimals
+and what is nested are written as in ``monoids.encoding.to_json``.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monoids.encoding import to_json
+
+_ROWS_AT_ONCE = 65_536
+
+
+def encode_json_lines(table: pa.Table) -> pa.Buffer:
+    """A table as UTF-8 bytes.
+
+    >>> encode_json_lines(pa.table({"page": ["a", None], "visits": [1, 2]})).to_pybytes()
+    b'{"page":"a","visits":1}\\n{"page":null,"visits":2}\\n'
+    """
+    out = pa.BufferOutputStream()
+    for start in range(0, table.num_rows, _ROWS_AT_ONCE):
+        piece = table.slice(start, _ROWS_AT_ONCE).combine_chunks()
+        parts: list[pa.Array | str] = []
+        for name, column in zip(piece.column_names, piece.columns):
+            parts.append(f"{',' if parts else '{'}{json.dumps(name, ensure_ascii=False)}:")
+            parts.append(_fragments(column.combine_chunks()))
+        lines = pc.binary_join_element_wise(*[_scalar(part) for part in [*parts, "}\n"]], _scalar(""))
+        # Lines that lie one behind the other are the file.
+        data = lines.buffers()[2]
+        first, last = _ends(lines)
+        out.write(data.slice(first, last - first))
+    return out.getvalue()
+
+
+def _fragments(column: pa.Array) -> pa.Array:
+    """Each value of a column as JSON text, never null."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _fragments(column.dictionary_decode())
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return column.cast(pa.large_string()).fill_null("null")
+    if pa.types.is_timestamp(kind):
+        instants = (
+            column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64()).cast(pa.timestamp("ms"))
+        )
+        texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
+        return _joined('"', texts, 'Z"').fill_null("null")
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        encoded = column.dictionary_encode()
+        values = pa.array([to_json(value) for value in encoded.dictionary.to_pylist()], pa.large_string())
+        return values.take(encoded.indices).fill_null("null")
+    return pa.array([to_json(value) for value in column.to_pylist()], pa.large_string())
+
+
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    return pc.binary_join_element_wise(*[_scalar(part) for part in parts], _scalar(""))
+
+
+def _scalar(part: pa.Array | str) -> pa.Array | pa.Scalar:
+    return pa.scalar(part, pa.large_string()) if isinstance(part, str) else part
+
+
+def _ends(lines: pa.Array) -> tuple[int, int]:
+    """Where the bytes of the lines begin and end in their buffer."""
+    offsets = pa.Array.from_buffers(
+        pa.int64(), len(lines) + 1, [None, lines.buffers()[1]], offset=lines.offset
+    )
+    return offsets[0].as_py(), offsets[-1].as_py()

@@ -1,0 +1,79 @@
+"""A memory sink is a list of published rows in this process, for tests and for looking at results."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.errors import InvalidPipeline, StagedMissing
+from persistent.sinks.protocol import Staged
+from persistent.sinks.staging import final_stem, swept
+
+
+class MemorySink:
+    """Publishes into ``table``. Works on the embedded engine only.
+
+    >>> sink = MemorySink()
+    >>> sink.publish(7, [sink.stage(pa.table({"page": ["a"], "visits": [2]}), 7, "e1-c7-0f8fad5b")])
+    >>> sink.rows()
+    [{'page': 'a', 'visits': 2}]
+    """
+
+    shared = False
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._staged: dict[str, pa.Table] = {}
+        self._published: dict[str, pa.Table] = {}
+
+    def __repr__(self) -> str:
+        return "MemorySink()"
+
+    def __reduce__(self) -> Any:
+        raise InvalidPipeline(
+            "MemorySink lives in one process and works on the embedded engine only: other processes cannot "
+            "reach it. Use FileSink, or engine=Embedded()."
+        )
+
+    @property
+    def table(self) -> pa.Table | None:
+        """All published rows, by checkpoint; None when nothing has been published."""
+        with self._lock:
+            tables = [self._published[name] for name in sorted(self._published)]
+        return pa.concat_tables(tables) if tables else None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All published rows as dictionaries."""
+        table = self.table
+        return [] if table is None else list(table.to_pylist())
+
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+        """Keep ``outputs`` out of sight. ValueError if ``attempt`` is none."""
+        final_stem(staging_id, attempt)
+        with self._lock:
+            if attempt in self._staged:
+                raise ValueError(f"attempt {attempt} has been staged before; each takes a new uuid")
+            self._staged[attempt] = outputs
+        return Staged(name=attempt, rows=outputs.num_rows, bytes=outputs.nbytes)
+
+    def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
+        """Show the staged rows; what is shown already is done. StagedMissing."""
+        with self._lock:
+            for file in staged:
+                final = final_stem(staging_id, file.name)
+                if final in self._published:
+                    continue
+                if file.name not in self._staged:
+                    raise StagedMissing(
+                        f"MemorySink: {file.name} is neither staged nor published; it was swept"
+                    )
+                self._published[final] = self._staged.pop(file.name)
+
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
+        """Forget the staged rows that nobody will publish."""
+        with self._lock:
+            for name in swept(self._staged, live, epoch, id):
+                del self._staged[name]

@@ -1,0 +1,33 @@
+"""Sources: where records come from."""
+
+from persistent.sources.file import FileSource
+from persistent.sources.memory import MemorySource
+from persistent.sources.protocol import (
+    NO_TIMESTAMP,
+    Budget,
+    DeadRecord,
+    Position,
+    Positions,
+    Records,
+    Source,
+    SourcePlan,
+    SourceState,
+    Span,
+    Split,
+)
+
+__all__ = [
+    "NO_TIMESTAMP",
+    "Budget",
+    "DeadRecord",
+    "FileSource",
+    "MemorySource",
+    "Position",
+    "Positions",
+    "Records",
+    "Source",
+    "SourcePlan",
+    "SourceState",
+    "Span",
+    "Split",
+]

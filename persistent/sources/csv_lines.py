@@ -1,0 +1,119 @@
+"""CSV is a line of column names, then one record a line; columns that the schema does not name are passed over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from persistent.errors import SourceError
+from persistent.sources.formats import TO_THE_END, InputFile, Integers, Unreadable
+from persistent.sources.lines import Block, LineEnds, blocks, ends_of_lines, ends_outside_quotes, open_text
+from persistent.sources.schemas import plain, timeless
+from persistent.sources.text import Lines
+
+_HEADER_BYTES = 64 * 1024
+_RETURN = 13
+_COLUMN = re.compile(r"In CSV column #(\d+): ")
+_ROW = re.compile(r"Row #\d+: ")
+_UNPAIRED = (
+    "the line is not one record: a quote in it is not closed, or there is a carriage return in it; "
+    "fields of several lines need multiline=True"
+)
+
+
+class CsvLines:
+    """Fields are separated by commas and may be quoted. ``multiline``: a quoted field may contain ends of lines.
+
+    An empty field is null, but in a string column it is the empty string. Times in inferred columns stay strings.
+    """
+
+    def __init__(self, multiline: bool) -> None:
+        self.scattered = not multiline
+        self.line_ends: LineEnds = ends_outside_quotes if multiline else ends_of_lines
+
+    def header(self, file: InputFile) -> tuple[tuple[str, ...], int]:
+        with open_text(file, 0) as stream:
+            for block in blocks(stream, 0, TO_THE_END, self.line_ends, _HEADER_BYTES):
+                numbers, _ = self.sort(block)
+                if len(numbers):
+                    first = int(numbers[0])
+                    after = block.starts[first + 1] if first + 1 < len(block.starts) else len(block.data)
+                    return _names(Lines(block, numbers[:1]).line(0)), block.base + int(after)
+                if block.broken:
+                    raise Unreadable(block.broken)
+        return (), 0
+
+    def sort(self, block: Block) -> tuple[Integers, list[tuple[int, str]]]:
+        return np.flatnonzero(block.stops > block.starts), []
+
+    def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
+        return plain(timeless(_parse(lines.text(), names, None).schema))
+
+    def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+        text = lines.text()
+        if len(lines) > 1 and _has_lone_return(text):
+            raise ValueError(_UNPAIRED)
+        try:
+            table = _parse(text, names, schema)
+        except pa.ArrowInvalid as error:
+            raise ValueError(_reason(str(error), names)) from error
+        last = lines.line(-1)
+        unpaired = table.num_rows != len(lines)
+        if unpaired or (b'"' in last and _parse(last + b"\n" + last, names, schema).num_rows != 2):
+            raise ValueError(_UNPAIRED)
+        return pa.RecordBatch.from_arrays([c.combine_chunks() for c in table.columns], schema=schema)
+
+    def require_schema(self, schema: pa.Schema) -> None:
+        for field in schema:
+            try:
+                _parse(b'""\n', (field.name,), pa.schema([field]))
+            except pa.ArrowException as error:
+                raise SourceError(
+                    f"CSV gives no column {field.name!r} of type {field.type} ({error}); say schema= with another"
+                ) from error
+
+    def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
+        missing = [repr(name) for name in schema.names if name not in names]
+        if not missing:
+            return None
+        return f"its header has no column {' nor '.join(missing)}; it reads {', '.join(names)}"
+
+
+def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:
+    """The columns of the schema; without one all columns as they look, from the lines with the right number of fields."""
+    wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
+    skip = (lambda row: "skip") if schema is None else None
+    return pyarrow.csv.read_csv(
+        pa.BufferReader(text),
+        read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
+        convert_options=pyarrow.csv.ConvertOptions(**wanted),
+    )
+
+
+def _names(line: bytes) -> tuple[str, ...]:
+    try:
+        names = tuple(pyarrow.csv.read_csv(pa.BufferReader(line + b"\n")).column_names)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise Unreadable(f"its header cannot be read: {error}") from error
+    twice = [repr(name) for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise Unreadable(f"its header names {', '.join(twice)} twice")
+    return names
+
+
+def _has_lone_return(text: memoryview | bytes) -> bool:
+    """Whether there is a carriage return that is not before a newline; Arrow would end a line there."""
+    if not (np.frombuffer(text, np.uint8) == _RETURN).any():
+        return False
+    data = bytes(text)
+    return data.count(b"\r") != data.count(b"\r\n")
+
+
+def _reason(text: str, names: Sequence[str]) -> str:
+    named = _COLUMN.sub(lambda match: f"column {names[int(match[1])]!r}: ", text)
+    return _ROW.sub("", named)

@@ -1,0 +1,347 @@
+"""A file source is all files that a path, folder or pattern stands for, read once each, in the order of their listing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.clock import Duration
+from persistent.errors import SourceError
+from persistent.sources import options
+from persistent.sources.csv_lines import CsvLines
+from persistent.sources.files import Files, Listed
+from persistent.sources.formats import Extent, Facts, Format, InputFile, Unreadable
+from persistent.sources.index import Entry, Index
+from persistent.sources.json_lines import JsonLines
+from persistent.sources.layout import Layout, folder_values, with_folders
+from persistent.sources.parquet import Parquet
+from persistent.sources.protocol import (
+    Budget,
+    DeadRecord,
+    Position,
+    Positions,
+    Records,
+    SourcePlan,
+    SourceState,
+    Span,
+    Split,
+)
+from persistent.sources.schemas import from_option
+from persistent.sources.text import Text
+from persistent.sources.times import milliseconds, require_readable
+
+_PARTITION: Final = "files"
+_FORMATS: Final = ("parquet", "json", "csv")
+_ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """An extent of a file of the index."""
+
+    entry: Entry
+    extent: Extent
+
+
+class FileSource:
+    """Records of Parquet, JSON lines or CSV files; the text formats also compressed, as ``.gz`` or ``.zst``.
+
+    ``path``: a file, a folder (all that is below it) or a pattern with ``*``, ``**`` and ``?``, on a local disk or any fsspec URL.
+    Names that start with '_' or '.' or end in '.tmp' are passed over. Files must not change once listed.
+    ``timestamp``: the column that tells when: an Arrow timestamp or date, a string of ISO 8601, or an integer with
+    ``timestamp_unit`` ("s", "ms", "us", "ns"). A time without a zone is UTC.
+    ``format``: "parquet", "json" or "csv"; by default what the names of the files say.
+    ``schema``: the columns to read, an Arrow schema or a mapping of names to Arrow types; by default all columns of the first
+    file that holds a record. Folders such as ``day=2024-01-01/`` are columns too, strings unless ``schema`` says otherwise.
+    ``max_out_of_orderness``: how far, in event time, a record may come behind a later one and still be on time.
+    ``ordered``: promises that path order is time order; else the clock also waits for files that are listed but unread.
+    ``multiline``: quoted CSV fields may contain ends of lines.
+    ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, or does not fit the schema, as one dead letter.
+    """
+
+    kind: str = "FileSource"
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        timestamp: str,
+        timestamp_unit: str | None = None,
+        format: str | None = None,
+        schema: pa.Schema | Mapping[str, Any] | None = None,
+        ordered: bool = False,
+        max_out_of_orderness: Duration = 0,
+        multiline: bool = False,
+        on_bad_file: str = "raise",
+    ) -> None:
+        options.require_type("timestamp", timestamp, str, "'ts'")
+        options.require_unit(timestamp_unit)
+        options.require_choice("format", format, (None, *_FORMATS))
+        options.require_choice("on_bad_file", on_bad_file, ("raise", "dead-letter"))
+        options.require_type("ordered", ordered, bool, "True")
+        options.require_type("multiline", multiline, bool, "True")
+        self._files = Files(path)
+        self._timestamp = timestamp
+        self._unit = timestamp_unit
+        self._format = format
+        self._schema = None if schema is None else from_option(schema)
+        self._ordered = ordered
+        self._multiline = multiline
+        self._bad_file_raises = on_bad_file == "raise"
+        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self._formats: dict[str, Format] = {
+            "parquet": Parquet(timestamp, timestamp_unit),
+            "json": Text(JsonLines()),
+            "csv": Text(CsvLines(multiline)),
+        }
+
+    def __repr__(self) -> str:
+        return f"FileSource({self._files.url!r}, timestamp={self._timestamp!r})"
+
+    def partitions(self) -> Sequence[str]:
+        return (_PARTITION,)
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        return Layout.from_json(recorded).schema
+
+    def acknowledge(self, positions: Positions) -> None:
+        """Nothing to do: files that were read may be deleted or kept."""
+
+    # -- plans -----------------------------------------------------------------------------------------------
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        """What to read next. New files are listed only when the known ones do not fill the budget."""
+        start = state.positions.get(_PARTITION, (0, 0))
+        index = Index(self._files, state.index)
+        layout = self._recorded_layout(state.recorded)
+        pieces, end, layout = self._take(index, layout, start, budget, follow)
+        if layout is None or not pieces:
+            cap = None if layout is None else self._cap(index, layout, start)
+            return SourcePlan((), {_PARTITION: start}, {_PARTITION: cap}, state.recorded)
+        splits = self._splits(self._formats[layout.format], pieces, budget)
+        cap = self._cap(index, layout, end)
+        return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, layout.to_json(), index.appended)
+
+    def _recorded_layout(self, recorded: Mapping[str, Any]) -> Layout | None:
+        if not recorded:
+            return None
+        layout = Layout.from_json(recorded)
+        layout.require_same(self._format, self._multiline)
+        if self._schema is None or self._schema == layout.schema:
+            return layout
+        return self._checked(Layout(layout.format, self._schema, layout.folders, layout.multiline), "schema=")
+
+    def _take(
+        self, index: Index, layout: Layout | None, end: Position, budget: Budget, follow: bool
+    ) -> tuple[list[_Piece], Position, Layout | None]:
+        """Pieces of files from a position on until the budget is used up, and the position after them."""
+        pieces: list[_Piece] = []
+        left = max(budget.rows, 1)
+        listed = False
+        entries = index.entries(end[0])
+        while True:
+            entry = next(entries, None)
+            if entry is None:
+                if listed or left <= 0:
+                    break
+                listed = True
+                layout = self._list(index, layout, follow)
+                entries = index.entries(end[0])
+                continue
+            if entry.file.rows == 0:
+                end = (entry.ordinal + 1, 0)
+                continue
+            if left <= 0 or layout is None:
+                break
+            offset = end[1] if entry.ordinal == end[0] else 0
+            extents, done = self._take_from(entry, layout, offset, left, budget.exact, not pieces)
+            pieces += [_Piece(entry, extent) for extent in extents]
+            left -= sum(extent.rows for extent in extents)
+            if not done:
+                end = (entry.ordinal, extents[-1].stop if extents else offset)
+                break
+            end = (entry.ordinal + 1, 0)
+        return pieces, end, layout
+
+    def _take_from(
+        self, entry: Entry, layout: Layout, offset: int, rows: int, exact: bool, first: bool
+    ) -> tuple[Sequence[Extent], bool]:
+        if entry.fault is not None:
+            if self._bad_file_raises:
+                raise _bad_file(entry.file, entry.fault)
+            return (Extent(0, 1, 1),), True
+        try:
+            taken = self._formats[layout.format].take(entry.file, offset, rows, exact=exact, at_least_one=first)
+        except Unreadable as error:
+            raise _bad_file(entry.file, str(error)) from error
+        return taken.extents, taken.done
+
+    def _list(self, index: Index, layout: Layout | None, follow: bool) -> Layout | None:
+        """List the files anew and append the new ones to the index."""
+        listing = self._files.list()
+        if not listing and not len(index) and not follow:
+            raise SourceError(
+                f"{self._files.url}: there is no file (names that start with '_' or '.' or end in '.tmp' do not count); "
+                "check the path, or run with follow=True to wait for files"
+            )
+        new = index.new(listing)
+        layout = layout or self._first_layout(new)
+        if layout is None or not new:
+            return layout
+        for listed in new:
+            self._require_format(listed, layout.format)
+        index.append(new, lambda file: self._inspect(file, layout))
+        if self._bad_file_raises:
+            self._require_no_fault(index, len(new))
+        return layout
+
+    def _require_no_fault(self, index: Index, count: int) -> None:
+        for entry in index.entries(len(index) - count):
+            if entry.fault is not None:
+                raise _bad_file(entry.file, entry.fault)
+
+    def _inspect(self, file: InputFile, layout: Layout) -> Facts:
+        layout.require_folders(file.path)
+        return self._formats[layout.format].inspect(file, layout.file_schema)
+
+    # -- the layout ------------------------------------------------------------------------------------------
+
+    def _first_layout(self, listing: Sequence[Listed]) -> Layout | None:
+        """The layout of the first file that holds a record; None if none does."""
+        last_fault: SourceError | None = None
+        for listed in listing:
+            if not listed.size:
+                continue
+            file = InputFile(self._files, listed.path, listed.size)
+            name = self._format or self._format_of(listed)
+            folders = tuple(folder_values(listed.path))
+            if self._schema is not None:
+                return self._checked(Layout(name, self._schema, folders, self._multiline), file.where)
+            try:
+                schema = self._formats[name].infer(file)
+            except Unreadable as error:
+                last_fault = _bad_file(file, str(error))
+                if self._bad_file_raises:
+                    raise last_fault from error
+                continue
+            if schema is not None:
+                schema = with_folders(schema, folders, file.where)
+                return self._checked(Layout(name, schema, folders, self._multiline), file.where)
+        if last_fault is not None:
+            raise last_fault
+        return None
+
+    def _checked(self, layout: Layout, where: str) -> Layout:
+        try:
+            require_readable(layout.schema, self._timestamp, self._unit)
+            self._formats[layout.format].require_schema(layout.file_schema)
+        except SourceError as error:
+            raise SourceError(f"{where}: {error}") from error
+        return layout
+
+    def _format_of(self, listed: Listed) -> str:
+        name = listed.path.rpartition("/")[2]
+        plain = name.removesuffix(".gz").removesuffix(".zst")
+        found = _ENDINGS.get(plain.rpartition(".")[2].lower())
+        if found is None or (found == "parquet" and plain != name):
+            raise SourceError(
+                f"{self._files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, .ndjson, "
+                ".csv; the text ones also with .gz or .zst); say format=, or narrow the path to the files that are meant"
+            )
+        return found
+
+    def _require_format(self, listed: Listed, format: str) -> None:
+        if self._format is None and self._format_of(listed) != format:
+            raise SourceError(
+                f"{self._files.where(listed.path)}: the first file is {format}, this one is not; narrow the path to files of "
+                "one format, or say format="
+            )
+
+    # -- splits and the bound of the clock -------------------------------------------------------------------
+
+    def _splits(self, format: Format, pieces: Sequence[_Piece], budget: Budget) -> tuple[Split, ...]:
+        """The pieces, cut where they are too large, in about ``budget.splits`` runs of about equal size."""
+        aim = max(sum(piece.extent.rows for piece in pieces) / max(budget.splits, 1), 1)
+        runs: list[list[_Piece]] = []
+        passed, last = 0.0, -1
+        for piece in _cut(format, pieces, aim, budget.exact):
+            place = min(int((passed + piece.extent.rows / 2) / aim), max(budget.splits, 1) - 1)
+            passed += piece.extent.rows
+            if place != last:
+                runs.append([])
+                last = place
+            runs[-1].append(piece)
+        return tuple(Split(_PARTITION, tuple(_spans(run))) for run in runs)
+
+    def _cap(self, index: Index, layout: Layout, end: Position) -> int | None:
+        """The smallest timestamp that listed files may hold at or after a position."""
+        ordinal, offset = end
+        if self._ordered:
+            return None
+        bounds = [index.smallest_from(ordinal + (1 if offset else 0))]
+        if offset:
+            bounds.append(self._formats[layout.format].smallest_from(index.entry(ordinal).file, offset))
+        return min((bound for bound in bounds if bound is not None), default=None)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        layout = Layout.from_json(recorded)
+        for span in split.spans:
+            yield from self._read_span(span, layout)
+
+    def _read_span(self, span: Span, layout: Layout) -> Iterator[Records]:
+        at = span.at
+        file = InputFile(self._files, at["path"], at["size"], at["fingerprint"])
+        file.require_unchanged()
+        if "fault" in at:
+            dead = DeadRecord(span.ordinal, 0, f"{file.where}: {at['fault']}")
+            empty = layout.schema.empty_table().to_batches()[0]
+            yield Records(span.ordinal, empty, np.array([], np.int64), np.array([], np.int64), (dead,))
+            return
+        for decoded in self._formats[layout.format].read(file, span.start, span.stop, layout.file_schema):
+            for fault in decoded.faults:
+                if fault.broken and self._bad_file_raises:
+                    raise _bad_file(file, fault.reason)
+            batch = layout.complete(decoded.batch, file.path)
+            times = milliseconds(batch.column(self._timestamp), self._unit)
+            faults = decoded.faults
+            dead_records = [DeadRecord(span.ordinal, f.offset, f"{file.where}: {f.reason}", f.data) for f in faults]
+            yield Records(span.ordinal, batch, times, decoded.offsets, dead_records)
+
+
+def _cut(format: Format, pieces: Iterable[_Piece], aim: float, exact: bool) -> Iterator[_Piece]:
+    for piece in pieces:
+        parts = round(piece.extent.rows / aim)
+        if parts < 2 or piece.entry.fault is not None:
+            yield piece
+        else:
+            for extent in format.split(piece.entry.file, piece.extent, parts, exact=exact):
+                yield _Piece(piece.entry, extent)
+
+
+def _spans(pieces: Sequence[_Piece]) -> Iterator[Span]:
+    """A span for each piece; neighbours in one file are one span."""
+    start = 0
+    for place, piece in enumerate(pieces):
+        following = pieces[place + 1] if place + 1 < len(pieces) else None
+        if following is not None and following.entry.ordinal == piece.entry.ordinal:
+            continue
+        file = piece.entry.file
+        at = {"path": file.path, "size": file.size, "fingerprint": file.fingerprint}
+        if piece.entry.fault is not None:
+            at["fault"] = piece.entry.fault
+        yield Span(piece.entry.ordinal, pieces[start].extent.start, piece.extent.stop, at)
+        start = place + 1
+
+
+def _bad_file(file: InputFile, fault: str) -> SourceError:
+    return SourceError(
+        f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as dead letters "
+        "with on_bad_file='dead-letter'"
+    )

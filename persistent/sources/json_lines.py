@@ -1,0 +1,98 @@
+"""JSON lines are one object a line; a field that the schema does not name is passed over, a missing one is null."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from persistent.errors import SourceError
+from persistent.sources.formats import InputFile, Integers
+from persistent.sources.lines import Block, LineEnds, ends_of_lines
+from persistent.sources.schemas import plain, timeless, unified
+from persistent.sources.text import Lines
+
+_OPEN, _CLOSE = ord("{"), ord("}")
+_BLANKS = b" \t\r\n"
+
+
+class JsonLines:
+    """Times in inferred columns stay strings, so that no later file disagrees about their precision."""
+
+    def __init__(self) -> None:
+        self.scattered = True
+        self.line_ends: LineEnds = ends_of_lines
+
+    def header(self, file: InputFile) -> tuple[tuple[str, ...], int]:
+        return (), 0
+
+    def sort(self, block: Block) -> tuple[Integers, list[tuple[int, str]]]:
+        text = np.frombuffer(block.data, np.uint8)
+        if not len(block.starts):
+            return block.starts, []
+        first = text[np.minimum(block.starts, len(text) - 1)]
+        last = text[np.maximum(block.stops - 1, 0)]
+        objects = (first == _OPEN) & (last == _CLOSE) & (block.stops > block.starts)
+        bad = []
+        for number in np.flatnonzero(~objects).tolist():
+            line = bytes(block.data[block.starts[number] : block.stops[number]]).strip(_BLANKS)
+            if line.startswith(b"{") and line.endswith(b"}"):
+                objects[number] = True
+            elif line:
+                bad.append((number, "the line is not a JSON object"))
+        return np.flatnonzero(objects), bad
+
+    def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
+        return plain(timeless(_inferred(lines)))
+
+    def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+        table = _parse(lines.text(), _wire(schema))
+        if table.num_rows != len(lines):
+            raise ValueError("the line is not one JSON object")
+        table.validate(full=True)
+        columns = [table.column(field.name) for field in schema]
+        cast = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema)]
+        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in cast], schema=schema)
+
+    def require_schema(self, schema: pa.Schema) -> None:
+        for field in schema:
+            try:
+                _parse(b"{}", _wire(pa.schema([field])))
+            except pa.ArrowException as error:
+                raise SourceError(
+                    f"JSON lines give no column {field.name!r} of type {field.type} ({error}); say schema= with another"
+                ) from error
+
+    def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
+        return None
+
+
+def _parse(text: memoryview | bytes, schema: pa.Schema | None) -> pa.Table:
+    return pyarrow.json.read_json(
+        pa.BufferReader(text),
+        read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
+        ),
+    )
+
+
+def _wire(schema: pa.Schema) -> pa.Schema:
+    """The types to parse: dates and times of day come as strings, which Arrow's JSON reader leaves as they are."""
+    for place, field in enumerate(schema):
+        if pa.types.is_date(field.type) or pa.types.is_time(field.type):
+            schema = schema.set(place, pa.field(field.name, pa.string()))
+    return schema
+
+
+def _inferred(lines: Lines) -> pa.Schema:
+    """The columns of all lines that can be parsed; where lines disagree the first wins, but a whole number gives way."""
+    try:
+        return _parse(lines.text(), None).schema
+    except (pa.ArrowException, ValueError):
+        if len(lines) == 1:
+            return pa.schema([])
+        half = len(lines) // 2
+        return unified(_inferred(lines[:half]), _inferred(lines[half:]))

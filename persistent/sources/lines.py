@@ -1,0 +1,201 @@
+"""A text file is lines, and a line stands at the offset of its first byte: here bytes become blocks of whole lines.
+
+A line ends with a newline, or where the file ends. Of compressed text the offsets count decompressed bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.sources.formats import InputFile, Integers, Unreadable
+
+BLOCK_BYTES: Final = 16 * 1024 * 1024
+_LINE_BYTES_MAX = 1 << 30
+_PIECE_BYTES = 256 * 1024
+_WINDOW_BYTES = 64 * 1024
+_NEWLINE, _QUOTE, _RETURN = 10, 34, 13
+_CODECS = {".gz": "gzip", ".zst": "zstd"}
+
+Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+LineEnds = Callable[[Bytes], Integers]
+"""Where in a block that starts with a line its lines end."""
+
+
+class ByteStream(Protocol):
+    """Bytes in order, from some offset on; ``broken`` says why they end early, always at the same offset."""
+
+    broken: str | None
+
+    def fill(self, buffer: memoryview) -> int:
+        """Put the next bytes into ``buffer``; how many: less than its length only at the end."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole lines: line i is ``data[starts[i] : stops[i]]`` and stands at offset ``base + starts[i]``.
+
+    Neither the newline nor a carriage return before it belongs to the line, nor a byte order mark at the beginning
+    of the file. ``data`` is good until the next block is asked for. ``broken``: the file breaks off after ``ended`` bytes
+    of whole lines, and why.
+    """
+
+    base: int
+    data: memoryview
+    starts: Integers
+    stops: Integers
+    ended: int
+    broken: str | None = None
+
+
+def codec_of(path: str) -> str | None:
+    """How the name of a file says that it is compressed."""
+    return next((codec for ending, codec in _CODECS.items() if path.endswith(ending)), None)
+
+
+@contextmanager
+def open_text(file: InputFile, start: int) -> Iterator[ByteStream]:
+    """The bytes of the text of a file from offset ``start`` on."""
+    with file.open() as source:
+        codec = codec_of(file.path)
+        if codec is None:
+            source.seek(start)
+            yield _Plain(source)
+        else:
+            yield _Compressed(pa.CompressedInputStream(source, codec), start)
+
+
+class _Plain:
+    broken: str | None = None
+
+    def __init__(self, source: pa.NativeFile) -> None:
+        self._source = source
+
+    def fill(self, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer):
+            count = self._source.readinto(buffer[filled:])
+            if not count:
+                break
+            filled += count
+        return filled
+
+
+class _Compressed:
+    """Decompressed in pieces that always start at the same offsets, so that a break is found at the same one."""
+
+    broken: str | None = None
+
+    def __init__(self, source: pa.NativeFile, start: int) -> None:
+        self._source = source
+        self._skip = start
+        self._piece = memoryview(b"")
+
+    def fill(self, buffer: memoryview) -> int:
+        filled = 0
+        while filled < len(buffer) and (len(self._piece) or self._advance()):
+            count = min(len(self._piece), len(buffer) - filled)
+            buffer[filled : filled + count] = self._piece[:count]
+            self._piece = self._piece[count:]
+            filled += count
+        return filled
+
+    def _advance(self) -> bool:
+        """Decompress the next piece that lies, at least in part, after the start; False at the end."""
+        while self.broken is None:
+            try:
+                piece = memoryview(self._source.read(_PIECE_BYTES))
+            except (pa.ArrowException, OSError) as error:
+                self.broken = f"its compressed data break off: {error}"
+                return False
+            if not len(piece):
+                return False
+            skipped = min(self._skip, len(piece))
+            self._skip -= skipped
+            if skipped < len(piece):
+                self._piece = piece[skipped:]
+                return True
+        return False
+
+
+def blocks(
+    stream: ByteStream, start: int, stop: int, line_ends: LineEnds, block_bytes: int = BLOCK_BYTES
+) -> Iterator[Block]:
+    """The lines at ``start <= offset < stop``, both of them starts of lines, in blocks of about ``block_bytes``.
+
+    The last block of a broken file says so; the line it breaks in is not among its lines, but ``data`` goes on with it.
+    """
+    buffer = memoryview(bytearray(min(block_bytes, max(stop - start, 1))))
+    filled = 0
+    while True:
+        wanted = min(len(buffer), stop - start)
+        filled += stream.fill(buffer[filled:wanted])
+        at_end = filled < wanted or filled == stop - start
+        ends = line_ends(np.frombuffer(buffer[:filled], np.uint8))
+        if at_end:
+            if filled or stream.broken:
+                yield _block(start, buffer[:filled], ends, stream.broken)
+            return
+        if not len(ends):
+            if len(buffer) >= _LINE_BYTES_MAX:
+                raise Unreadable(f"the line at byte {start:,} is longer than {_LINE_BYTES_MAX:,} bytes")
+            larger = memoryview(bytearray(2 * len(buffer)))
+            larger[:filled] = buffer[:filled]
+            buffer = larger
+            continue
+        used = int(ends[-1]) + 1
+        yield _block(start, buffer[:used], ends, None)
+        buffer[: filled - used] = bytes(buffer[used:filled])
+        start, filled = start + used, filled - used
+
+
+def _block(base: int, data: memoryview, ends: Integers, broken: str | None) -> Block:
+    ended = int(ends[-1]) + 1 if len(ends) else 0
+    if ended < len(data) and broken is None:
+        ends = np.append(ends, len(data))
+    starts = np.empty(len(ends), np.int64)
+    starts[:1] = 0
+    starts[1:] = ends[:-1] + 1
+    text = np.frombuffer(data, np.uint8)
+    if base == 0 and len(starts) and bytes(data[:3]) == b"\xef\xbb\xbf":
+        starts[0] = 3
+    stops = ends
+    if len(ends):
+        returned = (ends > starts) & (text[np.maximum(ends - 1, 0)] == _RETURN)
+        stops = ends - returned
+    return Block(base, data, starts, stops, ended, broken)
+
+
+def ends_of_lines(text: Bytes) -> Integers:
+    """Every newline."""
+    ends: Integers = np.flatnonzero(text == _NEWLINE)
+    return ends
+
+
+def ends_outside_quotes(text: Bytes) -> Integers:
+    """Every newline that is not between double quotes."""
+    ends = ends_of_lines(text)
+    quotes = np.searchsorted(np.flatnonzero(text == _QUOTE), ends)
+    return ends[quotes % 2 == 0]
+
+
+def next_line(file: InputFile, offset: int) -> int:
+    """The first start of a line at or after ``offset`` in uncompressed text; the size where there is none."""
+    if offset <= 0:
+        return 0
+    with file.open() as source:
+        source.seek(offset - 1)
+        position = offset - 1
+        while True:
+            window = source.read(_WINDOW_BYTES)
+            if not window:
+                return file.size
+            found: int = window.find(b"\n")
+            if found >= 0:
+                return position + found + 1
+            position += len(window)

@@ -1,0 +1,197 @@
+"""A memory source is a list of rows that stays where it is: what tests and first tries read from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.clock import Duration
+from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.sources import options
+from persistent.sources.protocol import (
+    NO_TIMESTAMP,
+    Budget,
+    DeadRecord,
+    Positions,
+    Records,
+    SourcePlan,
+    SourceState,
+    Span,
+    Split,
+)
+from persistent.sources.schemas import from_json, plain, to_json
+from persistent.sources.times import milliseconds, require_readable
+
+_PARTITION = "memory"
+_ROWS_AT_ONCE = 1 << 18
+
+
+class MemorySource:
+    """The rows of a list of mappings, or of an Arrow table; row n stands at position (0, n).
+
+    Rows appended to the list are seen by the next plan; rows already read must not change. An integer timestamp counts
+    milliseconds unless ``timestamp_unit`` says otherwise. A row that is no mapping, or holds a value of another type
+    than the first plan found in its field, is a dead letter. ``ordered=True`` promises rows in the order of time.
+
+    >>> source = MemorySource([{"ts": 5, "page": "a"}, {"ts": 7, "page": "b"}])
+    >>> plan = source.plan(SourceState({}), Budget(rows=10))
+    >>> [records.timestamps.tolist() for records in source.read(plan.splits[0], plan.recorded)]
+    [[5, 7]]
+    """
+
+    kind: str = "MemorySource"
+
+    def __init__(
+        self,
+        rows: Sequence[Any] | pa.Table,
+        *,
+        timestamp: str = "ts",
+        timestamp_unit: str | None = "ms",
+        max_out_of_orderness: Duration = 0,
+        ordered: bool = False,
+    ) -> None:
+        if not isinstance(rows, (list, tuple, pa.Table)):
+            raise InvalidPipeline(f"rows is a {type(rows).__name__}; give a list of mappings or an Arrow table")
+        options.require_type("timestamp", timestamp, str, "'ts'")
+        options.require_unit(timestamp_unit)
+        options.require_type("ordered", ordered, bool, "True")
+        self.rows = rows
+        self.timestamp = timestamp
+        self.timestamp_unit = timestamp_unit
+        self.ordered = ordered
+        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+
+    def __repr__(self) -> str:
+        return f"MemorySource({len(self.rows):,} rows, timestamp={self.timestamp!r})"
+
+    def partitions(self) -> Sequence[str]:
+        return (_PARTITION,)
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        """What is new in the list, up to the budget, in ``budget.splits`` slices."""
+        start = state.positions.get(_PARTITION, (0, 0))[1]
+        total = len(self.rows)
+        if start > total:
+            raise SourceChanged(
+                f"MemorySource: the checkpoint has read {start:,} rows, but there are only {total:,}; "
+                "give it the same list again, rows may only be appended"
+            )
+        if total == 0 and not follow:
+            raise SourceError("MemorySource: there are no rows; give it some, or run with follow=True")
+        stop = min(total, start + max(budget.rows, 1))
+        if start == stop:
+            return SourcePlan((), {_PARTITION: (0, start)}, {_PARTITION: None}, state.recorded)
+        schema = self._fixed_schema(state.recorded)
+        recorded = {"format": "memory", "schema": to_json(schema)}
+        pieces = max(min(budget.splits, stop - start), 1)
+        cuts = [start + (stop - start) * piece // pieces for piece in range(pieces + 1)]
+        splits = tuple(Split(_PARTITION, (Span(0, a, b),)) for a, b in pairwise(cuts))
+        return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        return from_json(recorded["schema"])
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        schema = self.schema(recorded)
+        for span in split.spans:
+            if span.stop > len(self.rows):
+                raise SourceChanged(
+                    f"MemorySource: rows {span.start:,} to {span.stop:,} were planned, but there are only "
+                    f"{len(self.rows):,}; give it the same list again, rows may only be appended"
+                )
+            for start in range(span.start, span.stop, _ROWS_AT_ONCE):
+                yield self._records(start, min(start + _ROWS_AT_ONCE, span.stop), schema)
+
+    def acknowledge(self, positions: Positions) -> None:
+        """Nothing to do: the list stays."""
+
+    # -- rows into columns -----------------------------------------------------------------------------------
+
+    def _fixed_schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        if "schema" in recorded:
+            schema = from_json(recorded["schema"])
+        elif isinstance(self.rows, pa.Table):
+            schema = plain(self.rows.schema)
+        else:
+            schema = plain(_inferred([row for row in self.rows if isinstance(row, Mapping)]))
+        require_readable(schema, self.timestamp, self.timestamp_unit)
+        return schema
+
+    def _records(self, start: int, stop: int, schema: pa.Schema) -> Records:
+        dead: list[DeadRecord] = []
+        if isinstance(self.rows, pa.Table):
+            batch = _of_table(self.rows.slice(start, stop - start), schema)
+            offsets = np.arange(start, stop, dtype=np.int64)
+        else:
+            batch, offsets, dead = _of_rows(self.rows[start:stop], start, schema)
+        return Records(0, batch, milliseconds(batch.column(self.timestamp), self.timestamp_unit), offsets, dead)
+
+    def _cap(self, start: int, schema: pa.Schema) -> int | None:
+        """The smallest timestamp of the rows from ``start`` on: they are listed, but not read yet."""
+        if self.ordered:
+            return None
+        only_time = pa.schema([schema.field(self.timestamp)])
+        found = self._records(start, len(self.rows), only_time).timestamps
+        found = found[found != NO_TIMESTAMP]
+        return max(int(found.min()), -1) if len(found) else None
+
+
+def _inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
+    """A column for every field of any row; its type is that of all values, else of the first that is not None."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    fields = []
+    for name in names:
+        values = [row[name] for row in rows if row.get(name) is not None]
+        try:
+            kind = pa.infer_type(values)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            kind = pa.infer_type(values[:1])
+        fields.append(pa.field(str(name), kind))
+    return pa.schema(fields)
+
+
+def _of_table(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for wanted in schema:
+        if wanted.name not in table.column_names:
+            raise SourceError(
+                f"MemorySource: the table has no column {wanted.name!r} any more; a fresh checkpoint takes it"
+            )
+        columns.append(table.column(wanted.name).cast(wanted.type).combine_chunks())
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _of_rows(rows: Sequence[Any], start: int, schema: pa.Schema) -> tuple[pa.RecordBatch, Any, list[DeadRecord]]:
+    """The rows that convert, their row numbers, and the others as dead records."""
+    try:
+        return _converted(rows, schema), np.arange(start, start + len(rows), dtype=np.int64), []
+    except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
+        if len(rows) == 1:
+            dead = DeadRecord(0, start, _reason(rows[0], error), repr(rows[0]).encode(errors="backslashreplace"))
+            return _converted([], schema), np.array([], np.int64), [dead]
+    half = len(rows) // 2
+    before, offsets_before, dead_before = _of_rows(rows[:half], start, schema)
+    after, offsets_after, dead_after = _of_rows(rows[half:], start + half, schema)
+    return (
+        pa.concat_batches([before, after]),
+        np.concatenate([offsets_before, offsets_after]),
+        dead_before + dead_after,
+    )
+
+
+def _converted(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
+    for row in rows:
+        if not isinstance(row, Mapping):
+            raise TypeError("not a mapping")
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _reason(row: Any, error: Exception) -> str:
+    if not isinstance(row, Mapping):
+        return f"a row must be a mapping of names to values, not {type(row).__name__}"
+    return f"a value does not fit its column: {error}"

@@ -1,0 +1,34 @@
+"""Options of sources are checked when the source is made, and refused with what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from persistent.clock import duration_ms
+from persistent.errors import InvalidPipeline
+from persistent.sources.times import UNITS
+
+
+def disorder_ms(value: Any) -> int:
+    """``max_out_of_orderness`` in milliseconds."""
+    try:
+        return duration_ms(value, "max_out_of_orderness")
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error
+
+
+def require_unit(unit: Any) -> None:
+    """Raise unless ``timestamp_unit`` is one we know."""
+    require_choice("timestamp_unit", unit, (None, *UNITS))
+
+
+def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if value not in choices:
+        raise InvalidPipeline(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, choices))}")
+
+
+def require_type(name: str, value: Any, kind: type, example: str) -> None:
+    """Raise unless ``value`` is a ``kind``."""
+    if not isinstance(value, kind):
+        raise InvalidPipeline(f"{name}={value!r} is not a {kind.__name__}; write for example {name}={example}")

@@ -1,0 +1,230 @@
+"""A Parquet file is row groups of columns with statistics: an offset is a row number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from persistent.sources.formats import UNKNOWN, Decoded, Extent, Facts, Fault, InputFile, Taken, Unreadable
+from persistent.sources.recent import Recent
+from persistent.sources.schemas import misfit, plain
+from persistent.sources.times import milliseconds
+
+_ROWS_AT_ONCE = 1 << 20
+_FOOTER_BYTES = 8
+_UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """The row groups of a file: group i is rows ``bounds[i]`` to ``bounds[i + 1]``, none earlier than ``smallest[i]``."""
+
+    bounds: tuple[int, ...]
+    smallest: tuple[int | None, ...]
+
+
+class Parquet:
+    """``timestamp`` and ``unit`` tell which column's statistics bound the clock."""
+
+    def __init__(self, timestamp: str, unit: str | None) -> None:
+        self._timestamp = timestamp
+        self._unit = unit
+        self._groups: Recent[_Groups] = Recent(256)
+        self._cut_groups: Recent[pa.Table] = Recent(1)
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def infer(self, file: InputFile) -> pa.Schema | None:
+        metadata = _metadata(file)
+        return plain(metadata.schema.to_arrow_schema()) if metadata.num_rows else None
+
+    def require_schema(self, schema: pa.Schema) -> None:
+        """Every Arrow type may stand in a file; whether it fits is asked of each file."""
+
+    def inspect(self, file: InputFile, schema: pa.Schema) -> Facts:
+        metadata = _metadata(file)
+        if metadata.num_rows == 0:
+            return Facts(0, 0, None)
+        fault = misfit(metadata.schema.to_arrow_schema(), schema)
+        if fault:
+            raise Unreadable(fault)
+        smallest = _least(self._smallest_per_group(metadata))
+        return Facts(metadata.num_rows, metadata.num_rows, smallest)
+
+    def take(self, file: InputFile, start: int, rows: int, *, exact: bool, at_least_one: bool) -> Taken:
+        total = file.rows or 0
+        if start == 0 and total * 4 <= rows:
+            return Taken((Extent(0, total, total),), True)
+        bounds = self._row_groups(file).bounds
+        extents: list[Extent] = []
+        for low, high in pairwise(bounds):
+            low = max(low, start)
+            if low >= high:
+                continue
+            if high - low > rows and exact:
+                high = low + rows
+            if high == low or (high - low > rows and not (at_least_one and not extents)):
+                break
+            extents.append(Extent(low, high, high - low))
+            rows -= high - low
+        return Taken(tuple(extents), bool(extents) and extents[-1].stop == total)
+
+    def split(self, file: InputFile, extent: Extent, parts: int, *, exact: bool) -> Sequence[Extent]:
+        if not exact:
+            return (extent,)
+        cuts = [extent.start + (extent.stop - extent.start) * part // parts for part in range(parts + 1)]
+        return [Extent(a, b, b - a) for a, b in pairwise(cuts) if a < b]
+
+    def smallest_from(self, file: InputFile, start: int) -> int | None:
+        groups = self._row_groups(file)
+        return _least([least for stop, least in zip(groups.bounds[1:], groups.smallest) if stop > start])
+
+    def _row_groups(self, file: InputFile) -> _Groups:
+        return self._groups.get(file.fingerprint, lambda: self._read_groups(file))
+
+    def _read_groups(self, file: InputFile) -> _Groups:
+        file.require_unchanged()
+        metadata = _metadata(file)
+        return _Groups(_bounds(metadata), tuple(self._smallest_per_group(metadata)))
+
+    def _smallest_per_group(self, metadata: pq.FileMetaData) -> list[int | None]:
+        """The smallest timestamp of each row group: None where every time is null, ``UNKNOWN`` without statistics."""
+        groups = range(metadata.num_row_groups)
+        leaves = (i for i in range(metadata.num_columns) if metadata.schema.column(i).path == self._timestamp)
+        leaf = next(leaves, None)
+        if leaf is None:
+            return [UNKNOWN for _ in groups]
+        return [_smallest(metadata.row_group(group).column(leaf).statistics, self._unit) for group in groups]
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def read(self, file: InputFile, start: int, stop: int, schema: pa.Schema) -> Iterator[Decoded]:
+        with file.open() as source:
+            parquet = pq.ParquetFile(source, pre_buffer=not file.files.local)
+            bounds = _bounds(parquet.metadata)
+            for groups in _together(bounds, start, stop):
+                low, high = bounds[groups[0]], bounds[groups[-1] + 1]
+                cut = start > low or stop < high
+                try:
+                    table = self._table(file, parquet, groups, schema, cut)
+                except (pa.ArrowException, OSError):
+                    yield from _one_by_one(parquet, groups, bounds, start, schema)
+                    continue
+                first = max(start, low)
+                yield from _decoded(table.slice(first - low, min(stop, high) - first) if cut else table, first)
+
+    def _table(
+        self, file: InputFile, parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, cut: bool
+    ) -> pa.Table:
+        """Row groups in the recorded types. One that a step cuts is kept, for the next step wants the rest of it."""
+        if not cut:
+            return _columns(parquet, groups, schema)
+        key = (file.fingerprint, groups[0], schema)
+        return self._cut_groups.get(key, lambda: _columns(parquet, groups, schema))
+
+
+def _one_by_one(
+    parquet: pq.ParquetFile, groups: Sequence[int], bounds: Sequence[int], start: int, schema: pa.Schema
+) -> Iterator[Decoded]:
+    """Row groups of which one cannot be read: that one is a fault at its first row, the others are records."""
+    for group in groups:
+        try:
+            yield from _decoded(_columns(parquet, [group], schema), bounds[group])
+        except (pa.ArrowException, OSError) as error:
+            if bounds[group] < start:
+                continue
+            rows = bounds[group + 1] - bounds[group]
+            reason = f"its row group {group} of {rows:,} rows cannot be read: {_short(error)}"
+            fault = Fault(bounds[group], reason, broken=True)
+            yield Decoded(schema.empty_table().to_batches()[0], np.array([], np.int64), (fault,))
+
+
+def _columns(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> pa.Table:
+    table = parquet.read_row_groups(list(groups), columns=schema.names, use_threads=False)
+    if table.schema.equals(schema):
+        return table
+    columns = [table.column(field.name).cast(field.type) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _decoded(table: pa.Table, start: int) -> Iterator[Decoded]:
+    for batch in table.to_batches(_ROWS_AT_ONCE):
+        yield Decoded(batch, np.arange(start, start + batch.num_rows, dtype=np.int64))
+        start += batch.num_rows
+
+
+def _together(bounds: Sequence[int], start: int, stop: int) -> Iterator[Sequence[int]]:
+    """The row groups between two rows: one alone where it is cut, else as many as make a batch of the usual size."""
+    whole: list[int] = []
+    for group, (low, high) in enumerate(pairwise(bounds)):
+        if high <= start or low >= stop or low == high:
+            continue
+        cut = low < start or high > stop
+        if whole and (cut or high - bounds[whole[0]] > _ROWS_AT_ONCE):
+            yield whole
+            whole = []
+        if cut:
+            yield [group]
+        else:
+            whole.append(group)
+    if whole:
+        yield whole
+
+
+def _bounds(metadata: pq.FileMetaData) -> tuple[int, ...]:
+    """The first row of each row group, and the number of all rows."""
+    bounds = [0]
+    for group in range(metadata.num_row_groups):
+        bounds.append(bounds[-1] + metadata.row_group(group).num_rows)
+    return tuple(bounds)
+
+
+def _metadata(file: InputFile) -> pq.FileMetaData:
+    """The footer, from the end of the file that the fingerprint needed anyway, if it is not longer."""
+    tail = file.edges[1]
+    if file.size < 12 or tail[-4:] != b"PAR1":
+        raise Unreadable("it is not a complete Parquet file: the footer at its end is missing")
+    length = int.from_bytes(tail[-_FOOTER_BYTES:-4], "little") + _FOOTER_BYTES
+    try:
+        if length <= len(tail):
+            return pq.read_metadata(pa.BufferReader(tail))
+        with file.open() as source:
+            return pq.read_metadata(source)
+    except (pa.ArrowException, OSError) as error:
+        raise Unreadable(f"its Parquet footer cannot be read: {_short(error)}") from error
+
+
+def _smallest(statistics: pq.Statistics | None, unit: str | None) -> int | None:
+    """The smallest timestamp, in ms, that statistics of a column chunk allow."""
+    if statistics is None:
+        return UNKNOWN
+    if not statistics.has_min_max:
+        return None if statistics.has_null_count and statistics.num_values == 0 else UNKNOWN
+    least = statistics.min_raw
+    if not isinstance(least, int):
+        return UNKNOWN
+    logical = json.loads(statistics.logical_type.to_json())
+    if logical["Type"] == "Timestamp":
+        unit = _UNITS[logical["timeUnit"]]
+        column = pa.array([least], pa.timestamp(unit))
+    elif logical["Type"] == "Date":
+        column = pa.array([least], pa.date32())
+    elif unit and logical["Type"] in ("None", "Int"):
+        column = pa.array([least], pa.int64())
+    else:
+        return UNKNOWN
+    return max(int(milliseconds(column, unit)[0]), UNKNOWN)
+
+
+def _least(bounds: Sequence[int | None]) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0][:300] if str(error) else type(error).__name__

@@ -1,0 +1,127 @@
+"""A timestamp column is what tells when a record happened: here it becomes int64 milliseconds since the epoch, UTC.
+
+- An Arrow timestamp or date is read as it is; without a zone it is UTC.
+- A string is ISO 8601 with 'T' or a space, with or without fraction and zone; without a zone it is UTC.
+- An integer, or a string of digits, needs ``unit``.
+- What cannot be read, and null, is ``NO_TIMESTAMP``. Finer times are rounded down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from persistent.errors import SourceError
+from persistent.sources.protocol import NO_TIMESTAMP
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+
+UNITS: Final = ("s", "ms", "us", "ns")
+_SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
+_SINGLY = 16
+
+
+def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
+    """Raise ``SourceError`` unless the column ``name`` is there, and is of a type that tells a time."""
+    places = schema.get_all_field_indices(name)
+    if len(places) != 1:
+        fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} is there twice"
+        raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. Say timestamp= with one of them")
+    kind = schema.field(name).type
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_text(kind):
+        return
+    if not pa.types.is_integer(kind):
+        raise SourceError(
+            f"the timestamp column {name!r} is of type {kind}, which tells no time; it must be a timestamp, a date, "
+            "a string of ISO 8601, or an integer with timestamp_unit="
+        )
+    if unit is None:
+        raise SourceError(
+            f"the timestamp column {name!r} holds integers ({kind}); say what they count: "
+            "timestamp_unit='s', 'ms', 'us' or 'ns'"
+        )
+
+
+def milliseconds(column: pa.Array, unit: str | None = None) -> Integers:
+    """Milliseconds of each value of a column that ``require_readable`` lets pass.
+
+    >>> milliseconds(pa.array(["1970-01-01T00:00:01.5Z", "1970-01-01 00:00:02", "soon", None])).tolist()[:2]
+    [1500, 2000]
+    >>> milliseconds(pa.array([1, 2]), "s").tolist()
+    [1000, 2000]
+    """
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return milliseconds(column.cast(kind.value_type), unit)
+    if pa.types.is_timestamp(kind):
+        return _scaled(column.cast(pa.int64()), kind.unit)
+    if pa.types.is_date(kind):
+        return _scaled(column.cast(pa.timestamp("ms")).cast(pa.int64()), "ms")
+    if _is_text(kind):
+        return _integers_of_text(column, unit) if unit else _iso(column)
+    return _scaled(column.cast(pa.int64(), safe=False), unit or "ms")
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _scaled(column: pa.Array, unit: str) -> Integers:
+    """Milliseconds of int64 counts of ``unit``; null, and what int64 cannot hold, is NO_TIMESTAMP."""
+    values: Integers = column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
+    times, parts = _SCALE[unit]
+    if parts > 1:
+        values = values // parts
+    if times > 1:
+        limit = (2**63 - 1) // times
+        values = np.where((values > limit) | (values < -limit), NO_TIMESTAMP, values * times)
+    if column.null_count:
+        values = np.where(column.is_null().to_numpy(zero_copy_only=False), NO_TIMESTAMP, values)
+    return values
+
+
+def _iso(column: pa.Array) -> Integers:
+    return _read(column, (_with_zone, _without_zone, _beyond_microseconds), "us")
+
+
+def _integers_of_text(column: pa.Array, unit: str) -> Integers:
+    return _read(column, (lambda texts: texts.cast(pa.int64()),), unit)
+
+
+def _read(column: pa.Array, readings: Sequence[Callable[[pa.Array], pa.Array]], unit: str) -> Integers:
+    """The first reading that takes the whole column; else half by half, so that odd values cost only themselves.
+
+    A value reads the same alone as among others, for a reading takes a column iff it takes each of its values.
+    """
+    for reading in readings:
+        try:
+            return _scaled(reading(column), unit)
+        except pa.ArrowInvalid:
+            continue
+    if len(column) == 1:
+        return np.array([NO_TIMESTAMP], np.int64)
+    step = 1 if len(column) <= _SINGLY else len(column) // 2 + 1
+    pieces = [_read(column.slice(row, step), readings, unit) for row in range(0, len(column), step)]
+    return np.concatenate(pieces)
+
+
+def _with_zone(texts: pa.Array) -> pa.Array:
+    return texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+
+
+def _without_zone(texts: pa.Array) -> pa.Array:
+    return texts.cast(pa.timestamp("us")).cast(pa.int64())
+
+
+def _beyond_microseconds(texts: pa.Array) -> pa.Array:
+    shortened = pc.replace_substring_regex(texts, r"(\.\d{6})\d{1,3}(Z|[+-][\d:]+)?$", r"\1\2")
+    try:
+        return _with_zone(shortened)
+    except pa.ArrowInvalid:
+        return _without_zone(shortened)

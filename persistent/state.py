@@ -1,0 +1,264 @@
+"""A state is the monoid sum of what messages contributed, kept by pane so that any prefix in event time is a sum too.
+
+Contract of a state on its own, for clocks on its grid:
+
+- ``checkpoint(clock)`` holds exactly the updates with ``timestamp < clock`` and changes nothing; equal contents, equal bytes;
+- ``recover(clock, data)`` replaces the state by it; replaying every update with ``timestamp >= clock``, and every one made after the
+  checkpoint, gives the state of a run that never stopped.
+
+In a pipeline the same object is only the description; the rows live in runs.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import Monoid
+from monoids.columns import Integers, group_codes
+from monoids.monoid import check, take
+from persistent.clock import Duration, duration_ms
+from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
+from persistent.errors import CorruptCheckpoint, FingerprintChanged
+from persistent.rows import OPEN_PANE, Rows
+from persistent.window import Panes, Window
+
+_FORMAT = 1
+_HEADER_BYTES = 4
+
+
+class State(Protocol):
+    """What ``process_message`` and ``process_batch`` get."""
+
+    def update(self, timestamp: int, value: Any, *, key: Any = ...) -> None:
+        """Add one value at a time (ms). ``key``: another key than the message's; a tuple for several columns."""
+
+    def update_batch(self, timestamps: Any, values: Any, *, keys: Any = ...) -> None:
+        """Add many. Arrow or NumPy arrays are columns, anything else is one value for every row."""
+
+    def get(self) -> Any:
+        """The presented value."""
+
+
+class PersistentState:
+    """What ``NonWindowState`` and ``WindowState`` share: a monoid, and elements by pane."""
+
+    def __init__(self, monoid: Monoid[Any], panes: Panes) -> None:
+        if not isinstance(monoid, Monoid):
+            raise TypeError(f"a state is made of a monoid, not of {monoid!r}; write for example Count() or Sum(float)")
+        check(monoid)
+        self.monoid = monoid
+        self.panes = panes
+        self._elements: dict[int, Any] = {}
+
+    @property
+    def window(self) -> Window | None:
+        return self.panes.window
+
+    def stored_panes(self, timestamps: Integers) -> Integers:
+        """In a pipeline: the pane under which each update is stored."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What a checkpoint remembers of this state, to refuse another: JSON values."""
+        return {"state": type(self).__name__, "monoid": self.monoid.fingerprint(), **self.panes.fingerprint()}
+
+    # -- on its own ------------------------------------------------------------------------------------------
+
+    def update(self, timestamp: int, value: Any, *, key: Any = None) -> None:
+        """Add one value at a time (ms since the epoch)."""
+        if key is not None:
+            raise TypeError("a state on its own is one key: leave out key=, or run the task in a pipeline")
+        self._add(checked_timestamp(timestamp), self.monoid.lift(value))
+
+    def update_batch(self, timestamps: Any, values: Any, *, keys: Any = None) -> None:
+        """Add many values: ``timestamps`` int64 ms; Arrow and NumPy arrays in ``values`` are columns of that length."""
+        if keys is not None:
+            raise TypeError("a state on its own is one key: leave out keys=, or run the task in a pipeline")
+        times = checked_timestamps(timestamps)
+        columns = self.monoid.lift_rows(values, len(times))
+        held = self._held(times)
+        panes, rows = self.panes.starts(times[held]), np.flatnonzero(held)
+        order, starts = group_codes(np.zeros(len(panes), np.int64), panes)
+        reduced = self.monoid.reduce_sorted(take(columns, rows[order]), starts)
+        for pane, element in zip(panes[order[starts]].tolist(), self.monoid.unpack(reduced)):
+            self._add(pane, element)
+
+    def checkpoint(self, clock: int) -> bytes:
+        """Exactly the updates before ``clock`` (ms, on the grid), as bytes for ``recover``."""
+        self._check_clock(clock)
+        panes = sorted(pane for pane in self._elements if pane < clock)
+        columns = self.monoid.pack([self._elements[pane] for pane in panes])
+        rows = Rows(np.zeros(len(panes), np.uint64), (), np.array(panes, np.int64), columns)
+        data, sha256 = encode_run(self.monoid, rows, ())
+        header = {
+            "format": _FORMAT,
+            "clock": clock,
+            "of": self.fingerprint(),
+            "rows": len(panes),
+            "sha256": sha256,
+        }
+        document = encode_document(header)
+        return len(document).to_bytes(_HEADER_BYTES, "big") + document + data
+
+    def recover(self, clock: int, data: bytes) -> None:
+        """Replace this state by what ``checkpoint(clock)`` returned. Corrupt bytes raise and change nothing."""
+        self._check_clock(clock)
+        size = int.from_bytes(data[:_HEADER_BYTES], "big")
+        place = f"checkpoint of a {type(self).__name__} at clock {clock}"
+        if len(data) < _HEADER_BYTES + size:
+            raise CorruptCheckpoint(f"{place}: cut short ({len(data)} bytes)")
+        header = decode_document(data[_HEADER_BYTES : _HEADER_BYTES + size], place)
+        if header["of"] != self.fingerprint():
+            raise FingerprintChanged(f"{place}: made of {header['of']}, recovered into {self.fingerprint()}")
+        if header["clock"] != clock:
+            raise ValueError(f"{place}: these bytes were taken at clock {header['clock']}; recover with that clock")
+        run = Run("", header["rows"], 0, header["sha256"], 0, 0, 1, 0, 0, 0, 0)
+        rows = decode_run(self.monoid, pa.py_buffer(data[_HEADER_BYTES + size :]), run, place)
+        self._elements = dict(zip(rows.panes.tolist(), self.monoid.unpack(rows.columns)))
+
+    def get(self) -> Any:
+        """The presented value."""
+        raise NotImplementedError
+
+    def _held(self, timestamps: Integers) -> Any:
+        return np.ones(len(timestamps), bool)
+
+    def _add(self, timestamp: int, element: Any) -> None:
+        pane = int(self.panes.starts(timestamp))
+        if pane in self._elements:
+            element = self.monoid.combine(self._elements[pane], element)
+        self._elements[pane] = element
+
+    def _check_clock(self, clock: int) -> None:
+        if not isinstance(clock, int) or clock < 0 or not self.panes.is_cut(clock):
+            raise ValueError(
+                f"clock {clock!r} is not on the grid of {self.panes}: take a multiple of interval_ms, or a pane's border"
+            )
+
+    def _total(self, elements: list[Any]) -> Any:
+        total = self.monoid.identity
+        for element in elements:
+            total = self.monoid.combine(total, element)
+        return total
+
+
+class NonWindowState(PersistentState):
+    """One running value, over all time.
+
+    ``interval_ms``: on its own, the grid of clocks at which it can be checkpointed.
+
+    >>> from monoids import Sum
+    >>> state = NonWindowState(Sum(), interval_ms=10)
+    >>> for timestamp in (1, 9, 10): state.update(timestamp, 5)
+    >>> state.get()
+    15
+    >>> saved = state.checkpoint(10)
+    >>> state.recover(10, saved); state.get()
+    10
+    """
+
+    def __init__(self, monoid: Monoid[Any], *, interval_ms: Duration = 60_000) -> None:
+        interval = duration_ms(interval_ms, "interval_ms")
+        if interval < 1:
+            raise ValueError("interval_ms is at least 1 ms")
+        super().__init__(monoid, Panes(None, interval))
+
+    def stored_panes(self, timestamps: Integers) -> Integers:
+        return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {
+            "state": "NonWindowState",
+            "monoid": self.monoid.fingerprint(),
+            "window": None,
+            "interval_ms": None,
+        }
+
+    def get(self) -> Any:
+        """The presented sum of all updates; of none, the presented identity."""
+        return self.monoid.present(self._total([element for _, element in sorted(self._elements.items(), key=_first)]))
+
+
+class WindowState(PersistentState):
+    """A value for each window of event time. Needs no group: a window is the sum of its panes.
+
+    >>> from monoids import Max
+    >>> from persistent.window import sliding
+    >>> state = WindowState(Max(), sliding(10, every=5))
+    >>> state.update(7, 3); state.update(12, 1)
+    >>> state.get()
+    {(0, 10): 3, (5, 15): 3, (10, 20): 1}
+    """
+
+    def __init__(self, monoid: Monoid[Any], window: Window, *, interval_ms: Duration | None = None) -> None:
+        if not isinstance(window, Window):
+            raise TypeError(f"a window is made by tumbling(size) or sliding(size, every), not {window!r}")
+        interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
+        if interval is not None and interval < 1:
+            raise ValueError("interval_ms is at least 1 ms")
+        super().__init__(monoid, Panes(window, interval))
+
+    @property
+    def window(self) -> Window:
+        assert self.panes.window is not None
+        return self.panes.window
+
+    def stored_panes(self, timestamps: Integers) -> Integers:
+        return np.asarray(self.panes.starts(timestamps))
+
+    def get(self) -> Mapping[tuple[int, int], Any]:
+        """Every window that holds something, (start, end) to presented value, in order of time."""
+        found: dict[int, list[Any]] = {}
+        for pane, element in sorted(self._elements.items(), key=_first):
+            for number in range(self.window.first_number(pane), self.window.last_number(pane) + 1):
+                found.setdefault(number, []).append(element)
+        size, every = self.window.size_ms, self.window.every_ms
+        return {
+            (number * every, number * every + size): self.monoid.present(self._total(elements))
+            for number, elements in sorted(found.items(), key=_first)
+        }
+
+    def _held(self, timestamps: Integers) -> Any:
+        return self.window.holds(timestamps)
+
+    def _add(self, timestamp: int, element: Any) -> None:
+        if timestamp - self.window.last_start(timestamp) < self.window.size_ms:
+            super()._add(timestamp, element)
+
+
+def checked_timestamp(timestamp: Any) -> int:
+    """The timestamp, if it is one: an integer, milliseconds since the epoch, zero or more."""
+    if isinstance(timestamp, bool) or not isinstance(timestamp, numbers.Integral):
+        raise TypeError(f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}")
+    if timestamp < 0:
+        raise ValueError(f"timestamp {timestamp} is before 1970")
+    return int(timestamp)
+
+
+def checked_timestamps(timestamps: Any) -> Integers:
+    """Timestamps as int64 ms, zero or more; an Arrow array (of integers or Arrow timestamps) or a NumPy array."""
+    if isinstance(timestamps, pa.Array | pa.ChunkedArray):
+        if timestamps.null_count:
+            raise ValueError(f"{timestamps.null_count} timestamps are null: filter them out first")
+        if pa.types.is_timestamp(timestamps.type):
+            timestamps = timestamps.cast(pa.timestamp("ms"), safe=False).cast(pa.int64())
+        timestamps = (
+            timestamps.to_numpy(zero_copy_only=False) if isinstance(timestamps, pa.Array) else timestamps.to_numpy()
+        )
+    if not isinstance(timestamps, np.ndarray) or timestamps.dtype.kind not in "iu" or timestamps.ndim != 1:
+        raise TypeError(
+            f"timestamps are a one-dimensional NumPy or Arrow array of integers (ms), not {type(timestamps).__name__}"
+        )
+    times = timestamps.astype(np.int64, copy=False)
+    if len(times) and int(times.min()) < 0:
+        raise ValueError(f"timestamp {int(times.min())} is before 1970")
+    return times
+
+
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]

@@ -1,0 +1,160 @@
+"""A task says what a message contributes to the state, and which state that is.
+
+``process_message`` and ``process_batch`` mean the same; the second works on columns. Both may run more than once for the same
+message (after a crash, or to find a failing one), so they only update the state and have no effects of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from monoids.hashing import key_column
+from persistent.delta import Delta
+from persistent.errors import InvalidPipeline
+from persistent.message import Batch, Message
+from persistent.state import NonWindowState, PersistentState, State, WindowState
+
+_MESSAGES = 1 << 16
+
+Key = str | tuple[str, ...] | Mapping[str, Callable[[Message], Any] | None] | None
+
+
+class PersistentTask:
+    """Subclass it; give ``persistent_state`` and ``process_message``, and ``key`` unless there is one state for all.
+
+    ``key``: a field; a tuple of fields; ``{"campaign": function of the message}`` (column name to function, or
+    to None where every update gives it with ``key=``); or None.
+    ``name`` names the state in the checkpoint: by default the class's name.
+    """
+
+    key: Key = None
+    name: str = ""
+
+    def persistent_state(self) -> PersistentState:
+        """The state: a ``WindowState`` or ``NonWindowState`` of some monoid."""
+        raise NotImplementedError(f"{type(self).__name__} does not define persistent_state(self)")
+
+    def process_message(self, state: State, message: Message) -> None:
+        """Update the state by one message, any number of times, under any keys; no update is a filter."""
+        raise NotImplementedError(f"{type(self).__name__} does not define process_message(self, state, message)")
+
+    def process_batch(self, state: State, batch: Batch) -> None:
+        """Optional: the same for many messages at once."""
+        for row, message in enumerate(batch.messages()):
+            state.at(row)  # type: ignore[attr-defined]
+            self.process_message(state, message)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A message that the task raised on: its place as a batch of one, and the exception."""
+
+    message: Batch
+    error: Exception
+
+    def __str__(self) -> str:
+        (position,) = self.message.positions
+        return (
+            f"partition {self.message.partition!r}, position {position}, key {_shown_key(self.message)}: "
+            f"{type(self.error).__name__}: {self.error}"
+        )
+
+
+def operator_name(task: PersistentTask) -> str:
+    """The name of the task's state in the checkpoint."""
+    return task.name or type(task).__name__
+
+
+def key_names(task: PersistentTask) -> tuple[str, ...]:
+    """The names of the key columns."""
+    if task.key is None:
+        return ()
+    return (task.key,) if isinstance(task.key, str) else tuple(task.key)
+
+
+def check_task(task: Any) -> PersistentState:
+    """Refuse what is not a task, with the sentence that helps; returns its state."""
+    if isinstance(task, type) and issubclass(task, PersistentTask):
+        raise InvalidPipeline(f"task={task.__name__}: give an instance, {task.__name__}()")
+    if not isinstance(task, PersistentTask):
+        raise InvalidPipeline(f"task={task!r}: subclass PersistentTask")
+    given = type(task)
+    if given.process_message is PersistentTask.process_message and given.process_batch is PersistentTask.process_batch:
+        raise InvalidPipeline(f"{given.__name__} defines neither process_message nor process_batch")
+    state = task.persistent_state()
+    if not isinstance(state, WindowState | NonWindowState):
+        raise InvalidPipeline(
+            f"{given.__name__}.persistent_state() returned {state!r}: return a WindowState or a NonWindowState"
+        )
+    names = key_names(task)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name")
+    if len(set(names)) != len(names):
+        raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}")
+    return state
+
+
+def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]:
+    """How the key columns of a batch are made."""
+    key = task.key
+    if isinstance(key, Mapping):
+        functions = dict(key)
+
+        def by_function(batch: Batch) -> tuple[pa.Array, ...]:
+            missing = [name for name, function in functions.items() if function is None]
+            if missing:
+                raise TypeError(f"key {missing[0]!r} is given by each update: state.update(..., key=...)")
+            return tuple(_function_column(batch, function) for function in functions.values() if function)
+
+        return by_function
+    names = key_names(task)
+    return lambda batch: tuple(key_column(batch[name]) for name in names)
+
+
+def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Failure], *, stop: bool) -> None:
+    """Run the task over a batch. A batch that fails is halved until the failing message stands alone; every other
+    message counts. With ``stop``, end at the first failure."""
+    if type(task).process_batch is PersistentTask.process_batch:
+        for start in range(0, len(batch), _MESSAGES):
+            _attempt(task, delta, batch.slice(start, start + _MESSAGES), failures, stop)
+            if failures and stop:
+                return
+    else:
+        _attempt(task, delta, batch, failures, stop)
+
+
+def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Failure], stop: bool) -> None:
+    try:
+        delta.begin(batch)
+        task.process_batch(delta, batch)
+        delta.end()
+    except Exception as error:
+        delta.abandon()
+        if len(batch) == 1:
+            failures.append(Failure(batch, error))
+            return
+    else:
+        return
+    middle = len(batch) // 2
+    for half in (batch.slice(0, middle), batch.slice(middle, len(batch))):
+        _attempt(task, delta, half, failures, stop)
+        if failures and stop:
+            return
+
+
+def _function_column(batch: Batch, function: Callable[[Message], Any]) -> pa.Array:
+    values: Sequence[Any] = [function(message) for message in batch.messages()]
+    return key_column(pa.array(values))
+
+
+def _shown_key(message: Batch) -> str:
+    try:
+        values = [column[0].as_py() for column in message.keys]
+    except Exception as error:
+        return f"unknown ({error})"
+    return repr(values[0] if len(values) == 1 else tuple(values) or None)

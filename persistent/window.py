@@ -1,0 +1,120 @@
+"""A window is a half-open interval of event time; a pane is an interval that no window, nor grid clock, ever cuts.
+
+Window k of size s every e is ``[k*e, k*e + s)``, for every integer k. The cuts are all window starts, all window ends, and the
+multiples of the grid interval if there is one; a pane lies between neighbouring cuts and is named by its start. So
+
+    every window is a union of panes, and every checkpoint on the grid is too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from monoids.columns import Integers
+from persistent.clock import Duration, duration_ms
+
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows of ``size_ms`` that start every ``every_ms``. Made by ``tumbling`` and ``sliding``."""
+
+    size_ms: int
+    every_ms: int
+
+    def __post_init__(self) -> None:
+        if self.size_ms < 1 or self.every_ms < 1:
+            raise ValueError(f"a window's size and step are at least 1 ms, not {self.size_ms} and {self.every_ms}")
+
+    def last_start(self, timestamps: Any) -> Any:
+        """The largest window start at or before each time."""
+        if self.every_ms == 1:
+            return timestamps
+        return timestamps // self.every_ms * self.every_ms
+
+    def last_end(self, timestamps: Any) -> Any:
+        """The end of the last window that starts at or before each time: once the clock is there, all its windows are over."""
+        return self.last_start(timestamps) + self.size_ms
+
+    def holds(self, timestamps: Integers) -> Mask:
+        """Whether any window holds each time (when ``every > size`` there are gaps)."""
+        if self.every_ms <= self.size_ms:
+            return np.ones(len(timestamps), bool)
+        return np.asarray(timestamps - self.last_start(timestamps) < self.size_ms)
+
+    def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
+        """Whether windows hold each time and all of them, or some but not all of them, had ended at the watermark."""
+        ended = self.last_end(timestamps) <= watermark
+        late = ended & self.holds(timestamps)
+        first_end = self.first_number(timestamps) * self.every_ms + self.size_ms
+        partly = (first_end <= watermark) & ~ended & self.holds(timestamps)
+        return late, partly
+
+    def first_number(self, times: Any) -> Any:
+        """The smallest k whose window ends after each time."""
+        return (times - self.size_ms) // self.every_ms + 1
+
+    def last_number(self, times: Any) -> Any:
+        """The largest k whose window starts at or before each time."""
+        return times // self.every_ms
+
+    def fingerprint(self) -> dict[str, int]:
+        return {"size_ms": self.size_ms, "every_ms": self.every_ms}
+
+
+def tumbling(size: Duration) -> Window:
+    """Windows side by side: each time is in exactly one.
+
+    >>> tumbling("1 min")
+    Window(size_ms=60000, every_ms=60000)
+    """
+    size_ms = duration_ms(size, "size")
+    return Window(size_ms, size_ms)
+
+
+def sliding(size: Duration, every: Duration) -> Window:
+    """Windows of ``size`` that start every ``every``; they overlap where ``every < size``, and leave gaps where it is larger.
+
+    >>> sliding("1 h", every="1 min").size_ms
+    3600000
+    """
+    return Window(duration_ms(size, "size"), duration_ms(every, "every"))
+
+
+@dataclass(frozen=True)
+class Panes:
+    """The panes of a window and, where ``interval_ms`` is given, of a grid of clocks. Without a window: of the grid alone."""
+
+    window: Window | None
+    interval_ms: int | None
+
+    def starts(self, timestamps: Any) -> Any:
+        """The pane of each time: the largest cut at or before it. NumPy int64 array or int, >= 0."""
+        cuts = []
+        if self.window is not None:
+            size, every = self.window.size_ms, self.window.every_ms
+            cuts.append(self.window.last_start(timestamps))
+            if size % every:
+                cuts.append((timestamps - size) // every * every + size)
+        if self.interval_ms is not None:
+            cuts.append(timestamps // self.interval_ms * self.interval_ms)
+        start = cuts[0]
+        for cut in cuts[1:]:
+            start = np.maximum(start, cut) if isinstance(start, np.ndarray) else max(start, cut)
+        return start
+
+    def is_cut(self, clock: int) -> bool:
+        """Whether a checkpoint can be taken at this clock without cutting a pane, that is, whether it is on the grid."""
+        if self.interval_ms is not None:
+            return clock % self.interval_ms == 0
+        return bool(self.starts(clock) == clock)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {
+            "window": self.window.fingerprint() if self.window else None,
+            "interval_ms": self.interval_ms,
+        }

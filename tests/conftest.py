@@ -1,0 +1,18 @@
+"""What tests share: one local Spark for all that are marked ``spark``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """A session on two cores that tries a task four times."""
+    from persistent.spark import local_session
+
+    session = local_session(cores=2, app_name="tests")
+    yield session
+    session.stop()

@@ -1,0 +1,104 @@
+"""JSON lines against the plain writer of the standard library."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persistent.sinks.json_lines import _ROWS_AT_ONCE, encode_json_lines
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+
+
+def parsed(table: pa.Table) -> list[Any]:
+    lines = encode_json_lines(table).to_pybytes().decode()
+    assert lines == "" or lines.endswith("\n")
+    return [json.loads(line) for line in lines.split("\n")[:-1]]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.none() | st.integers(-(2**63), 2**63 - 1),
+            st.none() | TEXTS,
+            st.none() | st.floats(allow_nan=False, allow_infinity=False),
+            st.none() | st.booleans(),
+        ),
+        max_size=20,
+    ),
+    TEXTS,
+)
+def test_plain_values_are_read_back(rows: list[tuple[Any, ...]], name: str) -> None:
+    """A quote, a newline or a large number in a key would break its line, or change it."""
+    names = [f"a{name}", f"b{name}", f"c{name}", f"d{name}"]
+    types = [pa.int64(), pa.string(), pa.float64(), pa.bool_()]
+    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
+    assert parsed(pa.table(dict(zip(names, columns)))) == [dict(zip(names, row)) for row in rows]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+def test_timestamps_are_utc_with_milliseconds(unit: str, zone: str | None) -> None:
+    """Window borders would shift by the zone of whoever reads them."""
+    instants = (
+        pa.array([1_700_000_000, -1, None], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit, zone))
+    )
+    assert [row["t"] for row in parsed(pa.table({"t": instants}))] == [
+        "2023-11-14T22:13:20.000Z",
+        "1969-12-31T23:59:59.000Z",
+        None,
+    ]
+
+
+def test_milliseconds_are_kept() -> None:
+    """Session windows end between seconds."""
+    assert parsed(pa.table({"t": pa.array([1_700_000_000_123], pa.timestamp("ms", "UTC"))})) == [
+        {"t": "2023-11-14T22:13:20.123Z"}
+    ]
+
+
+def test_other_values_have_a_documented_text() -> None:
+    """Files that no JSON reader accepts: NaN is not JSON, bytes are not text."""
+    table = pa.table(
+        {
+            "float": pa.array([float("nan"), float("inf"), 1.0]),
+            "bytes": pa.array([b"hi", None, b""]),
+            "decimal": pa.array([Decimal("1.10"), None, Decimal("2.00")]),
+            "date": pa.array([date(2024, 2, 29), None, None]),
+            "list": pa.array([["a", None], [], None]),
+            "nested": pa.array([{"at": datetime(2024, 1, 1, tzinfo=UTC), "n": 1}, None, None]),
+            "word": pa.array(["é", None, "é"]).dictionary_encode(),
+            "nothing": pa.nulls(3),
+        }
+    )
+    rows = parsed(table)
+    assert rows[0] == {
+        "float": "nan",
+        "bytes": "aGk=",
+        "decimal": "1.10",
+        "date": "2024-02-29",
+        "list": ["a", None],
+        "nested": {"at": rows[0]["nested"]["at"], "n": 1},
+        "word": "é",
+        "nothing": None,
+    }
+    assert datetime.fromisoformat(rows[0]["nested"]["at"]) == datetime(2024, 1, 1, tzinfo=UTC)
+    assert rows[1] == dict.fromkeys(table.column_names) | {"float": "inf", "list": []}
+    assert rows[2]["float"] == 1.0
+
+
+def test_slices_and_many_rows_are_written_once() -> None:
+    """Rows would be lost or doubled where one piece ends and the next begins."""
+    count = _ROWS_AT_ONCE * 2 + 5
+    table = pa.table({"n": range(count)})
+    assert [row["n"] for row in parsed(table.slice(3))] == list(range(3, count))
+    assert encode_json_lines(table.slice(0, 0)).size == 0
+    both = pa.concat_tables([table.slice(5, 3), table.slice(1, 2)])
+    assert [row["n"] for row in parsed(both)] == [5, 6, 7, 1, 2]

@@ -1,0 +1,239 @@
+"""The contract of a sink, over all sinks: staged is invisible, published is visible once."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.sinks import FileSink, MemorySink, Sink, Staged
+from persistent.storage import LocalStorage, MemoryStorage, Put
+from tests.faults import FaultyStorage, Killed, Operations
+
+Rows = list[dict[str, Any]]
+
+
+def rows_of(sink: FileSink) -> Rows:
+    """What a reader of the folder sees."""
+    rows: Rows = []
+    for name in sink.storage.list(""):
+        data = sink.storage.read(name)
+        if name.endswith(".parquet"):
+            rows += pq.read_table(pa.BufferReader(data)).to_pylist()
+        else:
+            rows += [json.loads(line) for line in data.to_pybytes().splitlines()]
+    return rows
+
+
+@pytest.fixture(params=["parquet", "jsonl", "storage", "memory"])
+def sink_and_rows(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Sink, Callable[[], Rows]]:
+    """A sink with nothing in it, and a reader of what it has published."""
+    if request.param == "memory":
+        memory = MemorySink()
+        return memory, memory.rows
+    if request.param == "storage":
+        files = FileSink(MemoryStorage(uuid.uuid4().hex))
+    else:
+        files = FileSink(tmp_path / "out", format=request.param)
+    return files, lambda: rows_of(files)
+
+
+def attempt(epoch: int, id: int) -> str:
+    return f"e{epoch}-c{id}-{uuid.uuid4().hex}"
+
+
+def outputs(*counts: int) -> pa.Table:
+    return pa.table({"page": [f"p{count}" for count in counts], "visits": pa.array(counts, pa.int64())})
+
+
+def test_staged_is_invisible_and_published_is_visible_once(
+    sink_and_rows: tuple[Sink, Callable[[], Rows]],
+) -> None:
+    """A result of a step that failed would be seen, or one of a step that did not would be missing or
+    doubled."""
+    sink, rows = sink_and_rows
+    assert isinstance(sink, Sink)
+    staged = [sink.stage(outputs(1, 2), 7, attempt(1, 7)), sink.stage(outputs(3), 7, attempt(1, 7))]
+    sink.stage(outputs(99), 7, attempt(1, 7))
+    assert [file.rows for file in staged] == [2, 1]
+    assert all(file.bytes > 0 for file in staged)
+    assert rows() == []
+    for _ in range(2):
+        sink.publish(7, staged)
+        assert sorted(row["visits"] for row in rows()) == [1, 2, 3]
+    sink.publish(8, [])
+    sink.publish(8, [sink.stage(outputs(4), 8, attempt(1, 8))])
+    assert sorted(row["visits"] for row in rows()) == [1, 2, 3, 4]
+    assert rows()[-1] == {"page": "p4", "visits": 4}
+
+
+def test_what_is_neither_staged_nor_published_is_an_error(
+    sink_and_rows: tuple[Sink, Callable[[], Rows]],
+) -> None:
+    """Rows that a checkpoint promises would be missing without a word."""
+    sink, rows = sink_and_rows
+    one, other = (sink.stage(outputs(count), 7, attempt(1, 7)) for count in (1, 2))
+    sink.sweep([one.name], 1, 7)
+    with pytest.raises(StagedMissing, match="neither staged nor published"):
+        sink.publish(7, [one, other])
+    assert [row["visits"] for row in rows()] == [1]
+
+
+def test_a_sweep_takes_what_nobody_will_publish(sink_and_rows: tuple[Sink, Callable[[], Rows]]) -> None:
+    """Disks fill with the outputs of failed attempts; or outputs of a step under way are deleted."""
+    sink, rows = sink_and_rows
+    old, dead, live, under_way, newer = (
+        sink.stage(outputs(count), id, attempt(epoch, id))
+        for count, (epoch, id) in enumerate([(1, 9), (2, 7), (2, 7), (2, 8), (3, 1)])
+    )
+    sink.sweep([live.name], 2, 7)
+    for id, gone in ((9, old), (7, dead)):
+        with pytest.raises(StagedMissing):
+            sink.publish(id, [gone])
+    sink.publish(7, [live])
+    sink.publish(8, [under_way])
+    sink.publish(9, [newer])
+    assert [row["visits"] for row in rows()] == [2, 3, 4]
+    sink.sweep([], 99, 99)
+    assert [row["visits"] for row in rows()] == [2, 3, 4]
+
+
+def test_another_attempt_stages_beside_the_first(sink_and_rows: tuple[Sink, Callable[[], Rows]]) -> None:
+    """A retried worker would overwrite the file that the driver has already named."""
+    sink, rows = sink_and_rows
+    first = sink.stage(outputs(1), 7, attempt(1, 7))
+    second = sink.stage(outputs(1), 7, attempt(1, 7))
+    assert first.name != second.name
+    sink.publish(7, [second])
+    assert len(rows()) == 1
+
+
+def test_an_attempt_of_another_form_is_refused(sink_and_rows: tuple[Sink, Callable[[], Rows]]) -> None:
+    """Its file could never be swept."""
+    with pytest.raises(ValueError, match="attempt"):
+        sink_and_rows[0].stage(outputs(1), 7, "mine")
+
+
+# -- files
+# -----------------------------------------------------------------------------------------------------------
+
+
+def test_published_lists_all_files_of_a_checkpoint(tmp_path: Path) -> None:
+    """A reader that needs all rows of a checkpoint or none could not tell which it sees."""
+    sink = FileSink(tmp_path)
+    staged = [sink.stage(outputs(*range(count)), 7, attempt(2, 7)) for count in (1, 2)]
+    sink.publish(7, staged)
+    sink.publish(8, [])
+    assert sink.storage.list("_published") == ["00000000000000000007.json"]
+    listed = json.loads(sink.storage.read("_published/00000000000000000007.json").to_pybytes())
+    assert sorted(file["name"] for file in listed["files"]) == sink.storage.list("")
+    for file in listed["files"]:
+        assert pq.read_table(tmp_path / file["name"]).num_rows == file["rows"]
+    assert (listed["id"], listed["rows"]) == (7, 3)
+    sink.publish(7, staged[::-1])
+
+
+def test_an_id_publishes_one_list(tmp_path: Path) -> None:
+    """Two jobs with one output folder would mix their results without a word."""
+    sink = FileSink(tmp_path)
+    sink.publish(7, [sink.stage(outputs(1), 7, attempt(1, 7))])
+    with pytest.raises(StorageError, match="own folder"):
+        sink.publish(7, [sink.stage(outputs(2), 7, attempt(1, 7))])
+
+
+def test_the_final_name_is_fixed_when_staged(tmp_path: Path) -> None:
+    """A publication repeated with another format set would publish the rows twice."""
+    name = attempt(3, 41)
+    staged = FileSink(tmp_path, format="jsonl").stage(outputs(1), 41, name)
+    assert staged == Staged(
+        f"_staged/{name}.jsonl", 1, (tmp_path / "_staged" / f"{name}.jsonl").stat().st_size
+    )
+    FileSink(tmp_path, format="parquet").publish(41, [staged])
+    assert FileSink(tmp_path).storage.list("") == [f"{41:020d}-{name.rpartition('-')[2]}.jsonl"]
+
+
+def test_the_published_list_comes_last() -> None:
+    """A reader would be told that all files are there while some are not."""
+    operations = Operations()
+    sink = FileSink(FaultyStorage(MemoryStorage(uuid.uuid4().hex), operations))
+    staged = [sink.stage(outputs(1), 7, attempt(1, 7)) for _ in range(2)]
+    sink.publish(7, staged)
+    assert [verb for verb, _, _ in operations.log] == ["write", "write", "rename", "rename", "put_if_absent"]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("store", ["local", "memory"])
+@pytest.mark.parametrize("how", ["before", "after", "half"])
+def test_a_publication_killed_anywhere_is_finished(tmp_path: Path, store: str, how: str) -> None:
+    """A crash between two renames would leave rows out for ever, or stop every later run."""
+    for at in range(4):
+        inner = LocalStorage(tmp_path / f"{at}") if store == "local" else MemoryStorage(uuid.uuid4().hex)
+        sink = FileSink(inner)
+        staged = [sink.stage(outputs(count), 7, attempt(1, 7)) for count in range(2)]
+        killed = FileSink(FaultyStorage(inner, Operations(at=at, how=how)))
+        if at < 3:
+            with pytest.raises(Killed):
+                killed.publish(7, staged)
+        else:
+            killed.publish(7, staged)
+        sink.publish(7, staged)
+        sink.sweep([], 2, 0)
+        assert sorted(row["visits"] for row in rows_of(sink)) == [0, 1]
+        assert inner.list("_staged") == []
+        assert len(inner.list("_published")) == 1
+
+
+def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
+    """A lost answer would be taken for a list that was never put, or for another job's."""
+
+    class Silent(LocalStorage):
+        """Answers UNKNOWN: once without having done anything, once after having done it."""
+
+        asked = 0
+
+        def put_if_absent(self, name: str, data: bytes) -> Put:
+            self.asked += 1
+            if self.asked > 1:
+                super().put_if_absent(name, data)
+            return Put.UNKNOWN
+
+    storage = Silent(tmp_path)
+    sink = FileSink(storage)
+    sink.publish(7, [sink.stage(outputs(1), 7, attempt(1, 7))])
+    assert storage.asked == 2
+    assert storage.list("_published") == ["00000000000000000007.json"]
+
+
+def test_an_unknown_format_is_refused_at_once() -> None:
+    """The pipeline would fail after the first step, on a worker."""
+    with pytest.raises(InvalidPipeline, match="parquet, jsonl"):
+        FileSink("memory://x", format="csv")
+
+
+def test_a_file_sink_travels_to_workers(tmp_path: Path) -> None:
+    """Workers would stage elsewhere."""
+    sink = pickle.loads(cloudpickle.dumps(FileSink(tmp_path, format="jsonl")))
+    assert (sink.url, sink.format, sink.shared) == (str(tmp_path), "jsonl", True)
+    assert not FileSink("memory://x").shared
+
+
+# -- memory
+# ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_sink_does_not_travel() -> None:
+    """Workers would publish into their own memory, and the user would see nothing."""
+    sink = MemorySink()
+    assert not sink.shared
+    assert sink.table is None and sink.rows() == []
+    with pytest.raises(InvalidPipeline, match="embedded engine only"):
+        cloudpickle.dumps({"sink": sink})
