@@ -183,7 +183,7 @@ def check(place: Path, step_rows: int) -> int:
     )
     if not same:
         raise measure.RowsDiffer(f"the state of {place} is not the sum of its input")
-    return mine.num_rows
+    return int(mine.num_rows)
 
 
 def figures(small: list[Step], large: list[Step], restore: dict[str, float]) -> list[measure.Figure]:

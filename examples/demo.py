@@ -125,8 +125,9 @@ def run_with_kills(place: Path, engine: str, step_rows: int, steps: int, rng: ra
     for number in range(KILLS + 1):
         kill_at = None
         if number < KILLS:
-            low = newest(place / "checkpoint") + 1
-            kill_at = rng.randint(max(low, 1), max(low + 1, steps - 4 * (KILLS - 1 - number)))
+            # A driver first fences off its predecessor, which takes an id, and is to commit a step before it dies.
+            low = newest(place / "checkpoint") + 3
+            kill_at = rng.randint(low, max(low, steps - 4 * (KILLS - 1 - number)))
         with driver(place, engine, step_rows, number + 1) as running:
             intent = f", to be killed when checkpoint {kill_at} appears" if kill_at is not None else ""
             click.echo(f"driver {number + 1} started{intent}")
@@ -148,28 +149,26 @@ def run_with_kills(place: Path, engine: str, step_rows: int, steps: int, rng: ra
 
 
 def watch(checkpoint: Path, running: Driver, id: int | None) -> bool:
-    """Wait until ``id`` is in the checkpoint (True) or the driver has ended (False); a line every 2 s."""
-    told = time.monotonic()
-    while True:
-        ended = running.process.poll() is not None
+    """Wait until ``id`` is in the checkpoint (True) or the driver has ended (False); a line every 3 s."""
+    told = running.started
+    while running.process.poll() is None:
         highest = newest(checkpoint)
-        if ended:
-            return False
         if id is not None and highest >= id:
             return True
-        if time.monotonic() - told > 2:
-            told = time.monotonic()
-            click.echo(f"  checkpoint {highest}" if highest >= 0 else "  starting")
+        if time.time() - told > 3:
+            told = time.time()
+            where = f"checkpoint {highest}" if highest >= 0 else "no checkpoint yet"
+            click.echo(f"  {told - running.started:.0f} s: {where}, {len(running.committed())} steps of this driver")
         time.sleep(POLL_SECONDS)
+    return False
 
 
 def recoveries(drawn: list[int], starts: list[float], drivers: list[list[dict[str, float]]]) -> list[Kill]:
-    """Each kill with the time to the next checkpoint, whichever driver committed it."""
-    kills = []
-    for number, id in enumerate(drawn, start=1):
-        later = [step["at"] for steps in drivers[number:] for step in steps]
-        kills.append(Kill(id, min(later) - starts[number] if later else float("nan")))
-    return kills
+    """Each kill with the time that the next driver needed to its first checkpoint."""
+    return [
+        Kill(id, drivers[number][0]["at"] - starts[number] if drivers[number] else float("nan"))
+        for number, id in enumerate(drawn, start=1)
+    ]
 
 
 def rate(drivers: list[list[dict[str, float]]]) -> float:

@@ -20,6 +20,7 @@ from monoids.hashing import Words, hash_keys, is_injective, null_safe_equal
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 _DENSE_ROWS_FACTOR = 4
+_CELLS_PER_ROW = 8
 _DENSE_RANGE_MIN = 1 << 16
 _NO_STARTS = np.zeros(0, np.int64)
 
@@ -33,21 +34,43 @@ def segment_starts(changed: np.ndarray[Any, np.dtype[np.bool_]]) -> Integers:
     return starts
 
 
-def dense_panes(panes: Integers) -> Integers:
-    """Small codes, zero or more, in the order of the panes.
+def pane_codes(panes: Integers, step: int) -> tuple[Integers, int]:
+    """Small codes, zero or more, in the order of the panes, and how many there may be. All panes are
+    multiples of ``step`` apart.
 
-    >>> dense_panes(np.array([60_000, 180_000, 60_000])).tolist()
-    [0, 1, 0]
+    >>> codes, size = pane_codes(np.array([60_000, 180_000, 60_000]), 60_000)
+    >>> codes.tolist(), size
+    ([0, 2, 0], 3)
     """
     low, high = int(panes.min()), int(panes.max())
     if low == high:
-        return np.broadcast_to(np.int64(0), len(panes))
-    distinct = np.unique(panes)
-    step = int(np.gcd.reduce(np.diff(distinct)))
-    return (panes - low) // step
+        return np.broadcast_to(np.int64(0), len(panes)), 1
+    codes = panes - low
+    if step > 1:
+        codes //= step
+    return codes, (high - low) // step + 1
 
 
-def group_codes(codes: Integers, panes: Integers) -> tuple[Integers, Integers]:
+def cell_counts(cells: Integers, size: int) -> tuple[Integers, Integers]:
+    """How many rows each cell has, and the cells that have any, ascending."""
+    counts = np.bincount(cells, minlength=size)
+    return counts, np.flatnonzero(counts != 0)
+
+
+def fits_cells(size: int, rows: int) -> bool:
+    """Whether so many cells are few enough to address directly instead of sorting the rows."""
+    return size <= max(_DENSE_RANGE_MIN, _CELLS_PER_ROW * rows)
+
+
+def is_dense(keys: Sequence[pa.Array]) -> bool:
+    """Whether the keys are one integer column of a range not much larger than its rows."""
+    if len(keys) != 1 or not pa.types.is_int64(keys[0].type) or keys[0].null_count or not len(keys[0]):
+        return False
+    values = keys[0].to_numpy()
+    return int(values.max()) - int(values.min()) < max(_DENSE_RANGE_MIN, _DENSE_ROWS_FACTOR * len(values))
+
+
+def group_codes(codes: Integers, panes: Integers, step: int = 1) -> tuple[Integers, Integers]:
     """Order rows by (code, pane, arrival): the permutation, and the starts of the groups in it.
 
     ``codes``: int64, zero or more, one a row, dense (their order is the order of the groups). ``panes``: int64.
@@ -55,9 +78,9 @@ def group_codes(codes: Integers, panes: Integers) -> tuple[Integers, Integers]:
     rows = len(codes)
     if not rows:
         return _NO_STARTS, _NO_STARTS
-    panes = dense_panes(panes)
+    panes, pane_count = pane_codes(panes, step)
     row_bits = (rows - 1).bit_length()
-    pane_bits = int(panes.max()).bit_length()
+    pane_bits = (pane_count - 1).bit_length()
     if int(codes.max()).bit_length() + pane_bits + row_bits > 63:
         order = np.lexsort((panes, codes))
         changed = (np.diff(codes[order]) != 0) | (np.diff(panes[order]) != 0)
@@ -73,18 +96,19 @@ def group_codes(codes: Integers, panes: Integers) -> tuple[Integers, Integers]:
     return order, segment_starts(packed[1:] != packed[:-1])
 
 
-def group_hashes(keys: Sequence[pa.Array], hashes: Words, panes: Integers) -> tuple[Integers, Integers]:
+def group_hashes(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: int = 1) -> tuple[Integers, Integers]:
     """Order rows by (hash, key, pane, arrival): the permutation, and the starts of the groups in it.
 
-    Sorts by as long a prefix of the hash as fits beside pane and row number, then repairs the rare places where different
-    hashes share a prefix, and the rarer ones where different keys share a hash.
+    Sorts by as long a prefix of the hash as fits beside pane and row number, then repairs the rare places
+    where different hashes share a prefix, and the rarer ones where different keys share a hash.
     """
     rows = len(hashes)
     if not rows:
         return _NO_STARTS, _NO_STARTS
-    codes = dense_panes(panes).astype(np.uint64)
+    signed_codes, pane_count = pane_codes(panes, step)
+    codes = signed_codes.astype(np.uint64)
     row_bits = (rows - 1).bit_length()
-    low_bits = row_bits + int(codes.max()).bit_length()
+    low_bits = row_bits + (pane_count - 1).bit_length()
     if low_bits > 40:
         order = np.lexsort((codes, hashes))
     else:
@@ -111,7 +135,7 @@ def distinct_keys(keys: Sequence[pa.Array], rows: int) -> tuple[tuple[pa.Array, 
     else:
         distinct, codes = _distinct_tuples(keys)
     hashes = hash_keys(distinct, len(distinct[0]))
-    order, _ = group_hashes(distinct, hashes, np.zeros(len(hashes), np.int64))
+    order, _ = group_hashes(distinct, hashes, np.broadcast_to(np.int64(0), len(hashes)))
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.arange(len(order))
     taken = pa.array(order)
@@ -119,19 +143,18 @@ def distinct_keys(keys: Sequence[pa.Array], rows: int) -> tuple[tuple[pa.Array, 
 
 
 def _distinct_values(column: pa.Array) -> tuple[pa.Array, Integers]:
-    if pa.types.is_int64(column.type) and not column.null_count and len(column):
+    if is_dense([column]):
         values = column.to_numpy()
-        low, high = int(values.min()), int(values.max())
-        if high - low < max(_DENSE_RANGE_MIN, _DENSE_ROWS_FACTOR * len(values)):
-            offsets = values - low
-            present = np.zeros(high - low + 1, bool)
-            present[offsets] = True
-            found = np.flatnonzero(present)
-            if len(found) != len(present):
-                numbers = np.empty(len(present), np.int64)
-                numbers[found] = np.arange(len(found))
-                offsets = numbers[offsets]
-            return pa.array(found + low), offsets
+        low = int(values.min())
+        offsets = values - low
+        present = np.zeros(int(offsets.max()) + 1, bool)
+        present[offsets] = True
+        found = np.flatnonzero(present)
+        if len(found) != len(present):
+            numbers = np.empty(len(present), np.int64)
+            numbers[found] = np.arange(len(found))
+            offsets = numbers[offsets]
+        return pa.array(found + low), offsets
     if pa.types.is_floating(column.type):
         bits, codes = _distinct_values(column.view(pa.int64()))
         return bits.view(pa.float64()), codes
@@ -162,7 +185,8 @@ def _repair_prefixes(order: Integers, hashes: Words, panes: Words, prefixes: Wor
 
 
 def _repair_ties(order: Integers, keys: Sequence[pa.Array], sorted_hashes: Words, same_hash: Any, panes: Words) -> bool:
-    """Where different keys share a whole hash, sort those rows by (key, pane, arrival), in place. True if there were any."""
+    """Where different keys share a whole hash, sort those rows by (key, pane, arrival), in place. True if
+    there were any."""
     upper = np.flatnonzero(same_hash)
     if not len(upper):
         return False

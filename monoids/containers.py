@@ -140,7 +140,10 @@ class MappingMonoid(Monoid[Entries]):
         return encoding.encode({key: self.monoid.encode(item) for key, item in element.items()})
 
     def decode(self, data: bytes) -> Entries:
-        return {key: self.monoid.decode(item) for key, item in encoding.decode(data).items()}
+        entries = encoding.decode(data)
+        if not isinstance(entries, dict) or not all(type(part) is bytes for entry in entries.items() for part in entry):
+            raise ValueError(f"{self!r}: the encoded element is not of a mapping")
+        return {key: self.monoid.decode(item) for key, item in entries.items()}
 
     def _is_nothing(self, element: Any) -> bool:
         return self.monoid.encode(element) == self._nothing

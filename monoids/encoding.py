@@ -20,7 +20,7 @@ import numbers
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, NoReturn
 
 DEPTH_MAX = 100
@@ -211,6 +211,10 @@ _WRITERS: Mapping[type, Callable[[Any, bytearray, int], None]] = {
 }
 
 
+class _Corrupt(ValueError):
+    """A fault whose place is already named."""
+
+
 class _Reader:
     """What is left of the bytes being decoded. Every length is checked before anything is made of it."""
 
@@ -219,7 +223,7 @@ class _Reader:
         self.at = 0
 
     def fail(self, fault: str) -> NoReturn:
-        raise ValueError(f"corrupt encoding at byte {self.at} of {len(self.data)}: {fault}")
+        raise _Corrupt(f"corrupt encoding at byte {self.at} of {len(self.data)}: {fault}")
 
     def take(self, size: int) -> bytes:
         if size > len(self.data) - self.at:
@@ -265,7 +269,9 @@ class _Reader:
             self.fail(f"unknown tag {tag!r}")
         try:
             return read(self, depth)
-        except (OverflowError, InvalidOperation, TypeError, UnicodeError) as error:
+        except _Corrupt:
+            raise
+        except (ArithmeticError, TypeError, ValueError) as error:
             self.at = start
             self.fail(f"no value of tag {tag!r}: {error}")
 
@@ -385,7 +391,8 @@ def _json(value: Any, depth: int) -> str:
         case str():
             return _json_string(value)
         case numbers.Integral():
-            return str(int(value))
+            # Through Decimal, because str refuses integers of more than 4,300 digits.
+            return f"{Decimal(int(value)):f}"
         case numbers.Real():
             return json.dumps(float(value)) if math.isfinite(value) else f'"{float(value)}"'
         case tuple() | list():

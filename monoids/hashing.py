@@ -1,9 +1,10 @@
 """The key hash is a fixed function from canonical values to 64 bits: the same in every process, machine and release.
 
-Version 1. Every value becomes one 64-bit word by its type; the words of a composite key are chained; the chain is finished by
-the bijective finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-So keys of one null-free integer, date, time, bool or float column never collide. Text and bytes are read eight bytes at a time;
-beyond 512 bytes SHA-256 takes over. Test vectors stand in the tests.
+Version 1. Every value becomes one 64-bit word by its type; the words of a composite key are chained; the
+chain is finished by the bijective finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
+number generators, 2014). So keys of one null-free integer, date, time, bool or float column never collide.
+Text and bytes are read eight bytes at a time; beyond 512 bytes SHA-256 takes over. Test vectors stand in the
+tests.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def key_type(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_boolean(type_) or pa.types.is_decimal128(type_) or pa.types.is_null(type_):
         return type_
     raise TypeError(
-        f"a key of type {type_} is not supported: use an integer, float, bool, string, bytes, date, timestamp or decimal"
+        f"a key of type {type_} is not supported: use an integer, float, bool, string, bytes, date, timestamp "
+        "or decimal"
     )
 
 

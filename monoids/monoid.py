@@ -132,6 +132,14 @@ class Monoid(Generic[Element]):
         ]
         return self.pack(folded)
 
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        """Optional, for commutative monoids: the fold of each cell without sorting, or None to have the rows sorted.
+
+        Row i belongs to cell ``cells[i]`` (int64); ``counts`` is the number of rows of every cell; the result
+        has one row for each of ``held``, the cells that have any, ascending.
+        """
+        return None
+
     def present_columns(self, columns: Columns) -> pa.Array:
         """``present`` of every element, as a column of ``output_type`` or of canonical JSON."""
         presented = [self.present(element) for element in self.unpack(columns)]

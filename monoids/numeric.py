@@ -103,6 +103,10 @@ class IntegerSum(Group[int]):
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         return (_sum_int64(self, columns[0], starts),)
 
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        totals = _add_int64(columns[0], cells, counts, held)
+        return None if totals is None else (totals,)
+
     def present_columns(self, columns: Columns) -> pa.Array:
         return pa.array(columns[0])
 
@@ -181,6 +185,9 @@ class FloatSum(Monoid[float]):
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         return (_sum_float64(columns[0], starts),)
 
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        return (_add_float64(columns[0], cells, counts, held),)
+
     def present_columns(self, columns: Columns) -> pa.Array:
         return pa.array(_canonical(columns[0]))
 
@@ -229,6 +236,10 @@ class Mean(Monoid[tuple[int, float]]):
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         return (_sum_int64(self, columns[0], starts), _sum_float64(columns[1], starts))
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        numbers = _add_int64(columns[0], cells, counts, held)
+        return None if numbers is None else (numbers, _add_float64(columns[1], cells, counts, held))
 
     def present_columns(self, columns: Columns) -> pa.Array:
         counts, totals = columns
@@ -310,6 +321,16 @@ class _FixedExtreme(_Extreme):
         if is_constant(valid):
             return (reduced, np.broadcast_to(valid[:1], len(starts)))
         return (reduced, np.logical_or.reduceat(valid, starts))
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        values, valid = columns
+        best = np.full(len(counts), self._losers[self.type.kind], values.dtype)
+        self._kernel.at(best, cells, values)
+        if is_constant(valid):
+            return (best[held], np.broadcast_to(valid[:1], len(held)))
+        found = np.zeros(len(counts), np.bool_)
+        found[cells[valid]] = True
+        return (best[held], found[held])
 
     def present_columns(self, columns: Columns) -> pa.Array:
         return self.to_arrow(columns)[0]
@@ -425,6 +446,25 @@ def _sum_int64_halves(monoid: Monoid[Any], values: Column, starts: Column) -> Co
     if high.min() < -(2**31) or high.max() >= 2**31:
         raise _overflow(monoid)
     return np.asarray((high << 32) | (low & 0xFFFFFFFF))
+
+
+def _add_int64(values: Column, cells: Column, counts: Column, held: Column) -> Column | None:
+    """The sum of each held cell; None where a total might not fit."""
+    if not len(values):
+        return values[:0]
+    one = values[:1] if is_constant(values) else values
+    if max(int(one.max()), -int(one.min())) * int(counts.max()) > INT64_MAX:
+        return None
+    if is_constant(values):
+        return counts[held] if values[0] == 1 else counts[held] * values[0]
+    totals = np.zeros(len(counts), np.int64)
+    np.add.at(totals, cells, values)
+    return totals[held]
+
+
+def _add_float64(values: Column, cells: Column, counts: Column, held: Column) -> Column:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.bincount(cells, weights=values, minlength=len(counts))[held]
 
 
 def _sum_float64(values: Column, starts: Column) -> Column:

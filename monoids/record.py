@@ -88,6 +88,8 @@ class RecordMonoid(Monoid[Fields]):
 
     def decode(self, data: bytes) -> Fields:
         parts = encoding.decode(data)
+        if not isinstance(parts, tuple) or not all(isinstance(part, bytes) for part in parts):
+            raise ValueError(f"{self!r}: the encoded element is not of a record")
         if len(parts) != len(self._monoids):
             raise ValueError(f"{self!r}: encoded with {len(parts)} fields")
         return tuple(monoid.decode(part) for monoid, part in zip(self._monoids, parts))
@@ -151,6 +153,15 @@ class RecordMonoid(Monoid[Fields]):
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         return _join(monoid.reduce_sorted(part, starts) for monoid, part in self._split(columns))
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        parts = []
+        for monoid, part in self._split(columns):
+            reduced = monoid.reduce_cells(part, cells, counts, held)
+            if reduced is None:
+                return None
+            parts.append(reduced)
+        return _join(parts)
 
     def output_fields(self) -> dict[str, pa.DataType]:
         return {name: monoid.output_type or pa.string() for name, monoid in self.fields.items()}

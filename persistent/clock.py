@@ -61,8 +61,8 @@ class Clock:
     """What a checkpoint knows of time.
 
     ``watermark``: no earlier timestamp is expected. ``closed``: every window with ``end <= closed`` has been
-    staged. ``largest``: the largest processed timestamp of each partition. ``end_of_input``: the input was declared complete
-    and nothing has come since.
+    staged. ``largest``: the largest processed timestamp of each partition. ``end_of_input``: the input was
+    declared complete and nothing has come since.
     """
 
     watermark: int = 0

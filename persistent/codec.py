@@ -1,8 +1,9 @@
 """A codec turns state rows and manifests into bytes that prove themselves.
 
-A *run* is an Arrow IPC stream of the columns ``hash``, ``key:<name>``..., ``pane``, ``element:<name>``..., sorted by (hash, key, pane),
-followed by an index: the place, rows, first hash and SHA-256 of every message in it. The SHA-256 of the index
-stands in the manifest. So any range of keys is read, and verified, alone, and every byte of the file is covered.
+A *run* is an Arrow IPC stream of the columns ``hash``, ``key:<name>``..., ``pane``, ``element:<name>``...,
+sorted by (hash, key, pane), followed by an index: the place, rows, first hash and SHA-256 of every message in
+it. The SHA-256 of the index stands in the manifest. So any range of keys is read, and verified, alone, and
+every byte of the file is covered.
 
     [schema message][record batch]...[end of stream][index, canonical JSON][index length, 8 bytes][magic, 8 bytes]
 
@@ -38,8 +39,9 @@ _TRAILER_BYTES = 16
 class Run:
     """What a manifest says of a run.
 
-    ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from ``low`` on still count.
-    ``pane_min``, ``pane_max``: of its rows. ``first``, ``last``: the ids of the checkpoints whose deltas it sums.
+    ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from
+    ``low`` on still count. ``pane_min``, ``pane_max``: of its rows. ``first``, ``last``: the ids of the
+    checkpoints whose deltas it sums.
     """
 
     name: str

@@ -19,7 +19,8 @@ _NOTHING = np.zeros(0, np.int64)
 
 
 class Contents:
-    """Which panes the runs of a state hold, and which inputs a source has listed. Remembers what it has read: runs never change."""
+    """Which panes the runs of a state hold, and which inputs a source has listed. Remembers what it has read:
+    runs never change."""
 
     def __init__(self, storage: Storage, window: Window | None) -> None:
         self._storage = storage

@@ -1,7 +1,7 @@
 """A delta is what the messages of a step add to the state: updates are collected, then summed up as columns.
 
-The updates of a batch apply together or not at all: ``begin``, the task's calls, then ``end``, which lifts and checks them; when anything
-raises on the way, ``abandon`` forgets them.
+The updates of a batch apply together or not at all: ``begin``, the task's calls, then ``end``, which lifts
+and checks them; when anything raises on the way, ``abandon`` forgets them.
 """
 
 from __future__ import annotations
@@ -94,8 +94,11 @@ class Delta:
             self._sum_listed()
         self._parts += self._pending
         self.abandon()
+
+    def settle(self) -> None:
+        """Sum up what is kept when it is much. An error is one of the sum, and of no message."""
         if len(self._parts) > _FOLD_PARTS:
-            self._parts = [fold(self._state.monoid, self._parts)]
+            self._parts = [fold(self._state.monoid, self._parts, self._state.panes.step)]
 
     def abandon(self) -> None:
         """Forget the updates since ``begin``."""
@@ -105,7 +108,7 @@ class Delta:
 
     def rows(self) -> Rows | None:
         """The sum of all updates; None if there were none."""
-        return fold(self._state.monoid, self._parts) if self._parts else None
+        return fold(self._state.monoid, self._parts, self._state.panes.step) if self._parts else None
 
     # -- how -------------------------------------------------------------------------------------------------
 
@@ -136,7 +139,8 @@ class Delta:
                 keys = [column.take(numbers) for column in keys]
                 times, columns = times[rows], take(columns, rows)
         if len(times):
-            self._pending.append(sum_up(self._state.monoid, keys, self._state.stored_panes(times), columns))
+            panes = self._state.stored_panes(times)
+            self._pending.append(sum_up(self._state.monoid, keys, panes, columns, self._state.panes.step))
 
     def _key_columns(self, keys: Any, rows: int) -> tuple[pa.Array, ...]:
         names = self._key_names
@@ -157,27 +161,32 @@ class Delta:
             return ()
         if len(given) == len(self._times):
             return self._given_columns([given[place] for place in range(len(self._times))])
-        assert self._batch is not None
-        own = self._batch.keys
         if not given:
-            rows = self._rows
-            if len(rows) == len(self._batch) and rows == list(range(len(rows))):
-                return own
-            return [column.take(pa.array(rows, pa.int64())) for column in own]
-        lists = [column.take(pa.array(self._rows, pa.int64())).to_pylist() for column in own]
-        mixed = list(zip(*lists)) if len(names) > 1 else lists[0]
-        for place, key in given.items():
-            mixed[place] = key
-        return self._given_columns(mixed)
+            return self._own_keys(self._rows)
+        places = [place for place in range(len(self._times)) if place not in given]
+        lists = [column.to_pylist() for column in self._own_keys([self._rows[place] for place in places])]
+        own = list(zip(*lists)) if len(names) > 1 else lists[0]
+        mixed = {**given, **dict(zip(places, own))}
+        return self._given_columns([mixed[place] for place in range(len(self._times))])
+
+    def _own_keys(self, rows: list[int]) -> Sequence[pa.Array]:
+        """The messages' own keys, one for each of these rows of the batch. A message without an update is not
+        asked for its key."""
+        assert self._batch is not None
+        if len(rows) == len(self._batch) and rows == list(range(len(rows))):
+            return self._batch.keys
+        distinct, numbers = np.unique(np.array(rows, np.int64), return_inverse=True)
+        taken = pa.array(numbers)
+        return [column.take(taken) for column in self._batch.take(distinct).keys]
 
     def _given_columns(self, keys: Sequence[Any]) -> Sequence[pa.Array]:
         names = self._key_names
         if len(names) == 1:
-            return [_listed_key(keys, names[0])]
+            return [listed_key(keys, names[0])]
         for key in keys:
             if not isinstance(key, tuple) or len(key) != len(names):
                 raise ValueError(f"key={key!r}: give a tuple of {len(names)}, in the order {', '.join(names)}")
-        return [_listed_key([key[i] for key in keys], name) for i, name in enumerate(names)]
+        return [listed_key([key[i] for key in keys], name) for i, name in enumerate(names)]
 
 
 def _key_array(keys: Any, rows: int, name: str) -> pa.Array:
@@ -185,17 +194,18 @@ def _key_array(keys: Any, rows: int, name: str) -> pa.Array:
         if len(keys) != rows:
             raise ValueError(f"key column {name!r} has {len(keys)} rows, timestamps have {rows}")
         return key_column(keys)
-    return _listed_key([keys], name).take(pa.array(np.zeros(rows, np.int64)))
+    return listed_key([keys], name).take(pa.array(np.zeros(rows, np.int64)))
 
 
-def _listed_key(keys: Sequence[Any], name: str) -> pa.Array:
+def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
+    """Python values as a key column; TypeError if they are not of one type."""
     kinds = {type(key) for key in keys} - {type(None)}
     if len(kinds) > 1:
         named = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"key column {name!r} is given values of different types: {named}")
     try:
         return key_column(pa.array(keys))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         raise TypeError(f"key column {name!r}: {error}") from error
 
 

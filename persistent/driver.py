@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from types import FrameType
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ from persistent.publish import collect, index_folder, publish
 from persistent.report import RunReport, StepReport
 from persistent.sources.protocol import Budget, SourceState
 from persistent.step import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
-from persistent.task import key_names, operator_name
+from persistent.task import check_key, key_names, operator_name
 
 logger = logging.getLogger("persistent.driver")
 
@@ -71,8 +72,8 @@ class OutOfOrder(AssertionError):
 
 @dataclass(frozen=True)
 class Options:
-    """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far ahead of the
-    plan's time of day a timestamp may be."""
+    """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far
+    ahead of the plan's time of day a timestamp may be."""
 
     step_rows: int | None = None
     follow: bool = False
@@ -115,23 +116,26 @@ class Driver:
     def run(self) -> RunReport:
         """Drain the source, or follow it, step by step."""
         began = monotonic_s()
-        last = self.log.newest()
-        draft = None
-        if last is not None:
-            check_same_job(last.manifest, self.empty(), self.job.storage.url)
-            draft = self._next(last)
-            if draft is None and not self.options.follow:
-                publish(self.job, self.log, last.manifest)
-                return self._report(last, began, 0.0, recovered=True)
-        recovered = last is not None
-        last = self._take_over(last)
+        found = self.log.newest()
+        if found is not None:
+            check_same_job(found.manifest, self.empty(), self.job.storage.url)
+        # Without a checkpoint too: a pipeline that cannot run leaves none behind.
+        last = found or Entry(self.empty(), "", 0)
+        recovered = found is not None
+        draft = self._next(last)
+        if draft is None and not self.options.follow:
+            publish(self.job, self.log, last.manifest)
+            return self._report(last, began, 0.0, recovered=recovered)
+        last = self._take_over(found)
         recovery_seconds = monotonic_s() - began
         with _signals(self.stop):
             while not self._stopped.is_set():
-                if draft is None or not self._fits(draft, last.manifest):
-                    draft = self._next(last)
+                with self.log.unless_fenced(last.manifest.id):
+                    if draft is None or not self._fits(draft, last.manifest):
+                        draft = self._next(last)
+                    if draft is not None:
+                        last = Step(self, last, draft).run(self.effects)
                 if draft is not None:
-                    last = Step(self, last, draft).run(self.effects)
                     draft = None
                 elif self.options.follow:
                     self._stopped.wait(_POLL_SECONDS)
@@ -163,9 +167,10 @@ class Driver:
         fence = self.log.fence(last, self.nonce, self._replan(last.manifest))
         manifest = fence.manifest
         logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
-        ids = [id for id in self.log.ids() if manifest.oldest <= id < manifest.id]
-        self.kept = {id: self.log.read(id).manifest for id in ids} | {manifest.id: manifest}
         self.log.check(manifest.id)
+        with self.log.unless_fenced(manifest.id):
+            ids = [id for id in self.log.ids() if manifest.oldest <= id < manifest.id]
+            self.kept = {id: self.log.read(id).manifest for id in ids} | {manifest.id: manifest}
         publish(self.job, self.log, manifest)
         pending = self.log.plan(manifest.base, manifest.replan)
         collect(self.job, manifest, self.kept.values(), pending)
@@ -185,10 +190,12 @@ class Driver:
     # -- what to do next -----------------------------------------------------------------------------------------
 
     def _fits(self, draft: Draft, last: Manifest) -> bool:
-        return (draft.plan.base, draft.plan.number) == (last.base, last.replan)
+        plan = draft.plan
+        return (plan.job, plan.base, plan.number) == (last.job, last.base, last.replan)
 
     def _next(self, last: Entry) -> Draft | None:
-        """The step after ``last``: the plan that was put for it, or a new one; None if there is nothing to do. Writes nothing."""
+        """The step after ``last``: the plan that was put for it, or a new one; None if there is nothing to
+        do. Writes nothing."""
         manifest = last.manifest
         put = self.log.plan(manifest.base, manifest.replan)
         if put is not None:
@@ -198,7 +205,9 @@ class Driver:
         state = SourceState(source.positions, source.recorded, self.contents.index(manifest))
         planned = self.job.source.plan(state, self._budget(manifest.replan), follow=options.follow)
         close_at, ends = clock.watermark, False
-        if not planned.splits:
+        if planned.splits:
+            check_key(self.job.task, self.job.source.schema(planned.recorded).names)
+        else:
             ends = options.end_of_input and not clock.end_of_input
             if ends:
                 close_at = max(close_at, self.contents.largest_end(runs, clock))
@@ -263,6 +272,7 @@ class Driver:
             open_windows=len(self.contents.live_windows(self.runs(manifest), manifest.clock)),
             recovered=recovered,
             ledger=dict(manifest.ledger),
+            stopped=self._stopped.is_set(),
         )
 
 
@@ -316,14 +326,15 @@ class Step:
         maps = [MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit) for split in plan.splits]
         closes = self._closes(attempt)
         folds = self._folds(attempt)
-        results = driver.engine.map(driver.job, [*maps, *closes, *folds])
+        items: list[MapSplit | CloseShard | FoldRuns] = [*maps, *closes, *folds]
+        results = driver.engine.map(driver.job, items)
         mapped = [result for result in results if isinstance(result, Mapped)]
         folded = [result for result in results if isinstance(result, Folded)]
         closed = [result for result in results if isinstance(result, Closed)]
         self._results = Results(tuple(mapped), tuple(closed), tuple(zip(folds, folded)))
-        for result in (*mapped, *folded):
-            if result.run is not None and result.panes is not None:
-                driver.contents.learn(result.run, result.panes)
+        for run, panes in [(result.run, result.panes) for result in mapped] + [(one.run, one.panes) for one in folded]:
+            if run is not None and panes is not None:
+                driver.contents.learn(run, panes)
         self._index = self._next_index((*last.source.index, *plan.appended))
         self._mapped_at = monotonic_s()
 
@@ -383,7 +394,7 @@ class Step:
                 operator.published,
                 operator.key_types,
             )
-            for low, high in zip(borders, borders[1:])
+            for low, high in pairwise(borders)
         ]
 
     def _folds(self, attempt: Attempt) -> list[FoldRuns]:

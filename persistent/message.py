@@ -1,7 +1,7 @@
 """A message is one record as a task sees it; a batch is many of them as columns.
 
-A message's ``value`` looks at its row of the batch: a column becomes Python values when a message first reads it, so that fields
-nobody reads cost nothing.
+A message's ``value`` looks at its row of the batch: a column becomes Python values when a message first reads
+it, so that fields nobody reads cost nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class _Lists(dict[str, list[Any]]):
         column = self.table.column(place)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp(column.type.unit, "UTC"))
-        values = self[name] = column.to_pylist()
+        values: list[Any] = column.to_pylist()
+        self[name] = values
         return values
 
 
@@ -51,7 +52,7 @@ class Row(Mapping[str, Any]):
         return iter(self._lists.table.schema.names)
 
     def __len__(self) -> int:
-        return self._lists.table.num_columns
+        return int(self._lists.table.num_columns)
 
     def __contains__(self, name: object) -> bool:
         return name in self._lists.table.schema.names
@@ -110,7 +111,8 @@ def _no_keys(batch: Batch) -> tuple[pa.Array, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Consecutive records as columns: ``batch[name]`` is an Arrow array, ``timestamps`` int64 ms, ``keys`` the key columns.
+    """Consecutive records as columns: ``batch[name]`` is an Arrow array, ``timestamps`` int64 ms, ``keys``
+    the key columns.
 
     ``key_of`` makes the key columns when they are first asked for.
     """

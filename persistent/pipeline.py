@@ -1,4 +1,5 @@
-"""A pipeline is a value: a source, a task, a sink and a checkpoint. An engine runs it; it can be run again and again."""
+"""A pipeline is a value: a source, a task, a sink and a checkpoint. An engine runs it; it can be run again
+and again."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from persistent.engine import Engine
 from persistent.errors import InvalidPipeline
 from persistent.outputs import check_names, empty_outputs, final_values, window_outputs
 from persistent.report import RunReport, StepReport
+from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
 from persistent.sources.protocol import Source
-from persistent.step import Job, fold_runs, type_of, window_sums
+from persistent.step import Job, fold_runs, summing, type_of, window_sums
 from persistent.storage import Storage, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
 
@@ -43,10 +45,11 @@ _GUARANTEES = ("at-least-once", "exactly-once")
 class Pipeline:
     """What to run.
 
-    ``checkpoint``: the URL of a folder of this pipeline's own. ``sink``: where windows go; None: the state is all. ``step_rows``: exactly so
-    many records a step, so that step borders depend on the input alone; by default steps adapt to take about a second.
-    ``on_error``: "stop" at a message on which the task raises, or "dead-letter" to put it aside. ``max_future``: a timestamp farther ahead
-    of the time of day is a dead letter. ``require``: "exactly-once" refuses anything weaker.
+    ``checkpoint``: the URL of a folder of this pipeline's own. ``sink``: where windows go; None: the state is
+    all. ``step_rows``: exactly so many records a step, so that step borders depend on the input alone; by
+    default steps adapt to take about a second. ``on_error``: "stop" at a message on which the task raises, or
+    "dead-letter" to put it aside. ``max_future``: a timestamp farther ahead of the time of day is a dead
+    letter. ``require``: "exactly-once" refuses anything weaker.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState
@@ -55,7 +58,8 @@ class Pipeline:
     ...     def persistent_state(self): return NonWindowState(Count())
     ...     def process_message(self, state, message): state.update(message.timestamp, 1)
     >>> rows = [{"ts": 1, "page": "a"}, {"ts": 2, "page": "b"}, {"ts": 3, "page": "a"}]
-    >>> pipeline = Pipeline(source=MemorySource(rows, timestamp="ts"), task=Visits(), checkpoint="memory://doctest-visits")
+    >>> source = MemorySource(rows, timestamp="ts")
+    >>> pipeline = Pipeline(source=source, task=Visits(), checkpoint="memory://doctest-visits")
     >>> pipeline.run(engine="embedded").rows
     3
     >>> sorted(pipeline.state().to_pylist(), key=str)
@@ -122,9 +126,10 @@ class Pipeline:
     ) -> RunReport:
         """Process what is there, exactly once, from where the last run ended.
 
-        ``spark``: a SparkSession; with neither session nor ``engine`` the active one if there is one, else this process.
-        ``follow``: go on as input comes, until SIGINT or SIGTERM. ``end_of_input``: the input is complete, close every window.
-        ``on_step`` is called with the report of each step. Raises what ``persistent.errors`` says.
+        ``spark``: a SparkSession; with neither session nor ``engine`` the active one if there is one, else
+        this process. ``follow``: go on as input comes, until SIGINT or SIGTERM. ``end_of_input``: the input
+        is complete, close every window. ``on_step`` is called with the report of each step. Raises what
+        ``persistent.errors`` says.
         """
         if follow and end_of_input:
             raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
@@ -145,12 +150,13 @@ class Pipeline:
         return table if spark is None else spark.createDataFrame(table)
 
     def late(self) -> pa.Table:
-        """The records that came too late: where they were read (partition, file, ordinal, offset), ``timestamp`` (ms), ``reason``,
-        ``checkpoint`` that set them aside, and ``value``."""
+        """The records that came too late: where they were read (partition, file, ordinal, offset),
+        ``timestamp`` (ms), ``reason``, ``checkpoint`` that set them aside, and ``value``."""
         return read_aside(self.storage, "late")
 
     def dead_letters(self) -> pa.Table:
-        """The records that could not be processed: as ``late``, and ``data``, the bytes of what could not be decoded."""
+        """The records that could not be processed: as ``late``, and ``data``, the bytes of what could not be
+        decoded."""
         return read_aside(self.storage, "dead")
 
     def _entry(self, at: int | None) -> Entry | None:
@@ -178,7 +184,8 @@ class Pipeline:
         types = [type_of(name) for name in operator.key_types] if operator else []
         tables = [empty_outputs(state.monoid, names, types, state.window)]
         if entry is not None and operator is not None:
-            tables += self._tables(operator.runs, types, entry.manifest.clock.closed)
+            with summing(self._job()):
+                tables += self._tables(operator.runs, types, entry.manifest.clock.closed)
         return pa.concat_tables(tables)
 
     def _tables(self, runs: Sequence[Any], types: Sequence[pa.DataType], closed: int) -> Iterator[pa.Table]:
@@ -207,13 +214,21 @@ class Pipeline:
                 raise InvalidPipeline('engine="spark" needs a SparkSession: run(spark), or make one before')
             chosen = _spark_engine(session) if session is not None else Embedded()
         if not chosen.in_process:
-            for part in (self.storage, self.sink):
-                if part is not None and not part.shared:
-                    raise InvalidPipeline(
-                        f"{part!r} lives in the memory of this process, which the workers of {chosen.name} cannot reach: "
-                        'use a folder, or engine="embedded"'
-                    )
+            self._check_reach(chosen)
         return chosen
+
+
+    def _check_reach(self, engine: Engine) -> None:
+        """Refuse what the workers of other processes cannot reach."""
+        for part in (self.storage, self.sink):
+            if part is not None and not part.shared:
+                raise InvalidPipeline(
+                    f"{part!r} lives in the memory of this process, out of reach of the workers of {engine.name}: "
+                    'use a folder, or engine="embedded"'
+                )
+        check = getattr(engine, "check", None)
+        if check is not None:
+            check([self.storage.url, *([self.sink.url] if isinstance(self.sink, FileSink) else [])])
 
 
 def read_aside(storage: Storage, folder: str) -> pa.Table:

@@ -19,7 +19,8 @@ _DIGITS = 20
 
 
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
-    """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that staged it."""
+    """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
+    staged it."""
     for outputs in manifest.outputs:
         try:
             if job.sink is not None and outputs.sink:
@@ -43,7 +44,9 @@ def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: Ste
     live = {name for one in kept for name in one.files()} | unpublished
     if pending is not None:
         live |= {run.name for run in pending.appended}
-    for folder in (job.folder(), index_folder(job)):
+    # Until the plan of this base is put, a driver we have fenced may still put one that names its index runs.
+    settled = manifest.kind == "checkpoint" or pending is not None
+    for folder in (job.folder(), index_folder(job)) if settled else (job.folder(),):
         names = [f"{folder}/{name}" for name in job.storage.list(folder)]
         for name in garbage(names, live, manifest.epoch, manifest.id):
             job.storage.delete(name)

@@ -9,8 +9,9 @@ from persistent.checkpoint.manifest import Account
 
 @dataclass(frozen=True)
 class StepReport:
-    """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written for it (runs and
-    manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day minus watermark."""
+    """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written
+    for it (runs and manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day
+    minus watermark."""
 
     id: int
     rows: int
@@ -36,7 +37,8 @@ class RunReport:
     """What a run has done: sums over its steps, and where it ended.
 
     ``checkpoint``: the newest id; ``recovered``: whether the run went on from an earlier one's checkpoint;
-    ``open_windows``: windows that hold something and are not yet over for the clock.
+    ``open_windows``: windows that hold something and are not yet over for the clock. ``stopped``: by
+    ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there.
     """
 
     engine: str
@@ -54,6 +56,7 @@ class RunReport:
     open_windows: int
     recovered: bool
     ledger: dict[str, Account]
+    stopped: bool = False
 
     @property
     def rows_per_second(self) -> float:

@@ -14,7 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import Monoid
-from monoids.columns import Integers, distinct_keys, group_codes, group_hashes
+from monoids.columns import (
+    Integers,
+    cell_counts,
+    distinct_keys,
+    fits_cells,
+    group_codes,
+    group_hashes,
+    is_dense,
+    pane_codes,
+)
 from monoids.hashing import Words
 from monoids.monoid import Columns, concat, take
 
@@ -63,31 +72,37 @@ class Rows:
         )
 
 
-def sum_up(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, columns: Columns) -> Rows:
-    """The sum of updates: row i adds ``columns[i]`` to (``keys[i]``, ``panes[i]``)."""
+def sum_up(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, columns: Columns, step: int) -> Rows:
+    """The sum of updates: row i adds ``columns[i]`` to (``keys[i]``, ``panes[i]``). Panes are multiples of
+    ``step`` apart."""
     distinct, hashes, codes = distinct_keys(keys, len(panes))
-    order, starts = group_codes(codes, panes)
+    pane_numbers, pane_count = pane_codes(panes, step)
+    size = len(hashes) * pane_count
+    if monoid.commutative and fits_cells(size, len(panes)):
+        cells = codes * pane_count + pane_numbers if pane_count > 1 else codes
+        counts, held = cell_counts(cells, size)
+        reduced = monoid.reduce_cells(columns, cells, counts, held)
+        if reduced is not None:
+            groups, numbers = np.divmod(held, pane_count) if pane_count > 1 else (held, np.zeros(len(held), np.int64))
+            return _summed(distinct, hashes, groups, int(panes.min()) + numbers * step, reduced)
+    order, starts = group_codes(codes, panes, step)
     first = order[starts]
-    groups = codes[first]
-    numbers = pa.array(groups)
-    return Rows(
-        hashes[groups],
-        tuple(column.take(numbers) for column in distinct),
-        panes[first],
-        monoid.reduce_sorted(take(columns, order), starts),
-    )
+    return _summed(distinct, hashes, codes[first], panes[first], monoid.reduce_sorted(take(columns, order), starts))
 
 
-def fold(monoid: Monoid[Any], parts: Sequence[Rows]) -> Rows:
+def fold(monoid: Monoid[Any], parts: Sequence[Rows], step: int) -> Rows:
     """The sum of sums, oldest first: each (key, pane) once."""
     parts = [part for part in parts if len(part)] or list(parts[:1])
     if len(parts) == 1:
         return parts[0]
     keys = _concat_keys(parts)
-    hashes = np.concatenate([part.hashes for part in parts])
     panes = np.concatenate([part.panes for part in parts])
-    order, starts = group_hashes(keys, hashes, panes)
-    columns = take(concat([part.columns for part in parts]), order)
+    columns = concat([part.columns for part in parts])
+    if monoid.commutative and is_dense(keys):
+        return sum_up(monoid, keys, panes, columns, step)
+    hashes = np.concatenate([part.hashes for part in parts])
+    order, starts = group_hashes(keys, hashes, panes, step)
+    columns = take(columns, order)
     if len(starts) != len(order):
         columns = monoid.reduce_sorted(columns, starts)
     first = order[starts]
@@ -117,6 +132,11 @@ def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, 
             elif not pa.types.is_null(type_) and type_ != agreed[column]:
                 raise TypeError(f"key column {column} holds both {agreed[column]} and {type_}: give it one type")
     return tuple(agreed)
+
+
+def _summed(distinct: Sequence[pa.Array], hashes: Words, groups: Integers, panes: Integers, columns: Columns) -> Rows:
+    numbers = pa.array(groups)
+    return Rows(hashes[groups], tuple(column.take(numbers) for column in distinct), panes, columns)
 
 
 def _concat_keys(parts: Sequence[Rows]) -> tuple[pa.Array, ...]:

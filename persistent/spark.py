@@ -1,10 +1,9 @@
 """The Spark engine is one Spark job a ``map``, one task an item: the only module that imports pyspark.
 
-A job is ``range(n).mapInArrow(work).toArrow()``: no shuffle, and rows only as pickled results. So it is a
-job of the DataFrame API and runs over Spark Connect too. What a step costs before any work is done decides
-how small steps can be:
+A job is ``range(n).mapInArrow(work).toArrow()``: no shuffle, and rows only as pickled results. So it is of
+the DataFrame API, over Spark Connect too. Its cost before any work is done decides how small steps can be:
 
-- On classic Spark the plan of a function is built once, and the items travel in a local property of the job.
+- On classic Spark the plan of a function is built once; the items travel in a local property, unless large.
 - A task works first and reads its (one-row) input last: reading it first waits 40 ms on a TCP socket.
 - PySpark's workers collect garbage after every task; frozen modules are not traversed.
 """
@@ -26,6 +25,7 @@ import types
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -44,6 +44,9 @@ _RESULTS = StructType([StructField("item", LongType(), False), StructField("resu
 _ITEMS_PROPERTY = "persistent.items"
 _FUNCTIONS_KEPT = 4
 _ATTEMPTS = 4
+_JOBS_AT_ONCE = 4
+_PROPERTY_BYTES_MAX = 1 << 18
+_CANCEL_SECONDS = 10
 
 
 class Spark:
@@ -63,6 +66,8 @@ class Spark:
         self.session = session
         self._context = _classic_context(session)
         self._shipped: OrderedDict[int, _Shipped] = OrderedDict()
+        self._tag = f"persistent-{uuid.uuid4().hex}"
+        self._threads: ThreadPoolExecutor | None = None
         if self._context is not None and (self.is_local or not _python_named(session)):
             self._context.pythonExec = sys.executable
 
@@ -110,7 +115,7 @@ class Spark:
             return []
         shipped = self._ship(function)
         sent = [_dumps(item) for item in items]
-        table = self._run_interruptibly(shipped, sent)
+        table = self._interruptible(shipped, sent)
         numbers, results = table["item"].to_pylist(), table["result"]
         if sorted(numbers) != list(range(len(items))):
             raise EngineError(f"{self!r} returned results for items {numbers} of {len(items)}: report this as a bug")
@@ -123,8 +128,11 @@ class Spark:
         return [result for _, result in ordered]
 
     def stop(self) -> None:
-        """Forget the plans; the session stays."""
+        """Forget the plans and end our threads; the session stays. A later ``map`` starts anew."""
         self._shipped.clear()
+        if self._threads is not None:
+            self._threads.shutdown()
+            self._threads = None
 
     @property
     def _master(self) -> str:
@@ -143,33 +151,43 @@ class Spark:
         self._shipped.move_to_end(key)
         return self._shipped[key]
 
-    def _run_interruptibly(self, shipped: _Shipped, items: list[bytes]) -> pa.Table:
-        tag = f"persistent-{uuid.uuid4().hex}"
-        tagged = self._context or self.session
-        add, remove, cancel = _TAGGING[self._context is not None]
-        getattr(tagged, add)(tag)
+    def _interruptible(self, shipped: _Shipped, items: list[bytes]) -> pa.Table:
+        """Run the job on a thread of ours. In the caller's an interrupt would end only when the job has:
+        PySpark's clean-up waits for it. And on ours tags and properties of the job do not meet those of the
+        user's jobs."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(_JOBS_AT_ONCE, "persistent-spark", self._tag_thread)
+        job = self._threads.submit(self._run, shipped, items)
         try:
-            return self._run(shipped, items)
+            return job.result()
         except PersistentError:
             raise
         except Exception as error:
             raise EngineError(f"a task failed on {self!r}: {_cause(error)}") from error
         except BaseException:
-            getattr(tagged, cancel)(tag)
+            self._cancel()
+            wait([job], timeout=_CANCEL_SECONDS)
             raise
-        finally:
-            getattr(tagged, remove)(tag)
 
     def _run(self, shipped: _Shipped, items: list[bytes]) -> pa.Table:
-        if self._context is None:
+        if self._context is None or sum(map(len, items)) > _PROPERTY_BYTES_MAX:
             return self._frame(_Work(shipped.payload, items), len(items)).toArrow()
         if len(items) not in shipped.frames:
             shipped.frames[len(items)] = self._frame(_Work(shipped.payload, None), len(items))
-        self._context.setLocalProperty(_ITEMS_PROPERTY, base64.b85encode(pickle.dumps(items)).decode())
-        try:
-            return shipped.frames[len(items)].toArrow()
-        finally:
-            self._context.setLocalProperty(_ITEMS_PROPERTY, None)
+        self._context.setLocalProperty(_ITEMS_PROPERTY, base64.b64encode(pickle.dumps(items)).decode())
+        return shipped.frames[len(items)].toArrow()
+
+    def _tag_thread(self) -> None:
+        if self._context is not None:
+            self._context.addJobTag(self._tag)
+        else:
+            self.session.addTag(self._tag)
+
+    def _cancel(self) -> None:
+        if self._context is not None:
+            self._context.cancelJobsWithTag(self._tag)
+        else:
+            self.session.interruptTag(self._tag)
 
     def _frame(self, work: _Work, count: int) -> Any:
         return self.session.range(0, count, 1, count).mapInArrow(work, _RESULTS)
@@ -209,12 +227,6 @@ class _Shipped:
         self.frames: dict[int, Any] = {}
 
 
-_TAGGING = {
-    True: ("addJobTag", "removeJobTag", "cancelJobsWithTag"),
-    False: ("addTag", "removeTag", "interruptTag"),
-}
-
-
 # -- on the workers
 # --------------------------------------------------------------------------------------------------
 
@@ -250,7 +262,9 @@ def _attempt(payload: bytes, item: bytes) -> bytes:
         return _dumps((True, _loaded(payload)(pickle.loads(item))))
     except PersistentError as error:
         trace = traceback.format_exc()
-        error.add_note(f"On the worker:\n{trace}")
+        if error.__cause__ is not None:
+            # Causes do not travel.
+            error.add_note(f"On the worker:\n{trace}")
         try:
             answer = _dumps((False, error))
             pickle.loads(answer)
@@ -260,7 +274,7 @@ def _attempt(payload: bytes, item: bytes) -> bytes:
 
 
 def _items_of(task: Any) -> list[bytes]:
-    return list(pickle.loads(base64.b85decode(task.getLocalProperty(_ITEMS_PROPERTY))))
+    return list(pickle.loads(base64.b64decode(task.getLocalProperty(_ITEMS_PROPERTY))))
 
 
 @functools.lru_cache(maxsize=_FUNCTIONS_KEPT)

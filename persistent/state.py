@@ -2,9 +2,10 @@
 
 Contract of a state on its own, for clocks on its grid:
 
-- ``checkpoint(clock)`` holds exactly the updates with ``timestamp < clock`` and changes nothing; equal contents, equal bytes;
-- ``recover(clock, data)`` replaces the state by it; replaying every update with ``timestamp >= clock``, and every one made after the
-  checkpoint, gives the state of a run that never stopped.
+- ``checkpoint(clock)`` holds exactly the updates with ``timestamp < clock`` and changes nothing; equal
+  contents, equal bytes;
+- ``recover(clock, data)`` replaces the state by it; replaying every update with ``timestamp >= clock``, and
+  every one made after the checkpoint, gives the state of a run that never stopped.
 
 In a pipeline the same object is only the description; the rows live in runs.
 """
@@ -137,7 +138,8 @@ class PersistentState:
     def _check_clock(self, clock: int) -> None:
         if not isinstance(clock, int) or clock < 0 or not self.panes.is_cut(clock):
             raise ValueError(
-                f"clock {clock!r} is not on the grid of {self.panes}: take a multiple of interval_ms, or a pane's border"
+                f"clock {clock!r} is not on the grid of {self.panes}: take a multiple of interval_ms, or a border "
+                "of a pane"
             )
 
     def _total(self, elements: list[Any]) -> Any:

@@ -10,6 +10,7 @@ Every file an item writes has a name of its own, and comes back in its result; w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from persistent.checkpoint.log import new_nonce
 from persistent.checkpoint.manifest import Account
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, encode_table
 from persistent.delta import Delta
-from persistent.errors import CorruptCheckpoint, UserCodeError
+from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
 from persistent.message import Batch
 from persistent.outputs import final_values, window_outputs
 from persistent.rows import Rows, agreed_types, fold
@@ -152,7 +153,8 @@ def read_rows(job: Job, run: Run, low: int, high: int) -> Rows:
 def fold_runs(
     job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, panes: tuple[int, int] | None = None
 ) -> Rows | None:
-    """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is nothing."""
+    """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is
+    nothing."""
     parts = []
     for run in runs:
         if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
@@ -162,7 +164,23 @@ def fold_runs(
             rows = rows.take(np.flatnonzero((rows.panes >= panes[0]) & (rows.panes < panes[1])))
         if len(rows):
             parts.append(rows)
-    return fold(job.state.monoid, parts) if parts else None
+    with summing(job):
+        return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
+
+
+@contextmanager
+def summing(job: Job) -> Iterator[None]:
+    """An error in here is one of the user's monoid, or of the values in sum, and not of one message."""
+    try:
+        yield
+    except (PersistentError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        name, key = type(job.task).__name__, ", ".join(key_names(job.task))
+        raise UserCodeError(
+            f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up: "
+            f"{type(error).__name__}: {error}. What was committed stays; mend the task, its monoid or the values"
+        ) from error
 
 
 # -- map -----------------------------------------------------------------------------------------------------------
@@ -193,7 +211,8 @@ def _map_split(job: Job, item: MapSplit) -> Mapped:
         if len(batch):
             _process(job, delta, batch, aside, tally)
         assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"
-    rows = delta.rows()
+    with summing(job):
+        rows = delta.rows()
     run = panes = None
     if rows is not None and len(rows):
         run, panes = _write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
@@ -244,7 +263,8 @@ def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Asid
 
 def _process(job: Job, delta: Delta, batch: Batch, aside: _Aside, tally: _Tally) -> None:
     failures: list[Failure] = []
-    process(job.task, delta, batch, failures, stop=not job.dead_letters)
+    with summing(job):
+        process(job.task, delta, batch, failures, stop=not job.dead_letters)
     times = batch.timestamps
     if failures:
         if not job.dead_letters:
@@ -346,7 +366,8 @@ def _close_shard(job: Job, item: CloseShard) -> Closed:
             window_outputs(state.monoid, key_names(job.task), types, window, rows, numbers)
             for rows, numbers in _closing_rows(job, item, window)
         )
-    found = [table for table in tables if table.num_rows]
+    with summing(job):
+        found = [table for table in tables if table.num_rows]
     if not found or job.sink is None:
         return Closed(None)
     outputs = pa.concat_tables(found)
@@ -362,8 +383,8 @@ def _closing_rows(job: Job, item: CloseShard, window: Window) -> Iterator[tuple[
 def window_sums(
     job: Job, runs: Sequence[Run], groups: tuple[int, int], window: Window, first: int, last: int | None
 ) -> Iterator[tuple[Rows, Integers]]:
-    """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces, each with the
-    window number of its rows."""
+    """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces,
+    each with the window number of its rows."""
     ends_at = _FOR_EVER if last is None else last * window.every_ms + window.size_ms
     rows = fold_runs(job, runs, *groups, panes=(first * window.every_ms, ends_at))
     if rows is None:

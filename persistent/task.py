@@ -1,7 +1,8 @@
 """A task says what a message contributes to the state, and which state that is.
 
-``process_message`` and ``process_batch`` mean the same; the second works on columns. Both may run more than once for the same
-message (after a crash, or to find a failing one), so they only update the state and have no effects of their own.
+``process_message`` and ``process_batch`` mean the same; the second works on columns. Both may run more than
+once for the same message (after a crash, or to find a failing one), so they only update the state and have no
+effects of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from monoids.hashing import key_column
-from persistent.delta import Delta
+from persistent.delta import Delta, listed_key
 from persistent.errors import InvalidPipeline
 from persistent.message import Batch, Message
 from persistent.state import NonWindowState, PersistentState, State, WindowState
@@ -99,6 +100,18 @@ def check_task(task: Any) -> PersistentState:
     return state
 
 
+def check_key(task: PersistentTask, fields: Sequence[str]) -> None:
+    """Refuse a key of a field that the source has not."""
+    if isinstance(task.key, Mapping):
+        return
+    missing = [name for name in key_names(task) if name not in fields]
+    if missing:
+        raise InvalidPipeline(
+            f"{type(task).__name__}.key: the source has no field {missing[0]!r}; its fields are {', '.join(fields)}. "
+            'Name one of them, or make the key: key = {"name": lambda message: ...}'
+        )
+
+
 def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]:
     """How the key columns of a batch are made."""
     key = task.key
@@ -109,7 +122,7 @@ def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]
             missing = [name for name, function in functions.items() if function is None]
             if missing:
                 raise TypeError(f"key {missing[0]!r} is given by each update: state.update(..., key=...)")
-            return tuple(_function_column(batch, function) for function in functions.values() if function)
+            return tuple(_function_column(batch, name, function) for name, function in functions.items() if function)
 
         return by_function
     names = key_names(task)
@@ -139,6 +152,7 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Fa
             failures.append(Failure(batch, error))
             return
     else:
+        delta.settle()
         return
     middle = len(batch) // 2
     for half in (batch.slice(0, middle), batch.slice(middle, len(batch))):
@@ -147,9 +161,8 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Fa
             return
 
 
-def _function_column(batch: Batch, function: Callable[[Message], Any]) -> pa.Array:
-    values: Sequence[Any] = [function(message) for message in batch.messages()]
-    return key_column(pa.array(values))
+def _function_column(batch: Batch, name: str, function: Callable[[Message], Any]) -> pa.Array:
+    return listed_key([function(message) for message in batch.messages()], name)
 
 
 def _shown_key(message: Batch) -> str:

@@ -1,13 +1,15 @@
 """A window is a half-open interval of event time; a pane is an interval that no window, nor grid clock, ever cuts.
 
-Window k of size s every e is ``[k*e, k*e + s)``, for every integer k. The cuts are all window starts, all window ends, and the
-multiples of the grid interval if there is one; a pane lies between neighbouring cuts and is named by its start. So
+Window k of size s every e is ``[k*e, k*e + s)``, for every integer k. The cuts are all window starts, all
+window ends, and the multiples of the grid interval if there is one; a pane lies between neighbouring cuts and
+is named by its start. So
 
     every window is a union of panes, and every checkpoint on the grid is too.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +39,8 @@ class Window:
         return timestamps // self.every_ms * self.every_ms
 
     def last_end(self, timestamps: Any) -> Any:
-        """The end of the last window that starts at or before each time: once the clock is there, all its windows are over."""
+        """The end of the last window that starts at or before each time: once the clock is there, all its
+        windows are over."""
         return self.last_start(timestamps) + self.size_ms
 
     def holds(self, timestamps: Integers) -> Mask:
@@ -77,7 +80,8 @@ def tumbling(size: Duration) -> Window:
 
 
 def sliding(size: Duration, every: Duration) -> Window:
-    """Windows of ``size`` that start every ``every``; they overlap where ``every < size``, and leave gaps where it is larger.
+    """Windows of ``size`` that start every ``every``; they overlap where ``every < size``, and leave gaps
+    where it is larger.
 
     >>> sliding("1 h", every="1 min").size_ms
     3600000
@@ -87,7 +91,8 @@ def sliding(size: Duration, every: Duration) -> Window:
 
 @dataclass(frozen=True)
 class Panes:
-    """The panes of a window and, where ``interval_ms`` is given, of a grid of clocks. Without a window: of the grid alone."""
+    """The panes of a window and, where ``interval_ms`` is given, of a grid of clocks. Without a window: of
+    the grid alone."""
 
     window: Window | None
     interval_ms: int | None
@@ -107,8 +112,15 @@ class Panes:
             start = np.maximum(start, cut) if isinstance(start, np.ndarray) else max(start, cut)
         return start
 
+    @property
+    def step(self) -> int:
+        """Of which all cuts are multiples."""
+        parts = [self.window.size_ms, self.window.every_ms] if self.window else []
+        return math.gcd(*parts, *([self.interval_ms] if self.interval_ms is not None else []))
+
     def is_cut(self, clock: int) -> bool:
-        """Whether a checkpoint can be taken at this clock without cutting a pane, that is, whether it is on the grid."""
+        """Whether a checkpoint can be taken at this clock without cutting a pane, that is, whether it is on
+        the grid."""
         if self.interval_ms is not None:
             return clock % self.interval_ms == 0
         return bool(self.starts(clock) == clock)

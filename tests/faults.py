@@ -124,10 +124,11 @@ class FaultyStorage:
         return self.operations.how == how
 
     def _both_names(self, source: str, target: str) -> None:
-        """What a rename leaves that is cut off between its two effects."""
+        """What a rename leaves that is cut off between its two effects; nothing, where it would have failed."""
         if isinstance(self.inner, LocalStorage):
-            new = os.path.join(self.url, target)
-            os.makedirs(os.path.dirname(new), exist_ok=True)
-            os.link(os.path.join(self.url, source), new)
-        elif isinstance(self.inner, MemoryStorage):
+            old, new = os.path.join(self.url, source), os.path.join(self.url, target)
+            if os.path.exists(old) and not os.path.exists(new):
+                os.makedirs(os.path.dirname(new), exist_ok=True)
+                os.link(old, new)
+        elif isinstance(self.inner, MemoryStorage) and source in self.inner._files:
             self.inner._files.setdefault(target, self.inner._files[source])

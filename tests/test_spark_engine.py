@@ -253,7 +253,7 @@ def test_an_interrupt_cancels_the_job(engine: Any, tmp_path: Path) -> None:
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        threading.Thread(target=interrupt).start()
+        threading.Thread(target=interrupt, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
             engine.map(work, range(2))
     finally:

@@ -1,8 +1,9 @@
 """Compaction folds neighbouring runs early, a bounded piece in each step.
 
-Associativity licenses it: ``fold(a, b, c, d) == fold(a, fold(b, c), d)``. Runs of about one size are neighbours in a *tier*; eight of a tier are folded
-into one. A large fold goes on over several steps, key group by key group: its inputs then count only from the
-group where it stands, so that the work of a step stays a multiple of its delta, whatever the size of the state.
+Associativity licenses it: ``fold(a, b, c, d) == fold(a, fold(b, c), d)``. Runs of about one size are
+neighbours in a *tier*; eight of a tier are folded into one. A large fold goes on over several steps, key
+group by key group: its inputs then count only from the group where it stands, so that the work of a step
+stays a multiple of its delta, whatever the size of the state.
 
     before   [----a----][----b----]            of 1,024 key groups
     between  [a+b ][--a-][--b-]                a, b: low raised

@@ -2,14 +2,15 @@
 
 - An id is WON when the bytes under it are ours: a lost or unknown answer is settled by reading back the nonce.
 - The state of the job is the manifest of the highest id. If it does not verify, nothing falls back by itself.
-- Every driver fences before it writes: it puts a manifest of a higher epoch, and whoever still works under the old one finds its
-  next id taken.
+- Every driver fences before it writes: it puts a manifest of a higher epoch, and whoever still works under
+  the old one finds its next id taken.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.manifest import (
@@ -82,9 +83,9 @@ class Log:
     def create(self, first: Manifest) -> Entry:
         """Put manifest 0 and FORMAT, or find those that another driver has put."""
         if not self.ids():
-            self.storage.put_if_absent(manifest_name(0), first.encode())
+            self._put(manifest_name(0), first.encode(), lambda other: _nonce(other) == first.nonce)
         entry = self.read(0)
-        self.storage.put_if_absent("FORMAT", _format_of(entry.manifest.job))
+        self._put("FORMAT", _format_of(entry.manifest.job), lambda other: True)
         self._check_format()
         newest = self.newest()
         assert newest is not None
@@ -100,7 +101,8 @@ class Log:
         return Entry(manifest, manifest_sha256(data), len(data))
 
     def fence(self, newest: Entry, nonce: str, replan: int) -> Entry:
-        """Take over: the newest state once more, under a higher epoch. Goes on top of whatever a working driver still commits."""
+        """Take over: the newest state once more, under a higher epoch. Goes on top of whatever a working
+        driver still commits."""
         while True:
             old = newest.manifest
             fence = replace(
@@ -141,6 +143,16 @@ class Log:
             raise CorruptCheckpoint(f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}")
         return other
 
+    @contextmanager
+    def unless_fenced(self, id: int) -> Iterator[None]:
+        """What a driver of manifest ``id`` finds missing, another may have swept: then say so, and not that
+        it is corrupt."""
+        try:
+            yield
+        except CorruptCheckpoint:
+            self.check(id)
+            raise
+
     def check(self, id: int) -> None:
         """Raise Fenced if there is a manifest above ``id``: no effect without this."""
         newest = self.ids()[-1]
@@ -171,10 +183,12 @@ class Log:
 
     def _check_format(self) -> None:
         place = f"{self.storage.url}/FORMAT"
+        # Listed first: FORMAT is put before any id above 0, so what is listed now proves that it must be there.
+        ids = self.ids()
         try:
             data = self.storage.read("FORMAT").to_pybytes()
         except FileNotFoundError:
-            if any(id > 0 for id in self.ids()):
+            if any(id > 0 for id in ids):
                 raise CorruptCheckpoint(
                     f"{place}: missing, though there are manifests; restore it from a copy"
                 ) from None
@@ -195,9 +209,9 @@ class Log:
             except CorruptCheckpoint:
                 continue
             return (
-                f"Checkpoint {id} is the newest that verifies. To go back to it by hand, move every file above "
-                f"{manifest_name(id)} out of {self.storage.url}/m, and every one above {plan_name(id, 0)} out of /p; "
-                "what was published since then will be published again"
+                f"Checkpoint {id} is the newest that verifies. To go back to it by hand, while nothing runs, move every file "
+                f"whose name begins with a number above {id:0{_DIGITS}d} out of {self.storage.url} (its folders m, p, late and "
+                "dead), and out of the folder of a FileSink and its _published: what was published since is published again"
             )
         return "No other checkpoint verifies: restore the folder from a copy"
 

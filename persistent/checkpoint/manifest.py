@@ -1,7 +1,8 @@
 """A manifest is one checkpoint: state, clock, positions and outputs of one moment, committed by one file.
 
-Laws, along the chain of parents: ids, epochs, positions and the clock never decrease; ``base`` is the manifest's own id for a checkpoint and
-that of the last checkpoint for a fence; per partition ``read = processed + late + dead + duplicate``.
+Laws, along the chain of parents: ids, epochs, positions and the clock never decrease; ``base`` is the
+manifest's own id for a checkpoint and that of the last checkpoint for a fence; per partition ``read =
+processed + late + dead + duplicate``.
 """
 
 from __future__ import annotations

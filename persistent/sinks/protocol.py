@@ -12,7 +12,8 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Staged:
-    """A staged output file: its name (which fixes its final name too), rows and bytes; ``sha256`` where the checkpoint reads it again."""
+    """A staged output file: its name (which fixes its final name too), rows and bytes; ``sha256`` where the
+    checkpoint reads it again."""
 
     name: str
     rows: int

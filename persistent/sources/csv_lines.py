@@ -84,7 +84,7 @@ class CsvLines:
 
 
 def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:
-    """The columns of the schema; without one all columns as they look, from the lines with the right number of fields."""
+    """The columns of the schema; without one all columns as they look, from lines with the right number of fields."""
     wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
     skip = (lambda row: "skip") if schema is None else None
     return pyarrow.csv.read_csv(

@@ -1,4 +1,4 @@
-"""A file source is all files that a path, folder or pattern stands for, read once each, in the order of their listing."""
+"""A file source is all files that a path, folder or pattern stands for, read once each, in order of listing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from persistent.errors import SourceError
 from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.files import Files, Listed
-from persistent.sources.formats import Extent, Facts, Format, InputFile, Unreadable
+from persistent.sources.formats import Decoded, Extent, Facts, Format, InputFile, Unreadable
 from persistent.sources.index import Entry, Index
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import Layout, folder_values, with_folders
@@ -31,7 +31,7 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
-from persistent.sources.schemas import from_option
+from persistent.sources.schemas import empty_batch, from_option
 from persistent.sources.text import Text
 from persistent.sources.times import milliseconds, require_readable
 
@@ -51,17 +51,19 @@ class _Piece:
 class FileSource:
     """Records of Parquet, JSON lines or CSV files; the text formats also compressed, as ``.gz`` or ``.zst``.
 
-    ``path``: a file, a folder (all that is below it) or a pattern with ``*``, ``**`` and ``?``, on a local disk or any fsspec URL.
-    Names that start with '_' or '.' or end in '.tmp' are passed over. Files must not change once listed.
+    ``path``: a file, a folder (all that is below it) or a pattern with ``*``, ``**`` and ``?``, on a local disk or any
+    fsspec URL. Names that start with '_' or '.' or end in '.tmp' are passed over. Files must not change once listed.
     ``timestamp``: the column that tells when: an Arrow timestamp or date, a string of ISO 8601, or an integer with
     ``timestamp_unit`` ("s", "ms", "us", "ns"). A time without a zone is UTC.
     ``format``: "parquet", "json" or "csv"; by default what the names of the files say.
-    ``schema``: the columns to read, an Arrow schema or a mapping of names to Arrow types; by default all columns of the first
-    file that holds a record. Folders such as ``day=2024-01-01/`` are columns too, strings unless ``schema`` says otherwise.
+    ``schema``: the columns to read, an Arrow schema or a mapping of names to Arrow types; by default all columns of the
+    first file that holds a record. Folders such as ``day=2024-01-01/`` are columns too, strings unless ``schema``
+    says otherwise.
+    ``ordered``: promises that path order is time order; else the clock also waits for files listed but unread.
     ``max_out_of_orderness``: how far, in event time, a record may come behind a later one and still be on time.
-    ``ordered``: promises that path order is time order; else the clock also waits for files that are listed but unread.
     ``multiline``: quoted CSV fields may contain ends of lines.
-    ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, or does not fit the schema, as one dead letter.
+    ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, or does not fit the schema, as
+    one dead letter.
     """
 
     kind: str = "FileSource"
@@ -186,8 +188,8 @@ class FileSource:
         listing = self._files.list()
         if not listing and not len(index) and not follow:
             raise SourceError(
-                f"{self._files.url}: there is no file (names that start with '_' or '.' or end in '.tmp' do not count); "
-                "check the path, or run with follow=True to wait for files"
+                f"{self._files.url}: there is no file (names that start with '_' or '.' or end in '.tmp' do not "
+                "count); check the path, or run with follow=True to wait for files"
             )
         new = index.new(listing)
         layout = layout or self._first_layout(new)
@@ -250,16 +252,16 @@ class FileSource:
         found = _ENDINGS.get(plain.rpartition(".")[2].lower())
         if found is None or (found == "parquet" and plain != name):
             raise SourceError(
-                f"{self._files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, .ndjson, "
-                ".csv; the text ones also with .gz or .zst); say format=, or narrow the path to the files that are meant"
+                f"{self._files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, "
+                ".ndjson, .csv; the text ones also with .gz or .zst); say format=, or narrow the path"
             )
         return found
 
     def _require_format(self, listed: Listed, format: str) -> None:
         if self._format is None and self._format_of(listed) != format:
             raise SourceError(
-                f"{self._files.where(listed.path)}: the first file is {format}, this one is not; narrow the path to files of "
-                "one format, or say format="
+                f"{self._files.where(listed.path)}: the first file is {format}, this one is not; narrow the path to "
+                "files of one format, or say format="
             )
 
     # -- splits and the bound of the clock -------------------------------------------------------------------
@@ -300,19 +302,26 @@ class FileSource:
         file = InputFile(self._files, at["path"], at["size"], at["fingerprint"])
         file.require_unchanged()
         if "fault" in at:
-            dead = DeadRecord(span.ordinal, 0, f"{file.where}: {at['fault']}")
-            empty = layout.schema.empty_table().to_batches()[0]
-            yield Records(span.ordinal, empty, np.array([], np.int64), np.array([], np.int64), (dead,))
+            whole = DeadRecord(span.ordinal, 0, at["fault"])
+            none = np.array([], np.int64)
+            yield Records(span.ordinal, empty_batch(layout.schema), none, none, (whole,))
             return
-        for decoded in self._formats[layout.format].read(file, span.start, span.stop, layout.file_schema):
-            for fault in decoded.faults:
-                if fault.broken and self._bad_file_raises:
-                    raise _bad_file(file, fault.reason)
-            batch = layout.complete(decoded.batch, file.path)
-            times = milliseconds(batch.column(self._timestamp), self._unit)
-            faults = decoded.faults
-            dead_records = [DeadRecord(span.ordinal, f.offset, f"{file.where}: {f.reason}", f.data) for f in faults]
-            yield Records(span.ordinal, batch, times, decoded.offsets, dead_records)
+        format = self._formats[layout.format]
+        try:
+            for decoded in format.read(file, span.start, span.stop, layout.file_schema):
+                yield self._records(span.ordinal, file, decoded, layout)
+        except Unreadable as error:
+            raise _bad_file(file, str(error)) from error
+
+    def _records(self, ordinal: int, file: InputFile, decoded: Decoded, layout: Layout) -> Records:
+        dead = []
+        for fault in decoded.faults:
+            if fault.broken and self._bad_file_raises:
+                raise _bad_file(file, fault.reason)
+            dead.append(DeadRecord(ordinal, fault.offset, fault.reason, fault.data))
+        batch = layout.complete(decoded.batch, file.path)
+        times = milliseconds(batch.column(self._timestamp), self._unit)
+        return Records(ordinal, batch, times, decoded.offsets, dead)
 
 
 def _cut(format: Format, pieces: Iterable[_Piece], aim: float, exact: bool) -> Iterator[_Piece]:
@@ -342,6 +351,6 @@ def _spans(pieces: Sequence[_Piece]) -> Iterator[Span]:
 
 def _bad_file(file: InputFile, fault: str) -> SourceError:
     return SourceError(
-        f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as dead letters "
-        "with on_bad_file='dead-letter'"
+        f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as "
+        "dead letters with on_bad_file='dead-letter'"
     )

@@ -101,7 +101,7 @@ class Files:
         if self.url.endswith("/") or self._is_folder():
             return self.url.rstrip("/") + "/", "**"
         folder, slash, name = self.url.rpartition("/")
-        return folder + slash, _literal(name)
+        return folder + slash, name
 
     def _is_folder(self) -> bool:
         return os.path.isdir(self.url) if self.local else bool(self._filesystem().isdir(self.url))
@@ -139,9 +139,11 @@ def changed(where: str, what: str) -> SourceChanged:
     )
 
 
-def gone(where: str) -> SourceError:
-    """The error for an input that was deleted before it was read."""
-    return SourceError(f"{where}: listed, but gone before it was read; put it back, or its records are lost")
+class Gone(SourceError):
+    """An input was deleted before it was read."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__(f"{where}: listed, but gone before it was read; put it back, or its records are lost")
 
 
 def _absolute(path: str) -> str:
@@ -172,11 +174,6 @@ def _walk(root: str, folder: str, deepest: int | None) -> Iterator[Listed]:
                     yield Listed(path, entry.stat().st_size)
                 except FileNotFoundError:
                     continue
-
-
-def _literal(name: str) -> str:
-    """A pattern for this very name: there is no wildcard in it, or it would not have come here."""
-    return name
 
 
 def _regex(pattern: str) -> re.Pattern[str]:

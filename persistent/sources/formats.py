@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from persistent.sources.files import Files, changed, fingerprint, gone
+from persistent.sources.files import Files, Gone, changed, fingerprint
 
 TO_THE_END: Final = 2**63 - 1
 """The offset where a file ends whose length in offsets is not known before it is read."""
@@ -46,7 +46,7 @@ class InputFile:
         try:
             return self.files.edges(self.path, self.size)
         except FileNotFoundError as error:
-            raise gone(self.where) from error
+            raise Gone(self.where) from error
 
     def fingerprint_now(self) -> str:
         return fingerprint(self.size, *self.edges)
@@ -60,15 +60,15 @@ class InputFile:
         try:
             return self.files.open(self.path)
         except FileNotFoundError as error:
-            raise gone(self.where) from error
+            raise Gone(self.where) from error
 
 
 @dataclass(frozen=True)
 class Facts:
     """What a look at a file's edges tells of it, for the index.
 
-    ``rows``: exactly, or None; ``estimate``: about how many; ``smallest``: the smallest timestamp in ms, ``UNKNOWN``, or None if no
-    record has one.
+    ``rows``: exactly, or None; ``estimate``: about how many; ``smallest``: the smallest timestamp in ms, ``UNKNOWN``,
+    or None if no record has one.
     """
 
     rows: int | None
@@ -125,7 +125,10 @@ class Format(Protocol):
         """What a quick look tells of a file. ``Unreadable`` if it is broken or does not fit the schema."""
 
     def take(self, file: InputFile, start: int, rows: int, *, exact: bool, at_least_one: bool) -> Taken:
-        """About ``rows`` records from ``start`` on, or exactly that many; ``at_least_one`` even if all pieces are larger."""
+        """About ``rows`` records from ``start`` on, or exactly that many.
+
+        ``at_least_one``: take the first piece even if it is larger.
+        """
 
     def split(self, file: InputFile, extent: Extent, parts: int, *, exact: bool) -> Sequence[Extent]:
         """The extent in about that many parts of about equal size, or as it is."""

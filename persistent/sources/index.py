@@ -1,7 +1,8 @@
 """The index of a file source is every file it ever listed, in the order of listing: a file's ordinal is its place here.
 
-An index is an Arrow table: ordinal, path (relative to the root), size, fingerprint, rows (null: unknown), estimate (of rows), smallest
-(timestamp in ms; null: no record has one; -1: unknown) and fault (null, or why the file as a whole cannot be read).
+An index is an Arrow table: ordinal, path (relative to the root), size, fingerprint, rows (null: unknown), estimate (of
+rows), smallest (timestamp in ms; null: no record has one; -1: unknown) and fault (null, or why the file as a whole
+cannot be read).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from persistent.sources.files import Files, Listed, changed
+from persistent.sources.files import Files, Gone, Listed, changed
 from persistent.sources.formats import UNKNOWN, Facts, InputFile, Unreadable
 
 SCHEMA = pa.schema(
@@ -86,18 +87,21 @@ class Index:
         return [listed for listed in listing if listed.path not in sizes]
 
     def append(self, listing: Sequence[Listed], inspect: Callable[[InputFile], Facts]) -> None:
-        """Put these files at the end of the index, each after a look at it."""
+        """Put these files at the end of the index, each after a look at it; those that are gone by now are left out."""
 
-        def look(place: int) -> dict[str, Any]:
-            file = InputFile(self._files, listing[place].path, listing[place].size)
-            return {"ordinal": first + place, **_described(file, inspect)}
+        def look(listed: Listed) -> dict[str, Any] | None:
+            try:
+                return _described(InputFile(self._files, listed.path, listed.size), inspect)
+            except Gone:
+                return None
 
-        first = len(self)
-        if len(listing) <= _FEW:
-            rows = [look(place) for place in range(len(listing))]
+        if self._files.local or len(listing) <= _FEW:
+            found = [look(listed) for listed in listing]
         else:
             with ThreadPoolExecutor(_THREADS) as threads:
-                rows = list(threads.map(look, range(len(listing))))
+                found = list(threads.map(look, listing))
+        there = [row for row in found if row is not None]
+        rows = [{"ordinal": ordinal, **row} for ordinal, row in enumerate(there, len(self))]
         added = pa.Table.from_pylist(rows, SCHEMA)
         self.appended = added if self.appended is None else pa.concat_tables([self.appended, added])
 

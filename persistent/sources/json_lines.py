@@ -52,14 +52,12 @@ class JsonLines:
         if table.num_rows != len(lines):
             raise ValueError("the line is not one JSON object")
         table.validate(full=True)
-        columns = [table.column(field.name) for field in schema]
-        cast = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema)]
-        return pa.RecordBatch.from_arrays([column.combine_chunks() for column in cast], schema=schema)
+        return _typed(table, schema)
 
     def require_schema(self, schema: pa.Schema) -> None:
         for field in schema:
             try:
-                _parse(b"{}", _wire(pa.schema([field])))
+                _typed(_parse(b"{}", _wire(pa.schema([field]))), pa.schema([field]))
             except pa.ArrowException as error:
                 raise SourceError(
                     f"JSON lines give no column {field.name!r} of type {field.type} ({error}); say schema= with another"
@@ -80,15 +78,21 @@ def _parse(text: memoryview | bytes, schema: pa.Schema | None) -> pa.Table:
 
 
 def _wire(schema: pa.Schema) -> pa.Schema:
-    """The types to parse: dates and times of day come as strings, which Arrow's JSON reader leaves as they are."""
+    """The types to parse: dates come as strings, which Arrow's JSON reader leaves as they are."""
     for place, field in enumerate(schema):
-        if pa.types.is_date(field.type) or pa.types.is_time(field.type):
+        if pa.types.is_date(field.type):
             schema = schema.set(place, pa.field(field.name, pa.string()))
     return schema
 
 
+def _typed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [table.column(field.name) for field in schema]
+    cast = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema)]
+    return pa.RecordBatch.from_arrays([column.combine_chunks() for column in cast], schema=schema)
+
+
 def _inferred(lines: Lines) -> pa.Schema:
-    """The columns of all lines that can be parsed; where lines disagree the first wins, but a whole number gives way."""
+    """The columns of all lines that can be parsed; where lines disagree the first wins, but int64 gives way."""
     try:
         return _parse(lines.text(), None).schema
     except (pa.ArrowException, ValueError):

@@ -1,4 +1,4 @@
-"""A layout is what the first plan of a file source fixes for good: the format, the columns, and which of them are folder names."""
+"""A layout is what the first plan of a file source fixes: the format, the columns, which of them are folder names."""
 
 from __future__ import annotations
 

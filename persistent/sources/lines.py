@@ -40,9 +40,9 @@ class ByteStream(Protocol):
 class Block:
     """Whole lines: line i is ``data[starts[i] : stops[i]]`` and stands at offset ``base + starts[i]``.
 
-    Neither the newline nor a carriage return before it belongs to the line, nor a byte order mark at the beginning
-    of the file. ``data`` is good until the next block is asked for. ``broken``: the file breaks off after ``ended`` bytes
-    of whole lines, and why.
+    Neither the newline nor a carriage return before it belongs to the line, nor a byte order mark at the beginning of
+    the file. ``data`` is good until the next block is asked for. ``broken``: why the file breaks off, after ``ended``
+    bytes of whole lines.
     """
 
     base: int
@@ -123,9 +123,7 @@ class _Compressed:
         return False
 
 
-def blocks(
-    stream: ByteStream, start: int, stop: int, line_ends: LineEnds, block_bytes: int = BLOCK_BYTES
-) -> Iterator[Block]:
+def blocks(stream: ByteStream, start: int, stop: int, line_ends: LineEnds, block_bytes: int) -> Iterator[Block]:
     """The lines at ``start <= offset < stop``, both of them starts of lines, in blocks of about ``block_bytes``.
 
     The last block of a broken file says so; the line it breaks in is not among its lines, but ``data`` goes on with it.
@@ -166,8 +164,7 @@ def _block(base: int, data: memoryview, ends: Integers, broken: str | None) -> B
         starts[0] = 3
     stops = ends
     if len(ends):
-        returned = (ends > starts) & (text[np.maximum(ends - 1, 0)] == _RETURN)
-        stops = ends - returned
+        stops = ends - ((ends > starts) & (text[np.maximum(ends - 1, 0)] == _RETURN))
     return Block(base, data, starts, stops, ended, broken)
 
 
@@ -181,7 +178,8 @@ def ends_outside_quotes(text: Bytes) -> Integers:
     """Every newline that is not between double quotes."""
     ends = ends_of_lines(text)
     quotes = np.searchsorted(np.flatnonzero(text == _QUOTE), ends)
-    return ends[quotes % 2 == 0]
+    outside: Integers = ends[quotes % 2 == 0]
+    return outside
 
 
 def next_line(file: InputFile, offset: int) -> int:

@@ -23,7 +23,7 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
-from persistent.sources.schemas import from_json, plain, to_json
+from persistent.sources.schemas import from_json, plain, to_json, widens
 from persistent.sources.times import milliseconds, require_readable
 
 _PARTITION = "memory"
@@ -169,7 +169,7 @@ def _of_rows(rows: Sequence[Any], start: int, schema: pa.Schema) -> tuple[pa.Rec
     """The rows that convert, their row numbers, and the others as dead records."""
     try:
         return _converted(rows, schema), np.arange(start, start + len(rows), dtype=np.int64), []
-    except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         if len(rows) == 1:
             dead = DeadRecord(0, start, _reason(rows[0], error), repr(rows[0]).encode(errors="backslashreplace"))
             return _converted([], schema), np.array([], np.int64), [dead]
@@ -187,8 +187,19 @@ def _converted(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
     for row in rows:
         if not isinstance(row, Mapping):
             raise TypeError("not a mapping")
-    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    columns = [_column([row.get(field.name) for row in rows], field) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    """The values as a column, if all of them are values of its type: Arrow by itself would cut 1.5 down to 1."""
+    column = pa.array(values)
+    if column.type == field.type:
+        return column
+    whole_to_real = pa.types.is_integer(column.type) and pa.types.is_floating(field.type)
+    if not (pa.types.is_null(column.type) or whole_to_real or widens(column.type, field.type)):
+        raise TypeError(f"column {field.name!r} is of type {field.type}, the value of type {column.type}")
+    return column.cast(field.type)
 
 
 def _reason(row: Any, error: Exception) -> str:

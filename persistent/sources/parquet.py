@@ -13,17 +13,18 @@ import pyarrow.parquet as pq
 
 from persistent.sources.formats import UNKNOWN, Decoded, Extent, Facts, Fault, InputFile, Taken, Unreadable
 from persistent.sources.recent import Recent
-from persistent.sources.schemas import misfit, plain
-from persistent.sources.times import milliseconds
+from persistent.sources.schemas import empty_batch, misfit, plain
+from persistent.sources.times import count_ms
 
 _ROWS_AT_ONCE = 1 << 20
 _FOOTER_BYTES = 8
+_DAY_S = 86_400
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """The row groups of a file: group i is rows ``bounds[i]`` to ``bounds[i + 1]``, none earlier than ``smallest[i]``."""
+    """The row groups of a file: i is rows ``bounds[i]`` to ``bounds[i + 1]``, none earlier than ``smallest[i]``."""
 
     bounds: tuple[int, ...]
     smallest: tuple[int | None, ...]
@@ -36,7 +37,7 @@ class Parquet:
         self._timestamp = timestamp
         self._unit = unit
         self._groups: Recent[_Groups] = Recent(256)
-        self._cut_groups: Recent[pa.Table] = Recent(1)
+        self._cut_groups: Recent[pa.Table] = Recent(2)
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +143,7 @@ def _one_by_one(
             rows = bounds[group + 1] - bounds[group]
             reason = f"its row group {group} of {rows:,} rows cannot be read: {_short(error)}"
             fault = Fault(bounds[group], reason, broken=True)
-            yield Decoded(schema.empty_table().to_batches()[0], np.array([], np.int64), (fault,))
+            yield Decoded(empty_batch(schema), np.array([], np.int64), (fault,))
 
 
 def _columns(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> pa.Table:
@@ -211,15 +212,12 @@ def _smallest(statistics: pq.Statistics | None, unit: str | None) -> int | None:
         return UNKNOWN
     logical = json.loads(statistics.logical_type.to_json())
     if logical["Type"] == "Timestamp":
-        unit = _UNITS[logical["timeUnit"]]
-        column = pa.array([least], pa.timestamp(unit))
-    elif logical["Type"] == "Date":
-        column = pa.array([least], pa.date32())
-    elif unit and logical["Type"] in ("None", "Int"):
-        column = pa.array([least], pa.int64())
-    else:
-        return UNKNOWN
-    return max(int(milliseconds(column, unit)[0]), UNKNOWN)
+        return max(count_ms(least, _UNITS[logical["timeUnit"]]), UNKNOWN)
+    if logical["Type"] == "Date":
+        return max(count_ms(least * _DAY_S, "s"), UNKNOWN)
+    if unit and logical["Type"] in ("None", "Int"):
+        return max(count_ms(least, unit), UNKNOWN)
+    return UNKNOWN
 
 
 def _least(bounds: Sequence[int | None]) -> int | None:

@@ -15,7 +15,7 @@ _FINENESS = ("s", "ms", "us", "ns")
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The schema without metadata, dictionaries and null columns: nullable fields of types that every step can carry."""
+    """The schema without metadata, dictionaries and null columns: nullable fields of types that every step takes."""
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 
@@ -97,12 +97,12 @@ def misfit(have: pa.Schema, want: pa.Schema) -> str | None:
             found = "no column" if not places else "more than one column"
             return f"it has {found} {field.name!r}; its columns are {', '.join(have.names)}"
         kind = have.field(places[0]).type
-        if not _widens(_plain_type(kind), field.type) and not pa.types.is_null(kind):
+        if not widens(_plain_type(kind), field.type) and not pa.types.is_null(kind):
             return f"its column {field.name!r} is of type {kind}, where the recorded schema has {field.type}"
     return None
 
 
-def _widens(have: pa.DataType, want: pa.DataType) -> bool:
+def widens(have: pa.DataType, want: pa.DataType) -> bool:
     """Whether every value of one type is a value of the other."""
     types = pa.types
     if have == want:
@@ -177,3 +177,8 @@ def _unified_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
     if pa.types.is_list(first) and pa.types.is_list(second):
         return pa.list_(_unified_type(first.value_type, second.value_type))
     return first
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows of a schema."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

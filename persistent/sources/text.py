@@ -1,7 +1,7 @@
 """A text format is one record a line: a line that cannot be decoded costs itself and nothing else.
 
-Whole blocks are decoded at once. Where that fails, or gives another number of records than there are lines, the block is halved
-until the bad lines stand alone; a line reads the same alone as among others.
+Whole blocks are decoded at once. Where that fails, or gives another number of records than there are lines, the block
+is halved until the bad lines stand alone; a line reads the same alone as among others.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from persistent.sources.formats import (
     Taken,
     Unreadable,
 )
-from persistent.sources.lines import Block, LineEnds, blocks, codec_of, next_line, open_text
+from persistent.sources.lines import BLOCK_BYTES, Block, LineEnds, blocks, codec_of, next_line, open_text
+from persistent.sources.schemas import empty_batch
 
 _SAMPLE_BYTES = 64 * 1024
 _ROW_BYTES = 100
 _PACKING = 4
 _FAULT_BYTES_MAX = 1 << 20
+_SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,16 @@ class Dialect(Protocol):
         """The names of the columns and the offset of the first record; ``Unreadable`` if there is no good header."""
 
     def sort(self, block: Block) -> tuple[Integers, list[tuple[int, str]]]:
-        """The numbers of the lines that may be records, and those that cannot be with the reason. Blank lines are neither."""
+        """The numbers of the lines that may be records, and of those that cannot be, with the reason.
+
+        Blank lines are neither.
+        """
 
     def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
         """The columns of these lines, as far as they have any."""
 
     def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        """A record for each line, or any error that Arrow raises; ``ValueError`` where records and lines do not pair."""
+        """A record for each line; an error of Arrow, or ``ValueError`` where records and lines do not pair."""
 
     def require_schema(self, schema: pa.Schema) -> None:
         """Raise ``SourceError`` if there are no columns of these types in such a text."""
@@ -91,19 +96,20 @@ class Dialect(Protocol):
 class Text:
     """Records as lines of a dialect."""
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, block_bytes: int = BLOCK_BYTES) -> None:
         self._dialect = dialect
+        self._block_bytes = block_bytes
 
     # -- plans -----------------------------------------------------------------------------------------------
 
     def infer(self, file: InputFile) -> pa.Schema | None:
         names, start = self._dialect.header(file)
         for block in self._blocks(file, start, TO_THE_END):
-            numbers, _ = self._dialect.sort(block)
+            numbers, bad = self._dialect.sort(block)
             if len(numbers):
                 return self._dialect.infer(Lines(block, numbers), names)
-            if block.broken:
-                raise Unreadable(block.broken)
+            if bad or block.broken:
+                raise Unreadable(block.broken or "its columns cannot be told: " + bad[0][1])
         return None
 
     def require_schema(self, schema: pa.Schema) -> None:
@@ -127,7 +133,7 @@ class Text:
             filled = stream.fill(buffer)
             data = bytes(buffer[:filled])
             whole = filled < _SAMPLE_BYTES and stream.broken is None
-        if whole and not data.removeprefix(b"\xef\xbb\xbf").strip():
+        if whole and not data.strip(_SPACE) and not self._has_records(file, start):
             return Facts(0, 0, None)
         rows = data.count(b"\n") + 1
         packing = 1 if codec_of(file.path) is None else _PACKING
@@ -152,8 +158,7 @@ class Text:
         counted = 0
         begin = max(start, self._dialect.header(file)[1])
         for block in self._blocks(file, begin, self._stop_of(file)):
-            numbers, bad = self._dialect.sort(block)
-            numbers = np.sort(np.concatenate([numbers, np.array([line for line, _ in bad], np.int64)]))
+            numbers = self._records(block)
             if counted + len(numbers) > rows:
                 cut = block.base + int(block.starts[numbers[rows - counted]])
                 return Taken((Extent(start, cut, rows),), False)
@@ -177,6 +182,14 @@ class Text:
     def smallest_from(self, file: InputFile, start: int) -> int | None:
         return UNKNOWN
 
+    def _has_records(self, file: InputFile, start: int) -> bool:
+        return any(len(self._records(block)) for block in self._blocks(file, start, TO_THE_END))
+
+    def _records(self, block: Block) -> Integers:
+        """The numbers of the lines that are records, good or bad: all but the blank ones."""
+        numbers, bad = self._dialect.sort(block)
+        return np.sort(np.concatenate([numbers, np.array([line for line, _ in bad], np.int64)])) if bad else numbers
+
     def _cuttable(self, file: InputFile) -> bool:
         return self._dialect.scattered and codec_of(file.path) is None
 
@@ -195,7 +208,7 @@ class Text:
             if block.broken:
                 faults.append(Fault(block.base + block.ended, block.broken, broken=True))
             faults.sort(key=lambda fault: fault.offset)
-            batches = [batch for batch, _ in pieces] or [schema.empty_table().to_batches()[0]]
+            batches = [batch for batch, _ in pieces] or [empty_batch(schema)]
             offsets = [offset for _, offset in pieces] or [np.array([], np.int64)]
             batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
             yield Decoded(batch, offsets[0] if len(offsets) == 1 else np.concatenate(offsets), tuple(faults))
@@ -224,7 +237,7 @@ class Text:
         if start >= stop:
             return
         with open_text(file, start) as stream:
-            yield from blocks(stream, start, stop, self._dialect.line_ends)
+            yield from blocks(stream, start, stop, self._dialect.line_ends, self._block_bytes)
 
 
 def _fault(lines: Lines, reason: str) -> Fault:

@@ -58,12 +58,23 @@ def milliseconds(column: pa.Array, unit: str | None = None) -> Integers:
     if pa.types.is_dictionary(kind):
         return milliseconds(column.cast(kind.value_type), unit)
     if pa.types.is_timestamp(kind):
-        return _scaled(column.cast(pa.int64()), kind.unit)
+        return _scaled(column.view(pa.int64()), kind.unit)
     if pa.types.is_date(kind):
         return _scaled(column.cast(pa.timestamp("ms")).cast(pa.int64()), "ms")
     if _is_text(kind):
         return _integers_of_text(column, unit) if unit else _iso(column)
-    return _scaled(column.cast(pa.int64(), safe=False), unit or "ms")
+    whole = column if pa.types.is_int64(kind) else column.cast(pa.int64(), safe=False)
+    return _scaled(whole, unit or "ms")
+
+
+def count_ms(count: int, unit: str) -> int:
+    """So many units since the epoch in milliseconds, rounded down. Of any size.
+
+    >>> count_ms(-1, "us")
+    -1
+    """
+    times, parts = _SCALE[unit]
+    return count * times // parts
 
 
 def _is_text(kind: pa.DataType) -> bool:

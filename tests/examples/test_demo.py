@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 def demo(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=environment)
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
 
 
 def check(result: subprocess.CompletedProcess[str]) -> None:

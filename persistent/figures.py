@@ -1,0 +1,47 @@
+"""Figures are times, sizes and rates as a person reads them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS = 253_402_300_799_999
+_SIZES = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
+_SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+
+
+def utc_text(time_ms: int) -> str:
+    """A time (ms since the epoch) in UTC; before 1970 and after 9999 as the number it is.
+
+    >>> utc_text(1_700_000_000_000), utc_text(1_700_000_000_042), utc_text(-1)
+    ('2023-11-14 22:13:20Z', '2023-11-14 22:13:20.042Z', '-1 ms')
+    """
+    if not 0 <= time_ms <= _LAST_MS:
+        return f"{time_ms} ms"
+    text = (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(" ", "milliseconds")
+    return text.removesuffix(".000") + "Z"
+
+
+def bytes_text(size: int) -> str:
+    """A size in bytes.
+
+    >>> bytes_text(900), bytes_text(123_456), bytes_text(5 << 30)
+    ('900 B', '120.6 kB', '5.0 GB')
+    """
+    for unit, name in _SIZES:
+        if size >= unit:
+            return f"{size / unit:.1f} {name}"
+    return f"{size} B"
+
+
+def span_text(span_ms: int) -> str:
+    """A length of time.
+
+    >>> span_text(300), span_text(90_000), span_text(90_000_000)
+    ('0.3 s', '1.5 min', '1.0 d')
+    """
+    seconds = span_ms / 1000
+    for unit, name in _SPANS:
+        if seconds >= unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.1f} s"

@@ -1,0 +1,97 @@
+"""A sweep kills a run at every storage operation and lets it resume: the world must look as if nothing had happened."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.crash.worlds import CrashJob, Outcome, World, check_invariants
+from tests.faults import DEATHS, Killed, Operations
+
+_CHANGES = ("put_if_absent", "write", "rename", "delete")
+_TORN = ("put_if_absent", "write", "rename")
+
+
+@dataclass(frozen=True)
+class Death:
+    """At which operation a process dies, and how."""
+
+    at: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Calm:
+    """A run that nothing happened to: what it did, and the operations it took."""
+
+    outcome: Outcome
+    operations: list[tuple[str, str, str]]
+
+
+def calm(job: CrashJob, folder: Path) -> Calm:
+    """The run that all others must equal."""
+    world, operations = World(job, folder), Operations()
+    world.run(operations)
+    check_invariants(world)
+    assert not world.leftovers()
+    outcome = world.outcome()
+    world.close()
+    return Calm(outcome, operations.log)
+
+
+def deaths(operations: list[tuple[str, str, str]]) -> Iterator[Death]:
+    """Before and after every operation, and in the middle of those that can be torn. After an operation that changes
+    nothing is before the next."""
+    for at, (verb, _, _) in enumerate(operations):
+        for how in DEATHS:
+            if how == "before" or (how == "after" and verb in _CHANGES) or (how == "half" and verb in _TORN):
+                yield Death(at, how)
+
+
+def die(world: World, death: Death) -> bool:
+    """Run until that death; False if the run ended before it."""
+    try:
+        world.run(Operations(death.at, death.how))
+    except Killed:
+        return True
+    return False
+
+
+def survive(job: CrashJob, folder: Path, expected: Outcome, *killings: Death) -> int:
+    """Die so, once or again in each recovery, then run in peace: nothing lost, doubled or left over. The number of
+    operations that the last run took."""
+    world = World(job, folder)
+    for death in killings:
+        die(world, death)
+        if world.checkpoint.list("m"):
+            check_invariants(world)
+    operations = Operations()
+    world.run(operations)
+    check_same(world, expected, killings)
+    world.close()
+    return operations.count
+
+
+def check_same(world: World, expected: Outcome, story: object) -> None:
+    """The world is as expected, and clean; nor does one more run change it."""
+    assert world.outcome() == expected, story
+    check_invariants(world)
+    assert world.leftovers() == [], story
+    shown = world.sink.list("")
+    assert world.run().steps == 0, f"{story}: there was something left to do"
+    assert world.sink.list("") == shown, f"{story}: running again published something"
+
+
+def sweep(job: CrashJob, folder: Path, again: int = 1) -> int:
+    """Die at every operation, then ``again`` times more, each in a story of its own, at a drawn operation of the recovery; the
+    number of cases."""
+    reference = calm(job, folder)
+    drawn, cases = random.Random(job.name), 0
+    for death in deaths(reference.operations):
+        recovery = survive(job, folder, reference.outcome, death)
+        for _ in range(again):
+            survive(job, folder, reference.outcome, death, Death(drawn.randrange(recovery), drawn.choice(DEATHS)))
+        cases += 1 + again
+    return cases

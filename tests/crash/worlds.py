@@ -1,0 +1,246 @@
+"""A world is what survives the death of a process: a checkpoint, a sink and the input of one tiny job."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from monoids import Count, Max, Sum, record
+from persistent import FileSink, FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState
+from persistent import sliding, tumbling
+from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.manifest import Account
+from persistent.commit import check_follows
+from persistent.embedded import Embedded
+from persistent.report import RunReport
+from persistent.storage import LocalStorage, MemoryStorage, Storage
+from tests.crash.pauses import AskingStorage, Before
+from tests.faults import FaultyStorage, Operations
+
+Row = Mapping[str, Any]
+
+
+class Visits(PersistentTask):
+    """Visits by page and ten milliseconds. Raises on a negative number, which becomes a dead letter."""
+
+    key = "page"
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(visits=Count(), total=Sum()), tumbling(10))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        if message.value["n"] < 0:
+            raise ValueError("negative")
+        state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
+
+
+class Peaks(PersistentTask):
+    """The largest number in each ten milliseconds, every four: windows that overlap, of a monoid without inverse."""
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(Max(), sliding(10, every=4))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, message.value["n"])
+
+
+class Totals(PersistentTask):
+    """A running sum by page, published at the end of the input."""
+
+    key = "page"
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Sum())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, message.value["n"])
+
+
+@dataclass(frozen=True)
+class CrashJob:
+    """A task over rows, some of which are late or dead when ``ordered``. ``files``: rows stand in that many JSON files."""
+
+    name: str
+    task: type[PersistentTask]
+    rows: tuple[Any, ...]
+    step_rows: int
+    ordered: bool = True
+    files: int = 0
+    local: bool = False
+    format: str = "jsonl"
+    end_of_input: bool = True
+
+
+ROWS: tuple[Any, ...] = (
+    {"ts": 3, "page": "a", "n": 1},
+    {"ts": 14, "page": "b", "n": 2},
+    {"ts": 12, "page": "a", "n": 3},
+    {"ts": 21, "page": None, "n": 4},
+    {"ts": 4, "page": "a", "n": 5},  # late, where the clock is that of the rows before
+    {"ts": -7, "page": "a", "n": 6},  # dead: before 1970
+    {"ts": 22, "page": "b", "n": -1},  # dead in Visits, which raises on it
+    {"ts": 36, "page": "é", "n": 8},
+    {"ts": 13, "page": "b", "n": 9},
+    {"ts": 37, "page": "a", "n": 10},
+)
+
+JOBS = (
+    CrashJob("visits", Visits, ROWS, 4),
+    CrashJob("peaks", Peaks, ROWS[:5] + ROWS[7:], 3, ordered=False),
+    CrashJob("totals", Totals, ROWS[:5] + ROWS[7:], 4),
+    CrashJob("open", Visits, ROWS, 3, end_of_input=False),
+    CrashJob("files", Visits, ROWS, 4, files=5),
+    CrashJob("parquet", Visits, ROWS, 5, format="parquet"),
+    CrashJob("disk", Visits, ROWS, 5, local=True),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that a run has done to the world, without the names and ids that a crash may change. Lists, so that what stands twice
+    counts twice."""
+
+    published: list[str]
+    state: list[str]
+    late: list[str]
+    dead: list[str]
+    ledger: Mapping[str, Account]
+
+
+@dataclass
+class World:
+    """``checkpoint`` and ``sink`` live on; each ``run`` is a process of its own."""
+
+    job: CrashJob
+    folder: Path
+    checkpoint: Storage = field(init=False)
+    sink: Storage = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name = uuid.uuid4().hex
+        if self.job.local:
+            place = self.folder / self.name
+            self.checkpoint, self.sink = LocalStorage(place / "checkpoint"), LocalStorage(place / "sink")
+        else:
+            self.checkpoint, self.sink = MemoryStorage(f"{self.name}-c"), MemoryStorage(f"{self.name}-s")
+
+    def pipeline(self, operations: Operations | None = None, before: Before | None = None) -> Pipeline:
+        """The job as one process sees it: its storage operations are counted, or ``before`` is asked."""
+        counted = operations or Operations()
+
+        def seen(storage: Storage) -> Storage:
+            return AskingStorage(storage, before) if before else FaultyStorage(storage, counted)
+
+        return Pipeline(
+            source=self._source(),
+            task=self.job.task(),
+            sink=FileSink(seen(self.sink), format=self.job.format),
+            checkpoint=seen(self.checkpoint),
+            step_rows=self.job.step_rows,
+            on_error="dead-letter",
+        )
+
+    def run(self, operations: Operations | None = None, before: Before | None = None) -> RunReport:
+        """One process, to its end or its death."""
+        return self.pipeline(operations, before).run(engine=Embedded(threads=1), end_of_input=self.job.end_of_input)
+
+    def outcome(self) -> Outcome:
+        """What there is to see."""
+        pipeline = self.pipeline()
+        newest = Log(self.checkpoint).newest()
+        assert newest is not None
+        return Outcome(
+            published=_shown(self.published(), "revision"),
+            state=_shown(pipeline.state().to_pylist()),
+            late=_shown(pipeline.late().to_pylist(), "checkpoint"),
+            dead=_shown(pipeline.dead_letters().to_pylist(), "checkpoint"),
+            ledger=newest.manifest.ledger,
+        )
+
+    def published(self) -> list[dict[str, Any]]:
+        """The rows that a reader of the sink sees."""
+        rows: list[dict[str, Any]] = []
+        for name in self.sink.list(""):
+            data = self.sink.read(name)
+            if self.job.format == "parquet":
+                rows += pq.read_table(pa.BufferReader(data)).to_pylist()
+            else:
+                rows += [json.loads(line) for line in data.to_pybytes().decode().splitlines()]
+        return rows
+
+    def entries(self) -> list[Entry]:
+        """The kept manifests, oldest first."""
+        log = Log(self.checkpoint)
+        return [log.read(id) for id in log.ids()]
+
+    def leftovers(self) -> list[str]:
+        """Files that are there though nothing names them."""
+        manifests = [entry.manifest for entry in self.entries()]
+        named = {name for manifest in manifests for name in manifest.files()}
+        found = [name for name in self.runs() if name not in named]
+        found += [f"_staged/{name}" for name in self.sink.list("_staged")]
+        found += [name for name in self.checkpoint.list("") if name != "FORMAT"]
+        bases = {manifest.base for manifest in manifests}
+        return found + [f"p/{name}" for name in self.checkpoint.list("p") if int(name[:20]) not in bases]
+
+    def runs(self) -> list[str]:
+        """The files under ``d``."""
+        folders = ["d/MemorySource", "d/FileSource", f"d/{self.job.task.__name__}"]
+        return [f"{folder}/{name}" for folder in folders for name in self.checkpoint.list(folder)]
+
+    def close(self) -> None:
+        """Forget all of it."""
+        for storage in (self.checkpoint, self.sink):
+            if isinstance(storage, MemoryStorage):
+                storage.clear()
+
+    def _source(self) -> Any:
+        job = self.job
+        if not job.files:
+            return MemorySource(list(job.rows), timestamp="ts", ordered=job.ordered)
+        folder = self.folder / job.name
+        if not folder.exists():
+            write_files(folder, job.rows, job.files)
+        return FileSource(os.fspath(folder / "*.jsonl"), timestamp="ts", timestamp_unit="ms", ordered=job.ordered)
+
+
+def write_files(folder: Path, rows: tuple[Any, ...], files: int) -> None:
+    """The rows as JSON lines, in that many files."""
+    folder.mkdir(parents=True)
+    for number in range(files):
+        part = rows[len(rows) * number // files : len(rows) * (number + 1) // files]
+        lines = "".join(json.dumps(row) + "\n" for row in part)
+        (folder / f"{number:03d}.jsonl").write_text(lines)
+
+
+def check_invariants(world: World) -> None:
+    """What holds of a checkpoint whatever happened: one chain of parents, and I2, I5, I6 and I9 along it."""
+    entries = world.entries()
+    for before, after in zip(entries, entries[1:]):
+        check_follows(after.manifest, before.manifest)
+        assert after.manifest.parent == (before.manifest.id, before.sha256)
+        assert after.manifest.job == before.manifest.job
+        is_checkpoint = after.manifest.kind == "checkpoint"
+        assert after.manifest.base == (after.manifest.id if is_checkpoint else before.manifest.base)
+    missing = {name for entry in entries for name in entry.manifest.files()} - set(world.runs())
+    assert not missing, f"named, but not there: {missing}"
+    named = {
+        f"{outputs.id:020d}-{staged.name.partition('.')[0].rpartition('-')[2]}"
+        for entry in entries
+        for outputs in entry.manifest.outputs
+        for staged in outputs.sink
+    }
+    assert {name.partition(".")[0] for name in world.sink.list("")} <= named, "shown, though no manifest names it"
+
+
+def _shown(rows: Iterable[Mapping[str, Any]], *without: str) -> list[str]:
+    kept = [{name: value for name, value in row.items() if name not in without} for row in rows]
+    return sorted(repr(sorted(row.items())) for row in kept)

@@ -1,0 +1,352 @@
+"""Verify: whatever is damaged in a checkpoint is found, and what is whole is not called damaged."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from monoids import Count, Sum, record
+from monoids.hashing import hash_keys
+from persistent import FileSink, MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
+from persistent.checkpoint.log import Log, manifest_name
+from persistent.checkpoint.manifest import Manifest
+from persistent.codec import KEY_GROUPS, Run, encode_run
+from persistent.rows import Rows
+from persistent.storage import LocalStorage
+from persistent.verify import Verification, verify
+from persistent.verify_rows import state_faults
+
+
+class Visits(PersistentTask):
+    key = ("page", "country")
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(visits=Count(), bytes=Sum()), tumbling(12_000))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, {"visits": 1, "bytes": message.value["bytes"]})
+
+
+class Totals(Visits):
+    key = None
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+def rows(count: int) -> list[dict[str, Any]]:
+    """Mostly in order; some late by more than a window, one before 1970."""
+    rng = random.Random(7)
+    made = [
+        {
+            "ts": 30_000 + 20 * i - (20_000 if rng.random() < 0.02 else rng.randrange(500)),
+            "page": rng.choice(["/home", "/ä", None]),
+            "country": rng.choice(["de", "fr"]),
+            "bytes": rng.randrange(100),
+        }
+        for i in range(count)
+    ]
+    for row in made[50:51]:
+        row["ts"] = -5
+    return made
+
+
+def pipeline(folder: Path, count: int, task: PersistentTask | None = None, step_rows: int = 60) -> Pipeline:
+    source = MemorySource(rows(count), timestamp="ts")
+    sink = FileSink(f"{folder}-published")
+    return Pipeline(source=source, task=task or Visits(), sink=sink, checkpoint=str(folder), step_rows=step_rows)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of many steps with folded runs, late rows, a dead letter, and two runs' fences."""
+    folder = tmp_path_factory.mktemp("made") / "checkpoint"
+    pipeline(folder, 1500).run(engine="embedded")
+    pipeline(folder, 1860).run(engine="embedded")
+    newest = Log(LocalStorage(folder)).newest()
+    assert newest is not None
+    assert len(newest.manifest.operators["Visits"].runs) > 2
+    return folder
+
+
+@pytest.fixture
+def checkpoint(made: Path, tmp_path: Path) -> Path:
+    """A copy of it to damage."""
+    return Path(shutil.copytree(made, tmp_path / "checkpoint"))
+
+
+def look(folder: Path) -> Verification:
+    return verify(LocalStorage(folder))
+
+
+def faults(found: Verification) -> str:
+    return "\n".join(f"{one.place}: {one.text}" for one in found.findings if one.severity == "fault")
+
+
+def test_a_whole_checkpoint_verifies(made: Path) -> None:
+    """Without it verify could call sound checkpoints damaged, and nobody would believe it."""
+    found = look(made)
+    assert found.findings == []
+    assert found.newest_good == found.newest == Log(LocalStorage(made)).ids()[-1]
+    for part in ("manifests", "plans", "state runs", "late rows", "dead letters"):
+        assert found.parts[part].checked > 0, part
+    ledger = Log(LocalStorage(made)).newest().manifest.ledger["memory"]  # type: ignore[union-attr]
+    assert found.parts["late rows"].rows == ledger.late > 0
+    assert found.parts["dead letters"].rows == ledger.dead == 1
+
+
+def test_states_of_every_shape_verify(tmp_path: Path) -> None:
+    """Without it the checks could hold only for keyed windows."""
+    pipeline(tmp_path / "totals", 900, Totals(), step_rows=40).run(engine="embedded", end_of_input=True)
+    found = look(tmp_path / "totals")
+    assert found.findings == []
+    assert found.parts["state runs"].checked > 1
+
+
+def test_a_checkpoint_before_its_first_record_verifies(tmp_path: Path) -> None:
+    """Without it an empty checkpoint could count as damaged."""
+    pipeline(tmp_path / "run", 60).run(engine="embedded")
+    for name in ("FORMAT", manifest_name(0)):
+        (tmp_path / "begun" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tmp_path / "run" / name, tmp_path / "begun" / name)
+    found = look(tmp_path / "begun")
+    assert found.findings == []
+    assert found.newest_good == 0
+
+
+def test_no_checkpoint_is_a_fault(tmp_path: Path) -> None:
+    """Without it a wrong URL would be reported as sound."""
+    found = look(tmp_path / "nowhere")
+    assert not found.ok
+    assert found.newest_good is None
+
+
+def kept_files(folder: Path) -> Iterator[Path]:
+    manifest = Log(LocalStorage(folder)).newest().manifest  # type: ignore[union-attr]
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        number = path.name.partition(".")[0].partition("-")[0]
+        if path.parent.name not in ("m", "p") or int(number) >= manifest.oldest:
+            yield path
+
+
+def test_every_flipped_byte_is_found(checkpoint: Path) -> None:
+    """Without it bits that a disk has turned would be folded into results."""
+    rng = random.Random(3)
+    for path in kept_files(checkpoint):
+        data = path.read_bytes()
+        for _ in range(2):
+            place = rng.randrange(len(data))
+            path.chmod(0o600)
+            path.write_bytes(data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :])
+            assert not look(checkpoint).ok, f"{path}, byte {place}"
+        path.write_bytes(data)
+    assert look(checkpoint).findings == []
+
+
+def test_every_lost_and_every_torn_file_is_found(checkpoint: Path) -> None:
+    """Without it a file that a broken copy has left out would be missed until it is needed."""
+    for path in kept_files(checkpoint):
+        data = path.read_bytes()
+        for left in (None, b"", data[: len(data) // 2]):
+            path.unlink()
+            if left is not None:
+                path.write_bytes(left)
+            # Plans are only needed until their step is committed.
+            if left is not None or path.parent.name != "p":
+                assert look(checkpoint).findings, f"{path} cut to {left and len(left)}"
+            if path.exists():
+                path.unlink()
+            path.write_bytes(data)
+
+
+def change_newest(folder: Path, change: Callable[[Manifest], Manifest]) -> Manifest:
+    """Put another manifest in place of the newest, with a trailer that fits."""
+    storage = LocalStorage(folder)
+    newest = Log(storage).newest()
+    assert newest is not None
+    changed = change(newest.manifest)
+    (folder / manifest_name(newest.manifest.id)).write_bytes(changed.encode())
+    return changed
+
+
+def change_run(manifest: Manifest, **values: Any) -> Manifest:
+    state = manifest.operators["Visits"]
+    runs = (*state.runs[:-1], replace(state.runs[-1], **values))
+    return replace(manifest, operators={"Visits": replace(state, runs=runs)})
+
+
+def change_account(manifest: Manifest, **values: Any) -> Manifest:
+    return replace(manifest, ledger={"memory": replace(manifest.ledger["memory"], **values)})
+
+
+BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
+    "another parent": (lambda m: replace(m, parent=(m.id - 1, "0" * 64)), "names another parent"),
+    "another job": (lambda m: replace(m, job="0" * 32), "is of job"),
+    "clock back": (lambda m: replace(m, clock=replace(m.clock, watermark=1, closed=1)), "the clock goes back"),
+    "closed ahead": (lambda m: replace(m, clock=replace(m.clock, closed=1 << 40)), "closed ahead"),
+    "positions back": (
+        lambda m: replace(m, source=replace(m.source, positions={"memory": (0, 1)})),
+        "positions go back",
+    ),
+    "positions lost": (lambda m: replace(m, source=replace(m.source, positions={})), "does not follow"),
+    "epoch back": (lambda m: replace(m, epoch=0), "does not follow"),
+    "epoch without fence": (lambda m: replace(m, epoch=m.epoch + 1), "of epoch"),
+    "base": (lambda m: replace(m, base=m.id - 1), "with base"),
+    "account": (lambda m: change_account(m, read=10_000), "does not balance"),
+    "account back": (lambda m: change_account(m, read=0, processed=0, late=0, dead=0), "the account goes back"),
+    "rows": (lambda m: change_run(m, rows=m.operators["Visits"].runs[-1].rows + 1), "its manifest says"),
+    "run missing": (lambda m: change_run(m, name="d/Visits/e9-c9-0.arrow"), "missing"),
+    "counted twice": (lambda m: change_run(m, first=0, last=m.id), "both count deltas"),
+    "deltas ahead": (lambda m: change_run(m, first=m.id + 1, last=m.id + 1), "sums the deltas"),
+    "key type": (
+        lambda m: replace(m, operators={"Visits": replace(m.operators["Visits"], key_types=("int64", "string"))}),
+        "holds string",
+    ),
+    "key name": (
+        lambda m: replace(m, operators={"Visits": replace(m.operators["Visits"], key_names=("page",))}),
+        "its columns are",
+    ),
+}
+
+
+@pytest.mark.parametrize("law", BROKEN_LAWS)
+def test_every_broken_law_is_found(checkpoint: Path, law: str) -> None:
+    """Without it a manifest with a good checksum and a wrong content, as a bug would write it, would pass."""
+    change, text = BROKEN_LAWS[law]
+    change_newest(checkpoint, change)
+    found = look(checkpoint)
+    assert text in faults(found)
+
+
+def test_overlapping_sums_are_found(checkpoint: Path) -> None:
+    """Without it a delta could count twice: once in a folded run, and once more by itself."""
+
+    def twice(manifest: Manifest) -> Manifest:
+        state = manifest.operators["Visits"]
+        return replace(manifest, operators={"Visits": replace(state, runs=(*state.runs, state.runs[0]))})
+
+    change_newest(checkpoint, twice)
+    assert "both count deltas" in faults(look(checkpoint))
+
+
+def test_the_newest_sound_checkpoint_is_named(checkpoint: Path) -> None:
+    """Without it nobody would know how far to go back."""
+    newest = Log(LocalStorage(checkpoint)).newest()
+    assert newest is not None
+    (own,) = (run for run in newest.manifest.operators["Visits"].runs if f"-c{newest.manifest.id}-" in run.name)
+    (checkpoint / own.name).unlink()
+    found = look(checkpoint)
+    assert f"{own.name}: missing" in faults(found)
+    assert found.newest_good == newest.manifest.id - 1
+
+
+def test_strays_are_warnings(checkpoint: Path) -> None:
+    """Without it the files of a killed attempt would raise an alarm, or be passed over in silence."""
+    (checkpoint / "d" / "Visits" / f"e1-c3-{'0' * 32}.arrow").write_bytes(b"torn")
+    (checkpoint / "notes.txt").write_text("mine")
+    found = look(checkpoint)
+    assert found.ok
+    assert [one.severity for one in found.findings] == ["warning", "warning"]
+
+
+def test_late_rows_deleted_are_told(checkpoint: Path) -> None:
+    """Without it late rows could be lost after they were counted."""
+    sorted((checkpoint / "late").iterdir())[0].unlink()
+    assert any("the account says" in one.text for one in look(checkpoint).findings)
+
+
+def test_a_fence_that_changes_something_is_found(tmp_path: Path) -> None:
+    """Without it a fence could move the clock past records never read."""
+    pipeline(tmp_path, 100).run(engine="embedded")
+    log = Log(LocalStorage(tmp_path))
+    newest = log.newest()
+    assert newest is not None
+    log.fence(newest, "1" * 32, 0)
+    assert look(tmp_path).ok
+    change_newest(tmp_path, lambda m: replace(m, clock=replace(m.clock, watermark=m.clock.watermark + 1)))
+    assert "changes clock" in faults(look(tmp_path))
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------
+
+PLACE = "d/Visits/run"
+
+
+def a_run(hashes: Any, keys: pa.Array, panes: list[int], listed: list[int] | None = None) -> tuple[pa.Buffer, Run]:
+    made = Rows(hashes, (keys,), np.array(panes, np.int64), Count().pack([1] * len(panes)))
+    data, sha256 = encode_run(Count(), made, ["page"], sorted(set(panes)) if listed is None else listed)
+    low, high = (min(panes), max(panes)) if panes else (0, 0)
+    return pa.py_buffer(data), Run(PLACE, len(panes), len(data), sha256, 0, 0, KEY_GROUPS, low, high, 1, 1)
+
+
+def sound(pages: list[str]) -> tuple[Any, pa.Array]:
+    hashes = hash_keys([pa.array(pages)], len(pages))
+    order = np.argsort(hashes, kind="stable")
+    return hashes[order], pa.array(pages).take(pa.array(order))
+
+
+def found_in(data: pa.Buffer, run: Run) -> str:
+    return "\n".join(state_faults(data, run, PLACE, ["page"], ["string"]))
+
+
+def test_sound_rows_pass() -> None:
+    """Without it the following tests would prove nothing."""
+    hashes, keys = sound(["a", "a", "b", "c"])
+    data, run = a_run(hashes, keys, [0, 1000, 0, 0] if keys[0].as_py() == "a" else [0, 0, 0, 0])
+    if keys.to_pylist().index("a") == 0:
+        assert found_in(data, run) == ""
+    hashes, keys = sound(["a", "b", "c"])
+    assert found_in(*a_run(hashes, keys, [3, 2, 1])) == ""
+
+
+def test_rows_out_of_order_are_found() -> None:
+    """Without it slices by key range would silently miss rows."""
+    hashes, keys = sound(["a", "b", "c"])
+    data, run = a_run(hashes[::-1].copy(), keys.take(pa.array([2, 1, 0])), [0, 0, 0])
+    assert "stand before one of a smaller hash" in found_in(data, run)
+
+
+@pytest.mark.parametrize("panes", [[1000, 0], [1000, 1000]])
+def test_panes_out_of_order_or_twice_are_found(panes: list[int]) -> None:
+    """Without it a (key, pane) could stand twice in a run that says it is a sum."""
+    hashes, keys = sound(["a", "a"])
+    assert "of the same or an earlier pane" in found_in(*a_run(hashes, keys, panes))
+
+
+def test_order_is_looked_at_across_batches() -> None:
+    """Without it the border between two record batches would be a blind spot."""
+    count = (1 << 16) + 1
+    hashes, keys = sound(["a"] * count)
+    panes = list(range(1 << 16))
+    assert "of the same or an earlier pane" in found_in(*a_run(hashes, keys, [*panes, panes[-1]]))
+
+
+def test_a_hash_that_is_not_the_keys_is_found() -> None:
+    """Without it a key could live in a range where nobody looks for it."""
+    hashes, keys = sound(["a", "b"])
+    data, run = a_run(hashes + np.uint64(1), keys, [0, 0])
+    assert "another hash" in found_in(data, run)
+
+
+def test_what_a_manifest_says_is_compared() -> None:
+    """Without it reads that trust the manifest's ranges would skip rows."""
+    hashes, keys = sound(["a", "b"])
+    data, run = a_run(hashes, keys, [1000, 2000])
+    assert found_in(data, run) == ""
+    assert "bytes" in found_in(data, replace(run, bytes=1))
+    assert "rows" in found_in(data, replace(run, rows=3))
+    assert "panes" in found_in(data, replace(run, pane_min=2000))
+    assert "key groups" in found_in(data, replace(run, start=1023, low=1023))
+    data, run = a_run(hashes, keys, [1000, 2000], listed=[1000])
+    assert "its index lists other panes" in found_in(data, run)
