@@ -139,6 +139,17 @@ def reduce_constant(monoid: M, a: Any, cuts: list[int]) -> Sides:
     return monoid.unpack(reduced), [reduce(monoid.combine, [a] * size) for size in sizes]
 
 
+def reduce_cells(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
+    cells = np.array([(row * 5 + sum(cuts)) % (len(cuts) + 2) for row in range(len(elements))], np.int64)
+    counts = np.bincount(cells, minlength=len(cuts) + 3)
+    held = np.flatnonzero(counts)
+    reduced = monoid.reduce_cells(monoid.pack(elements), cells, counts, held)
+    if reduced is None:
+        return None, None
+    rows = [[element for element, at in zip(elements, cells) if at == cell] for cell in held]
+    return monoid.unpack(reduced), [reduce(monoid.combine, of_cell) for of_cell in rows]
+
+
 def present_columns(monoid: M, elements: list[Any]) -> Sides:
     columns = monoid.pack(elements)
     shown = {name: column.to_pylist() for name, column in monoid.present_fields(columns).items()}
@@ -204,6 +215,7 @@ LAWS: tuple[Law, ...] = (
     Law("columnar lift of one value", "unpack(lift_rows(x, n)) == [lift(x)] * n", lift_constant, _always),
     Law("columnar reduce", "reduce_sorted(pack(elements)) == the fold of each segment", reduce_columns, _always),
     Law("columnar reduce of one value", "reduce_sorted(n times a) == folds of n times a", reduce_constant, _always),
+    Law("columnar reduce by cells", "reduce_cells(pack(elements)) == the fold of each cell", reduce_cells, _commutes),
     Law("columnar present", "present_columns(pack(elements)) == each presented", present_columns, _always),
     Law("columnar round trip", "from_arrow(to_arrow(columns)) == columns", arrow_round_trip, _always),
 )

@@ -133,7 +133,7 @@ class Monoid(Generic[Element]):
         return self.pack(folded)
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        """Optional, for commutative monoids: the fold of each cell without sorting, or None to have the rows sorted.
+        """Optional: the fold of each cell in the order of its rows, without sorting; None to have the rows sorted.
 
         Row i belongs to cell ``cells[i]`` (int64); ``counts`` is the number of rows of every cell; the result
         has one row for each of ``held``, the cells that have any, ascending.

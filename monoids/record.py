@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.columns import group_codes
 from monoids.monoid import Column, Columns, Group, Monoid, check, concat, is_column, repeat, take
 
 Fields = tuple[Any, ...]
@@ -155,12 +156,17 @@ class RecordMonoid(Monoid[Fields]):
         return _join(monoid.reduce_sorted(part, starts) for monoid, part in self._split(columns))
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        parts = []
-        for monoid, part in self._split(columns):
-            reduced = monoid.reduce_cells(part, cells, counts, held)
-            if reduced is None:
-                return None
-            parts.append(reduced)
+        """Fields that need their rows sorted have them sorted, once, and do not hold up the others."""
+        fields = list(self._split(columns))
+        parts = [monoid.reduce_cells(part, cells, counts, held) for monoid, part in fields]
+        if all(part is None for part in parts):
+            return None
+        if any(part is None for part in parts):
+            order, starts = group_codes(cells, np.broadcast_to(np.int64(0), len(cells)))
+            parts = [
+                monoid.reduce_sorted(take(given, order), starts) if part is None else part
+                for part, (monoid, given) in zip(parts, fields)
+            ]
         return _join(parts)
 
     def output_fields(self) -> dict[str, pa.DataType]:

@@ -78,7 +78,7 @@ def sum_up(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, colum
     distinct, hashes, codes = distinct_keys(keys, len(panes))
     pane_numbers, pane_count = pane_codes(panes, step)
     size = len(hashes) * pane_count
-    if monoid.commutative and fits_cells(size, len(panes)):
+    if fits_cells(size, len(panes)):
         cells = codes * pane_count + pane_numbers if pane_count > 1 else codes
         counts, held = cell_counts(cells, size)
         reduced = monoid.reduce_cells(columns, cells, counts, held)
@@ -98,7 +98,7 @@ def fold(monoid: Monoid[Any], parts: Sequence[Rows], step: int) -> Rows:
     keys = _concat_keys(parts)
     panes = np.concatenate([part.panes for part in parts])
     columns = concat([part.columns for part in parts])
-    if monoid.commutative and is_dense(keys):
+    if is_dense(keys):
         return sum_up(monoid, keys, panes, columns, step)
     hashes = np.concatenate([part.hashes for part in parts])
     order, starts = group_hashes(keys, hashes, panes, step)

@@ -79,8 +79,8 @@ class Spark:
         """How many tasks run at once, as far as Spark tells."""
         if self._context is not None:
             return int(self._context.defaultParallelism)
-        partitions = self.session.range(0, 1 << 16).selectExpr("max(spark_partition_id()) + 1 as n").toArrow()
-        return int(partitions["n"][0].as_py())
+        numbered = self.session.range(0, 1 << 16).selectExpr("spark_partition_id() as partition")
+        return int(numbered.selectExpr("max(partition) + 1 as count").toArrow()["count"][0].as_py())
 
     @property
     def is_local(self) -> bool:
@@ -425,5 +425,6 @@ def _python_named(session: Any) -> bool:
 def _cause(error: Exception) -> str:
     """The line of a Spark error that says what went wrong."""
     text = str(error).partition("\n\nJVM stacktrace")[0]
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("\tat ")]
-    return lines[-1] if lines else type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "SQLSTATE:"))]
+    return told[-1] if told else type(error).__name__

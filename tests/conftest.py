@@ -7,6 +7,13 @@ from typing import Any
 
 import pytest
 
+_LAST = ("spark", "crash", "slow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first: a mistake shows early."""
+    items.sort(key=lambda item: sum(item.get_closest_marker(name) is not None for name in _LAST))
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -82,12 +83,12 @@ class Job:
         task = self.by_batch() if batch else self.by_message()
         return Pipeline(source=source, task=task, sink=sink, checkpoint=checkpoint, **options)
 
-    def write(self, folder: Path, format: str, files: int) -> FileSource:
-        """The rows as files in order of time, and the source that reads them."""
+    def write(self, folder: Path, format: str, files: int) -> None:
+        """The rows as files in order of time; ``format``: "parquet" or "jsonl"."""
         folder.mkdir(parents=True)
         cuts = [len(self.rows) * number // files for number in range(files + 1)]
         schema = pa.Table.from_pylist(list(self.rows)).schema
-        for number, (start, stop) in enumerate(zip(cuts, cuts[1:])):
+        for number, (start, stop) in enumerate(pairwise(cuts)):
             rows = self.rows[start:stop]
             path = folder / f"{number:03d}.{format}"
             if format == "parquet":
@@ -95,6 +96,9 @@ class Job:
             else:
                 lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
                 path.write_text("".join(lines), encoding="utf-8")
+
+    def files(self, folder: Path) -> FileSource:
+        """The source that reads what was written."""
         return FileSource(folder, timestamp="ts", timestamp_unit="ms", ordered=True)
 
     # -- its twin --------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | 
     inputs = _begun(runs) or _due(runs, published)
     if not inputs:
         return None
-    budget_rows = max(_ROWS_MIN, 4 * delta_rows)
+    budget_rows = max(_ROWS_MIN, FAN_IN * delta_rows)
     rows = sum(run.rows_left for run in inputs)
     low = inputs[0].low
     if rows <= budget_rows:

@@ -72,21 +72,24 @@ class Log:
     def newest(self) -> Entry | None:
         """The manifest of the highest id; None where there is no checkpoint yet."""
         self._check_format()
-        ids = self.ids()
-        if not ids:
-            return None
-        try:
-            return self.read(ids[-1])
-        except CorruptCheckpoint as error:
-            raise CorruptCheckpoint(f"{error}. {self._way_back(ids[:-1])}") from error
+        while ids := self.ids():
+            try:
+                return self.read(ids[-1])
+            except CorruptCheckpoint as error:
+                if self.ids()[-1:] > ids[-1:]:
+                    # Not corrupt: while we looked, others have gone on so far that it was deleted.
+                    continue
+                raise CorruptCheckpoint(f"{error}. {self._way_back(ids[:-1])}") from error
+        return None
 
     def create(self, first: Manifest) -> Entry:
         """Put manifest 0 and FORMAT, or find those that another driver has put."""
         if not self.ids():
             self._put(manifest_name(0), first.encode(), lambda other: _nonce(other) == first.nonce)
-        entry = self.read(0)
-        self._put("FORMAT", _format_of(entry.manifest.job), lambda other: True)
-        self._check_format()
+        # Not manifest 0: it may be long gone.
+        known = self.newest()
+        assert known is not None
+        self._put("FORMAT", _format_of(known.manifest.job), lambda other: True)
         newest = self.newest()
         assert newest is not None
         return newest

@@ -79,9 +79,13 @@ class FileSink:
     def _publish_one(self, name: str, final: str) -> None:
         try:
             self.storage.rename(name, final)
-        except FileExistsError:
-            # The final name holds the attempt's uuid: nothing but this very file can have it.
-            return
+        except FileExistsError as error:
+            # As in a copy of the folder made between the two halves of a rename: two files, the same rows.
+            if not self.storage.read(final).equals(self.storage.read(name)):
+                raise StorageError(
+                    f"{self.url}: {final} is not what {name} holds, though its name is unique to that. Something "
+                    "else writes here: move the file away, then run again."
+                ) from error
         except FileNotFoundError as error:
             if final not in self.storage.list(""):
                 raise StagedMissing(
@@ -107,9 +111,7 @@ class FileSink:
                 f"{self.url}/{name} lists {json.loads(found)['files']}, but checkpoint {staging_id} "
                 f"publishes {listed['files']}. Two jobs write here: give each its own folder."
             )
-        raise StorageError(
-            f"cannot create {self.url}/{name}: the store gave no answer {_TRIES} times. Run again."
-        )
+        raise StorageError(f"cannot create {self.url}/{name}: the store gave no answer {_TRIES} times. Run again.")
 
 
 def _parquet(outputs: pa.Table) -> pa.Buffer:

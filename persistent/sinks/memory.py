@@ -67,9 +67,7 @@ class MemorySink:
                 if final in self._published:
                     continue
                 if file.name not in self._staged:
-                    raise StagedMissing(
-                        f"MemorySink: {file.name} is neither staged nor published; it was swept"
-                    )
+                    raise StagedMissing(f"MemorySink: {file.name} is neither staged nor published; it was swept")
                 self._published[final] = self._staged.pop(file.name)
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:

@@ -1,13 +1,18 @@
-"""A sweep kills a run at every storage operation and lets it resume: the world must look as if nothing had happened."""
+"""A sweep kills a run at every storage operation, or puts it to sleep there while another driver takes over: the world must look
+as if nothing had happened."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.crash.worlds import CrashJob, Outcome, World, check_invariants
+import pytest
+
+from persistent import Fenced, RunReport
+from tests.crash.pauses import Once
+from tests.crash.worlds import LONG, CrashJob, Outcome, World, check_invariants
 from tests.faults import DEATHS, Killed, Operations
 
 _CHANGES = ("put_if_absent", "write", "rename", "delete")
@@ -84,10 +89,10 @@ def check_same(world: World, expected: Outcome, story: object) -> None:
     assert world.sink.list("") == shown, f"{story}: running again published something"
 
 
-def sweep(job: CrashJob, folder: Path, again: int = 1) -> int:
+def sweep(job: CrashJob, folder: Path, again: int = 1, reference: Calm | None = None) -> int:
     """Die at every operation, then ``again`` times more, each in a story of its own, at a drawn operation of the recovery; the
     number of cases."""
-    reference = calm(job, folder)
+    reference = reference or calm(job, folder)
     drawn, cases = random.Random(job.name), 0
     for death in deaths(reference.operations):
         recovery = survive(job, folder, reference.outcome, death)
@@ -95,3 +100,47 @@ def sweep(job: CrashJob, folder: Path, again: int = 1) -> int:
             survive(job, folder, reference.outcome, death, Death(drawn.randrange(recovery), drawn.choice(DEATHS)))
         cases += 1 + again
     return cases
+
+
+def sleep_everywhere(job: CrashJob, folder: Path, reference: Calm | None = None, operations_max: int = 90) -> None:
+    """One driver stops before an operation, another does all there is to do, the first goes on: for each of the first
+    operations."""
+    reference = reference or calm(job, folder)
+    for at, operation in enumerate(reference.operations[:operations_max]):
+        world = World(job, folder)
+        story = f"asleep before operation {at}, {operation}"
+        sleeper, other = _overtaken(world, at)
+        assert other is not None, story
+        # Only one of them may say that it did the last step.
+        assert sleeper is None or sleeper.steps == 0 or other.steps == 0, story
+        assert world.outcome() == reference.outcome, story
+        check_invariants(world)
+        assert world.run().steps == 0, story
+        world.close()
+
+
+def overtaken_in_the_last_commit(folder: Path, reference: Calm | None = None) -> None:
+    """A driver that sees only the first rows sleeps before its last manifest is put, until that id is long deleted."""
+    expected = (reference or calm(LONG, folder)).outcome
+    world = World(LONG, folder)
+    begun = replace(LONG, rows=LONG.rows[:3], end_of_input=False)
+    sleeper = replace(world, job=begun)
+    sleeper.checkpoint, sleeper.sink = world.checkpoint, world.sink
+    last = f"m/{4:020d}.json"
+    pause = Once(lambda verb, name: verb == "put_if_absent" and name == last, world.run)
+    with pytest.raises(Fenced):
+        sleeper.run(before=pause)
+    assert pause.happened
+    assert world.outcome() == expected
+    world.close()
+
+
+def _overtaken(world: World, at: int) -> tuple[RunReport | None, RunReport | None]:
+    """What the sleeper says (None: Fenced), and what the other driver says (None: it never ran)."""
+    count, others = iter(range(1 << 30)), []
+    pause = Once(lambda verb, name: next(count) == at, lambda: others.append(world.run()))
+    try:
+        report = world.run(before=pause)
+    except Fenced:
+        report = None
+    return report, others[0] if others else None

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,17 +16,6 @@ CASES = {"visits": 410, "peaks": 330, "totals": 255, "open": 430, "files": 280, 
 
 TWICE = ("visits", "peaks", "totals", "open")
 """The jobs that are cheap enough to be killed in the recovery two times for each first death."""
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder in memory where there is one: the storage syncs everything it writes."""
-    shared_memory = Path("/dev/shm")
-    place = tempfile.mkdtemp(dir=shared_memory if shared_memory.is_dir() else None)
-    logging.getLogger("persistent").setLevel(logging.ERROR)
-    yield Path(place)
-    logging.getLogger("persistent").setLevel(logging.NOTSET)
-    shutil.rmtree(place)
 
 
 def by_name(name: str) -> CrashJob:

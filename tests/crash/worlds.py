@@ -102,6 +102,9 @@ JOBS = (
     CrashJob("disk", Visits, ROWS, 5, local=True),
 )
 
+LONG = CrashJob("long", Visits, tuple({"ts": 4 * i, "page": "ab"[i % 2], "n": i} for i in range(13)), 1)
+"""So many steps that the first checkpoints are deleted before the last is made."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -177,9 +180,10 @@ class World:
         return rows
 
     def entries(self) -> list[Entry]:
-        """The kept manifests, oldest first."""
+        """The kept manifests, oldest first. What stands below them was deleted, or put by a driver that did not know."""
         log = Log(self.checkpoint)
-        return [log.read(id) for id in log.ids()]
+        entries = [log.read(id) for id in log.ids()]
+        return [entry for entry in entries if entry.manifest.id >= entries[-1].manifest.oldest]
 
     def leftovers(self) -> list[str]:
         """Files that are there though nothing names them."""
@@ -232,6 +236,8 @@ def check_invariants(world: World) -> None:
         assert after.manifest.base == (after.manifest.id if is_checkpoint else before.manifest.base)
     missing = {name for entry in entries for name in entry.manifest.files()} - set(world.runs())
     assert not missing, f"named, but not there: {missing}"
+    if entries[0].manifest.id > 0:
+        return
     named = {
         f"{outputs.id:020d}-{staged.name.partition('.')[0].rpartition('-')[2]}"
         for entry in entries

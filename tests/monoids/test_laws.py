@@ -223,6 +223,15 @@ class Midpoint(Monoid[float]):
         return (a + b) / 2 if a is not None and b is not None else b if a is None else a
 
 
+class ForgetfulCells(type(Sum())):  # type: ignore[misc]
+    """Defect: the cells without sorting keep the last row only."""
+
+    def reduce_cells(self, columns: Columns, cells: Any, counts: Any, held: Any) -> Columns:
+        totals = np.zeros(len(counts), np.int64)
+        totals[cells] = columns[0]
+        return (totals[held],)
+
+
 class EagerFold(type(Sum())):  # type: ignore[misc]
     """Defect: the columnar reduce forgets the last row."""
 
@@ -245,6 +254,7 @@ DEFECTS = [
     (WrongInverse(), SMALL, "inverse", RightInverse()),
     (Midpoint(), FINITE.map(lambda x: x + 0.0), "associativity", Max(float)),
     (EagerFold(), SMALL, "columnar reduce", Sum()),
+    (ForgetfulCells(), SMALL, "columnar reduce by cells", Sum(float)),
 ]
 
 

@@ -183,6 +183,10 @@ def test_datetimes_are_instants() -> None:
     assert Max(datetime).lift(datetime(2024, 1, 1, 12)) == noon
     assert total(Max(datetime), pa.array([datetime(2024, 1, 1, 12), None]), 0) == [noon]
     assert total(Min(datetime), np.array(["2024-01-01T12", "NaT"], "M8[ns]"), 0) == [noon]
+    with pytest.raises(TypeError, match="takes datetimes, not a column of timestamp"):
+        Max(pa.timestamp("us")).lift_columns(pa.array([noon]))
+    with pytest.raises(TypeError, match="which has a time zone"):
+        Max(pa.timestamp("us")).lift(noon)
     with pytest.raises(ValueError, match="finer than"):
         Max(pa.timestamp("ms", "UTC")).lift(datetime(2024, 1, 1, 0, 0, 0, 7))
 
@@ -233,6 +237,18 @@ def test_nulls_do_not_leak_into_stored_bytes() -> None:
     other = Max().from_arrow([pa.array(np.array([7, 3]), mask=np.array([True, False]))])
     batches = [pa.record_batch(Max().to_arrow(columns), schema=Max().schema) for columns in (one, other)]
     assert batches[0].serialize() == batches[1].serialize()
+
+
+def test_zeros_and_nans_are_stored_in_one_form() -> None:
+    """Their bits depend on the operations that made them; equal elements have equal bytes."""
+    odd = np.array([0xFFF8_0000_0000_0001, 0x8000_0000_0000_0000], np.uint64).view(np.float64)
+    even = np.array([math.nan, 0.0])
+    for monoid in (Min(float), Max(float), Sum(float), Mean()):
+        stored = [monoid.to_arrow(monoid.lift_columns(values))[-1] for values in (odd, even)]
+        assert bytes(stored[0].buffers()[1]) == bytes(stored[1].buffers()[1])
+        assert [monoid.encode(monoid.lift(value)) for value in odd] == [
+            monoid.encode(monoid.lift(value)) for value in even
+        ]
 
 
 def test_empty_columns() -> None:

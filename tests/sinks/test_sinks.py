@@ -154,9 +154,7 @@ def test_the_final_name_is_fixed_when_staged(tmp_path: Path) -> None:
     """A publication repeated with another format set would publish the rows twice."""
     name = attempt(3, 41)
     staged = FileSink(tmp_path, format="jsonl").stage(outputs(1), 41, name)
-    assert staged == Staged(
-        f"_staged/{name}.jsonl", 1, (tmp_path / "_staged" / f"{name}.jsonl").stat().st_size
-    )
+    assert staged == Staged(f"_staged/{name}.jsonl", 1, (tmp_path / "_staged" / f"{name}.jsonl").stat().st_size)
     FileSink(tmp_path, format="parquet").publish(41, [staged])
     assert FileSink(tmp_path).storage.list("") == [f"{41:020d}-{name.rpartition('-')[2]}.jsonl"]
 
@@ -211,6 +209,19 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     sink.publish(7, [sink.stage(outputs(1), 7, attempt(1, 7))])
     assert storage.asked == 2
     assert storage.list("_published") == ["00000000000000000007.json"]
+
+
+def test_a_copied_folder_is_published_once(tmp_path: Path) -> None:
+    """A copy made between the halves of a rename holds a file twice; another file of that name is no such copy."""
+    sink = FileSink(tmp_path)
+    staged = sink.stage(outputs(1), 7, attempt(1, 7))
+    final = f"{7:020d}-{staged.name.rpartition('-')[2]}"
+    sink.storage.write(final, sink.storage.read(staged.name))
+    sink.publish(7, [staged])
+    assert [row["visits"] for row in rows_of(sink)] == [1]
+    (tmp_path / final).write_bytes(b"other")
+    with pytest.raises(StorageError, match="move the file away"):
+        sink.publish(7, [staged])
 
 
 def test_an_unknown_format_is_refused_at_once() -> None:

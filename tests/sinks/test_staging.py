@@ -23,10 +23,7 @@ def test_a_sweep_leaves_the_work_of_others() -> None:
 
 def test_names_that_are_not_ours_are_left() -> None:
     """A user's own file in the folder would vanish."""
-    assert (
-        swept(["notes.txt", "e1.parquet", "e1-c1.parquet", "e1-c1-", "xe1-c1-u", ".DS_Store"], [], 99, 99)
-        == []
-    )
+    assert swept(["notes.txt", "e1.parquet", "e1-c1.parquet", "e1-c1-", "xe1-c1-u", ".DS_Store"], [], 99, 99) == []
 
 
 def test_a_final_name_sorts_by_checkpoint() -> None:

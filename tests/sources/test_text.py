@@ -155,6 +155,15 @@ def test_a_csv_value_that_does_not_convert_names_its_column(tmp_path):
     assert drained.dead[0].reason == "column 'ts': CSV conversion error to int64: invalid value 'two'"
 
 
+def test_errors_that_make_up_for_each_other_are_found(tmp_path):
+    """Without it bad lines that give the right number of records together would shift all positions between."""
+    lines = [b"1,a\r2,b", b'3,"c', b'd"', b"4,d"]
+    (tmp_path / "a.csv").write_bytes(b"ts,v\n" + b"\n".join(lines) + b"\n")
+    drained = drain(source_of(tmp_path))
+    assert [dead.data for dead in drained.dead] == lines[:3]
+    assert [row[1:3] for row in drained.rows] == [(21, 4)]
+
+
 def test_a_line_nested_too_deeply_does_not_kill_the_worker(tmp_path):
     """Without it one line could stop every run for ever."""
     (tmp_path / "a.jsonl").write_bytes(b"\n".join([GOOD_JSON[0], NESTED, GOOD_JSON[1]]))

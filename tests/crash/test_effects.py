@@ -1,0 +1,104 @@
+"""The order of the effects of a step is the protocol: each neighbouring pair swapped breaks the promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from persistent import driver
+from persistent.driver import EFFECTS, Driver, Effect, OutOfOrder
+from tests.crash.sweep import Calm, calm, check_same, overtaken_in_the_last_commit, sleep_everywhere, sweep
+from tests.crash.worlds import JOBS, LONG, World
+from tests.faults import Operations
+
+PAIRS = tuple(zip(EFFECTS, EFFECTS[1:]))
+HARMFUL = PAIRS[:-1]
+"""What collect deletes excludes the outputs not yet published, so the last pair alone does no harm when swapped."""
+FILES = next(job for job in JOBS if job.name == "files")
+
+
+def swapped(pair: tuple[Effect, Effect]) -> tuple[Effect, ...]:
+    """The effects with a neighbouring pair in the other order."""
+    order = list(EFFECTS)
+    place = order.index(pair[0])
+    order[place : place + 2] = reversed(pair)
+    return tuple(order)
+
+
+def names(pair: tuple[Effect, Effect]) -> str:
+    return f"{pair[1].value}-before-{pair[0].value}"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the right order does."""
+
+    files: Calm
+    long: Calm
+
+
+@pytest.fixture
+def expected(folder: Path) -> Expected:
+    return Expected(calm(FILES, folder), calm(LONG, folder))
+
+
+def prove(expected: Expected, folder: Path) -> None:
+    """What must hold of any order of effects."""
+    overtaken_in_the_last_commit(folder, expected.long)
+    sleep_everywhere(LONG, folder, expected.long)
+    sweep(FILES, folder, reference=expected.files)
+
+
+@pytest.mark.parametrize("pair", HARMFUL, ids=names)
+@pytest.mark.xfail(strict=True, raises=(AssertionError, pytest.fail.Exception), reason="the order is the protocol")
+def test_another_order_breaks_the_promise(
+    pair: tuple[Effect, Effect], expected: Expected, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a swapped order passed the sweep, then either the order is arbitrary or the sweep is blind."""
+    order = swapped(pair)
+    monkeypatch.setattr(Driver, "effects", order)
+    monkeypatch.setattr(driver, "EFFECTS", order)  # the guard too believes in this order
+    prove(expected, folder)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=names)
+@pytest.mark.xfail(strict=True, raises=OutOfOrder, reason="the driver refuses any other order")
+def test_another_order_is_refused(
+    pair: tuple[Effect, Effect], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody who moves a line must hear of it before the first run does."""
+    monkeypatch.setattr(Driver, "effects", swapped(pair))
+    calm(FILES, folder)
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=names)
+def test_an_effect_out_of_order_changes_nothing(
+    pair: tuple[Effect, Effect], expected: Expected, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guard itself must not do half of what it refuses: after it, a calm run comes to the calm result."""
+    world, refused, right = World(FILES, folder), Operations(), Operations()
+    order = swapped(pair)
+    monkeypatch.setattr(Driver, "effects", order)
+    with pytest.raises(OutOfOrder, match=f"{pair[1].value} before {pair[0].value}"):
+        world.run(refused)
+    # Up to the refusal it did what the right order does, and then nothing more.
+    cut_short = World(FILES, folder)
+    monkeypatch.setattr(Driver, "effects", EFFECTS[: order.index(pair[1])])
+    monkeypatch.setattr(Driver, "remember", _interrupt)
+    with pytest.raises(InterruptedError):
+        cut_short.run(right)
+    assert [verb for verb, _, _ in refused.log] == [verb for verb, _, _ in right.log]
+    monkeypatch.undo()
+    world.run()
+    check_same(world, expected.files.outcome, names(pair))
+
+
+def _interrupt(driver: Driver, report: object) -> None:
+    raise InterruptedError
+
+
+def test_the_proof_holds_of_the_right_order(expected: Expected, folder: Path) -> None:
+    """What fails of every order proves nothing about the others."""
+    prove(expected, folder)

@@ -1,0 +1,312 @@
+"""The command line, on real checkpoints of real pipelines, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+from persistent import __version__
+from persistent.cli import main
+
+ROOT = Path(__file__).parents[1]
+
+VISITS = """
+from monoids import Count, Sum, record
+from persistent import FileSink, FileSource, PersistentTask, Pipeline, WindowState, tumbling
+
+
+class Visits(PersistentTask):
+    key = ("page", "status")
+
+    def persistent_state(self):
+        return WindowState(record(visits=Count(), bytes=Sum()), tumbling("1 min"))
+
+    def process_message(self, state, message):
+        state.update(message.timestamp, {"visits": 1, "bytes": message.value["bytes"]})
+
+
+pipeline = Pipeline(
+    source=FileSource("views/*.csv", timestamp="time", ordered=True),
+    task=Visits(), sink=FileSink("visits"), checkpoint="checkpoint", step_rows=2,
+)
+"""
+
+FIRST = """time,page,status,bytes
+2024-05-01T10:00:03Z,/home,200,10
+2024-05-01T10:00:40Z,/home,200,20
+2024-05-01T10:00:58Z,/ä,404,30
+2024-05-01T10:02:10Z,/home,200,40
+2024-05-01T10:00:59Z,/home,200,50
+a bad line
+2024-05-01T10:02:11Z,/home,200,60
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The current folder, with a pipeline and its input; what is loaded from it is forgotten afterwards."""
+    (tmp_path / "visits.py").write_text(VISITS)
+    (tmp_path / "views").mkdir()
+    (tmp_path / "views" / "1.csv").write_text(FIRST)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def done(folder: Path) -> Path:
+    """The same after a run."""
+    assert command("run", "visits.py:pipeline", "--engine", "embedded").exit_code == 0
+    return folder
+
+
+def command(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def json_of(*words: str) -> list[dict[str, Any]]:
+    result = command(*words, "--json")
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_run_says_what_it_did(folder: Path) -> None:
+    """Without it nobody would know whether anything was read, set aside or left open."""
+    result = command("run", "visits.py:pipeline", "--engine", "embedded")
+    assert result.exit_code == 0, result.output
+    assert re.match(r"7 rows in \d+ steps, .* embedded\); 2 rows published, 1 late, 1 dead letters; ", result.stdout)
+    assert "clock 2024-05-01 10:02:11Z; open windows: 1 (if the input is complete, run again" in result.stdout
+    assert " rows/s  clock 2024-05-01 10:0" in result.stderr
+
+
+def test_run_goes_on_where_it_ended(done: Path) -> None:
+    """Without it the command line could process a file twice."""
+    assert "0 rows in 0 steps" in command("run", "visits.py:pipeline", "--engine", "embedded").stdout
+    (done / "views" / "2.csv").write_text("time,page,status,bytes\n2024-05-01T10:02:20Z,/home,200,1\n")
+    (report,) = json_of("run", "visits.py:pipeline", "--engine", "embedded", "--end-of-input")
+    assert (report["rows"], report["open_windows"], report["recovered"]) == (1, 0, True)
+    assert report["ledger"]["files"]["read"] == 8
+    rows = [row for file in sorted((done / "visits").glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    assert [(row["page"], row["status"], row["visits"], row["bytes"]) for row in rows] == [
+        *sorted([("/home", 200, 2, 30), ("/ä", 404, 1, 30)], key=lambda row: [r["page"] for r in rows].index(row[0])),
+        ("/home", 200, 3, 101),
+    ]
+
+
+def test_without_java_it_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the first run on a machine without Java would fail, or change the engine in silence."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(folder))
+    result = command("run", "visits.py:pipeline")
+    assert result.exit_code == 0, result.output
+    assert "no Java found" in result.stderr
+    assert "embedded" in result.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_run_on_spark(folder: Path) -> None:
+    """Without it a class of the user's own file might not reach Spark's workers."""
+    finished = run_process("run", "visits.py:pipeline", "--engine", "spark")
+    assert finished.returncode == 0, finished.stderr
+    assert re.search(r"7 rows in \d+ steps, .* spark\)", finished.stdout)
+    assert command("verify", "checkpoint").exit_code == 0
+
+
+def run_process(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "persistent", *words], capture_output=True, text=True, timeout=120, env=environment()
+    )
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def test_history(done: Path) -> None:
+    """Without it nobody would see how a checkpoint came about."""
+    lines = json_of("history", "checkpoint")
+    assert [line["id"] for line in lines] == list(range(len(lines)))
+    assert [line["kind"] for line in lines][:3] == ["checkpoint", "fence", "checkpoint"]
+    assert (lines[-1]["read"], lines[-1]["processed"], lines[-1]["late"], lines[-1]["dead"]) == (7, 5, 1, 1)
+    table = command("history", "visits.py:pipeline").stdout
+    assert len(table.splitlines()) == len(lines) + 1
+    assert "2024-05-01 10:02:11Z" in table.splitlines()[-1]
+
+
+def test_show(done: Path) -> None:
+    """Without it the content of a manifest could be read only by hand."""
+    shown = command("show", "checkpoint").stdout
+    assert "read 7, processed 5, late 1, dead 1" in shown
+    assert "page: string, status: int64" in shown
+    assert "record(visits=Count(), bytes=Sum(int64))" in shown
+    (manifest,) = json_of("show", "checkpoint", "0")
+    assert (manifest["id"], manifest["kind"]) == (0, "checkpoint")
+    missing = command("show", "checkpoint", "999")
+    assert missing.exit_code == 1
+    assert "keeps the ids 0 to" in missing.stderr
+
+
+def test_state(done: Path) -> None:
+    """Without it the state could be read only from Python."""
+    (row,) = json_of("state", "visits.py:pipeline")
+    assert row == {
+        "page": "/home",
+        "status": 200,
+        "window_start": "2024-05-01T10:02:00.000Z",
+        "window_end": "2024-05-01T10:03:00.000Z",
+        "visits": 2,
+        "bytes": 100,
+    }
+    table = command("state", "visits.py:pipeline").stdout.splitlines()
+    assert table[0].split() == list(row)
+    assert table[1].split() == ["/home", "200", "2024-05-01", "10:02:00Z", "2024-05-01", "10:03:00Z", "2", "100"]
+
+
+def test_state_of_a_key_at_a_checkpoint(done: Path) -> None:
+    """Without it one key among millions could not be looked up, nor how it was."""
+    state = ("state", "visits.py:pipeline")
+    at = next(line["id"] for line in json_of("history", "checkpoint") if line["read"] == 2)
+    assert [row["visits"] for row in json_of(*state, "--at", str(at), "--key", "/home", "--key", "200")] == [2]
+    assert json_of(*state, "--at", str(at), "--key", "/home", "--key", "404") == []
+    assert json_of(*state, "--limit", "0") == []
+    assert "0 of 1 rows" in command(*state, "--limit", "0").stdout
+    for words, text in (
+        (("--key", "/home"), "give --key 2 times"),
+        (("--key", "/home", "--key", "ok"), "column status holds int64"),
+    ):
+        result = command(*state, *words)
+        assert result.exit_code == 2
+        assert text in result.stderr
+
+
+def test_late_rows_and_dead_letters(done: Path) -> None:
+    """Without it what was set aside could not be found again."""
+    (late,) = json_of("late", "checkpoint")
+    assert (late["reason"], late["value"]["bytes"], late["file"]) == ("late", 50, "1.csv")
+    (dead,) = json_of("dead-letters", "visits.py:pipeline")
+    assert FIRST.encode()[dead["offset"] :].startswith(b"a bad line")
+    table = command("dead-letters", "checkpoint").stdout
+    assert "a bad line" in table
+    assert dead["reason"] in table
+
+
+def test_verify(done: Path) -> None:
+    """Without it a damaged checkpoint would first be noticed when it is needed."""
+    sound = command("verify", "checkpoint")
+    assert sound.exit_code == 0, sound.output
+    newest = json_of("history", "checkpoint")[-1]["id"]
+    assert f"checkpoint {newest} verifies" in sound.stdout
+    path = done / "checkpoint" / "m" / f"{newest:020d}.json"
+    path.write_bytes(path.read_bytes().replace(b'"late":1', b'"late":0'))
+    damaged = command("verify", "checkpoint")
+    assert damaged.exit_code == 1
+    assert f"fault: m/{newest:020d}.json: SHA-256 differs from its trailer" in damaged.stdout
+    assert f"1 fault; checkpoint {newest - 1} is the newest that verifies" in damaged.stderr
+    told = command("verify", "checkpoint", "--json")
+    assert json.loads(told.stdout)["ok"] is False
+    assert told.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("history", "nowhere"), 1, "there is no checkpoint here"),
+        (("late", "nowhere"), 1, "there is no checkpoint here"),
+        (("verify", "nowhere"), 1, "no checkpoint verifies"),
+        (("run", "none.py:pipeline"), 1, "none.py: no such file"),
+        (("run", "visits.py:pipeline", "--follow", "--end-of-input"), 2, "choose one"),
+        (("run", "visits.py:pipeline", "--engine", "storm"), 2, "'storm' is not one of"),
+        (("state", "checkpoint"), 2, "give its pipeline as FILE.py:NAME"),
+        (("history", "ftp://host/x"), 1, "no checkpoint can be committed"),
+    ],
+)
+def test_errors_are_one_line_and_have_their_exit_codes(
+    folder: Path, words: tuple[str, ...], code: int, text: str
+) -> None:
+    """Without it scripts could not tell a typing error from a failed run, nor people read what is wrong."""
+    result = command(*words)
+    assert result.exit_code == code
+    assert text in result.stderr
+    assert len([line for line in result.stderr.splitlines() if line.startswith("Error: ")]) == 1
+    assert "Traceback" not in result.stderr
+
+
+def test_an_error_in_the_task_names_the_message(folder: Path) -> None:
+    """Without it a user would look for a bad record among millions; with -v there is the traceback too."""
+    (folder / "failing.py").write_text(VISITS.replace('message.value["bytes"]', '1 // (message.value["bytes"] - 20)'))
+    result = command("run", "failing.py:pipeline", "--engine", "embedded")
+    assert result.exit_code == 1
+    assert re.search(r"^Error: Visits raised at partition 'files', position \(0, \d+\)", result.stderr, re.M)
+    assert "ZeroDivisionError" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in command("-v", "run", "failing.py:pipeline", "--engine", "embedded").stderr
+
+
+def test_help_and_version() -> None:
+    """Without it nobody would find the commands."""
+    told = command("--help").stdout
+    for name in ("run", "history", "show", "state", "late", "dead-letters", "verify"):
+        assert re.search(rf"^  {name} ", told, re.M), name
+        assert "..." not in command(name, "--help").stdout.partition("Options:")[0].splitlines()[0]
+    assert command("--version").stdout == f"persistent, version {__version__}\n"
+
+
+SLOW = VISITS.replace(
+    "    def process_message",
+    "    def process_batch(self, state, batch):\n"
+    "        import time\n"
+    "        time.sleep(0.1)\n"
+    "        super().process_batch(state, batch)\n\n"
+    "    def process_message",
+)
+
+
+@pytest.mark.parametrize(("number", "follow"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
+def test_a_signal_ends_a_run_with_everything_committed(folder: Path, number: int, follow: bool) -> None:
+    """Without it a deployment would lose or repeat what was under way, or take a stopped run for a finished one."""
+    (folder / "slow.py").write_text(SLOW)
+    rows = 40
+    lines = "".join(f"2024-05-01T10:{i:02d}:00Z,/home,200,1\n" for i in range(rows))
+    (folder / "views" / "1.csv").write_text("time,page,status,bytes\n" + lines)
+    words = ["run", "slow.py:pipeline", "--engine", "embedded", "--json", *(["--follow"] if follow else [])]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "persistent", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    manifests = folder / "checkpoint" / "m"
+    deadline = time.monotonic() + 60
+    while not manifests.is_dir() or len(list(manifests.iterdir())) < 5:
+        assert running.poll() is None and time.monotonic() < deadline, running.communicate()
+        time.sleep(0.01)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == (0 if follow else 130), err
+    report = json.loads(out)
+    assert report["stopped"] is True
+    assert 0 < report["rows"] < rows
+    assert json_of("history", "checkpoint")[-1]["read"] == report["rows"]
+    assert command("verify", "checkpoint").exit_code == 0
+    (rest,) = json_of("run", "visits.py:pipeline", "--engine", "embedded", "--end-of-input")
+    assert rest["rows"] == rows - report["rows"]
+    published = [row for file in (folder / "visits").glob("*.parquet") for row in pq.read_table(file).to_pylist()]
+    assert len(published) == rows
+    assert sum(row["visits"] for row in published) == rows

@@ -1,0 +1,97 @@
+"""What the documentation shows is run as it stands: the README's files and commands, and the examples in docstrings."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import monoids
+import persistent
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"^```(\w+)(?: +(\S+))?\n(.*?)^```$", re.M | re.S)
+
+
+def modules() -> Iterator[str]:
+    for package in (monoids, persistent):
+        yield package.__name__
+        found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+        yield from (one.name for one in found if not one.name.endswith("__main__"))
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_docstrings_of(name: str) -> None:
+    """Without it examples in docstrings would rot."""
+    module: ModuleType = importlib.import_module(name)
+    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert found.failed == 0
+
+
+def test_the_readme_runs(tmp_path: Path) -> None:
+    """Without it a new user's first hour could begin with an error.
+
+    A block with a file name is that file; of a console block every command is run, and must print what follows it.
+    """
+    compared = 0
+    for language, name, text in BLOCK.findall(README):
+        if name:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        elif language == "console":
+            for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.M):
+                if not command.startswith("make "):
+                    check_command(command, expected, tmp_path)
+                    compared += 1
+    assert compared >= 5
+
+
+def check_command(command: str, expected: str, folder: Path) -> None:
+    paths = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    environment = os.environ | {"PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        ["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert ran.returncode == 0, f"{command}\n{ran.stderr}"
+    checker = doctest.OutputChecker()
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    assert checker.check_output(expected, ran.stdout, options), f"{command}\n{ran.stdout}"
+
+
+def test_the_paths_that_the_readme_names_exist() -> None:
+    """Without it a guarantee could refer to a test that is not there."""
+    named = set(re.findall(r"`((?:tests|examples|benchmarks|monoids|persistent)/[\w/.]*)`", README))
+    assert named
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+def test_the_example_is_short() -> None:
+    """Without it the first thing that a reader sees would grow with every feature."""
+    (example,) = (text for _, name, text in BLOCK.findall(README) if name == "visits.py")
+    assert len([line for line in example.splitlines() if line.strip()]) <= 16
+
+
+def test_all_monoids_are_in_the_readme() -> None:
+    """Without it a monoid could be added and nobody told of its laws."""
+    table = README.partition("## Monoids")[2].partition("\n## ")[0]
+    for name in monoids.__all__:
+        assert f"{name}(" in table or f"`{name}`" in table, name
+
+
+def test_all_commands_are_in_the_readme() -> None:
+    """Without it a command could be added and nobody told."""
+    from persistent.cli import main
+
+    for name in main.commands:
+        assert f"persistent {name} " in README, name

@@ -1,0 +1,103 @@
+"""Windows and panes, against a search through every one of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persistent import Window, sliding, tumbling
+from persistent.window import Panes
+
+windows = st.builds(Window, st.integers(1, 12), st.integers(1, 12))
+times = st.integers(0, 60)
+
+
+def spans(window: Window, time: int) -> list[tuple[int, int]]:
+    """Every window around a time, found by looking."""
+    numbers = range(-20, 80)
+    all_of_them = [(k * window.every_ms, k * window.every_ms + window.size_ms) for k in numbers]
+    return [(start, end) for start, end in all_of_them if start <= time < end]
+
+
+def cuts(panes: Panes) -> list[int]:
+    """Every cut from -100 to 200."""
+    found = set()
+    for k in range(-120, 220):
+        if panes.window is not None:
+            start = k * panes.window.every_ms
+            found |= {start, start + panes.window.size_ms}
+        if panes.interval_ms is not None:
+            found.add(k * panes.interval_ms)
+    return sorted(cut for cut in found if -100 <= cut <= 200)
+
+
+@given(windows, times)
+def test_which_windows_hold_a_time(window: Window, time: int) -> None:
+    """A message would count in a window too many, or in one too few."""
+    found = spans(window, time)
+    numbers = range(window.first_number(time), window.last_number(time) + 1)
+    every, size = window.every_ms, window.size_ms
+    assert [(k * every, k * every + size) for k in numbers] == found
+    array = np.array([time])
+    assert window.holds(array).tolist() == [bool(found)]
+    assert int(window.last_start(time)) == time // every * every
+    if found:
+        assert window.last_end(time) == max(end for _, end in found)
+
+
+@given(windows, times, st.integers(0, 90))
+def test_a_time_is_late_when_all_its_windows_have_ended(window: Window, time: int, watermark: int) -> None:
+    """A late message would be counted in a window that was published, or one in time be put aside."""
+    ended = [end <= watermark for _, end in spans(window, time)]
+    late, partly = window.late(np.array([time]), watermark)
+    assert late.tolist() == [bool(ended) and all(ended)]
+    assert partly.tolist() == [any(ended) and not all(ended)]
+
+
+@given(windows | st.none(), st.integers(1, 9) | st.none(), st.lists(times, min_size=1))
+def test_a_pane_lies_between_neighbouring_cuts(
+    window: Window | None, interval_ms: int | None, moments: list[int]
+) -> None:
+    """A checkpoint would cut a pane in two, and hold half of it or all."""
+    if window is None and interval_ms is None:
+        return
+    panes = Panes(window, interval_ms)
+    known = cuts(panes)
+    expected = [max(cut for cut in known if cut <= time) for time in moments]
+    assert panes.starts(np.array(moments)).tolist() == expected
+    assert [int(panes.starts(time)) for time in moments] == expected
+    assert all(cut % panes.step == 0 for cut in known)
+    if interval_ms is None:
+        assert [panes.is_cut(time) for time in moments] == [time in known for time in moments]
+    else:
+        assert [panes.is_cut(time) for time in moments] == [time % interval_ms == 0 for time in moments]
+
+
+@given(windows, st.integers(1, 9) | st.none())
+def test_every_window_is_a_union_of_panes(window: Window, interval_ms: int | None) -> None:
+    """A window would need a part of a pane, which nobody can take out again without an inverse."""
+    known = cuts(Panes(window, interval_ms))
+    for start, end in pairwise(known):
+        around = {tuple(spans(window, time)) for time in range(max(start, 0), end)}
+        assert len(around) <= 1, f"windows change inside the pane [{start}, {end})"
+
+
+def test_windows_are_given_in_many_ways() -> None:
+    """A minute would be sixty milliseconds."""
+    assert tumbling("1 min") == tumbling(60_000) == tumbling(timedelta(minutes=1)) == Window(60_000, 60_000)
+    assert sliding("1 h", every="1 min") == Window(3_600_000, 60_000)
+    assert sliding("59 min", every=timedelta(hours=1)) == Window(59 * 60_000, 3_600_000)
+
+
+@pytest.mark.parametrize("size", [0, "0 s", -1, 1.5, "1 fortnight", "", True, timedelta(microseconds=1), None])
+def test_a_wrong_duration_is_refused(size: object) -> None:
+    """A window of no length would never close, or always."""
+    with pytest.raises((ValueError, TypeError)):
+        tumbling(size)  # type: ignore[arg-type]
+    with pytest.raises((ValueError, TypeError)):
+        sliding("1 min", every=size)  # type: ignore[arg-type]
