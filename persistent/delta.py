@@ -212,4 +212,7 @@ def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
 def _listed_timestamps(times: list[Any]) -> Integers:
     if any(type(time) is not int for time in times):
         times = [checked_timestamp(time) for time in times]
-    return checked_timestamps(np.array(times, np.int64))
+    try:
+        return checked_timestamps(np.array(times, np.int64))
+    except OverflowError:
+        return checked_timestamps(np.array([checked_timestamp(time) for time in times]))

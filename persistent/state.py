@@ -30,6 +30,7 @@ from persistent.window import Panes, Window
 
 _FORMAT = 1
 _HEADER_BYTES = 4
+_TIMESTAMP_MAX = 1 << 62
 
 
 class State(Protocol):
@@ -239,6 +240,8 @@ def checked_timestamp(timestamp: Any) -> int:
         raise TypeError(f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}")
     if timestamp < 0:
         raise ValueError(f"timestamp {timestamp} is before 1970")
+    if int(timestamp) > _TIMESTAMP_MAX:
+        raise ValueError(f"timestamp {timestamp} is too large: give milliseconds since the Unix epoch")
     return int(timestamp)
 
 

@@ -1,7 +1,7 @@
-"""The jobs of the suite: each is a task, twice (by message and by batch), its input, and a plain twin that says what must come out.
+"""A job of the suite is a task (by message, and by batch), its input, and a plain twin that says what must come out.
 
-The twin knows Python's collections and nothing of this package: it puts every contribution into a list for each key and window,
-and sums the list up.
+The twin knows Python's collections and nothing of this package: it puts every contribution into a list for each
+key and window, and sums the list up.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Record:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """``contributions``: the (key, value) pairs of a row. ``summary``: the output values of a list of values, in order of
-    position. ``window``: (size, every) in ms. ``parsed``: output columns that are JSON."""
+    """``contributions``: the (key, value) pairs of a row. ``summary``: the output values of a list of values, in
+    order of position. ``window``: (size, every) in ms. ``parsed``: output columns that are JSON."""
 
     name: str
     by_message: Callable[[], PersistentTask]
@@ -74,9 +74,7 @@ class Job:
 
     # -- the job ---------------------------------------------------------------------------------------------
 
-    def pipeline(
-        self, source: Any, sink: Any, checkpoint: Any, *, batch: bool = False, **options: Any
-    ) -> Pipeline:
+    def pipeline(self, source: Any, sink: Any, checkpoint: Any, *, batch: bool = False, **options: Any) -> Pipeline:
         """The pipeline; ``source``: or the rows themselves."""
         if isinstance(source, (list, tuple)):
             source = MemorySource(source, timestamp="ts", ordered=True)
@@ -148,7 +146,7 @@ def milliseconds(time: datetime) -> int:
 
 
 def watermarks(times: Sequence[int], step_rows: int | None) -> list[int]:
-    """The watermark under which each row of a source in order of time is read: the largest time of all steps before its own."""
+    """The watermark under which each row of an ordered source is read: the largest time of all steps before its own."""
     steps = len(times) if step_rows is None else step_rows
     largest, found = 0, []
     for start in range(0, len(times), max(steps, 1)):

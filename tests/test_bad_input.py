@@ -44,7 +44,7 @@ from persistent import (
 from persistent.checkpoint.log import Log, manifest_name
 from persistent.embedded import Embedded
 from persistent.storage import LocalStorage, MemoryStorage, Storage
-from tests.faults import FaultyStorage, Operations
+from tests.faults import FaultyStorage, Killed, Operations
 from tests.jobs import BY_NAME, Job
 
 GOOD = [{"ts": 1_700_000_000_000 + 1_000 * n, "page": "ab"[n % 2], "n": n} for n in range(20)]
@@ -195,7 +195,13 @@ def test_a_truncated_parquet_file(tmp_path: Path, storage: MemoryStorage) -> Non
     (tmp_path / "b.parquet").write_bytes(whole[:-20])
     with pytest.raises(SourceError) as error:
         run(pipeline_of(files(tmp_path), storage))
-    says(error, str(tmp_path / "b.parquet"), "not a complete Parquet file", "Repair or remove", "on_bad_file='dead-letter'")
+    says(
+        error,
+        str(tmp_path / "b.parquet"),
+        "not a complete Parquet file",
+        "Repair or remove",
+        "on_bad_file='dead-letter'",
+    )
     assert Log(storage).newest() is None, "the failed run has left a checkpoint"
     pipeline = pipeline_of(files(tmp_path, on_bad_file="dead-letter"), storage)
     report = run(pipeline)
@@ -205,7 +211,9 @@ def test_a_truncated_parquet_file(tmp_path: Path, storage: MemoryStorage) -> Non
     assert "not a complete Parquet file" in dead["reason"]
 
 
-@pytest.mark.parametrize("line", ["[1, 2]", "nonsense", '"text"', '{"ts": 1700000000000, "page": "a", "n": "many"}', "{"])
+@pytest.mark.parametrize(
+    "line", ["[1, 2]", "nonsense", '"text"', '{"ts": 1700000000000, "page": "a", "n": "many"}', "{"]
+)
 def test_a_bad_line_is_a_dead_letter(line: str, tmp_path: Path, storage: MemoryStorage) -> None:
     """A line cut short by a crash of its writer would take the rest of its file with it."""
     path = write_lines(tmp_path / "a.jsonl", [*GOOD[:10], line + "\n", *GOOD[10:]])
@@ -241,7 +249,7 @@ def test_a_changed_input_file(tmp_path: Path, storage: MemoryStorage) -> None:
     pipeline = pipeline_of(files(path), storage, step_rows=5)
     operations = Operations(at=40)
     faulty = pipeline_of(files(path), FaultyStorage(storage, operations), step_rows=5)
-    with pytest.raises(BaseException, match="put_if_absent|write|read|list|rename|delete"):
+    with pytest.raises(Killed):
         run(faulty)
     before = visits_of(pipeline)
     assert 0 < before < 20
@@ -306,7 +314,9 @@ def test_an_exception_in_the_task(task: type[PersistentTask], storage: MemorySto
     pipeline = pipeline_of(GOOD, storage, task(), step_rows=5)
     with pytest.raises(UserCodeError) as error:
         run(pipeline)
-    says(error, task.__name__, "partition 'memory'", "position (0, 13)", "key 'b'", "ValueError: thirteen", "dead-letter")
+    says(
+        error, task.__name__, "partition 'memory'", "position (0, 13)", "key 'b'", "ValueError: thirteen", "dead-letter"
+    )
     assert isinstance(error.value.__cause__, ValueError)
     assert visits_of(pipeline) == 10, "steps before the failing one are committed"
     aside = pipeline_of(GOOD, storage, task(), step_rows=5, on_error="dead-letter")
@@ -388,7 +398,10 @@ def test_get_in_a_pipeline(storage: MemoryStorage) -> None:
     ("update", "parts"),
     [
         (lambda s, b: s.update_batch(b.timestamps, {"total": b["n"][:0]}), ("'total'", "0 values for")),
-        (lambda s, b: s.update_batch(b.timestamps[:0], {"total": b["n"]}, keys=b["page"][:0]), ("'total'", "for 0 rows")),
+        (
+            lambda s, b: s.update_batch(b.timestamps[:0], {"total": b["n"]}, keys=b["page"][:0]),
+            ("'total'", "for 0 rows"),
+        ),
         (lambda s, b: s.update_batch(b.timestamps, {"total": 1}, keys=b["page"][:0]), ("'page'", "0 rows")),
         (lambda s, b: s.update_batch(b.timestamps, {"totl": 1}), ("unknown field 'totl'", "visits, total")),
         (lambda s, b: s.update_batch(b.timestamps + 1, {"total": 1}), ("needs keys=", "batch.timestamps")),
@@ -767,7 +780,9 @@ def test_a_corrupt_newest_manifest(tmp_path: Path) -> None:
         with pytest.raises(CorruptCheckpoint) as error:
             refused()
         says(error, str(checkpoint / manifest_name(ids[-1])), "SHA-256")
-        says(error, f"Checkpoint {good} is the newest that verifies", "by hand", f"above {good:020d}", "published again")
+        says(
+            error, f"Checkpoint {good} is the newest that verifies", "by hand", f"above {good:020d}", "published again"
+        )
     assert sorted(os.listdir(checkpoint / "d" / "Visits")) == listed, "a refused run has deleted"
 
     places = [checkpoint / name for name in ("m", "p", "late", "dead")] + [results, results / "_published"]

@@ -85,9 +85,7 @@ def check_late(job: Job, pipeline: Pipeline, records: Sequence[Record]) -> None:
         assert row["timestamp"] < by_id[id].watermark, f"row {id} is late above the watermark of its step"
         assert row["value"] == by_id[id].row
     assert set(late) == {id for id, record in by_id.items() if job.is_late(record)}
-    ended = [
-        id for id, r in by_id.items() if any(end and end <= r.watermark for _, end in job.windows(r.row["ts"]))
-    ]
+    ended = [id for id, r in by_id.items() if any(end and end <= r.watermark for _, end in job.windows(r.row["ts"]))]
     assert partly == set(ended) - set(late)
 
 

@@ -1,4 +1,4 @@
-"""Every job on Spark, from files to files, is equal to its plain twin; four of them with their driver killed with -9."""
+"""Every job on Spark, from files to files, is equal to its plain twin; four with their driver killed with -9."""
 
 from __future__ import annotations
 
@@ -62,9 +62,7 @@ def pipeline_of(job: Job, folder: Path) -> Pipeline:
     place = folder / job.name
     results = FileSink(place / "results", format=format_of(job))
     batch = JOBS.index(job) % 3 == 0
-    return job.pipeline(
-        source_of(job, folder), results, str(place / "checkpoint"), batch=batch, step_rows=STEP_ROWS
-    )
+    return job.pipeline(source_of(job, folder), results, str(place / "checkpoint"), batch=batch, step_rows=STEP_ROWS)
 
 
 def published(job: Job, folder: Path) -> list[dict[str, Any]]:
@@ -133,7 +131,7 @@ class Driver:
                 return True
             if ended:
                 return False
-            time.sleep(0.001)
+            time.sleep(0.005)
         raise AssertionError(f"no checkpoint {id} within {WAIT_SECONDS} s: {self.errors.read_text()[-2000:]}")
 
 

@@ -12,22 +12,27 @@ import pytest
 
 from persistent.errors import Fenced
 from persistent.storage import LocalStorage
-from tests.crash.pauses import delays
+from tests.crash.pauses import Before, Once, delays
 from tests.crash.sweep import calm, overtaken_in_the_last_commit, sleep_everywhere
 from tests.crash.worlds import JOBS, LONG, ROWS, CrashJob, Outcome, Visits, World, check_invariants
 
 ROUNDS = 40
 PROCESS_ROUNDS = 10
+FILES = next(job for job in JOBS if job.name == "files")
 DISK = CrashJob("disk-files", Visits, ROWS, 3, files=4, local=True)
 
 
-def drive(world: World, seed: object) -> str:
-    """One driver with small pauses: "finished", "idle" when there was nothing to do, "fenced"; all else is a failure."""
+def drive(world: World, before: Before) -> str:
+    """One driver: "finished", "idle" when there was nothing to do, "fenced"; all else is a failure."""
     try:
-        report = world.run(before=delays(seed, often=0.3, seconds=0.003))
+        report = world.run(before=before)
     except Fenced:
         return "fenced"
     return "finished" if report.steps else "idle"
+
+
+def small_delays(*seed: object) -> Before:
+    return delays(seed, often=0.3, seconds=0.003)
 
 
 def check_race(answers: list[str], world: World, expected: Outcome, story: object) -> None:
@@ -49,7 +54,7 @@ def test_two_drivers_in_one_process_give_what_one_gives(folder: Path) -> None:
 
         def driver(number: int, world: World = world, gate: threading.Barrier = gate, round: int = round) -> None:
             gate.wait()
-            answers.append(drive(world, (round, number)))  # noqa: B023
+            answers.append(drive(world, small_delays(round, number)))  # noqa: B023
 
         threads = [threading.Thread(target=driver, args=(number,)) for number in range(2)]
         for thread in threads:
@@ -66,7 +71,7 @@ def _process(world: World, gate: object, answers: object, seed: object) -> None:
     """What a driver process does."""
     logging.disable(logging.WARNING)
     gate.wait()  # type: ignore[attr-defined]
-    answers.put(drive(world, seed))  # type: ignore[attr-defined]
+    answers.put(drive(world, small_delays(seed)))  # type: ignore[attr-defined]
 
 
 def test_two_driver_processes_give_what_one_gives(folder: Path) -> None:
@@ -99,6 +104,36 @@ def test_a_driver_that_wakes_up_after_another_took_over_changes_nothing(job: Cra
 def test_a_driver_overtaken_in_its_last_commit_says_so(folder: Path) -> None:
     """Its id may be free again, because others went on until it was deleted: the commit then seems to be won."""
     overtaken_in_the_last_commit(folder)
+
+
+def test_a_plan_put_late_names_files_that_are_still_there(folder: Path) -> None:
+    """A fenced driver has written its listing but not yet its plan: who took over runs that very plan, so the listing must not have been
+    swept as a leftover. It would be missing for ever."""
+    expected = calm(FILES, folder).outcome
+    world = World(FILES, folder)
+    waits, may_put, has_put = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(verb: str, name: str) -> None:
+        if may_put.is_set():
+            has_put.set()
+        elif verb == "put_if_absent" and name.startswith("p/"):
+            waits.set()
+            assert may_put.wait(30)
+
+    def let_it_put() -> None:
+        may_put.set()
+        assert has_put.wait(30)
+
+    answers: list[str] = []
+    sleeper = threading.Thread(target=lambda: answers.append(drive(world, before=slow)))
+    sleeper.start()
+    assert waits.wait(30)
+    about_to_plan = Once(lambda verb, name: verb == "put_if_absent" and name.startswith("p/"), let_it_put)
+    assert drive(world, before=about_to_plan) == "finished"
+    sleeper.join()
+    assert about_to_plan.happened and answers == ["fenced"]
+    assert world.outcome() == expected
+    check_invariants(world)
 
 
 @pytest.mark.parametrize("how", ["link", "memory"])

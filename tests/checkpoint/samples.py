@@ -1,0 +1,122 @@
+"""Small manifests, plans and stores for the tests of the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.checkpoint.log import new_nonce
+from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
+from persistent.checkpoint.plan import StepPlan
+from persistent.clock import Clock
+from persistent.codec import KEY_GROUPS, Run
+from persistent.sinks.protocol import Staged
+from persistent.sources.protocol import Span, Split
+from persistent.storage import MemoryStorage, Put
+
+
+def run(name: str = "e1-c1-0", rows: int = 3, first: int = 1, last: int = 1, **changes: Any) -> Run:
+    """A run of the task ``Visits``."""
+    fields = {"start": 0, "low": 0, "high": KEY_GROUPS, "pane_min": 0, "pane_max": 60_000, **changes}
+    return Run(name=f"d/Visits/{name}.arrow", rows=rows, bytes=100, sha256="0" * 64, first=first, last=last, **fields)
+
+
+def manifest(id: int = 0, **changes: Any) -> Manifest:
+    """Manifest ``id`` of one job, empty unless ``changes`` say otherwise."""
+    fields: dict[str, Any] = {
+        "job": "job",
+        "id": id,
+        "kind": "checkpoint",
+        "base": id,
+        "oldest": 0,
+        "epoch": 0,
+        "nonce": new_nonce(),
+        "clock": Clock(),
+        "source": SourcePart("MemorySource", ("memory",), {"memory": (0, 0)}),
+        "operators": {"Visits": OperatorState({"state": "WindowState"}, ("page",), ())},
+        "ledger": {"memory": Account()},
+        **changes,
+    }
+    return Manifest(**fields)
+
+
+def full_manifest() -> Manifest:
+    """One in which no field is empty."""
+    staged = Staged("_staged/e2-c7-ab.jsonl", 3, 40, "1" * 64)
+    return manifest(
+        7,
+        oldest=3,
+        epoch=2,
+        nonce="n" * 32,
+        clock=Clock(90, 60, {"memory": 95}, True),
+        source=SourcePart("FileSource", ("files",), {"files": (4, 17)}, {"schema": [["ts", "int64"]]}, (run("i"),)),
+        operators={
+            "Visits": OperatorState(
+                {"state": "WindowState", "monoid": {"name": "Sum"}}, ("page", "é"), ("string", "int64"), (run(), run("b")), 60, 5
+            )
+        },
+        ledger={"files": Account(10, 6, 2, 1, 1, 1 << 63)},
+        outputs=(Outputs(7, (staged,), (staged,), (staged,)),),
+        parent=(6, "2" * 64),
+        fences=2,
+        replan=1,
+        pins=(3,),
+    )
+
+
+def plan(base: int = 0, **changes: Any) -> StepPlan:
+    """The plan of the step after ``base``."""
+    fields: dict[str, Any] = {
+        "job": "job",
+        "base": base,
+        "number": 0,
+        "nonce": new_nonce(),
+        "wall_ms": 1,
+        "close_at": 0,
+        "end_of_input": False,
+        "start": {"memory": (0, 0)},
+        "end": {"memory": (0, 4)},
+        "splits": (Split("memory", (Span(0, 0, 4, {"path": "a é"}),)),),
+        "cap": {"memory": None},
+        **changes,
+    }
+    return StepPlan(**fields)
+
+
+class ForgetfulStorage:
+    """A store that does not always answer a put: ``script`` says for each put whether it happens, and what is answered."""
+
+    shared = False
+    local = False
+
+    def __init__(self, *script: tuple[bool, Put]) -> None:
+        self.inner = MemoryStorage(new_nonce())
+        self.url = self.inner.url
+        self.script = list(script)
+        self.before_put: Callable[[str], None] = lambda name: None
+
+    def put_if_absent(self, name: str, data: bytes) -> Put:
+        self.before_put(name)
+        if not self.script:
+            return self.inner.put_if_absent(name, data)
+        happens, answer = self.script.pop(0)
+        if happens:
+            self.inner.put_if_absent(name, data)
+        return answer
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        self.inner.write(name, data)
+
+    def read(self, name: str) -> pa.Buffer:
+        return self.inner.read(name)
+
+    def list(self, folder: str) -> list[str]:
+        return self.inner.list(folder)
+
+    def rename(self, source: str, target: str) -> None:
+        self.inner.rename(source, target)
+
+    def delete(self, name: str) -> None:
+        self.inner.delete(name)

@@ -1,0 +1,137 @@
+"""A manifest is read exactly as it was written, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from persistent.checkpoint.manifest import Account, Manifest, check_name
+from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
+from persistent.errors import CorruptCheckpoint
+from tests.checkpoint.samples import full_manifest, manifest, run
+
+
+def proven(body: bytes) -> bytes:
+    """Any body with the trailer that fits it: what a program other than ours might write."""
+    return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+
+@pytest.mark.parametrize("one", [manifest(), full_manifest()], ids=["empty", "full"])
+def test_a_manifest_is_read_as_it_was_written(one: Manifest) -> None:
+    """A field forgotten on the way is state, position or output lost at the next restart."""
+    data = one.encode()
+    assert Manifest.decode(data, "m") == one
+    assert Manifest.decode(data, "m").encode() == data
+
+
+def test_every_flipped_bit_is_refused() -> None:
+    """I4: one bit wrong in a position or a name would lose or repeat records without a word."""
+    data = manifest().encode()
+    for bit in range(len(data) * 8):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(CorruptCheckpoint, match="place"):
+            Manifest.decode(bytes(changed), "place")
+
+
+def test_every_truncation_is_refused() -> None:
+    """A torn file, or one to which something was appended, is no checkpoint."""
+    data = full_manifest().encode()
+    for length in range(len(data)):
+        with pytest.raises(CorruptCheckpoint):
+            Manifest.decode(data[:length], "place")
+    for more in (b"\n", b" ", b"x"):
+        with pytest.raises(CorruptCheckpoint):
+            Manifest.decode(data + more, "place")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b'{"a":1,"a":2}', "stands twice"),
+        (b'{"a":{"b":1,"b":1}}', "stands twice"),
+        (b'{"a":1.5}', "1.5 is not an integer"),
+        (b'{"a":1e3}', "1e3 is not an integer"),
+        (b'{"a":NaN}', "NaN is not an integer"),
+        (b'{"a":-Infinity}', "-Infinity is not an integer"),
+        (b'{"a":', "Expecting value"),
+        (b"[" * 100_000, "."),
+    ],
+)
+def test_what_json_allows_and_we_do_not_is_refused(body: bytes, says: str) -> None:
+    """A key that stands twice is read differently by different readers; a float loses digits of a position."""
+    with pytest.raises(CorruptCheckpoint, match=says):
+        decode_document(proven(body), "place")
+
+
+def test_a_document_is_bounded_before_it_is_parsed() -> None:
+    """A huge file put in the place of a manifest would take the memory of the driver."""
+    with pytest.raises(CorruptCheckpoint, match="at most"):
+        decode_document(b" " * (DOCUMENT_BYTES_MAX + 1), "place")
+
+
+def test_floats_are_not_written() -> None:
+    """What cannot be read again must not be committed."""
+    with pytest.raises(ValueError, match="float"):
+        canonical_json({"a": float("nan")})
+    with pytest.raises(ValueError, match="float"):
+        canonical_json({"a": [1.5]})
+
+
+def changed(**changes: Any) -> bytes:
+    body = decode_document(full_manifest().encode(), "m")
+    return encode_document({**body, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"format": 2}, "format 2, this release reads 1: use a newer release"),
+        ({"format": None}, "format None"),
+        ({"features": ["sessions"]}, "needs sessions, unknown here: use a newer release"),
+    ],
+)
+def test_a_newer_format_or_feature_is_refused_by_name(changes: dict[str, Any], says: str) -> None:
+    """An old release that goes on with half of a new checkpoint destroys it."""
+    with pytest.raises(CorruptCheckpoint, match=says):
+        Manifest.decode(changed(**changes), "m")
+
+
+@pytest.mark.parametrize("field", ["id", "clock", "source", "operators", "ledger", "outputs", "oldest", "pins", "epoch"])
+def test_a_field_that_is_missing_is_refused(field: str) -> None:
+    """A default in its place would be an invention."""
+    body = decode_document(full_manifest().encode(), "m")
+    del body[field]
+    with pytest.raises(CorruptCheckpoint, match="not a manifest"):
+        Manifest.decode(encode_document(body), "m")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [run("../../etc/passwd"), run("a b"), run(".tmp-1/x"), run(low=5, high=5), run(low=0, start=3), run(high=1025)],
+    ids=lambda run: f"{run.name}-{run.low}-{run.high}",
+)
+def test_a_run_that_cannot_be_is_refused(bad: Any) -> None:
+    """A name that leaves the folder, or key groups that are none, come from no driver of ours."""
+    body = decode_document(full_manifest().encode(), "m")
+    body["operators"]["Visits"]["runs"] = [bad.to_json()]
+    with pytest.raises((CorruptCheckpoint, ValueError)):
+        Manifest.decode(encode_document(body), "m")
+
+
+def test_accounts_add_up() -> None:
+    """I9: the ledger is a sum like any other, its mix modulo 2**64."""
+    a, b = Account(5, 2, 1, 1, 1, 1 << 63), Account(4, 4, 0, 0, 0, 1 << 63)
+    assert a + b == Account(9, 6, 1, 1, 1, 0)
+    assert a.balances and (a + b).balances
+    assert not Account(1).balances
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a b", ".a", "-a", "é", "a" * 201, "a\n"])
+def test_only_names_of_our_alphabet_stand_in_a_checkpoint(name: str) -> None:
+    """A task named 'a/b' would write its runs into the folder of another."""
+    with pytest.raises(ValueError, match="use letters"):
+        check_name(name, "the task's name")
+    assert check_name("Visits-2.a=b@c+d_e", "x") == "Visits-2.a=b@c+d_e"
