@@ -6,12 +6,10 @@ signal before the input was drained, everything so far committed.
 
 from __future__ import annotations
 
-import io
-import json
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, TypeVar
@@ -19,8 +17,6 @@ from typing import Any, TypeVar
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich.console import Console
-from rich.table import Table
 
 import persistent
 from persistent.checkpoint.log import Entry, Log, manifest_name
@@ -31,14 +27,12 @@ from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline, read_aside
 from persistent.progress import progress, report_text
 from persistent.report import RunReport
-from persistent.sinks.json_lines import encode_json_lines
 from persistent.storage import Storage, open_storage
+from persistent.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_table
 from persistent.task import key_names
 from persistent.verify import FAULT, Verification, verify
 
-_ROWS_SHOWN = 50
 _STOPPED = 130
-_WIDE = 10_000
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -97,7 +91,7 @@ def _json_option(command: Command) -> Command:
 
 
 def _limit_option(command: Command) -> Command:
-    text = f"Show at most so many rows [default: {_ROWS_SHOWN}; with --json all]."
+    text = f"Show at most so many rows [default: {ROWS_SHOWN}; with --json all]."
     return click.option("--limit", type=click.IntRange(0), help=text)(command)
 
 
@@ -130,7 +124,7 @@ def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, as_
     with _session(engine) as session, progress(sys.stderr) as on_step:
         chosen = "embedded" if session is None else None
         report = loaded.run(session, engine=chosen, follow=follow, end_of_input=end_of_input, on_step=on_step)
-    click.echo(_json_text(_report_json(report)) if as_json else report_text(report))
+    click.echo(json_text(_report_json(report)) if as_json else report_text(report))
     if report.stopped and not follow:
         raise click.exceptions.Exit(_STOPPED)
 
@@ -175,9 +169,9 @@ def history(target: str, as_json: bool) -> None:
     ids = [id for id in log.ids() if newest.manifest.oldest <= id < newest.manifest.id]
     lines = [_summary(entry) for entry in (*map(log.read, ids), newest)]
     if as_json:
-        _print_json(lines)
+        print_json(lines)
         return
-    _print_table(
+    print_table(
         ["id", "kind", "epoch", "clock", "read", "late", "dead", "runs", "state rows", "state size"],
         [
             [
@@ -235,7 +229,7 @@ def show(target: str, id: int | None, as_json: bool) -> None:
     entry = _newest(log) if id is None else _kept(log, id)
     if as_json:
         data = storage.read(manifest_name(entry.manifest.id)).to_pybytes()
-        click.echo(_json_text(decode_document(data, manifest_name(entry.manifest.id))))
+        click.echo(json_text(decode_document(data, manifest_name(entry.manifest.id))))
         return
     manifest, clock, source = entry.manifest, entry.manifest.clock, entry.manifest.source
     summary = _summary(entry)
@@ -264,7 +258,7 @@ def show(target: str, id: int | None, as_json: bool) -> None:
     for name, text in figures:
         click.echo(f"{name:<{width}}  {text}")
     click.echo()
-    _print_table(
+    print_table(
         ["run", "rows", "size", "key groups", "deltas"],
         [
             [run.name, f"{run.rows:,}", bytes_text(run.bytes), f"{run.low}-{run.high - 1}", f"{run.first}-{run.last}"]
@@ -341,7 +335,7 @@ def state(pipeline: str, keys: tuple[str, ...], at: int | None, limit: int | Non
     table = loaded.state(at=at)
     if keys:
         table = _of_key(table, loaded, keys)
-    _print_rows(_sorted(table), limit, as_json)
+    print_rows(_sorted(table), limit, as_json)
 
 
 def _of_key(table: pa.Table, pipeline: Pipeline, values: Sequence[str]) -> pa.Table:
@@ -394,7 +388,7 @@ def dead_letters(target: str, limit: int | None, as_json: bool) -> None:
 def _print_aside(target: str, folder: str, limit: int | None, as_json: bool) -> None:
     storage = _storage(target)
     _newest(Log(storage))
-    _print_rows(read_aside(storage, folder), limit, as_json)
+    print_rows(read_aside(storage, folder), limit, as_json)
 
 
 # -- verify ----------------------------------------------------------------------------------------------------------
@@ -413,7 +407,7 @@ def verify_command(target: str, as_json: bool) -> None:
     """
     found = verify(_storage(target))
     if as_json:
-        click.echo(_json_text({**asdict(found), "ok": found.ok}))
+        click.echo(json_text({**asdict(found), "ok": found.ok}))
     else:
         _print_verification(found)
     if not found.ok:
@@ -426,10 +420,10 @@ def verify_command(target: str, as_json: bool) -> None:
 
 
 def _print_verification(found: Verification) -> None:
-    _print_table(
+    print_table(
         ["looked at", "number", "rows", "size", "faults"],
         [
-            [name, f"{part.checked:,}", f"{part.rows:,}", bytes_text(part.bytes), f"{part.faults:,}"]
+            [name, f"{part.checked:,}", f"{part.rows:,}", bytes_text(part.bytes), f"{found.faults_of(name):,}"]
             for name, part in found.parts.items()
         ],
         right=("number", "rows", "size", "faults"),
@@ -438,61 +432,3 @@ def _print_verification(found: Verification) -> None:
         click.echo(f"{finding.severity}: {finding.place}: {finding.text}")
     if found.ok:
         click.echo(f"{found.url}: checkpoint {found.newest_good} verifies")
-
-
-# -- printing --------------------------------------------------------------------------------------------------------
-
-
-def _print_rows(table: pa.Table, limit: int | None, as_json: bool) -> None:
-    if as_json:
-        shown = table if limit is None else table.slice(0, limit)
-        click.echo(encode_json_lines(shown).to_pybytes(), nl=False)
-        return
-    shown = table.slice(0, _ROWS_SHOWN if limit is None else limit)
-    rows = [[_cell(value) for value in row.values()] for row in shown.to_pylist()]
-    numeric = [field.name for field in table.schema if _is_number(field.type)]
-    _print_table(table.column_names, rows, right=numeric)
-    if shown.num_rows < table.num_rows:
-        click.echo(f"{shown.num_rows:,} of {table.num_rows:,} rows; more with --limit, all with --json")
-    elif not table.num_rows:
-        click.echo("no rows")
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if hasattr(value, "isoformat"):
-        return str(value).removesuffix("+00:00") + ("Z" if getattr(value, "tzinfo", None) else "")
-    return str(value)
-
-
-def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """On a terminal fitted to it, elsewhere as wide as it needs."""
-    table = Table(box=None, pad_edge=False)
-    for name in names:
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right)
-    for row in rows:
-        table.add_row(*row)
-    if sys.stdout.isatty():
-        Console(markup=False, highlight=False, emoji=False).print(table)
-        return
-    console = Console(file=io.StringIO(), width=_WIDE, markup=False, highlight=False, emoji=False, color_system=None)
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        click.echo(line.rstrip())
-
-
-def _print_json(rows: Iterable[Mapping[str, Any]]) -> None:
-    for row in rows:
-        click.echo(_json_text(row))
-
-
-def _json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,7 +216,8 @@ def _verify(data: Any, sha256: str, place: str) -> None:
 
 
 def canonical_json(value: Any) -> str:
-    """JSON in one spelling: sorted keys, no spaces, no floats, ASCII."""
+    """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for what could not be read again."""
+    _refuse_floats(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -241,6 +242,19 @@ def decode_document(data: bytes, place: str) -> Any:
         return json.loads(body, object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float)
     except (ValueError, RecursionError) as error:
         raise CorruptCheckpoint(f"{place}: {error}") from error
+
+
+def _refuse_floats(value: Any) -> None:
+    if isinstance(value, float):
+        raise ValueError(f"{value!r} is a float, which a checkpoint does not hold: write it as an integer or as text")
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise ValueError(f"the name {name!r} is not text")
+            _refuse_floats(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _refuse_floats(inner)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -69,5 +69,5 @@ class RunReport:
             f"checkpoint {self.checkpoint}, watermark {self.watermark}"
         )
         if self.open_windows:
-            text += f"; {self.open_windows:,} windows stayed open: if the input is complete, run again with end_of_input=True"
+            text += f"; {self.open_windows:,} windows stayed open: if the input is complete, say end_of_input=True"
         return text

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -72,10 +73,11 @@ class Storage(Protocol):
         """Delete; a file already gone is fine. A loss of power may bring the file back."""
 
 
-def open_storage(url: str | os.PathLike[str] | Storage) -> Storage:
+def open_storage(url: str | os.PathLike[str] | Storage, *, private: bool = True) -> Storage:
     """The storage behind a URL: a local path, ``file://``, ``memory://name``, ``s3://`` or ``hdfs://``.
 
-    A storage is returned as it is. Other schemes raise ``UnsupportedStore``.
+    ``private``: local files are for their owner only. A storage is returned as it is. Other schemes
+    raise ``UnsupportedStore``.
 
     >>> open_storage("memory://doctest").url
     'memory://doctest'
@@ -85,16 +87,18 @@ def open_storage(url: str | os.PathLike[str] | Storage) -> Storage:
     text = os.fspath(url)
     scheme, separator, rest = text.partition("://")
     if not separator:
-        return LocalStorage(text)
+        return LocalStorage(text, private=private)
     if scheme == "file":
-        return LocalStorage(urlsplit(text).path)
+        return LocalStorage(urlsplit(text).path, private=private)
     if scheme == "memory":
         return MemoryStorage(rest)
     return FsspecStorage(text)
 
 
 class LocalStorage:
-    """A folder of a local disk that has hard links; readable by its owner only; made with its first file.
+    """A folder of a local disk that has hard links, made with its first file.
+
+    ``private``: readable by its owner only; else as the process's umask has it.
 
     A process killed inside ``put_if_absent`` leaves a temporary file ``.tmp-<uuid>`` that no verb ever
     shows: at most one of a manifest's size for each crash. They may be deleted by hand while nothing runs.
@@ -103,15 +107,16 @@ class LocalStorage:
     shared = True
     local = True
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, private: bool = True) -> None:
         self.url = os.path.abspath(os.path.expanduser(path))
+        self._mode = 0o700 if private else 0o777
         self._settled: set[str] = set()
 
     def __repr__(self) -> str:
         return f"LocalStorage({self.url!r})"
 
-    def __reduce__(self) -> tuple[type[LocalStorage], tuple[str]]:
-        return LocalStorage, (self.url,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(LocalStorage, private=self._mode == 0o700), (self.url,)
 
     def put_if_absent(self, name: str, data: bytes) -> Put:
         path = self._path(name)
@@ -120,7 +125,7 @@ class LocalStorage:
         with _failures_told("create", path):
             self._settle(folder)
             try:
-                _create(temporary, data)
+                _create(temporary, data, self._mode)
                 try:
                     os.link(temporary, path)
                     answer = Put.WON
@@ -137,7 +142,7 @@ class LocalStorage:
         path = self._path(name)
         with _failures_told("write", path, FileExistsError):
             self._settle(os.path.dirname(path))
-            _create(path, data)
+            _create(path, data, self._mode)
             _sync_folder(os.path.dirname(path))
 
     def read(self, name: str) -> pa.Buffer:
@@ -199,7 +204,7 @@ class LocalStorage:
         for place in reversed(missing):
             try:
                 # Another process may be making the same folder.
-                os.makedirs(place, mode=0o700, exist_ok=True)
+                os.makedirs(place, mode=self._mode, exist_ok=True)
             except FileExistsError as error:
                 raise NotADirectoryError(errno.ENOTDIR, f"{place} is a file") from error
         place, above = folder, os.path.dirname(folder)
@@ -465,9 +470,9 @@ def _failures_told(operation: str, place: str, *answers: type[OSError]) -> Itera
         raise StorageError(f"cannot {operation} {place}: {cause}. {remedy}") from error
 
 
-def _create(path: str, data: bytes | pa.Buffer) -> None:
+def _create(path: str, data: bytes | pa.Buffer, mode: int) -> None:
     """Create, write and sync a file. A failed sync is not tried again: the kernel has dropped the pages."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode & 0o666)
     try:
         view = memoryview(data)
         while view.nbytes:

@@ -12,8 +12,8 @@ It needs no code of the user's, changes nothing, and may look on while a run wor
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -24,16 +24,16 @@ from persistent.checkpoint.log import Entry, Log, manifest_name, plan_name
 from persistent.checkpoint.manifest import Manifest, check_format
 from persistent.checkpoint.plan import StepPlan
 from persistent.codec import KEY_GROUPS, Run, decode_document, decode_table
-from persistent.commit import check_follows
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.publish import aside_name
 from persistent.sinks.protocol import Staged
 from persistent.storage import Storage
+from persistent.verify_laws import differences, manifest_faults, step_faults, sum_faults
 from persistent.verify_rows import index_faults, state_faults
 
 FAULT, WARNING = "fault", "warning"
 _DIGITS = 20
-_TRIES_MAX = 3
+_MISSING = "missing"
 _UNREADABLE = (CorruptCheckpoint, pa.ArrowException, ValueError, KeyError, TypeError, IndexError)
 """What decoding damaged bytes may raise."""
 
@@ -46,6 +46,7 @@ class Finding:
     """
 
     severity: str
+    part: str
     place: str
     text: str
 
@@ -57,7 +58,6 @@ class Part:
     checked: int = 0
     bytes: int = 0
     rows: int = 0
-    faults: int = 0
 
 
 @dataclass
@@ -80,23 +80,49 @@ class Verification:
         one.checked, one.bytes, one.rows = one.checked + 1, one.bytes + bytes, one.rows + rows
 
     def fault(self, part: str, place: str, text: str) -> None:
-        self.parts.setdefault(part, Part()).faults += 1
+        self.parts.setdefault(part, Part())
         # An error text begins with the place it is about.
-        self.findings.append(Finding(FAULT, place, text.removeprefix(f"{self.url}/{place}").removeprefix(": ")))
+        text = text.removeprefix(f"{self.url}/{place}").removeprefix(": ")
+        self.findings.append(Finding(FAULT, part, place, text))
 
-    def warn(self, place: str, text: str) -> None:
-        self.findings.append(Finding(WARNING, place, text))
+    def warn(self, part: str, place: str, text: str) -> None:
+        self.findings.append(Finding(WARNING, part, place, text))
+
+    def faults_of(self, part: str) -> int:
+        return sum((finding.severity, finding.part) == (FAULT, part) for finding in self.findings)
 
 
 def verify(storage: Storage) -> Verification:
-    """Look at everything. Where a run commits meanwhile and its garbage is collected under our eyes, look again."""
+    """Look at everything that is kept. What a run that works meanwhile collects under our eyes is not missed."""
     log = Log(storage)
-    for _ in range(_TRIES_MAX):
-        before = log.ids()
-        found = _Look(storage, log, before).look()
-        if found.ok or log.ids() == before:
-            break
+    ids = log.ids()
+    found = _Look(storage, log, ids).look()
+    if not found.ok and log.ids() != ids:
+        _forgive_collected(found, log)
     return found
+
+
+def _forgive_collected(found: Verification, log: Log) -> None:
+    """Take back the faults of files that are missing and that by now no kept manifest names."""
+    kept: list[Manifest] = []
+    for id in reversed(log.ids()):
+        if kept and id < kept[0].oldest:
+            break
+        # One that cannot be read is collected too, or a fault of its own.
+        with suppress(CorruptCheckpoint):
+            kept.append(log.read(id).manifest)
+    if not kept:
+        return
+    oldest = kept[0].oldest
+    named = {name for one in kept for name in one.files()} | {name for out in kept[0].outputs for name in out.names()}
+
+    def is_collected(finding: Finding) -> bool:
+        folder, _, name = finding.place.rpartition("/")
+        if finding.text != _MISSING or finding.place in named:
+            return False
+        return folder.startswith("d/") or (folder in ("m", "p") and int(name[:_DIGITS]) < oldest)
+
+    found.findings = [finding for finding in found.findings if not is_collected(finding)]
 
 
 class _Look:
@@ -164,10 +190,10 @@ class _Look:
                 self.found.count("manifests", self.entries[id].bytes)
         self.entries = dict(sorted(self.entries.items()))
         for id, entry in self.entries.items():
-            for text in _manifest_faults(entry.manifest, self.job):
+            for text in manifest_faults(entry.manifest, self.job):
                 self._bad(id, text)
             if id - 1 in self.entries:
-                for text in _step_faults(entry.manifest, self.entries[id - 1]):
+                for text in step_faults(entry.manifest, self.entries[id - 1]):
                     self._bad(id, text)
             elif id - 1 not in self.ids and id > self.newest.oldest:
                 self._bad(id, f"its parent {id - 1} is not there")
@@ -184,7 +210,7 @@ class _Look:
         for manifest in (entry.manifest for entry in self.entries.values()):
             for run in _all_runs(manifest):
                 before = named.get(run.name)
-                if before is not None and (said := _differences(before[0], run)):
+                if before is not None and (said := differences(before[0], run)):
                     self._bad(manifest.id, f"says of {run.name} another {said} than manifest {before[1].id}")
                 named[run.name] = run, manifest
         return named
@@ -211,7 +237,7 @@ class _Look:
     def _sums(self) -> None:
         for id, entry in self.entries.items():
             for name, operator in entry.manifest.operators.items():
-                for text in _sum_faults(operator.runs, id):
+                for text in sum_faults(operator.runs, id):
                     self._bad(id, f"{name}: {text}")
 
     # -- outputs -------------------------------------------------------------------------------------------------
@@ -220,14 +246,16 @@ class _Look:
         """Late rows and dead letters: published, or staged by the newest checkpoint; as many as the account says."""
         for folder, part in (("late", "late rows"), ("dead", "dead letters")):
             named = self._named_aside(folder)
-            published = [f"{folder}/{name}" for name in self.storage.list(folder)]
+            published = [f"{folder}/{name}" for name in self.storage.list(folder) if self._is_known(name)]
             counted = sum(self._aside(name, part, named.get(name)) for name in published)
-            unpublished = [staged for name, staged in named.items() if name not in published]
-            counted += sum(self._unpublished(staged, part) for staged in unpublished)
+            unpublished = [name for name in named if name not in published]
+            counted += sum(self._unpublished(name, named[name], part) for name in unpublished)
             accounts = self.newest.ledger.values()
             expected = sum(account.late if folder == "late" else account.dead for account in accounts)
             if counted != expected:
-                self.found.warn(folder, f"holds {counted:,} {part}, the account says {expected:,}: were files deleted?")
+                self.found.warn(
+                    part, folder, f"holds {counted:,} {part}, the account says {expected:,}: were files deleted?"
+                )
 
     def _named_aside(self, folder: str) -> dict[str, Staged]:
         """What kept manifests staged, by the name under which it is published."""
@@ -238,11 +266,19 @@ class _Look:
             for staged in getattr(outputs, folder)
         }
 
-    def _unpublished(self, staged: Staged, part: str) -> int:
+    def _is_known(self, name: str) -> bool:
+        """Whether a published file is not of a checkpoint newer than those we look at."""
+        return not name[:_DIGITS].isdigit() or int(name[:_DIGITS]) <= self.newest.id
+
+    def _unpublished(self, name: str, staged: Staged, part: str) -> int:
         if all(staged.name not in outputs.names() for outputs in self.newest.outputs):
             self.found.fault(part, staged.name, "was published, and is gone")
             return 0
-        return self._aside(staged.name, part, staged)
+        folder, _, published = name.partition("/")
+        if staged.name.rpartition("/")[2] in self.storage.list(staged.name.rpartition("/")[0]):
+            return self._aside(staged.name, part, staged)
+        # Published since we listed the folder, or lost.
+        return self._aside(name if published in self.storage.list(folder) else staged.name, part, staged)
 
     def _aside(self, name: str, part: str, staged: Staged | None) -> int:
         """How many records of the account a file of late rows or dead letters holds."""
@@ -306,7 +342,7 @@ class _Look:
 
     def _tell(self, folder: str, names: Iterable[str], text: str) -> None:
         for name in names:
-            self.found.warn(f"{folder}/{name}".lstrip("/"), text)
+            self.found.warn("strays", f"{folder}/{name}".lstrip("/"), text)
 
     def _pending(self) -> StepPlan | None:
         try:
@@ -319,7 +355,7 @@ class _Look:
         try:
             return self.storage.read(name)
         except FileNotFoundError:
-            self.found.fault(part, name, "missing")
+            self.found.fault(part, name, _MISSING)
         except PersistentError as error:
             self.found.fault(part, name, str(error))
         return None
@@ -329,62 +365,3 @@ def _all_runs(manifest: Manifest) -> Iterator[Run]:
     for operator in manifest.operators.values():
         yield from operator.runs
     yield from manifest.source.index
-
-
-def _differences(before: Run, after: Run) -> str:
-    """What two manifests say otherwise of one run: only ``low``, from which on it still counts, may change, upwards."""
-    one, other = before.to_json(), after.to_json()
-    changed = [name for name in one if name != "low" and one[name] != other[name]]
-    return ", ".join([*changed, *(["low"] if after.low < before.low else [])])
-
-
-def _manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
-    if job is not None and manifest.job != job:
-        yield f"is of job {manifest.job}, FORMAT of {job}"
-    if manifest.kind == "checkpoint" and manifest.base != manifest.id:
-        yield f"is a checkpoint with base {manifest.base}"
-    if manifest.kind not in ("checkpoint", "fence"):
-        yield f"is a {manifest.kind}, unknown here"
-    for partition, account in manifest.ledger.items():
-        if not account.balances:
-            yield f"{partition}: the account does not balance: {account}"
-    if not 0 <= manifest.clock.closed <= manifest.clock.watermark:
-        yield f"closed {manifest.clock.closed} is ahead of the watermark {manifest.clock.watermark}"
-
-
-def _step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
-    """The laws between a manifest and the one before it."""
-    if manifest.parent != (parent.manifest.id, parent.sha256):
-        yield f"names another parent than manifest {parent.manifest.id} as it is now"
-    try:
-        check_follows(manifest, parent.manifest)
-    except (AssertionError, KeyError) as error:
-        yield f"does not follow {parent.manifest.id}: {error or 'an id, epoch or base goes back'}"
-    before, after = parent.manifest, manifest
-    if after.kind == "fence":
-        same = ("base", "clock", "source", "operators", "ledger", "outputs")
-        changed = [name for name in same if getattr(before, name) != getattr(after, name)]
-        if changed or after.epoch != before.epoch + 1:
-            yield f"is a fence, but changes {', '.join(changed) or 'the epoch otherwise than by one'}"
-    elif after.epoch != before.epoch:
-        yield f"is a checkpoint of epoch {after.epoch} on one of epoch {before.epoch}"
-    for partition, account in before.ledger.items():
-        if not _grows(account.__dict__, after.ledger[partition].__dict__ if partition in after.ledger else {}):
-            yield f"{partition}: the account goes back"
-
-
-def _grows(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    return all(after.get(name, -1) >= value for name, value in before.items() if name != "mix")
-
-
-def _sum_faults(runs: tuple[Run, ...], id: int) -> Iterator[str]:
-    """In every key group each delta counts once: the runs follow each other, and none overlaps the next."""
-    for run in runs:
-        if not 0 <= run.first <= run.last <= id:
-            yield f"run {run.name} sums the deltas {run.first} to {run.last}"
-    borders = sorted({border for run in runs for border in (run.low, run.high)})
-    for low in borders[:-1]:
-        there = [run for run in runs if run.low <= low < run.high]
-        for one, other in itertools.pairwise(there):
-            if one.last > other.first:
-                yield f"runs {one.name} and {other.name} both count deltas up to {one.last} in key group {low}"

@@ -171,10 +171,11 @@ def plain_min(values: Iterable[Any]) -> Any:
 
 
 def _times(rng: random.Random, rows: int, step_ms: int, behind_ms: int) -> Iterator[int]:
-    """Times that advance by about a step, most up to ``behind_ms`` in disorder, a few much more."""
+    """Times that advance by about a step, most up to ``behind_ms`` in disorder, a few much more; some on borders."""
     for row in range(rows):
         behind = rng.randrange(behind_ms) if rng.random() > 0.05 else rng.randrange(20 * behind_ms)
-        yield max(START + row * step_ms - behind, 0)
+        time = START + row * step_ms - behind
+        yield time // 10_000 * 10_000 if rng.random() < 0.2 else time
 
 
 # -- visits: count, sum and largest per page and minute ------------------------------------------------------------
@@ -380,7 +381,7 @@ def _sliding(name: str, size: int, every: int) -> Job:
     rng = random.Random(f"{size} {every}")
     rows = [
         {"ts": ts, "id": number, "sensor": rng.randrange(3), "heat": rng.choice([None, *range(-40, 40)])}
-        for number, ts in enumerate(_times(rng, 300, 900, 5_000))
+        for number, ts in enumerate(_times(rng, 300, 900, 9_000))
     ]
     return Job(
         name=name,

@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from persistent import FileSink, MemorySink, MemorySource, Pipeline, StepReport
+from persistent.checkpoint import compaction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account, Manifest
 from persistent.embedded import Embedded
 from persistent.storage import MemoryStorage
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
-from tests.jobs import JOBS, Job, Record, records_of
+from tests.jobs import BY_NAME, JOBS, Job, Record, records_of
 
 STEP_ROWS = (None, 211, 64, 23)
 KILLS_PER_JOB = 8
@@ -237,7 +238,7 @@ def _without_revisions(outcome: Outcome) -> Outcome:
 
 def test_a_state_without_windows_is_published_when_it_has_changed(storage: MemoryStorage) -> None:
     """Every end of input would repeat every key, or the newest value of a key could not be told from older ones."""
-    (job,) = [job for job in JOBS if job.window is None]
+    job = BY_NAME["totals"]
     half = len(job.rows) // 2
     rows = list(job.rows[:half])
     sink = MemorySink()
@@ -264,7 +265,7 @@ def test_a_state_without_windows_is_published_when_it_has_changed(storage: Memor
 
 def test_an_input_out_of_order_has_no_late_rows(storage: MemoryStorage) -> None:
     """A backfill in any order would lose what the clock had passed, though it was listed all the time."""
-    job = JOBS[0]
+    job = BY_NAME["visits"]
     rows = list(job.rows)
     random.Random(9).shuffle(rows)
     sink = MemorySink()
@@ -276,7 +277,7 @@ def test_an_input_out_of_order_has_no_late_rows(storage: MemoryStorage) -> None:
 
 def test_late_rows_are_allowed_for_by_the_disorder(storage: MemoryStorage) -> None:
     """max_out_of_orderness would be an option that changes nothing."""
-    job = JOBS[0]
+    job = BY_NAME["visits"]
     behind = max(mark - r["ts"] for r, mark in ((r.row, r.watermark) for r in records_of(job.rows, 23)))
     source = MemorySource(list(job.rows), timestamp="ts", ordered=True, max_out_of_orderness=behind)
     sink = MemorySink()
@@ -288,7 +289,7 @@ def test_late_rows_are_allowed_for_by_the_disorder(storage: MemoryStorage) -> No
 
 def test_a_run_stopped_and_gone_on_with_equals_one_run(storage: MemoryStorage) -> None:
     """Rows appended between runs would be read twice, or not at all."""
-    job = JOBS[0]
+    job = BY_NAME["visits"]
     rows: list[Any] = []
     sink = MemorySink()
     pipeline = job.pipeline(rows, sink, storage, step_rows=50)
@@ -297,3 +298,68 @@ def test_a_run_stopped_and_gone_on_with_equals_one_run(storage: MemoryStorage) -
         assert pipeline.run(engine=Embedded(1)).rows == 100
     pipeline.run(engine=Embedded(1), end_of_input=True)
     check_equal(job, pipeline, sink.rows(), 50)
+
+
+@pytest.mark.parametrize("name", ["totals", "trails", "sliding-not-dividing", "words"])
+def test_every_checkpoint_is_the_sum_of_what_was_read_before_it(
+    name: str, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """I3. A fold of runs would lose a part of them or count it twice, most of all one that goes on over several steps."""
+    # So small that folds take several steps, and what they have folded is folded again, piece by piece.
+    monkeypatch.setattr(compaction, "_ROWS_MIN", 1)
+    monkeypatch.setattr(compaction, "_TIER_0_ROWS", 8)
+    job = BY_NAME[name]
+    rows = list(job.rows)
+    records = records_of(rows, 3)
+    late = {id(record) for record in records if job.is_late(record)}
+    pipeline = job.pipeline(rows, None, storage, step_rows=3)
+    partial: list[int] = []
+
+    def on_step(report: StepReport) -> None:
+        manifest = Log(storage).read(report.id).manifest
+        (operator,) = manifest.operators.values()
+        partial.extend(run.low for run in operator.runs if run.low > run.start)
+        assert len(operator.runs) < 60
+        if report.id % 4:
+            return
+        ((_, offset),) = manifest.source.positions.values()
+        expected = job.expected(each for each in records[:offset] if id(each) not in late)
+        closed, size = manifest.clock.closed, (job.window or (0, 0))[0]
+        opened = {place: v for place, v in expected.items() if place[1] is None or place[1] + size > closed}
+        assert job.read(pipeline.state(at=report.id).to_pylist()) == opened
+
+    pipeline.run(engine=Embedded(1), on_step=on_step, end_of_input=True)
+    assert partial or job.window, "no fold went on over several steps"
+
+
+@pytest.mark.parametrize("job", [job for job in JOBS if job.name.startswith("sliding")], ids=repr)
+def test_windows_may_begin_before_the_epoch(job: Job, storage: MemoryStorage) -> None:
+    """The first windows of 1970 would be lost, with an input that counts from zero."""
+    earliest = min(row["ts"] for row in job.rows)
+    rows = [{**row, "ts": row["ts"] - earliest} for row in job.rows]
+    sink = MemorySink()
+    pipeline = job.pipeline(MemorySource(rows, timestamp="ts"), sink, storage, step_rows=40)
+    pipeline.run(engine=Embedded(1), end_of_input=True)
+    found = job.read(sink.rows())
+    assert found == job.expected(map(Record, rows))
+    size, every = job.window or (0, 0)
+    assert (min(start for _, start in found if start is not None) < 0) == (size > every)
+
+
+def test_input_goes_on_after_its_end(storage: MemoryStorage) -> None:
+    """What comes after an end of input would be lost, or change windows that are published."""
+    job = BY_NAME["visits"]
+    rows = list(job.rows[:200])
+    sink = MemorySink()
+    pipeline = job.pipeline(rows, sink, storage)
+    watermark = pipeline.run(engine=Embedded(1), end_of_input=True).watermark
+    before = job.read(sink.rows())
+    late = {**job.rows[0], "id": 9_000, "ts": watermark - 1}
+    rows += [late, *({**row, "ts": row["ts"] + 10_000_000} for row in job.rows[200:])]
+    assert pipeline.run(engine=Embedded(1)).late == 1
+    assert [row["value"] for row in pipeline.late().to_pylist()] == [late]
+    newest = Log(storage).newest()
+    assert newest is not None and not newest.manifest.clock.end_of_input
+    pipeline.run(engine=Embedded(1), end_of_input=True)
+    after = job.expected(map(Record, [row for row in rows[200:] if row["id"] != 9_000]))
+    assert job.read(sink.rows()) == {**before, **after}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,22 @@ import pytest
 
 from monoids import Count, Sum, record
 from monoids.hashing import hash_keys
-from persistent import FileSink, MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
+from persistent import (
+    FileSink,
+    MemorySink,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    tumbling,
+)
 from persistent.checkpoint.log import Log, manifest_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import KEY_GROUPS, Run, encode_run
+from persistent.embedded import Embedded
 from persistent.rows import Rows
-from persistent.storage import LocalStorage
+from persistent.storage import LocalStorage, MemoryStorage
 from persistent.verify import Verification, verify
 from persistent.verify_rows import state_faults
 
@@ -256,6 +267,26 @@ def test_strays_are_warnings(checkpoint: Path) -> None:
     found = look(checkpoint)
     assert found.ok
     assert [one.severity for one in found.findings] == ["warning", "warning"]
+
+
+def test_a_run_at_work_may_be_looked_at() -> None:
+    """Without it what a run collects meanwhile would be called lost, so that nobody could verify a live checkpoint."""
+    storage = MemoryStorage("verify-live")
+    source = MemorySource(rows(3_000), timestamp="ts")
+    live = Pipeline(source=source, task=Visits(), sink=MemorySink(), checkpoint=storage, step_rows=20)
+    running = threading.Thread(target=live.run, kwargs={"engine": Embedded(threads=1)})
+    running.start()
+    looks, ids = 0, set()
+    while running.is_alive():
+        if "FORMAT" in storage.list(""):
+            found = verify(storage)
+            assert found.ok, faults(found)
+            assert not [one for one in found.findings if one.part != "strays"]
+            looks, ids = looks + 1, ids | {found.newest}
+    running.join()
+    assert looks >= 5
+    assert len(ids) >= 5
+    assert verify(storage).findings == []
 
 
 def test_late_rows_deleted_are_told(checkpoint: Path) -> None:

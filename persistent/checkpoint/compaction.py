@@ -39,7 +39,7 @@ def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | 
         return None
     budget_rows = max(_ROWS_MIN, FAN_IN * delta_rows)
     rows = sum(run.rows_left for run in inputs)
-    low = inputs[0].low
+    low = min(run.low for run in inputs)
     if rows <= budget_rows:
         return Merge(inputs, low, KEY_GROUPS)
     return Merge(inputs, low, min(KEY_GROUPS, low + max(1, (KEY_GROUPS - low) * budget_rows // rows)))
@@ -56,13 +56,17 @@ def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run
         if run.name == merge.inputs[0].name and output is not None:
             result.append(output)
         if merge.high < run.high:
-            result.append(replace(run, low=merge.high))
+            result.append(replace(run, low=max(run.low, merge.high)))
     return tuple(result)
 
 
 def _begun(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The inputs of a fold that has begun and not ended."""
-    return tuple(run for run in runs if run.low > run.start)
+    """The inputs of a fold that has begun and not ended: also pieces of a sum that it has not come to yet."""
+    begun = [run for run in runs if run.low > run.start]
+    if not begun:
+        return ()
+    reached, first, last = begun[0].low, min(run.first for run in begun), max(run.last for run in begun)
+    return tuple(run for run in runs if first <= run.first and run.last <= last and run.high > reached)
 
 
 def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:

@@ -212,9 +212,10 @@ class Log:
             except CorruptCheckpoint:
                 continue
             return (
-                f"Checkpoint {id} is the newest that verifies. To go back to it by hand, while nothing runs, move every file "
-                f"whose name begins with a number above {id:0{_DIGITS}d} out of {self.storage.url} (its folders m, p, late and "
-                "dead), and out of the folder of a FileSink and its _published: what was published since is published again"
+                f"Checkpoint {id} is the newest that verifies. To go back to it by hand, while nothing runs, move "
+                f"every file whose name begins with a number above {id:0{_DIGITS}d} out of {self.storage.url} (its "
+                "folders m, p, late and dead), and out of the folder of a FileSink and its _published: what was "
+                "published since is published again"
             )
         return "No other checkpoint verifies: restore the folder from a copy"
 

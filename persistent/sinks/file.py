@@ -42,7 +42,7 @@ class FileSink:
     def __init__(self, url: str | os.PathLike[str] | Storage, *, format: str = "parquet") -> None:
         if format not in _EXTENSIONS:
             raise InvalidPipeline(f"FileSink format {format!r}: choose one of {', '.join(_EXTENSIONS)}")
-        self.storage = open_storage(url)
+        self.storage = open_storage(url, private=False)
         self.format = format
         self.shared = self.storage.shared
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import stat
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -248,3 +250,16 @@ def test_a_memory_sink_does_not_travel() -> None:
     assert sink.table is None and sink.rows() == []
     with pytest.raises(InvalidPipeline, match="embedded engine only"):
         cloudpickle.dumps({"sink": sink})
+
+
+def test_others_can_read_what_is_published(tmp_path: Path) -> None:
+    """Without it, results would be readable by the account that ran the pipeline alone, as checkpoints are."""
+    before = os.umask(0o022)
+    try:
+        sink = FileSink(tmp_path / "results")
+        sink.publish(7, [sink.stage(pa.table({"a": [1]}), 7, f"e1-c7-{'0' * 32}")])
+    finally:
+        os.umask(before)
+    (published,) = (tmp_path / "results").glob("*.parquet")
+    assert stat.S_IMODE(published.stat().st_mode) == 0o644
+    assert stat.S_IMODE((tmp_path / "results").stat().st_mode) == 0o755

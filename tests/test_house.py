@@ -1,0 +1,240 @@
+"""The house: what may import what, and what every module owes its reader."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("monoids", "persistent")
+LINES_MAX = 60
+
+FLOORS: tuple[tuple[str, ...], ...] = (
+    ("monoids",),
+    ("persistent.errors", "persistent.clock"),
+    ("persistent.message", "persistent.window", "persistent.storage", "persistent.rows", "persistent.codec"),
+    ("persistent.state", "persistent.delta", "persistent.sources", "persistent.sinks", "persistent.outputs"),
+    ("persistent.task", "persistent.checkpoint"),
+    ("persistent.engine", "persistent.embedded", "persistent.spark", "persistent.step"),
+    ("persistent.commit", "persistent.contents", "persistent.publish", "persistent.report"),
+    ("persistent.driver",),
+    ("persistent.pipeline",),
+    (
+        "persistent.verify",
+        "persistent.verify_laws",
+        "persistent.verify_rows",
+        "persistent.cli",
+        "persistent.load",
+        "persistent.progress",
+        "persistent.figures",
+        "persistent.tables",
+        "persistent",
+        "persistent.__main__",
+    ),
+)
+"""From the ground up. Imports point to a lower floor, or to another room of the same floor as long as there is no circle."""
+
+TIME_CALLS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
+FILE_CALLS = {"open", "link", "unlink", "rename", "replace", "fsync", "scandir", "listdir", "mkdir", "makedirs", "remove"}
+KNOW_FILES = {"persistent.storage", "persistent.sources.files"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text(encoding="utf-8"))
+
+
+def imports(module: str) -> Iterator[tuple[str, bool]]:
+    """The modules that a module imports, and whether only when a function is called."""
+    nested = {
+        id(inner)
+        for node in ast.walk(tree(module))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree(module)):
+        late = id(node) in nested
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, late) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import: write the whole name"
+            for alias in node.names:
+                inner_name = f"{node.module}.{alias.name}"
+                yield (inner_name if inner_name in FILES else str(node.module)), late
+
+
+def floor(module: str) -> int:
+    """The floor of the longest name in the table that the module is, or is below."""
+    found = [
+        (len(name), number)
+        for number, names in enumerate(FLOORS)
+        for name in names
+        if module == name or (module.startswith(f"{name}.") and name != "persistent")
+    ]
+    assert found, f"{module} has no floor: give it one in FLOORS"
+    return max(found)[1]
+
+
+def ours(module: str) -> list[str]:
+    return sorted({name for name, _ in imports(module) if name in FILES})
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_point_down(module: str) -> None:
+    """A low room that knows a high one cannot be read, tested or replaced without it."""
+    above = [name for name in ours(module) if floor(name) > floor(module)]
+    assert not above, f"{module} (floor {floor(module)}) imports {above}"
+
+
+def test_there_is_no_circle() -> None:
+    """Also within a floor: modules in a circle are one module in several files."""
+    waiting = {module: {name for name in ours(module) if name != module} for module in FILES}
+    while waiting:
+        free = [module for module, needs in waiting.items() if not needs & waiting.keys()]
+        assert free, f"a circle among {sorted(waiting)}"
+        for module in free:
+            del waiting[module]
+
+
+def test_the_algebra_stands_alone() -> None:
+    """Monoids are of use without Spark, checkpoints, or us."""
+    for module in FILES:
+        if module.startswith("monoids"):
+            assert not [name for name, _ in imports(module) if name.split(".")[0] == "persistent"], module
+
+
+def test_import_persistent_loads_nothing_heavy() -> None:
+    """A driver of the embedded engine starts in a moment, and on a machine without Java or a test framework."""
+    heavy = ("pyspark", "hypothesis", "duckdb", "polars", "pandas", "fsspec", "s3fs", "rich", "click", "pytest")
+    code = f"import sys, persistent, monoids; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_only_spark_knows_pyspark() -> None:
+    """Another engine can stand beside it only as long as nobody else leans on it."""
+    assert {module for module in FILES for name, _ in imports(module) if name.split(".")[0] == "pyspark"} == {"persistent.spark"}
+
+
+def calls(module: str) -> Iterator[tuple[str, str, int]]:
+    """Every ``a.b(...)`` and ``open(...)``: what stands before the dot, the name, the line."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                yield ast.unparse(node.func.value), node.func.attr, node.lineno
+            elif isinstance(node.func, ast.Name):
+                yield "", node.func.id, node.lineno
+
+
+def test_only_storage_and_the_files_of_a_source_know_the_disk() -> None:
+    """What is written past the storage is neither synced, nor counted by the crash tests, nor to be found on S3."""
+    for module in FILES:
+        if module in KNOW_FILES:
+            continue
+        assert "fsspec" not in {name.split(".")[0] for name, _ in imports(module)}, module
+        for before, name, line in calls(module):
+            is_os = before in ("os", "os.path", "shutil", "pathlib") and name in FILE_CALLS | {"rmtree", "copy", "move"}
+            is_open = not before and name == "open"
+            assert not (is_os or is_open), f"{module}:{line}: {before}.{name}(): that is the work of a storage"
+
+
+def test_only_the_clock_reads_the_time() -> None:
+    """Time read anywhere else makes a step repeated after a crash another step."""
+    for module in FILES:
+        if module == "persistent.clock":
+            continue
+        for before, name, line in calls(module):
+            is_time = before in ("time", "datetime", "date", "datetime.datetime", "datetime.date") and name in TIME_CALLS
+            assert not is_time, f"{module}:{line}: {before}.{name}() reads the time; use persistent.clock"
+        assert "time" not in {name for name, _ in imports(module)}, f"{module} imports time"
+
+
+def test_nobody_draws_at_random() -> None:
+    """A number drawn in a step differs when the step is repeated; names come from ``uuid``."""
+    for module in FILES:
+        assert not {name.split(".")[0] for name, _ in imports(module)} & {"random", "secrets"}, module
+        assert not [line for before, _, line in calls(module) if before in ("np.random", "numpy.random")], module
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_a_module_opens_with_a_sentence(module: str) -> None:
+    """It says what the thing is; a reader who has to guess reads it all."""
+    text = ast.get_docstring(tree(module))
+    assert text, f"{module} has no docstring"
+    assert text.split("\n\n")[0].rstrip().endswith((".", ":")), f"{module}: {text.splitlines()[0]!r} is not a sentence"
+    assert isinstance(tree(module).body[0], ast.Expr)
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_no_function_is_long(module: str) -> None:
+    """Long functions have several jobs. Their docstrings do not count."""
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False) or ""
+            lines = (node.end_lineno or 0) - node.lineno + 1 - len(text.splitlines())
+            assert lines <= LINES_MAX, f"{module}: {node.name} has {lines} lines"
+
+
+def exported() -> Iterator[tuple[str, Any]]:
+    for name in ("monoids", "persistent", "persistent.sources", "persistent.sinks"):
+        module: ModuleType = importlib.import_module(name)
+        assert len(set(module.__all__)) == len(module.__all__)
+        for public in module.__all__:
+            yield f"{name}.{public}", getattr(module, public)
+
+
+EXPORTED = dict(exported())
+
+
+@pytest.mark.parametrize("name", EXPORTED)
+def test_every_public_name_says_what_it_is(name: str) -> None:
+    """What a user types has a sentence under help()."""
+    thing = EXPORTED[name]
+    if not (inspect.isclass(thing) or callable(thing)):
+        return
+    assert thing.__doc__ and not thing.__doc__.startswith(f"{thing.__name__}("), f"{name} has no docstring of its own"
+    if not inspect.isclass(thing):
+        return
+    for attribute, value in vars(thing).items():
+        silent = attribute.startswith("_") or attribute in ("to_json", "from_json", "fingerprint")
+        if not silent and inspect.isfunction(value) and value.__qualname__ == f"{thing.__name__}.{attribute}":
+            inherited = any(getattr(above, attribute, None) is not None for above in thing.__mro__[1:])
+            assert value.__doc__ or inherited or _is_protocol(thing, attribute), f"{name}.{attribute} has no docstring"
+
+
+def _is_protocol(thing: type, attribute: str) -> bool:
+    """Whether the method is one of a source or sink, which the protocol explains."""
+    from persistent.sinks.protocol import Sink
+    from persistent.sources.protocol import Source
+    from persistent.storage import Storage
+
+    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, Storage))
+
+
+def test_nothing_unfinished_and_no_forbidden_word() -> None:
+    """A name that means everything means nothing."""
+    words = ("Manager", "Handler", "Util", "Helper", "Impl")
+    for module, path in FILES.items():
+        text = path.read_text(encoding="utf-8")
+        assert "TODO" not in text and "FIXME" not in text and "XXX" not in text, module
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                assert not any(word.lower() in node.name.lower() for word in words), f"{module}: {node.name}"
