@@ -69,7 +69,10 @@ class ValueType:
 
     def _from_list(self, values: list[Any]) -> pa.Array:
         if set(map(type, values)) <= {self._rule.plain, type(None)}:
-            return pa.array(values, self.arrow)
+            try:
+                return pa.array(values, self.arrow)
+            except OverflowError:
+                pass  # accept says which value, and what to do
         return pa.array([None if value is None else self.accept(value) for value in values], self.arrow)
 
     def _cast(self, values: pa.Array) -> pa.Array:

@@ -1,6 +1,6 @@
 """A commit is what follows from a step's results: the next manifest, as a pure function of the last one.
 
-The invariants of the manifest log are asserted here before a manifest is put, and again by ``verify`` after it is read.
+The invariants of the manifest log are checked here before a manifest is put, and again by ``verify`` after it is read.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.garbage import oldest_kept
 from persistent.checkpoint.log import Entry
-from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs
+from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart, check_name
 from persistent.checkpoint.plan import StepPlan
+from persistent.clock import Clock
 from persistent.codec import Run, canonical_json
-from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
+from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.sinks.protocol import Staged
-from persistent.step import Closed, Folded, FoldRuns, Mapped, common_key_types
+from persistent.step import Closed, Folded, FoldRuns, Job, Mapped, common_key_types
+from persistent.task import key_names, operator_name
 from persistent.window import Window
 
 
@@ -30,6 +32,25 @@ class Results:
 
     def staged(self) -> tuple[Staged, ...]:
         return tuple(result.staged for result in self.closed if result.staged)
+
+
+def first_manifest(job: Job, nonce: str) -> Manifest:
+    """The empty checkpoint of a job."""
+    partitions = tuple(job.source.partitions())
+    name = check_name(operator_name(job.task), "the task's name")
+    return Manifest(
+        job=nonce,
+        id=0,
+        kind="checkpoint",
+        base=0,
+        oldest=0,
+        epoch=0,
+        nonce=nonce,
+        clock=Clock(),
+        source=SourcePart(job.source.kind, partitions, dict.fromkeys(partitions, (0, 0))),
+        operators={name: OperatorState(job.state.fingerprint(), key_names(job.task), ())},
+        ledger={partition: Account() for partition in partitions},
+    )
 
 
 def next_manifest(
@@ -95,15 +116,23 @@ def next_manifest(
 
 
 def check_follows(manifest: Manifest, parent: Manifest) -> None:
-    """Assert the laws between neighbours in the log."""
-    assert manifest.id == parent.id + 1, f"id {manifest.id} after {parent.id}"
-    assert manifest.epoch >= parent.epoch and manifest.oldest >= parent.oldest and manifest.base >= parent.base
-    assert manifest.clock.watermark >= parent.clock.watermark >= 0, "the clock goes back"
-    assert parent.clock.closed <= manifest.clock.closed <= manifest.clock.watermark, "closed ahead of the clock"
+    """Raise LawBroken unless the laws between neighbours in the log hold (I2, I9)."""
+    old, new = parent.clock, manifest.clock
+    laws = [
+        ("ids count up by one", manifest.id == parent.id + 1),
+        ("epochs never decrease", manifest.epoch >= parent.epoch),
+        ("the oldest kept id never decreases", manifest.oldest >= parent.oldest),
+        ("the base never decreases", manifest.base >= parent.base),
+        ("the clock never goes back", new.watermark >= old.watermark >= 0),
+        ("what is closed never opens, and lies behind the clock", old.closed <= new.closed <= new.watermark),
+    ]
     for partition, position in parent.source.positions.items():
-        assert manifest.source.positions[partition] >= position, f"{partition}: positions go back"
+        laws.append((f"positions of {partition} never go back", manifest.source.positions[partition] >= position))
     for partition, account in manifest.ledger.items():
-        assert account.balances, f"{partition}: the account does not balance: {account}"
+        laws.append((f"the account of {partition} balances: {account}", account.balances))
+    for law, holds in laws:
+        if not holds:
+            raise LawBroken(f"manifest {manifest.id} after {parent.id} breaks the law that {law}; nothing was committed")
 
 
 def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:
@@ -161,6 +190,11 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
                 f"{part}: old {canonical_json(old.get(part))}, new {canonical_json(new.get(part))}" for part in changed
             )
             raise FingerprintChanged(
-                f"{url}: the state of {name} was made otherwise: {shown}. Put the task back as it was, "
-                "or give it a new checkpoint and read the source again"
+                f"{url}: the state of {name} was made otherwise: {shown}. {_what_to_do(found, url)}"
             )
+
+
+def _what_to_do(found: Manifest, url: str) -> str:
+    if found.base == 0:
+        return f"Nothing has been committed there yet: delete {url} and run again"
+    return "Put the task back as it was, or give it a new checkpoint and read the source again"

@@ -32,7 +32,7 @@ from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Sou
 from persistent.checkpoint.plan import StepPlan
 from persistent.clock import Clock, monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
-from persistent.commit import Results, check_same_job, next_manifest
+from persistent.commit import Results, check_same_job, first_manifest, next_manifest
 from persistent.contents import Contents
 from persistent.engine import Engine
 from persistent.publish import collect, index_folder, publish
@@ -102,8 +102,9 @@ class Driver:
         self.options = options
         self.log = Log(job.storage)
         self.contents = Contents(job.storage, job.state.window)
-        self.operator = check_name(operator_name(job.task), "the task's name")
+        self.operator = operator_name(job.task)
         self.nonce = new_nonce()
+        self._first = first_manifest(job, self.nonce)
         self.kept: dict[int, Manifest] = {}
         self.reports: list[StepReport] = []
         self._rows = _ROWS_FIRST
@@ -118,9 +119,9 @@ class Driver:
         began = monotonic_s()
         found = self.log.newest()
         if found is not None:
-            check_same_job(found.manifest, self.empty(), self.job.storage.url)
+            check_same_job(found.manifest, self._first, self.job.storage.url)
         # Without a checkpoint too: a pipeline that cannot run leaves none behind.
-        last = found or Entry(self.empty(), "", 0)
+        last = found or Entry(self._first, "", 0)
         recovered = found is not None
         draft = self._next(last)
         if draft is None and not self.options.follow:
@@ -133,9 +134,11 @@ class Driver:
                 with self.log.unless_fenced(last.manifest.id):
                     if draft is None or not self._fits(draft, last.manifest):
                         draft = self._next(last)
-                    if draft is not None:
-                        last = Step(self, last, draft).run(self.effects)
-                if draft is not None:
+                    step = Step(self, last, draft) if draft is not None else None
+                    if step is not None:
+                        last = step.run(self.effects)
+                if step is not None:
+                    self._remember(step.report())
                     draft = None
                 elif self.options.follow:
                     self._stopped.wait(_POLL_SECONDS)
@@ -147,7 +150,7 @@ class Driver:
         """The runs of the task's state."""
         return manifest.operators[self.operator].runs
 
-    def remember(self, report: StepReport) -> None:
+    def _remember(self, report: StepReport) -> None:
         """A step is done: tell, and fit the size of the next to the time it took."""
         self.reports.append(report)
         if report.rows >= self._rows // 2:
@@ -162,8 +165,8 @@ class Driver:
     def _take_over(self, last: Entry | None) -> Entry:
         """Fence off whoever else works here, repeat what they may not have finished, sweep up what they left."""
         if last is None or last.manifest.id == 0:
-            last = self.log.create(self.empty())
-            check_same_job(last.manifest, self.empty(), self.job.storage.url)
+            last = self.log.create(self._first)
+            check_same_job(last.manifest, self._first, self.job.storage.url)
         fence = self.log.fence(last, self.nonce, self._replan(last.manifest))
         manifest = fence.manifest
         logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
@@ -235,25 +238,6 @@ class Driver:
         rows = exact if exact is not None else max(1, self._rows >> (3 * replan))
         return Budget(rows, exact is not None, self.engine.parallelism)
 
-    def empty(self) -> Manifest:
-        """The empty checkpoint of this job."""
-        source = self.job.source
-        partitions = tuple(source.partitions())
-        state = OperatorState(self.job.state.fingerprint(), key_names(self.job.task), ())
-        return Manifest(
-            job=self.nonce,
-            id=0,
-            kind="checkpoint",
-            base=0,
-            oldest=0,
-            epoch=0,
-            nonce=self.nonce,
-            clock=Clock(),
-            source=SourcePart(source.kind, partitions, dict.fromkeys(partitions, (0, 0))),
-            operators={self.operator: state},
-            ledger={name: Account() for name in partitions},
-        )
-
     def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
         manifest, reports = last.manifest, self.reports
         return RunReport(
@@ -307,7 +291,6 @@ class Step:
                 raise OutOfOrder(f"{effect.value} before {expected.value}; the order is {[e.value for e in EFFECTS]}")
             perform[effect]()
             self._performed += 1
-        self._driver.remember(self._report())
         return self._entry
 
     def _plan(self) -> None:
@@ -423,7 +406,8 @@ class Step:
         id = last.id + 1
         return Run(name, len(table), len(data), sha256, 0, 0, KEY_GROUPS, 0, 0, id, id)
 
-    def _report(self) -> StepReport:
+    def report(self) -> StepReport:
+        """What the step has done, once all its effects are performed."""
         results, manifest, before = self._results, self._entry.manifest, self._last.manifest
         folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
         delta_bytes = sum(mapped.run.bytes for mapped in results.mapped if mapped.run)

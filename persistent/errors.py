@@ -15,6 +15,10 @@ class CorruptCheckpoint(PersistentError):
     """Bytes of a checkpoint are missing or are not those that were committed. They never mean "empty"."""
 
 
+class LawBroken(PersistentError):
+    """A law that must hold between checkpoints does not: a defect of this package. Nothing was committed."""
+
+
 class Fenced(PersistentError):
     """Another driver has taken over this checkpoint; this one has stopped and changes nothing more."""
 

@@ -44,7 +44,7 @@ def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
         yield f"names another parent than manifest {parent.manifest.id} as it is now"
     try:
         check_follows(manifest, parent.manifest)
-    except (AssertionError, KeyError) as error:
+    except (LawBroken, KeyError) as error:
         yield f"does not follow {parent.manifest.id}: {error or 'an id, epoch or base goes back'}"
     before, after = parent.manifest, manifest
     if after.kind == "fence":

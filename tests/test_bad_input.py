@@ -582,9 +582,10 @@ def test_a_disk_full_during_a_step(how: str, part: int, storage: MemoryStorage) 
     job = BY_NAME["visits"]
     rows, sink = list(job.rows), MemorySink()
     counting = Operations()
-    run(job.pipeline(rows, MemorySink(), FaultyStorage(MemoryStorage(uuid.uuid4().hex), counting), step_rows=60))
-    rng = random.Random(f"{how} {part}")
-    at = rng.randrange(counting.count * part // 6, counting.count * (part + 1) // 6)
+    counted = FaultyStorage(MemoryStorage(uuid.uuid4().hex), counting)
+    run(job.pipeline(rows, MemorySink(), counted, step_rows=60), end_of_input=True)
+    last = max(number for number, (verb, *_) in enumerate(counting.log) if verb == "put_if_absent")
+    at = random.Random(f"{how} {part}").randrange(last * part // 6, last * (part + 1) // 6)
     faulty = FaultyStorage(storage, Operations(at=at, how=how))
     with pytest.raises(StorageError) as error:
         run(job.pipeline(rows, sink, faulty, step_rows=60), end_of_input=True)

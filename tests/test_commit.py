@@ -60,10 +60,14 @@ def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes:
 def test_a_step_moves_state_clock_and_positions_together() -> None:
     """I3: a manifest in which one of them is a step ahead of the others loses or repeats records."""
     old_run = run("e1-c4-b", first=4, last=4, pane_min=10, pane_max=10)
-    last = entry(operators={"Visits": OperatorState({}, ("page",), ("string",), (old_run,))}, ledger={"memory": Account(3, 3)})
+    last = entry(
+        operators={"Visits": OperatorState({}, ("page",), ("string",), (old_run,))}, ledger={"memory": Account(3, 3)}
+    )
     late, dead = Staged("l", 1, 9), Staged("d", 2, 9)
     results = Results(
-        (mapped(account=Account(7, 4, 1, 2, 0, 7), late=late, dead=dead), mapped(run=None, largest=31)), (Closed(None),), ()
+        (mapped(account=Account(7, 4, 1, 2, 0, 7), late=late, dead=dead), mapped(run=None, largest=31)),
+        (Closed(None),),
+        (),
     )
     new = commit(last, results)
     assert (new.id, new.base, new.kind, new.epoch, new.nonce) == (5, 5, "checkpoint", 2, "mine")
@@ -102,7 +106,8 @@ def test_what_is_closed_is_closed_once() -> None:
 
 
 def test_a_checkpoint_lists_its_own_outputs_only() -> None:
-    """Those of the step before were published before this one was put; listed for ever, they would be swept and then missed."""
+    """Those of the step before were published before this one was put; listed for ever, they would be swept
+    and then missed."""
     last = entry(outputs=(Outputs(4, (Staged("old", 1, 1),)),))
     assert commit(last).outputs == ()
 
@@ -136,7 +141,10 @@ def test_a_fold_takes_the_place_of_its_inputs() -> None:
 def test_ten_checkpoints_are_kept() -> None:
     """``oldest`` says what may be deleted: never forward past what is kept, never back."""
     assert commit(entry(), checkpoints=list(range(5))).oldest == 0
-    assert commit(Entry(manifest(30, oldest=3), "0" * 64, 1), NOTHING, plan(30), checkpoints=list(range(3, 31))).oldest == 22
+    assert (
+        commit(Entry(manifest(30, oldest=3), "0" * 64, 1), NOTHING, plan(30), checkpoints=list(range(3, 31))).oldest
+        == 22
+    )
     assert commit(entry(oldest=4), checkpoints=[0, 4]).oldest == 4
 
 
@@ -197,5 +205,7 @@ def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
     """Old elements read as those of another monoid are numbers that look right."""
     ours = manifest()
     changed = {"Visits": OperatorState({"state": "WindowState", "monoid": {"name": "Max"}}, ("user",), ())}
-    with pytest.raises(FingerprintChanged, match=r'key: old \["user"\], new \["page"\]; monoid: old {"name":"Max"}, new null'):
+    with pytest.raises(
+        FingerprintChanged, match=r'key: old \["user"\], new \["page"\]; monoid: old {"name":"Max"}, new null'
+    ):
         check_same_job(manifest(operators=changed), ours, "url")

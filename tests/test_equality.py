@@ -304,7 +304,7 @@ def test_a_run_stopped_and_gone_on_with_equals_one_run(storage: MemoryStorage) -
 def test_every_checkpoint_is_the_sum_of_what_was_read_before_it(
     name: str, storage: MemoryStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """I3. A fold of runs would lose a part of them or count it twice, most of all one that goes on over several steps."""
+    """I3. A fold of runs would lose a part of them or count it twice, most of all one that takes several steps."""
     # So small that folds take several steps, and what they have folded is folded again, piece by piece.
     monkeypatch.setattr(compaction, "_ROWS_MIN", 1)
     monkeypatch.setattr(compaction, "_TIER_0_ROWS", 8)

@@ -42,10 +42,33 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.__main__",
     ),
 )
-"""From the ground up. Imports point to a lower floor, or to another room of the same floor as long as there is no circle."""
+"""From the ground up. Imports point to a lower floor, or to another room of the same floor as long as there is
+no circle."""
 
-TIME_CALLS = {"time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "now", "utcnow", "today"}
-FILE_CALLS = {"open", "link", "unlink", "rename", "replace", "fsync", "scandir", "listdir", "mkdir", "makedirs", "remove"}
+TIME_CALLS = {
+    "time",
+    "time_ns",
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "now",
+    "utcnow",
+    "today",
+}
+FILE_CALLS = {
+    "open",
+    "link",
+    "unlink",
+    "rename",
+    "replace",
+    "fsync",
+    "scandir",
+    "listdir",
+    "mkdir",
+    "makedirs",
+    "remove",
+}
 KNOW_FILES = {"persistent.storage", "persistent.sources.files"}
 
 
@@ -131,7 +154,9 @@ def test_import_persistent_loads_nothing_heavy() -> None:
 
 def test_only_spark_knows_pyspark() -> None:
     """Another engine can stand beside it only as long as nobody else leans on it."""
-    assert {module for module in FILES for name, _ in imports(module) if name.split(".")[0] == "pyspark"} == {"persistent.spark"}
+    assert {module for module in FILES for name, _ in imports(module) if name.split(".")[0] == "pyspark"} == {
+        "persistent.spark"
+    }
 
 
 def calls(module: str) -> Iterator[tuple[str, str, int]]:
@@ -162,7 +187,9 @@ def test_only_the_clock_reads_the_time() -> None:
         if module == "persistent.clock":
             continue
         for before, name, line in calls(module):
-            is_time = before in ("time", "datetime", "date", "datetime.datetime", "datetime.date") and name in TIME_CALLS
+            is_time = (
+                before in ("time", "datetime", "date", "datetime.datetime", "datetime.date") and name in TIME_CALLS
+            )
             assert not is_time, f"{module}:{line}: {before}.{name}() reads the time; use persistent.clock"
         assert "time" not in {name for name, _ in imports(module)}, f"{module} imports time"
 

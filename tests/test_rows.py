@@ -45,10 +45,17 @@ KEYS: dict[str, tuple[list[pa.DataType], st.SearchStrategy[tuple[Any, ...]]]] = 
     "float": ([pa.float64()], st.tuples(st.none() | st.sampled_from([0.0, -0.0, math.nan, -math.nan, math.inf, 1.5]))),
     "bool": ([pa.bool_()], st.tuples(st.none() | st.booleans())),
     "date": ([pa.date32()], st.tuples(st.sampled_from([datetime.date(1969, 12, 31), datetime.date(2024, 2, 29)]))),
-    "decimal": ([pa.decimal128(5, 2)], st.tuples(st.sampled_from([Decimal("0.00"), Decimal("1.10"), Decimal("-1.10")]))),
+    "decimal": (
+        [pa.decimal128(5, 2)],
+        st.tuples(st.sampled_from([Decimal("0.00"), Decimal("1.10"), Decimal("-1.10")])),
+    ),
     "composite": (
         [pa.string(), pa.int64(), pa.float64()],
-        st.tuples(st.none() | st.sampled_from(["a", "é"]), st.none() | st.integers(0, 2), st.sampled_from([0.0, -0.0, math.nan])),
+        st.tuples(
+            st.none() | st.sampled_from(["a", "é"]),
+            st.none() | st.integers(0, 2),
+            st.sampled_from([0.0, -0.0, math.nan]),
+        ),
     ),
 }
 
@@ -112,7 +119,10 @@ def check(types: Sequence[pa.DataType], parts: Sequence[Sequence[Update]]) -> No
     """Sums and folds equal the model, for a monoid with columns, and for one where order counts."""
     everything = [update for part in parts for update in part]
     expected = model(everything)
-    for rows in (summed(Listed(), types, everything), fold(Listed(), [summed(Listed(), types, p) for p in parts], STEP)):
+    for rows in (
+        summed(Listed(), types, everything),
+        fold(Listed(), [summed(Listed(), types, p) for p in parts], STEP),
+    ):
         check_order(rows)
         assert as_dict(Listed(), rows) == {key: tuple(values) for key, values in expected.items()}
     for rows in (summed(MONOID, types, everything), fold(MONOID, [summed(MONOID, types, p) for p in parts], STEP)):

@@ -67,7 +67,10 @@ class MemorySink:
                 if final in self._published:
                     continue
                 if file.name not in self._staged:
-                    raise StagedMissing(f"MemorySink: {file.name} is neither staged nor published; it was swept")
+                    raise StagedMissing(
+                        f"MemorySink: {file.name} is neither staged nor published here. A checkpoint goes on with "
+                        "the sink it began with: give it the same MemorySink, or begin a new checkpoint"
+                    )
                 self._published[final] = self._staged.pop(file.name)
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:

@@ -54,7 +54,12 @@ def full_manifest() -> Manifest:
         source=SourcePart("FileSource", ("files",), {"files": (4, 17)}, {"schema": [["ts", "int64"]]}, (run("i"),)),
         operators={
             "Visits": OperatorState(
-                {"state": "WindowState", "monoid": {"name": "Sum"}}, ("page", "é"), ("string", "int64"), (run(), run("b")), 60, 5
+                {"state": "WindowState", "monoid": {"name": "Sum"}},
+                ("page", "é"),
+                ("string", "int64"),
+                (run(), run("b")),
+                60,
+                5,
             )
         },
         ledger={"files": Account(10, 6, 2, 1, 1, 1 << 63)},
@@ -86,7 +91,8 @@ def plan(base: int = 0, **changes: Any) -> StepPlan:
 
 
 class ForgetfulStorage:
-    """A store that does not always answer a put: ``script`` says for each put whether it happens, and what is answered."""
+    """A store that does not always answer a put: ``script`` says for each put whether it happens, and what is
+    answered."""
 
     shared = False
     local = False

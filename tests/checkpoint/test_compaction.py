@@ -29,7 +29,8 @@ PROBES = (0, 1, 2, 3, 127, 300, 511, 512, 777, 1000, 1022, 1023)
 
 @dataclass
 class Fold:
-    """Runs, and what each holds of the probed key groups: the numbers of the deltas, in order. Concatenation does not commute."""
+    """Runs, and what each holds of the probed key groups: the numbers of the deltas, in order. Concatenation
+    does not commute."""
 
     runs: tuple[Run, ...] = ()
     contents: dict[str, Mapping[int, tuple[int, ...]]] = field(default_factory=dict)
@@ -42,17 +43,17 @@ class Fold:
     def add(self, id: int, rows: int) -> None:
         """The delta of checkpoint ``id``."""
         run = Run(self.name(), rows, 1, "", 0, 0, KEY_GROUPS, 0, 0, id, id)
-        self.contents[run.name] = {group: (self.names,) for group in PROBES}
+        self.contents[run.name] = dict.fromkeys(PROBES, (self.names,))
         self.runs += (run,)
 
     def apply(self, merge: Merge, keeps: float, keys: int) -> None:
-        """Do what a merge says; ``keeps``: the part of its rows that have keys of their own; at most ``keys`` remain."""
+        """Do what a merge says; ``keeps``: the part of its rows that have keys of their own; at most ``keys``
+        remain."""
         width = merge.high - merge.low
         rows = sum(rows_between(run, merge.low, merge.high) for run in merge.inputs)
-        output = Run(
-            self.name(), max(1, min(int(rows * keeps), keys * width // KEY_GROUPS)), 1, "", merge.low, merge.low, merge.high, 0, 0,
-            min(run.first for run in merge.inputs), max(run.last for run in merge.inputs),
-        )  # fmt: skip
+        kept = max(1, min(int(rows * keeps), keys * width // KEY_GROUPS))
+        first, last = min(run.first for run in merge.inputs), max(run.last for run in merge.inputs)
+        output = Run(self.name(), kept, 1, "", merge.low, merge.low, merge.high, 0, 0, first, last)
         self.contents[output.name] = {
             group: tuple(number for run in merge.inputs for number in self.of(run, group))
             for group in PROBES
@@ -78,7 +79,7 @@ def check_merge(runs: tuple[Run, ...], merge: Merge, delta_rows: int, published:
     places = [runs.index(run) for run in merge.inputs]
     assert places == list(range(places[0], places[0] + len(places))), "not neighbours"
     assert 0 <= merge.low < merge.high <= KEY_GROUPS
-    assert not {run.first <= published for run in merge.inputs} == {True, False}, "mixes what was published"
+    assert {run.first <= published for run in merge.inputs} != {True, False}, "mixes what was published"
     width = merge.high - merge.low
     rows = sum(rows_between(run, merge.low, merge.high) for run in merge.inputs)
     bound = max(compaction._ROWS_MIN, FAN_IN * delta_rows)
@@ -94,7 +95,8 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 steps = st.lists(
-    st.tuples(st.lists(st.integers(1, 3000), min_size=0, max_size=4), st.floats(0.01, 1), st.integers(0, 9)), max_size=80
+    st.tuples(st.lists(st.integers(1, 3000), min_size=0, max_size=4), st.floats(0.01, 1), st.integers(0, 9)),
+    max_size=80,
 )
 
 

@@ -26,7 +26,8 @@ def test_zombies_of_lower_epochs_go() -> None:
 
 
 def test_what_is_still_being_made_stays() -> None:
-    """The next step is mapped while this one is collected: to delete its files would commit a manifest of missing runs."""
+    """The next step is mapped while this one is collected: to delete its files would commit a manifest of
+    missing runs."""
     assert garbage([name(3, 8), name(3, 9)], set(), epoch=3, id=7) == []
     assert garbage([name(3, 7), name(3, 1)], set(), epoch=3, id=7) == [name(3, 7), name(3, 1)]
 

@@ -181,7 +181,9 @@ def test_a_corrupt_newest_manifest_stops_and_names_the_way_back(log: Log) -> Non
     assert entry is not None
     log.put(following(entry))
     log.storage.write(manifest_name(2), b"torn")
-    with pytest.raises(CorruptCheckpoint, match=r"0002\.json: SHA-256 differs.*Checkpoint 1 is the newest that verifies"):
+    with pytest.raises(
+        CorruptCheckpoint, match=r"0002\.json: SHA-256 differs.*Checkpoint 1 is the newest that verifies"
+    ):
         log.newest()
     log.storage.write(manifest_name(3), b"")
     with pytest.raises(CorruptCheckpoint, match="Checkpoint 1 is the newest"):

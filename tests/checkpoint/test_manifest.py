@@ -99,7 +99,9 @@ def test_a_newer_format_or_feature_is_refused_by_name(changes: dict[str, Any], s
         Manifest.decode(changed(**changes), "m")
 
 
-@pytest.mark.parametrize("field", ["id", "clock", "source", "operators", "ledger", "outputs", "oldest", "pins", "epoch"])
+@pytest.mark.parametrize(
+    "field", ["id", "clock", "source", "operators", "ledger", "outputs", "oldest", "pins", "epoch"]
+)
 def test_a_field_that_is_missing_is_refused(field: str) -> None:
     """A default in its place would be an invention."""
     body = decode_document(full_manifest().encode(), "m")

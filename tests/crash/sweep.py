@@ -1,5 +1,5 @@
-"""A sweep kills a run at every storage operation, or puts it to sleep there while another driver takes over: the world must look
-as if nothing had happened."""
+"""A sweep kills a run at every storage operation, or puts it to sleep there while another driver takes over:
+the world must look as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def check_same(world: World, expected: Outcome, story: object) -> None:
 
 
 def sweep(job: CrashJob, folder: Path, again: int = 1, reference: Calm | None = None) -> int:
-    """Die at every operation, then ``again`` times more, each in a story of its own, at a drawn operation of the recovery; the
-    number of cases."""
+    """Die at every operation, then ``again`` times more, each in a story of its own, at a drawn operation of
+    the recovery; the number of cases."""
     reference = reference or calm(job, folder)
     drawn, cases = random.Random(job.name), 0
     for death in deaths(reference.operations):

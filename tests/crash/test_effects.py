@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from tests.crash.sweep import Calm, calm, check_same, overtaken_in_the_last_comm
 from tests.crash.worlds import JOBS, LONG, World
 from tests.faults import Operations
 
-PAIRS = tuple(zip(EFFECTS, EFFECTS[1:]))
+PAIRS = tuple(pairwise(EFFECTS))
 HARMFUL = PAIRS[:-1]
 """What collect deletes excludes the outputs not yet published, so the last pair alone does no harm when swapped."""
 FILES = next(job for job in JOBS if job.name == "files")
@@ -65,9 +66,7 @@ def test_another_order_breaks_the_promise(
 
 @pytest.mark.parametrize("pair", PAIRS, ids=names)
 @pytest.mark.xfail(strict=True, raises=OutOfOrder, reason="the driver refuses any other order")
-def test_another_order_is_refused(
-    pair: tuple[Effect, Effect], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_order_is_refused(pair: tuple[Effect, Effect], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who moves a line must hear of it before the first run does."""
     monkeypatch.setattr(Driver, "effects", swapped(pair))
     calm(FILES, folder)

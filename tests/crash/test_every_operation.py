@@ -63,7 +63,8 @@ def test_a_full_disk_stops_a_step_and_a_rerun_resumes(how: str, folder: Path) ->
 
 
 def test_a_run_killed_in_every_recovery_comes_to_its_end(folder: Path) -> None:
-    """A job whose machine fails every few operations must still move: each attempt keeps what the one before committed."""
+    """A job whose machine fails every few operations must still move: each attempt keeps what the one before
+    committed."""
     job = by_name("visits")
     reference = calm(job, folder)
     for length in (26, 31, 40):

@@ -96,8 +96,8 @@ def test_two_driver_processes_give_what_one_gives(folder: Path) -> None:
 
 @pytest.mark.parametrize("job", [*JOBS[:4], LONG, DISK], ids=lambda job: job.name)
 def test_a_driver_that_wakes_up_after_another_took_over_changes_nothing(job: CrashJob, folder: Path) -> None:
-    """A machine that sleeps for an hour in the middle of any operation, between commit, check and publish too, wakes up and believes
-    that it still drives."""
+    """A machine that sleeps for an hour in the middle of any operation, between commit, check and publish too,
+    wakes up and believes that it still drives."""
     sleep_everywhere(job, folder)
 
 
@@ -107,8 +107,8 @@ def test_a_driver_overtaken_in_its_last_commit_says_so(folder: Path) -> None:
 
 
 def test_a_plan_put_late_names_files_that_are_still_there(folder: Path) -> None:
-    """A fenced driver has written its listing but not yet its plan: who took over runs that very plan, so the listing must not have been
-    swept as a leftover. It would be missing for ever."""
+    """A fenced driver has written its listing but not yet its plan: who took over runs that very plan, so the
+    listing must not have been swept as a leftover. It would be missing for ever."""
     expected = calm(FILES, folder).outcome
     world = World(FILES, folder)
     waits, may_put, has_put = threading.Event(), threading.Event(), threading.Event()

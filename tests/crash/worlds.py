@@ -7,6 +7,7 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monoids import Count, Max, Sum, record
-from persistent import FileSink, FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState
-from persistent import sliding, tumbling
+from persistent import (
+    FileSink,
+    FileSource,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    sliding,
+    tumbling,
+)
 from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Account
 from persistent.commit import check_follows
@@ -66,7 +76,8 @@ class Totals(PersistentTask):
 
 @dataclass(frozen=True)
 class CrashJob:
-    """A task over rows, some of which are late or dead when ``ordered``. ``files``: rows stand in that many JSON files."""
+    """A task over rows, some of which are late or dead when ``ordered``. ``files``: rows stand in that many
+    JSON files."""
 
     name: str
     task: type[PersistentTask]
@@ -108,8 +119,8 @@ LONG = CrashJob("long", Visits, tuple({"ts": 4 * i, "page": "ab"[i % 2], "n": i}
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that a run has done to the world, without the names and ids that a crash may change. Lists, so that what stands twice
-    counts twice."""
+    """All that a run has done to the world, without the names and ids that a crash may change. Lists, so that
+    what stands twice counts twice."""
 
     published: list[str]
     state: list[str]
@@ -180,7 +191,8 @@ class World:
         return rows
 
     def entries(self) -> list[Entry]:
-        """The kept manifests, oldest first. What stands below them was deleted, or put by a driver that did not know."""
+        """The kept manifests, oldest first. What stands below them was deleted, or put by a driver that did
+        not know."""
         log = Log(self.checkpoint)
         entries = [log.read(id) for id in log.ids()]
         return [entry for entry in entries if entry.manifest.id >= entries[-1].manifest.oldest]
@@ -228,7 +240,7 @@ def write_files(folder: Path, rows: tuple[Any, ...], files: int) -> None:
 def check_invariants(world: World) -> None:
     """What holds of a checkpoint whatever happened: one chain of parents, and I2, I5, I6 and I9 along it."""
     entries = world.entries()
-    for before, after in zip(entries, entries[1:]):
+    for before, after in pairwise(entries):
         check_follows(after.manifest, before.manifest)
         assert after.manifest.parent == (before.manifest.id, before.sha256)
         assert after.manifest.job == before.manifest.job

@@ -35,8 +35,8 @@ def check(found: tuple[Any, Any], places: Sequence[tuple[Any, ...]]) -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2, 7, 1 << 20, 1 << 45, 1 << 62]), PANES | WIDE_PANES), max_size=60))
 def test_codes_are_grouped_as_a_stable_sort_does(rows: list[tuple[int, int]]) -> None:
-    """Rows that change places within a group answer "first" with the second; also where codes and panes do not fit beside
-    each other into 64 bits."""
+    """Rows that change places within a group answer "first" with the second; also where codes and panes do not
+    fit beside each other into 64 bits."""
     codes = np.array([code for code, _ in rows], np.int64)
     panes = np.array([pane for _, pane in rows], np.int64)
     check(group_codes(codes, panes, 60), rows)
@@ -57,11 +57,15 @@ def hashed(draw: st.DrawFn) -> tuple[list[str], list[int], list[int]]:
 @settings(deadline=None, max_examples=300)
 @given(hashed())
 def test_hashes_are_grouped_by_hash_key_pane_and_arrival(drawn: tuple[list[str], list[int], list[int]]) -> None:
-    """Hashes are sorted by as much of them as fits; where two share that much, or all of it, their keys must not be added up."""
+    """Hashes are sorted by as much of them as fits; where two share that much, or all of it, their keys must
+    not be added up."""
     keys, hashes, panes = drawn
     found = group_hashes([pa.array(keys, pa.string())], np.array(hashes, np.uint64), np.array(panes, np.int64), 60)
     tied = {hash_ for hash_ in hashes if len({key for key, other in zip(keys, hashes) if other == hash_}) > 1}
-    check(found, [(hash_, encode((key,)) if hash_ in tied else b"", pane) for key, hash_, pane in zip(keys, hashes, panes)])
+    check(
+        found,
+        [(hash_, encode((key,)) if hash_ in tied else b"", pane) for key, hash_, pane in zip(keys, hashes, panes)],
+    )
 
 
 def test_many_rows_share_prefixes() -> None:

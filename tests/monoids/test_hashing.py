@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from monoids.hashing import VERSION, hash_keys, is_injective, key_column, key_type, mix_records, null_safe_equal
 
-UTC = datetime.timezone.utc
+UTC = datetime.UTC
 
 CASES: dict[str, tuple[list[pa.DataType], list[tuple[Any, ...]]]] = {
     "none": ([], [()]),
@@ -29,13 +29,31 @@ CASES: dict[str, tuple[list[pa.DataType], list[tuple[Any, ...]]]] = {
     "float64": ([pa.float64()], [(0.0,), (1.0,), (-1.5,), (math.inf,), (-math.inf,), (math.nan,), (5e-324,), (None,)]),
     "string": (
         [pa.string()],
-        [("",), ("a",), ("\0",), ("é",), ("12345678",), ("123456789",), ("日本語",), ("x" * 512,), ("x" * 513,), (None,)],
+        [
+            ("",),
+            ("a",),
+            ("\0",),
+            ("é",),
+            ("12345678",),
+            ("123456789",),
+            ("日本語",),
+            ("x" * 512,),
+            ("x" * 513,),
+            (None,),
+        ],
     ),
     "binary": ([pa.binary()], [(b"",), (b"a",), (b"\0",), (b"\0\0",), (b"12345678",), (b"x" * 1000,), (None,)]),
-    "date": ([pa.date32()], [(datetime.date(1970, 1, 1),), (datetime.date(1969, 12, 31),), (datetime.date(2024, 2, 29),)]),
+    "date": (
+        [pa.date32()],
+        [(datetime.date(1970, 1, 1),), (datetime.date(1969, 12, 31),), (datetime.date(2024, 2, 29),)],
+    ),
     "timestamp": (
         [pa.timestamp("us", "UTC")],
-        [(datetime.datetime(1970, 1, 1, tzinfo=UTC),), (datetime.datetime(2024, 2, 29, 12, 30, 1, 5, tzinfo=UTC),), (None,)],
+        [
+            (datetime.datetime(1970, 1, 1, tzinfo=UTC),),
+            (datetime.datetime(2024, 2, 29, 12, 30, 1, 5, tzinfo=UTC),),
+            (None,),
+        ],
     ),
     "decimal": ([pa.decimal128(10, 2)], [(Decimal("0.00"),), (Decimal("1.10"),), (Decimal("-120.00"),), (None,)]),
     "null": ([pa.null()], [(None,)]),
@@ -46,14 +64,14 @@ CASES: dict[str, tuple[list[pa.DataType], list[tuple[Any, ...]]]] = {
 
 
 def hashes(types: Sequence[pa.DataType], keys: Sequence[tuple[Any, ...]]) -> list[int]:
-    columns = [key_column(pa.array([key[i] for key in keys], type_, from_pandas=False)) for i, type_ in enumerate(types)]
+    columns = [
+        key_column(pa.array([key[i] for key in keys], type_, from_pandas=False)) for i, type_ in enumerate(types)
+    ]
     return [int(hash_) for hash_ in hash_keys(columns, len(keys))]
 
 
 VECTORS = {
-    "none": (
-        0xE220A8397B1DCDAF,
-    ),
+    "none": (0xE220A8397B1DCDAF,),
     "int64": (
         0x8B172F19D02C3B2B,
         0x3D13FF473CFD3F9D,
@@ -114,9 +132,7 @@ VECTORS = {
         0x1558895E9E30ACEC,
         0x19532C6B5D9DD6DD,
     ),
-    "null": (
-        0x19532C6B5D9DD6DD,
-    ),
+    "null": (0x19532C6B5D9DD6DD,),
     "int64, string": (
         0x87E3770480747D5A,
         0x42A2840A8DE99771,
@@ -143,7 +159,8 @@ MIX = 11882341273021446475
 
 
 def test_the_hashes_are_those_of_version_1() -> None:
-    """A key whose hash changes with a release, a machine or a library is not found again: its state starts from nothing."""
+    """A key whose hash changes with a release, a machine or a library is not found again: its state starts
+    from nothing."""
     assert VERSION == 1
     found = {name: tuple(hashes(types, keys)) for name, (types, keys) in CASES.items()}
     assert found == VECTORS
@@ -166,7 +183,9 @@ def test_another_process_gives_the_same(seed: str) -> None:
         "print(mix_records('é', 3, np.arange(5), np.arange(5) * 7))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": seed}
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == mix_records("é", 3, np.arange(5), np.arange(5) * 7) == MIX
 
@@ -251,6 +270,11 @@ def test_the_mix_is_a_sum_over_records() -> None:
     whole = mix_records("p", 1, offsets, times)
     parts = mix_records("p", 1, offsets[:4], times[:4]) + mix_records("p", 1, offsets[4:], times[4:])
     assert whole == parts % (1 << 64)
-    for other in (("q", 1, offsets, times), ("p", 2, offsets, times), ("p", 1, offsets + 1, times), ("p", 1, offsets, times + 1)):
+    for other in (
+        ("q", 1, offsets, times),
+        ("p", 2, offsets, times),
+        ("p", 1, offsets + 1, times),
+        ("p", 1, offsets, times + 1),
+    ):
         assert mix_records(*other) != whole
     assert mix_records("p", 1, offsets[:0], times[:0]) == 0
