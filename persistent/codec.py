@@ -24,7 +24,7 @@ import pyarrow as pa
 from monoids import Monoid
 from monoids.monoid import concat
 from persistent.errors import CorruptCheckpoint
-from persistent.rows import Rows, empty
+from persistent.rows import Rows, agreed_types, empty
 
 DOCUMENT_BYTES_MAX = 1 << 24
 KEY_GROUPS = 1024
@@ -266,3 +266,37 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_float(text: str) -> Any:
     raise ValueError(f"{text} is not an integer")
+
+
+# -- key types ---------------------------------------------------------------------------------------------------
+
+
+def common_key_types(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The key types on which all parts agree; TypeError where they do not. By name, as they stand in manifests."""
+    known = [types for types in found if types]
+    if not known:
+        return ()
+    return tuple(str(type_) for type_ in agreed_types([[type_of(name) for name in types] for types in known]))
+
+
+def type_of(name: str) -> pa.DataType:
+    """The Arrow type of a key column from its name in a manifest."""
+    if name.startswith("decimal128("):
+        precision, scale = name[len("decimal128(") : -1].split(",")
+        return pa.decimal128(int(precision), int(scale))
+    return _KEY_TYPES[name]
+
+
+_KEY_TYPES = {
+    str(type_): type_
+    for type_ in (
+        pa.null(),
+        pa.int64(),
+        pa.float64(),
+        pa.bool_(),
+        pa.string(),
+        pa.binary(),
+        pa.date32(),
+        pa.timestamp("us", "UTC"),
+    )
+}

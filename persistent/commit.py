@@ -14,10 +14,10 @@ from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart, check_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.clock import Clock
-from persistent.codec import Run, canonical_json
+from persistent.codec import Run, canonical_json, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
+from persistent.job import Closed, Folded, FoldRuns, Job, Mapped
 from persistent.sinks.protocol import Staged
-from persistent.step import Closed, Folded, FoldRuns, Job, Mapped, common_key_types
 from persistent.task import key_names, operator_name
 from persistent.window import Window
 
@@ -132,7 +132,9 @@ def check_follows(manifest: Manifest, parent: Manifest) -> None:
         laws.append((f"the account of {partition} balances: {account}", account.balances))
     for law, holds in laws:
         if not holds:
-            raise LawBroken(f"manifest {manifest.id} after {parent.id} breaks the law that {law}; nothing was committed")
+            raise LawBroken(
+                f"manifest {manifest.id} after {parent.id} breaks the law that {law}; nothing was committed"
+            )
 
 
 def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:

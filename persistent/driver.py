@@ -28,18 +28,19 @@ import pyarrow as pa
 
 from persistent.checkpoint.compaction import Merge, choose, replaced
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce
-from persistent.checkpoint.manifest import Account, Manifest, OperatorState, SourcePart, check_name
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
-from persistent.clock import Clock, monotonic_s, wall_ms
+from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
 from persistent.commit import Results, check_same_job, first_manifest, next_manifest
 from persistent.contents import Contents
 from persistent.engine import Engine
+from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.publish import collect, index_folder, publish
 from persistent.report import RunReport, StepReport
 from persistent.sources.protocol import Budget, SourceState
-from persistent.step import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
-from persistent.task import check_key, key_names, operator_name
+from persistent.step import Item, Work
+from persistent.task import check_key, operator_name
 
 logger = logging.getLogger("persistent.driver")
 
@@ -98,6 +99,7 @@ class Driver:
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
+        self.work = Work(job)
         self.engine = engine
         self.options = options
         self.log = Log(job.storage)
@@ -309,8 +311,8 @@ class Step:
         maps = [MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit) for split in plan.splits]
         closes = self._closes(attempt)
         folds = self._folds(attempt)
-        items: list[MapSplit | CloseShard | FoldRuns] = [*maps, *closes, *folds]
-        results = driver.engine.map(driver.job, items)
+        items: list[Item] = [*maps, *closes, *folds]
+        results = driver.engine.map(driver.work, items)
         mapped = [result for result in results if isinstance(result, Mapped)]
         folded = [result for result in results if isinstance(result, Folded)]
         closed = [result for result in results if isinstance(result, Closed)]

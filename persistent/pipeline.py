@@ -11,19 +11,21 @@ import pyarrow as pa
 
 from persistent.checkpoint.log import Entry, Log
 from persistent.clock import Duration, duration_ms
-from persistent.codec import KEY_GROUPS, decode_table
+from persistent.closing import window_sums
+from persistent.codec import KEY_GROUPS, decode_table, type_of
 from persistent.commit import check_same_job, first_manifest
 from persistent.driver import Driver, Options
 from persistent.embedded import Embedded
 from persistent.engine import Engine
 from persistent.errors import InvalidPipeline
+from persistent.job import Job
 from persistent.outputs import check_names, empty_outputs, final_values, window_outputs
 from persistent.report import RunReport, StepReport
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
 from persistent.sources.protocol import Source
-from persistent.step import Job, fold_runs, summing, type_of, window_sums
 from persistent.storage import Storage, open_storage
+from persistent.sums import fold_runs, summing
 from persistent.task import PersistentTask, check_task, key_names, operator_name
 
 _ASIDE = pa.schema(
@@ -215,7 +217,6 @@ class Pipeline:
         if not chosen.in_process:
             self._check_reach(chosen)
         return chosen
-
 
     def _check_reach(self, engine: Engine) -> None:
         """Refuse what the workers of other processes cannot reach."""

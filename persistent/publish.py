@@ -12,8 +12,8 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import StagedMissing
+from persistent.job import Job
 from persistent.sinks.protocol import Staged
-from persistent.step import Job
 
 _DIGITS = 20
 

@@ -14,6 +14,7 @@ from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import Run
 from persistent.commit import check_follows
+from persistent.errors import LawBroken
 
 
 def differences(before: Run, after: Run) -> str:

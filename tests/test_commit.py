@@ -16,7 +16,7 @@ from persistent.codec import KEY_GROUPS
 from persistent.commit import Results, check_follows, check_same_job, next_manifest
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
 from persistent.sinks.protocol import Staged
-from persistent.step import Attempt, Closed, Folded, FoldRuns, Mapped
+from persistent.job import Attempt, Closed, Folded, FoldRuns, Mapped
 from tests.checkpoint.samples import manifest, plan, run
 
 WINDOW = tumbling(10)

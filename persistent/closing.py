@@ -1,0 +1,110 @@
+"""To close windows is to fold the panes they cover and to stage the sums as outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.columns import Integers, group_hashes
+from monoids.monoid import take
+from persistent.codec import Run, type_of
+from persistent.job import Closed, CloseShard, Job
+from persistent.outputs import final_values, window_outputs
+from persistent.rows import Rows
+from persistent.sums import fold_runs, summing
+from persistent.task import key_names
+from persistent.window import Window
+
+_WINDOW_ROWS_MAX = 1 << 21
+_FOR_EVER = 1 << 62
+
+
+def close_shard(job: Job, item: CloseShard) -> Closed:
+    """Close the windows of one shard, or publish the keys of a state without windows that have changed."""
+    state, window = job.state, job.state.window
+    types = [type_of(name) for name in item.key_types]
+    if window is None:
+        tables = _changed_keys(job, item)
+    else:
+        tables = (
+            window_outputs(state.monoid, key_names(job.task), types, window, rows, numbers)
+            for rows, numbers in _closing_rows(job, item, window)
+        )
+    with summing(job):
+        found = [table for table in tables if table.num_rows]
+    if not found or job.sink is None:
+        return Closed(None)
+    outputs = pa.concat_tables(found)
+    return Closed(job.sink.stage(outputs, item.attempt.id, item.attempt.name()))
+
+
+def window_sums(
+    job: Job, runs: Sequence[Run], groups: tuple[int, int], window: Window, first: int, last: int | None
+) -> Iterator[tuple[Rows, Integers]]:
+    """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces,
+    each with the window number of its rows."""
+    ends_at = _FOR_EVER if last is None else last * window.every_ms + window.size_ms
+    rows = fold_runs(job, runs, *groups, panes=(first * window.every_ms, ends_at))
+    if rows is None:
+        return
+    numbers_from = np.maximum(window.first_number(rows.panes), first)
+    numbers_to = window.last_number(rows.panes)
+    if last is not None:
+        numbers_to = np.minimum(numbers_to, last)
+    if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
+        yield rows, numbers_to
+        return
+    copies = np.maximum(numbers_to - numbers_from + 1, 0)
+    for start, stop in _key_pieces(rows, copies):
+        times = copies[start:stop]
+        chosen = np.repeat(np.arange(start, stop), times)
+        if not len(chosen):
+            continue
+        before = np.repeat(np.cumsum(times) - times, times)
+        numbers = numbers_from[chosen] + np.arange(len(chosen)) - before
+        piece = rows.take(chosen)
+        order, starts = group_hashes(piece.keys, piece.hashes, numbers)
+        columns = job.state.monoid.reduce_sorted(take(piece.columns, order), starts)
+        firsts = order[starts]
+        yield replace(piece.take(firsts), columns=columns), numbers[firsts]
+
+
+def _closing_rows(job: Job, item: CloseShard, window: Window) -> Iterator[tuple[Rows, Integers]]:
+    first = window.first_number(item.closed)
+    last = (item.close_at - window.size_ms) // window.every_ms
+    yield from window_sums(job, item.runs, (item.low, item.high), window, first, last)
+
+
+def _key_pieces(rows: Rows, copies: Integers) -> list[tuple[int, int]]:
+    """Row ranges of bounded expanded size that never divide a key hash."""
+    total = np.cumsum(copies)
+    if not len(total) or total[-1] <= _WINDOW_ROWS_MAX:
+        return [(0, len(rows))]
+    borders = np.flatnonzero(rows.hashes[1:] != rows.hashes[:-1]) + 1
+    pieces, start, done = [], 0, 0
+    while start < len(rows):
+        limit = int(np.searchsorted(total, done + _WINDOW_ROWS_MAX, side="right"))
+        place = int(np.searchsorted(borders, limit, side="right"))
+        stop = int(borders[place - 1]) if place and borders[place - 1] > start else 0
+        if not stop:
+            stop = int(borders[place]) if place < len(borders) else len(rows)
+        if limit >= len(rows):
+            stop = len(rows)
+        pieces.append((start, stop))
+        start, done = stop, int(total[stop - 1])
+    return pieces
+
+
+def _changed_keys(job: Job, item: CloseShard) -> Iterator[pa.Table]:
+    """The whole values of the keys that the runs after checkpoint ``published`` update."""
+    updated = fold_runs(job, [run for run in item.runs if run.first > item.published], item.low, item.high)
+    if updated is None:
+        return
+    rows = fold_runs(job, item.runs, item.low, item.high)
+    assert rows is not None
+    rows = rows.take(np.flatnonzero(np.isin(rows.hashes, updated.hashes)))
+    types = [type_of(name) for name in item.key_types]
+    yield final_values(job.state.monoid, key_names(job.task), types, rows, item.attempt.id)

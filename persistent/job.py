@@ -1,0 +1,115 @@
+"""A job is what a pipeline runs, step after step; an item is a piece of one step's work, a result what it came to.
+
+    MapSplit -> Mapped      read a split, run the task over it, write its delta, its late rows and dead letters
+    CloseShard -> Closed    fold the panes of windows the clock has closed, in some key groups, and stage them
+    FoldRuns -> Folded      compaction: fold some key groups of neighbouring runs
+
+All of them are values: an engine may send them anywhere, and work on one more than once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monoids.columns import Integers
+from persistent.checkpoint.compaction import Merge
+from persistent.checkpoint.garbage import attempt_name
+from persistent.checkpoint.log import new_nonce
+from persistent.checkpoint.manifest import Account
+from persistent.codec import Run
+from persistent.sinks.protocol import Sink, Staged
+from persistent.sources.protocol import Source, Split
+from persistent.state import PersistentState
+from persistent.storage import Storage
+from persistent.task import PersistentTask, operator_name
+
+
+@dataclass(frozen=True)
+class Job:
+    """What does not change from step to step. Travels to the workers once."""
+
+    task: PersistentTask
+    state: PersistentState
+    source: Source
+    sink: Sink | None
+    storage: Storage
+    dead_letters: bool
+
+    def folder(self) -> str:
+        """Where the runs of the task are."""
+        return f"d/{operator_name(self.task)}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Who works, and for which checkpoint."""
+
+    epoch: int
+    id: int
+
+    def name(self) -> str:
+        return attempt_name(self.epoch, self.id, new_nonce())
+
+
+@dataclass(frozen=True)
+class MapSplit:
+    """``watermark``: of the step before; what is late is decided by it. ``limit``: the largest timestamp allowed."""
+
+    attempt: Attempt
+    split: Split
+    recorded: Mapping[str, Any]
+    watermark: int
+    limit: int
+
+
+@dataclass(frozen=True)
+class CloseShard:
+    """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Of a state without
+    windows: publish the keys that the runs after checkpoint ``published`` update."""
+
+    attempt: Attempt
+    runs: tuple[Run, ...]
+    low: int
+    high: int
+    closed: int
+    close_at: int
+    published: int
+    key_types: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class FoldRuns:
+    """``closed``: panes that only closed windows need are left out."""
+
+    attempt: Attempt
+    merge: Merge
+    closed: int
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """What a split came to. ``panes``: those of the run, ascending. ``largest``: timestamp processed, None if none."""
+
+    partition: str
+    run: Run | None
+    panes: Integers | None
+    key_types: tuple[str, ...]
+    account: Account
+    largest: int | None
+    late: Staged | None
+    dead: Staged | None
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What was staged of the windows of a shard, if any held something."""
+
+    staged: Staged | None
+
+
+@dataclass(frozen=True)
+class Folded:
+    run: Run | None
+    panes: Integers | None

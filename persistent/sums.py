@@ -1,0 +1,84 @@
+"""The state of a job is the sum of its runs: here they are read, folded and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from monoids.columns import Integers
+from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run
+from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
+from persistent.job import Attempt, Folded, FoldRuns, Job
+from persistent.rows import Rows, fold
+from persistent.task import key_names
+
+
+def fold_runs(
+    job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, panes: tuple[int, int] | None = None
+) -> Rows | None:
+    """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is
+    nothing."""
+    parts = []
+    for run in runs:
+        if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
+            continue
+        rows = read_rows(job, run, low, high)
+        if panes and (run.pane_min < panes[0] or run.pane_max >= panes[1]):
+            rows = rows.take(np.flatnonzero((rows.panes >= panes[0]) & (rows.panes < panes[1])))
+        if len(rows):
+            parts.append(rows)
+    with summing(job):
+        return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
+
+
+def read_rows(job: Job, run: Run, low: int, high: int) -> Rows:
+    """The verified rows of a run in some key groups."""
+    place = f"{job.storage.url}/{run.name}"
+    try:
+        data = job.storage.read(run.name)
+    except FileNotFoundError as error:
+        raise CorruptCheckpoint(f"{place}: missing, though a manifest names it") from error
+    return decode_run(job.state.monoid, data, run, place, low, high)
+
+
+def write_run(
+    job: Job, attempt: Attempt, rows: Rows, first: int, last: int, low: int = 0, high: int = KEY_GROUPS
+) -> tuple[Run, Integers]:
+    """Write rows as a run of the deltas ``first`` to ``last``; the run, and its panes, ascending."""
+    panes = np.unique(rows.panes)
+    data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
+    name = f"{job.folder()}/{attempt.name()}.arrow"
+    job.storage.write(name, data)
+    run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
+    return run, panes
+
+
+def compact(job: Job, item: FoldRuns) -> Folded:
+    """Fold neighbouring runs early. Panes that only closed windows need are left out."""
+    merge, window = item.merge, job.state.window
+    rows = fold_runs(job, merge.inputs, merge.low, merge.high)
+    if rows is not None and window is not None:
+        needed = window.last_end(rows.panes) > item.closed
+        rows = rows if needed.all() else rows.take(np.flatnonzero(needed))
+    if rows is None or not len(rows):
+        return Folded(None, None)
+    first = min(run.first for run in merge.inputs)
+    last = max(run.last for run in merge.inputs)
+    return Folded(*write_run(job, item.attempt, rows, first, last, merge.low, merge.high))
+
+
+@contextmanager
+def summing(job: Job) -> Iterator[None]:
+    """An error in here is one of the user's monoid, or of the values in sum, and not of one message."""
+    try:
+        yield
+    except (PersistentError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        name, key = type(job.task).__name__, ", ".join(key_names(job.task))
+        raise UserCodeError(
+            f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up: "
+            f"{type(error).__name__}: {error}. What was committed stays; mend the task, its monoid or the values"
+        ) from error
