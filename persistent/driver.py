@@ -26,7 +26,7 @@ from types import FrameType
 
 import pyarrow as pa
 
-from persistent.checkpoint.compaction import Merge, choose, replaced
+from persistent.checkpoint.compaction import Merge, choose, choose_all, replaced
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
@@ -303,6 +303,8 @@ class Step:
             run = self._write_index(self._draft.appended)
             plan = replace(plan, appended=(run,))
         self._draft = Draft(driver.log.put_plan(plan), is_put=True)
+        if plan.number:
+            logger.warning("a smaller step: reading from %s to %s", dict(plan.start), dict(plan.end))
 
     def _map(self) -> None:
         driver, plan, last = self._driver, self._draft.plan, self._last.manifest
@@ -386,8 +388,8 @@ class Step:
         driver, last = self._driver, self._last.manifest
         operator = last.operators[driver.operator]
         recent = [run.rows for run in operator.runs if run.first == run.last == last.base]
-        merge = choose(operator.runs, sum(recent), operator.published)
-        return [FoldRuns(attempt, merge, last.clock.closed)] if merge else []
+        merges = choose_all(operator.runs, sum(recent), operator.published)
+        return [FoldRuns(attempt, merge, last.clock.closed) for merge in merges]
 
     def _next_index(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
         """The runs of the source's index, neighbours folded when there are many."""

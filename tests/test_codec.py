@@ -99,7 +99,8 @@ def test_a_key_that_fills_several_batches_is_read_whole(monkeypatch: pytest.Monk
         data, sha256 = encode_run(Sum(), placed, [])
         run = Run("x", 20, len(data), sha256, 0, 0, KEY_GROUPS, 0, 19, 1, 1)
         group = border >> 54
-        for low, high, found in ((0, KEY_GROUPS, 20), (group, group + 1, 20), (group + 1, KEY_GROUPS, 0), (0, group, 0)):
+        ranges = ((0, KEY_GROUPS, 20), (group, group + 1, 20), (group + 1, KEY_GROUPS, 0), (0, group, 0))
+        for low, high, found in ranges:
             assert len(decode_run(Sum(), pa.py_buffer(data), run, "place", low, high)) == found, (border, low, high)
 
 

@@ -215,10 +215,10 @@ def test_a_plan_that_was_put_is_run_as_it_is() -> None:
 def test_an_end_of_input_that_was_begun_is_ended() -> None:
     """Its plan was put: half of the windows may be on their way. Who resumes does not have to say it again."""
     operations = Operations()
-    shop = Shop()
+    shop = Shop(rows=2)
     shop.pipeline(FaultyStorage(shop.storage, operations)).run(engine=Embedded(threads=1), end_of_input=True)
     plans = [n for n, (verb, _, name) in enumerate(operations.log) if verb == "put_if_absent" and name.startswith("p/")]
-    shop = Shop()
+    shop = Shop(rows=2)
     dying = shop.pipeline(FaultyStorage(shop.storage, Operations(plans[-1], "after")))
     with pytest.raises(Killed):
         dying.run(engine=Embedded(threads=1), end_of_input=True)
@@ -232,7 +232,9 @@ def test_what_was_committed_but_not_published_is_published_without_a_step() -> N
     operations = Operations()
     shop = Shop()
     shop.pipeline(FaultyStorage(shop.storage, operations)).run(engine=Embedded(threads=1), end_of_input=True)
-    commits = [n for n, (verb, _, name) in enumerate(operations.log) if verb == "put_if_absent" and name.startswith("m/")]
+    commits = [
+        n for n, (verb, _, name) in enumerate(operations.log) if verb == "put_if_absent" and name.startswith("m/")
+    ]
     shop = Shop()
     dying = shop.pipeline(FaultyStorage(shop.storage, Operations(commits[-1], "after")))
     with pytest.raises(Killed):

@@ -37,12 +37,40 @@ def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | 
     inputs = _begun(runs) or _due(runs, published)
     if not inputs:
         return None
-    budget_rows = max(_ROWS_MIN, FAN_IN * delta_rows)
+    budget_rows = _budget_rows(delta_rows)
     rows = sum(run.rows_left for run in inputs)
     low = min(run.low for run in inputs)
     if rows <= budget_rows:
         return Merge(inputs, low, KEY_GROUPS)
     return Merge(inputs, low, min(KEY_GROUPS, low + max(1, (KEY_GROUPS - low) * budget_rows // rows)))
+
+
+def choose_all(runs: Sequence[Run], delta_rows: int, published: int = 0) -> list[Merge]:
+    """``choose``; and while a large fold goes on, also a small whole one of the runs after it, so that they do not
+    pile up meanwhile."""
+    merge = choose(runs, delta_rows, published)
+    if merge is None:
+        return []
+    is_whole = merge.low == 0 and merge.high == KEY_GROUPS
+    later = [] if is_whole else list(runs)[list(runs).index(merge.inputs[-1]) + 1 :]
+    small = _first_within(_due(later, published), _budget_rows(delta_rows))
+    return [merge, Merge(small, 0, KEY_GROUPS)] if small else [merge]
+
+
+def _budget_rows(delta_rows: int) -> int:
+    return max(_ROWS_MIN, FAN_IN * delta_rows)
+
+
+def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
+    """The oldest of these runs, whole sums, as many as have so many rows together; none if that is less than eight."""
+    chosen: list[Run] = []
+    sums = 0
+    for one in _sums(runs):
+        if sum(run.rows for run in (*chosen, *one)) > budget_rows:
+            break
+        chosen += one
+        sums += 1
+    return tuple(chosen) if sums >= FAN_IN else ()
 
 
 def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run, ...]:
