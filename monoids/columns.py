@@ -51,6 +51,14 @@ def pane_codes(panes: Integers, step: int) -> tuple[Integers, int]:
     return codes, (high - low) // step + 1
 
 
+def distinct_panes(panes: Integers, step: int) -> Integers:
+    """The panes that occur, ascending."""
+    codes, size = pane_codes(panes, step)
+    if not fits_cells(size, len(panes)):
+        return np.unique(panes)
+    return int(panes.min()) + cell_counts(codes, size)[1] * step
+
+
 def cell_counts(cells: Integers, size: int) -> tuple[Integers, Integers]:
     """How many rows each cell has, and the cells that have any, ascending."""
     counts = np.bincount(cells, minlength=size)

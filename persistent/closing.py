@@ -14,7 +14,7 @@ from persistent.codec import Run, type_of
 from persistent.job import Closed, CloseShard, Job
 from persistent.outputs import final_values, window_outputs
 from persistent.rows import Rows
-from persistent.sums import fold_runs, summing
+from persistent.sums import fold_panes, fold_runs, summing
 from persistent.task import key_names
 from persistent.window import Window
 
@@ -46,17 +46,26 @@ def window_sums(
 ) -> Iterator[tuple[Rows, Integers]]:
     """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces,
     each with the window number of its rows."""
-    ends_at = _FOR_EVER if last is None else last * window.every_ms + window.size_ms
-    rows = fold_runs(job, runs, *groups, panes=(first * window.every_ms, ends_at))
-    if rows is None:
+    panes = (first * window.every_ms, _FOR_EVER if last is None else last * window.every_ms + window.size_ms)
+    if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
+        # A pane is a window.
+        for rows in fold_panes(job, runs, *groups, panes):
+            yield rows, window.last_number(rows.panes)
         return
+    folded = fold_runs(job, runs, *groups, panes)
+    if folded is None:
+        return
+    yield from _window_pieces(job, folded, window, first, last)
+
+
+def _window_pieces(
+    job: Job, rows: Rows, window: Window, first: int, last: int | None
+) -> Iterator[tuple[Rows, Integers]]:
+    """Each row once for every window it is in, summed, a bounded number of keys at a time."""
     numbers_from = np.maximum(window.first_number(rows.panes), first)
     numbers_to = window.last_number(rows.panes)
     if last is not None:
         numbers_to = np.minimum(numbers_to, last)
-    if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
-        yield rows, numbers_to
-        return
     copies = np.maximum(numbers_to - numbers_from + 1, 0)
     for start, stop in _key_pieces(rows, copies):
         times = copies[start:stop]

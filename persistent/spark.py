@@ -1,4 +1,4 @@
-"""The Spark engine is one Spark job a ``map``, one task an item: the only module that imports pyspark.
+"""The Spark engine is one Spark job a ``map``: the only module that imports pyspark.
 
 A job is ``range(n).mapInArrow(work).toArrow()``: no shuffle, and rows only as pickled results. So it is of
 the DataFrame API, over Spark Connect too. Its cost before any work is done decides how small steps can be:
@@ -107,25 +107,27 @@ class Spark:
             self._check_package()
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """``[function(item) for item in items]``, one task an item; see ``Engine.map``.
+        """``[function(item) for item in items]``, in as many tasks as run at once; see ``Engine.map``.
 
-        An interrupt cancels the job; its Python workers may go on for some seconds.
+        Starting a task costs more than a small item, so a task has several where there are more items than
+        tasks. An interrupt cancels the job; its Python workers may go on for some seconds.
         """
         if not items:
             return []
+        tasks = min(len(items), self.parallelism)
         shipped = self._ship(function)
-        sent = [_dumps(item) for item in items]
+        sent = [_dumps(items[task::tasks]) for task in range(tasks)]
         table = self._interruptible(shipped, sent)
-        numbers, results = table["item"].to_pylist(), table["result"]
-        if sorted(numbers) != list(range(len(items))):
-            raise EngineError(f"{self!r} returned results for items {numbers} of {len(items)}: report this as a bug")
+        numbers, answers = table["item"].to_pylist(), table["result"]
+        if sorted(numbers) != list(range(tasks)):
+            raise EngineError(f"{self!r} returned results of tasks {numbers} of {tasks}: report this as a bug")
         ordered: list[Any] = [None] * len(items)
-        for number, result in zip(numbers, results):
-            ordered[number] = pickle.loads(result.as_buffer())
-        for succeeded, result in ordered:
+        for task, answer in sorted(zip(numbers, answers), key=lambda pair: pair[0]):
+            succeeded, results = pickle.loads(answer.as_buffer())
             if not succeeded:
-                raise result
-        return [result for _, result in ordered]
+                raise results
+            ordered[task::tasks] = results
+        return ordered
 
     def stop(self) -> None:
         """Forget the plans and end our threads; the session stays. A later ``map`` starts anew."""
@@ -256,10 +258,11 @@ class _Work:
 _SCHEMA = pa.schema([pa.field("item", pa.int64(), False), pa.field("result", pa.binary(), False)])
 
 
-def _attempt(payload: bytes, item: bytes) -> bytes:
-    """The pickled (True, result), or (False, error) of a PersistentError: raised, it would be tried again."""
+def _attempt(payload: bytes, items: bytes) -> bytes:
+    """The pickled (True, results), or (False, error) of a PersistentError: raised, it would be tried again."""
     try:
-        return _dumps((True, _loaded(payload)(pickle.loads(item))))
+        function = _loaded(payload)
+        return _dumps((True, [function(item) for item in pickle.loads(items)]))
     except PersistentError as error:
         trace = traceback.format_exc()
         if error.__cause__ is not None:

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from monoids.columns import Integers
+from monoids.columns import Integers, distinct_panes
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run
 from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
 from persistent.job import Attempt, Folded, FoldRuns, Job
 from persistent.rows import Rows, fold
 from persistent.task import key_names
+
+_PANES_MAX = 1 << 20
 
 
 def fold_runs(
@@ -20,6 +22,47 @@ def fold_runs(
 ) -> Rows | None:
     """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is
     nothing."""
+    parts = _parts(job, runs, low, high, panes)
+    with summing(job):
+        return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
+
+
+def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[Rows]:
+    """The sum of runs in some key groups and panes ``from <= pane < to``, in pieces: each pane is whole in one of them.
+
+    A pane that only one run holds is its own sum; time-ordered input has few others.
+    """
+    step = job.state.panes.step
+    parts = _parts(job, runs, low, high, panes)
+    if len(parts) < 2:
+        yield from parts
+        return
+    first = min(int(part.panes.min()) for part in parts)
+    size = (max(int(part.panes.max()) for part in parts) - first) // step + 1
+    if size > _PANES_MAX:
+        with summing(job):
+            yield fold(job.state.monoid, parts, step)
+        return
+    numbers = [(part.panes - first) // step for part in parts]
+    holders = np.zeros(size, np.int64)
+    for number in numbers:
+        holders += np.bincount(number, minlength=size) > 0
+    is_shared = holders > 1
+    shared = []
+    for part, number in zip(parts, numbers):
+        mask = is_shared[number]
+        if mask.any():
+            shared.append(part.take(np.flatnonzero(mask)))
+            part = part.take(np.flatnonzero(~mask))
+        if len(part):
+            yield part
+    if shared:
+        with summing(job):
+            yield fold(job.state.monoid, shared, step)
+
+
+def _parts(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None) -> list[Rows]:
+    """The rows of each run that has any in some key groups and panes ``from <= pane < to``, oldest first."""
     parts = []
     for run in runs:
         if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
@@ -29,8 +72,7 @@ def fold_runs(
             rows = rows.take(np.flatnonzero((rows.panes >= panes[0]) & (rows.panes < panes[1])))
         if len(rows):
             parts.append(rows)
-    with summing(job):
-        return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
+    return parts
 
 
 def read_rows(job: Job, run: Run, low: int, high: int) -> Rows:
@@ -47,7 +89,7 @@ def write_run(
     job: Job, attempt: Attempt, rows: Rows, first: int, last: int, low: int = 0, high: int = KEY_GROUPS
 ) -> tuple[Run, Integers]:
     """Write rows as a run of the deltas ``first`` to ``last``; the run, and its panes, ascending."""
-    panes = np.unique(rows.panes)
+    panes = distinct_panes(rows.panes, job.state.panes.step)
     data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
     name = f"{job.folder()}/{attempt.name()}.arrow"
     job.storage.write(name, data)
