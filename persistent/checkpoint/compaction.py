@@ -62,15 +62,13 @@ def _budget_rows(delta_rows: int) -> int:
 
 
 def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
-    """The oldest of these runs, whole sums, as many as have so many rows together; none if that is less than eight."""
+    """The oldest of these deltas, as many as have so many rows together; none if those are less than eight sums."""
     chosen: list[Run] = []
-    sums = 0
-    for one in _sums(runs):
+    for one in _deltas(runs):
         if sum(run.rows for run in (*chosen, *one)) > budget_rows:
             break
         chosen += one
-        sums += 1
-    return tuple(chosen) if sums >= FAN_IN else ()
+    return tuple(chosen) if len(_sums(chosen)) >= FAN_IN else ()
 
 
 def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run, ...]:
@@ -98,24 +96,38 @@ def _begun(runs: Sequence[Run]) -> tuple[Run, ...]:
 
 
 def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:
-    """The oldest eight or more neighbours of the lowest tier that has them."""
-    sums = _sums(runs)
-    tiers = [_tier(sum(run.rows for run in one)) for one in sums]
+    """The oldest neighbours of the lowest tier that has eight sums, from its first to its last, with the smaller
+    deltas between them."""
+    deltas = _deltas(runs)
+    tiers = [_tier(sum(run.rows for run in one)) for one in deltas]
     for tier in sorted(set(tiers)):
         streak: list[Run] = []
-        length = 0
-        for one, its_tier in zip(sums, tiers):
+        until = sums = 0
+        for one, its_tier in zip(deltas, tiers):
             mixes = bool(streak) and (streak[0].first <= published) != (one[0].last <= published)
             if its_tier > tier or mixes:
-                if length >= FAN_IN:
+                if sums >= FAN_IN:
                     break
-                streak, length = [], 0
-            if its_tier <= tier:
+                streak, until, sums = [], 0, 0
+            if its_tier == tier or (streak and its_tier < tier):
                 streak += one
-                length += 1
-        if length >= FAN_IN:
-            return tuple(streak)
+            if its_tier == tier:
+                until, sums = len(streak), sums + len(_sums(one))
+        if sums >= FAN_IN:
+            return tuple(streak[:until])
     return ()
+
+
+def _deltas(runs: Sequence[Run]) -> list[list[Run]]:
+    """The runs by the checkpoints whose deltas they sum: what several splits of a step wrote, and the pieces of one
+    fold, belong together."""
+    deltas: list[list[Run]] = []
+    for run in runs:
+        if deltas and run.first <= max(other.last for other in deltas[-1]):
+            deltas[-1].append(run)
+        else:
+            deltas.append([run])
+    return deltas
 
 
 def _sums(runs: Sequence[Run]) -> list[list[Run]]:
