@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ _TAGS = {
     "decimal": np.uint64(0xC3A5C85C97CB3127),
 }
 _LONG_BYTES = 512
+_DECIMALS = Context(prec=76, capitals=1)
 _CHUNK_ROWS = 1 << 15
 
 
@@ -140,7 +142,7 @@ def _words(column: pa.Array) -> Words:
     if pa.types.is_null(type_):
         return np.full(len(column), _NULL)
     if pa.types.is_decimal(type_):
-        texts = [None if value is None else str(value.normalize() + 0) for value in column.to_pylist()]
+        texts = [None if value is None else _decimal_text(value) for value in column.to_pylist()]
         words = _bytes_words(pa.array(texts, pa.string()), _TAGS["decimal"])
     elif _is_bytes(type_):
         words = _bytes_words(column, _TAGS[str(type_)])
@@ -149,6 +151,11 @@ def _words(column: pa.Array) -> Words:
     if column.null_count:
         words[np.asarray(column.is_null())] = _NULL
     return words
+
+
+def _decimal_text(value: Decimal) -> str:
+    """Equal decimals as one text, whatever their scale and the context of the caller."""
+    return _DECIMALS.to_sci_string(_DECIMALS.add(_DECIMALS.normalize(value), 0))
 
 
 def _fixed_words(column: pa.Array) -> Words:

@@ -19,6 +19,7 @@ from persistent.task import key_names
 from persistent.window import Window
 
 _WINDOW_ROWS_MAX = 1 << 21
+_WINDOW_KEY_BYTES_MAX = 1 << 29
 _FOR_EVER = 1 << 62
 
 
@@ -61,50 +62,43 @@ def window_sums(
 def _window_pieces(
     job: Job, rows: Rows, window: Window, first: int, last: int | None
 ) -> Iterator[tuple[Rows, Integers]]:
-    """Each row once for every window it is in, summed, a bounded number of keys at a time."""
-    numbers_from = np.maximum(window.first_number(rows.panes), first)
-    numbers_to = window.last_number(rows.panes)
+    """Each row once for every window it is in, summed: of so few windows at a time that the copies are bounded."""
+    low = max(first, int(window.first_number(int(rows.panes.min()))))
+    high = int(window.last_number(int(rows.panes.max())))
     if last is not None:
-        numbers_to = np.minimum(numbers_to, last)
-    copies = np.maximum(numbers_to - numbers_from + 1, 0)
-    for start, stop in _key_pieces(rows, copies):
-        times = copies[start:stop]
-        chosen = np.repeat(np.arange(start, stop), times)
-        if not len(chosen):
-            continue
-        before = np.repeat(np.cumsum(times) - times, times)
-        numbers = numbers_from[chosen] + np.arange(len(chosen)) - before
-        piece = rows.take(chosen)
-        order, starts = group_hashes(piece.keys, piece.hashes, numbers)
-        columns = job.state.monoid.reduce_sorted(take(piece.columns, order), starts)
-        firsts = order[starts]
-        yield replace(piece.take(firsts), columns=columns), numbers[firsts]
+        high = min(high, last)
+    numbers_from: Integers = np.maximum(window.first_number(rows.panes), low)
+    times: Integers = np.maximum(np.minimum(window.last_number(rows.panes), high) - numbers_from + 1, 0)
+    held = np.flatnonzero(times)
+    if len(held) < len(rows):
+        if len(held):
+            yield from _window_pieces(job, rows.take(held), window, low, high)
+        return
+    if low < high and int(times.sum()) > _copies_max(rows):
+        middle = (low + high) // 2
+        yield from _window_pieces(job, rows, window, low, middle)
+        yield from _window_pieces(job, rows, window, middle + 1, high)
+        return
+    chosen = np.repeat(np.arange(len(rows)), times)
+    before = np.repeat(np.cumsum(times) - times, times)
+    numbers = numbers_from[chosen] + np.arange(len(chosen)) - before
+    piece = rows.take(chosen)
+    order, starts = group_hashes(piece.keys, piece.hashes, numbers)
+    columns = job.state.monoid.reduce_sorted(take(piece.columns, order), starts)
+    firsts = order[starts]
+    yield replace(piece.take(firsts), columns=columns), numbers[firsts]
+
+
+def _copies_max(rows: Rows) -> int:
+    """How many copies of these rows are made at once: fewer where the keys are long."""
+    key_bytes: int = sum(column.nbytes for column in rows.keys) // len(rows)
+    return min(_WINDOW_ROWS_MAX, _WINDOW_KEY_BYTES_MAX // max(key_bytes, 1))
 
 
 def _closing_rows(job: Job, item: CloseShard, window: Window) -> Iterator[tuple[Rows, Integers]]:
     first = window.first_number(item.closed)
     last = (item.close_at - window.size_ms) // window.every_ms
     yield from window_sums(job, item.runs, (item.low, item.high), window, first, last)
-
-
-def _key_pieces(rows: Rows, copies: Integers) -> list[tuple[int, int]]:
-    """Row ranges of bounded expanded size that never divide a key hash."""
-    total = np.cumsum(copies)
-    if not len(total) or total[-1] <= _WINDOW_ROWS_MAX:
-        return [(0, len(rows))]
-    borders = np.flatnonzero(rows.hashes[1:] != rows.hashes[:-1]) + 1
-    pieces, start, done = [], 0, 0
-    while start < len(rows):
-        limit = int(np.searchsorted(total, done + _WINDOW_ROWS_MAX, side="right"))
-        place = int(np.searchsorted(borders, limit, side="right"))
-        stop = int(borders[place - 1]) if place and borders[place - 1] > start else 0
-        if not stop:
-            stop = int(borders[place]) if place < len(borders) else len(rows)
-        if limit >= len(rows):
-            stop = len(rows)
-        pieces.append((start, stop))
-        start, done = stop, int(total[stop - 1])
-    return pieces
 
 
 def _changed_keys(job: Job, item: CloseShard) -> Iterator[pa.Table]:

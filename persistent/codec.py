@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from monoids import Monoid
 from monoids.monoid import concat
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, StorageError
 from persistent.rows import Rows, agreed_types, empty
 
 DOCUMENT_BYTES_MAX = 1 << 24
@@ -88,7 +88,7 @@ def encode_run(
         "pane",
         *(f"element:{name}" for name in monoid.schema.names),
     ]
-    return _encode_table(pa.RecordBatch.from_arrays(columns, names), rows.hashes, panes)
+    return _encode_batches([pa.RecordBatch.from_arrays(columns, names)], rows.hashes, panes)
 
 
 def decode_run(
@@ -111,9 +111,9 @@ def decode_panes(data: pa.Buffer, run: Run, place: str) -> list[int]:
 
 def encode_table(table: pa.Table) -> tuple[bytes, str]:
     """A table (a listing, dead letters) in the same self-proving form, without hashes."""
-    batch = table.combine_chunks().to_batches()
-    whole = batch[0] if batch else pa.RecordBatch.from_pylist([], schema=table.schema)
-    return _encode_table(whole, None, ())
+    # Several, where the text of a column has more than 2 GB.
+    batches = table.combine_chunks().to_batches()
+    return _encode_batches(batches or [pa.RecordBatch.from_pylist([], schema=table.schema)], None, ())
 
 
 def decode_table(data: pa.Buffer, sha256: str | None, place: str) -> pa.Table:
@@ -126,19 +126,22 @@ def groups_of(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, n
     return (hashes >> np.uint64(_GROUP_SHIFT)).astype(np.int64)
 
 
-def _encode_table(whole: pa.RecordBatch, hashes: Any, panes: Sequence[int]) -> tuple[bytes, str]:
-    message = whole.schema.serialize()
+def _encode_batches(batches: Sequence[pa.RecordBatch], hashes: Any, panes: Sequence[int]) -> tuple[bytes, str]:
+    """``hashes``: of the rows of the one batch of a run."""
+    message = batches[0].schema.serialize()
     parts = [message]
     index: dict[str, Any] = {"schema": [message.size, _sha256(message)], "batches": [], "panes": list(panes)}
     offset = message.size
-    for start in range(0, max(len(whole), 1), _BATCH_ROWS):
-        message = whole.slice(start, _BATCH_ROWS).serialize()
-        first = int(hashes[start]) if hashes is not None and len(hashes) else 0
-        rows = min(_BATCH_ROWS, len(whole) - start)
-        index["batches"].append([offset, message.size, rows, first, _sha256(message)])
-        parts.append(message)
-        offset += message.size
-    trailer = canonical_json(index).encode()
+    for batch in batches:
+        for start in range(0, max(len(batch), 1), _BATCH_ROWS):
+            message = batch.slice(start, _BATCH_ROWS).serialize()
+            first = int(hashes[start]) if hashes is not None and len(hashes) else 0
+            rows = min(_BATCH_ROWS, len(batch) - start)
+            index["batches"].append([offset, message.size, rows, first, _sha256(message)])
+            parts.append(message)
+            offset += message.size
+    # Whole numbers and text by construction: its panes may be too many to look at one by one.
+    trailer = _spelled(index).encode()
     tail = _END_OF_STREAM + trailer + len(trailer).to_bytes(8, "little") + _MAGIC
     return b"".join([*parts, tail]), _sha256(trailer)
 
@@ -218,17 +221,23 @@ def _verify(data: Any, sha256: str, place: str) -> None:
 def canonical_json(value: Any) -> str:
     """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for what could not be read again."""
     _refuse_floats(value)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _spelled(value)
 
 
 def encode_document(value: Any) -> bytes:
-    """A JSON value that proves itself.
+    """A JSON value that proves itself. StorageError if it would be too large to be read again.
 
     >>> encode_document({"b": 1, "a": [2]}).split(b"\\n")[0]
     b'{"a":[2],"b":1}'
     """
     body = canonical_json(value).encode()
-    return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+    data = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+    if len(data) > DOCUMENT_BYTES_MAX:
+        raise StorageError(
+            f"a manifest, plan or header of {len(data)} bytes is not put: above {DOCUMENT_BYTES_MAX} it could not be "
+            "read again. Nothing was committed; take smaller steps (step_rows=), or fewer partitions or columns"
+        )
+    return data
 
 
 def decode_document(data: bytes, place: str) -> Any:
@@ -242,6 +251,10 @@ def decode_document(data: bytes, place: str) -> Any:
         return json.loads(body, object_pairs_hook=_unique, parse_float=_no_float, parse_constant=_no_float)
     except (ValueError, RecursionError) as error:
         raise CorruptCheckpoint(f"{place}: {error}") from error
+
+
+def _spelled(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _refuse_floats(value: Any) -> None:

@@ -186,7 +186,7 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
         before = found.operators[name]
         old = {**before.fingerprint, "key": list(before.key_names)}
         new = {**operator.fingerprint, "key": list(operator.key_names)}
-        changed = sorted(part for part in {*old, *new} if old.get(part) != new.get(part))
+        changed = [p for p in sorted({*old, *new}) if canonical_json(old.get(p)) != canonical_json(new.get(p))]
         if changed:
             shown = "; ".join(
                 f"{part}: old {canonical_json(old.get(part))}, new {canonical_json(new.get(part))}" for part in changed
@@ -198,5 +198,5 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
 
 def _what_to_do(found: Manifest, url: str) -> str:
     if found.base == 0:
-        return f"Nothing has been committed there yet: delete {url} and run again"
+        return f"Nothing has been committed there yet: delete {url} (and the folder of the sink) and run again"
     return "Put the task back as it was, or give it a new checkpoint and read the source again"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from monoids.columns import Integers
+from persistent.checkpoint.compaction import shards
+from persistent.checkpoint.log import way_back_told
 from persistent.checkpoint.manifest import Manifest
 from persistent.clock import Clock
 from persistent.codec import Run, decode_panes, decode_table
 from persistent.errors import CorruptCheckpoint
 from persistent.storage import Storage
 from persistent.window import Window
-
-_NOTHING = np.zeros(0, np.int64)
 
 
 class Contents:
@@ -36,29 +36,51 @@ class Contents:
         """Only these runs are still asked for."""
         self._panes = {run.name: self._panes[run.name] for run in runs if run.name in self._panes}
 
-    def live_windows(self, runs: Iterable[Run], clock: Clock) -> Integers:
-        """The numbers of the windows that hold something and are not closed, ascending."""
+    def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
+        """How many windows hold something and are not closed."""
         window = self._window
         panes = [self._panes_of(run) for run in runs] if window else []
         if window is None or not panes:
-            return _NOTHING
+            return 0
         distinct = np.unique(np.concatenate(panes))
-        first = np.maximum(window.first_number(distinct), window.first_number(clock.closed))
-        last = window.last_number(distinct)
+        first, last = window.first_number(distinct), window.last_number(distinct)
         if window.every_ms >= window.size_ms:
-            return np.unique(last[first <= last])
-        spans = [np.arange(low, high + 1) for low, high in zip(first.tolist(), last.tolist()) if low <= high]
-        return np.unique(np.concatenate(spans)) if spans else _NOTHING
+            first = last
+        # Both ascend with the panes: what a pane adds are the windows after the last of the pane before.
+        counted = np.concatenate(([window.first_number(clock.closed) - 1], last[:-1]))
+        counted = np.maximum(counted, counted[0])
+        return int(np.maximum(last - np.maximum(first - 1, counted), 0).sum())
 
     def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
         """The largest end of a window that holds something and is not closed; 0 if there is none."""
-        numbers = self.live_windows(runs, clock)
-        return self._end(int(numbers[-1])) if len(numbers) else 0
+        window = self._window
+        if window is None:
+            return 0
+        first = window.first_number(clock.closed)
+        last = max((window.last_number(run.pane_max) for run in runs), default=first - 1)
+        return self._end(last) if last >= first else 0
 
     def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
         """Whether a window that holds something has ``closed < end <= close_at``."""
-        numbers = self.live_windows(runs, clock) if self._window else _NOTHING
-        return len(numbers) > 0 and self._end(int(numbers[0])) <= close_at
+        window = self._window
+        if window is None:
+            return False
+        first = window.first_number(clock.closed)
+        start = first * window.every_ms
+        for run in runs:
+            if run.pane_max < start or self._end(max(window.first_number(run.pane_min), first)) > close_at:
+                continue
+            panes = self._panes_of(run)
+            pane = int(panes[np.searchsorted(panes, start)])
+            if self._end(max(window.first_number(pane), first)) <= close_at:
+                return True
+        return False
+
+    def shards(self, runs: Sequence[Run], clock: Clock, close_at: int, least: int) -> list[tuple[int, int]]:
+        """The key groups in ranges, at least so many, that can each be closed at once."""
+        window = self._window
+        panes = (window.first_number(clock.closed) * window.every_ms, close_at) if window else None
+        return shards(runs, least, panes=panes)
 
     def index(self, manifest: Manifest) -> pa.Table | None:
         """Every input ever listed, in order; None if none was."""
@@ -74,17 +96,22 @@ class Contents:
 
     def read(self, run: Run) -> pa.Buffer:
         """The bytes of a run that a manifest names."""
-        try:
-            return self._storage.read(run.name)
-        except FileNotFoundError as error:
-            raise CorruptCheckpoint(f"{self._place(run)}: missing, though a manifest names it") from error
+        with way_back_told(self._storage.url):
+            try:
+                return self._storage.read(run.name)
+            except FileNotFoundError as error:
+                raise CorruptCheckpoint(f"{self._place(run)}: missing, though a manifest names it") from error
 
     def _table(self, run: Run) -> pa.Table:
-        return decode_table(self.read(run), run.sha256, self._place(run))
+        data = self.read(run)
+        with way_back_told(self._storage.url):
+            return decode_table(data, run.sha256, self._place(run))
 
     def _panes_of(self, run: Run) -> Integers:
         if run.name not in self._panes:
-            self._panes[run.name] = np.array(decode_panes(self.read(run), run, self._place(run)), np.int64)
+            data = self.read(run)
+            with way_back_told(self._storage.url):
+                self._panes[run.name] = np.array(decode_panes(data, run, self._place(run)), np.int64)
         return self._panes[run.name]
 
     def _place(self, run: Run) -> str:

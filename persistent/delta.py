@@ -17,7 +17,7 @@ from monoids.hashing import key_column
 from monoids.monoid import Columns, take
 from persistent.message import Batch
 from persistent.rows import Rows, fold, sum_up
-from persistent.state import PersistentState, checked_timestamp, checked_timestamps
+from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
 
 _FOLD_PARTS = 32
 
@@ -32,26 +32,38 @@ _OWN_KEY: Any = _OwnKey()
 class Delta:
     """The state as a task sees it in a pipeline: it takes updates and cannot be read.
 
-    ``watermark``: an update none of whose windows is still open then is an error in the task.
+    ``watermark``: an update none of whose windows is still open then is an error in the task, and so is one after
+    ``limit`` (ms): one far-off update must not close every window.
     """
 
-    def __init__(self, state: PersistentState, key_names: Sequence[str], watermark: int) -> None:
+    def __init__(
+        self, state: PersistentState, key_names: Sequence[str], watermark: int, limit: int = TIMESTAMP_MAX
+    ) -> None:
         self._state = state
         self._key_names = tuple(key_names)
         self._watermark = watermark
+        self._limit = limit
         self._parts: list[Rows] = []
         self._pending: list[Rows] = []
         self._batch: Batch | None = None
-        self._row = 0
+        self._listed_batch: Batch | None = None
+        self.row: int | None = None
+        """The row of the batch that updates belong to; None: they must give their key."""
         self._clear()
 
     # -- what a task calls -----------------------------------------------------------------------------------
 
     def update(self, timestamp: int, value: Any, *, key: Any = _OWN_KEY) -> None:
         """Add ``value`` at a time (ms) to the message's key, or to ``key``."""
+        row = self.row
         if key is not _OWN_KEY:
             self._given_keys[len(self._times)] = key
-        self._rows.append(self._row)
+        elif row is None and self._key_names:
+            raise TypeError(
+                "update without key= outside process_message: which message it belongs to is not known. Give "
+                "key=message.key, or call super().process_batch(state, batch)"
+            )
+        self._rows.append(-1 if row is None else row)
         self._times.append(timestamp)
         self._values.append(value)
 
@@ -80,18 +92,20 @@ class Delta:
 
     def begin(self, batch: Batch) -> None:
         """The following updates belong to this batch."""
-        self._batch = batch
+        self._batch = self._listed_batch = batch
+        self.row = None
         self._pending = []
         self._clear()
 
-    def at(self, row: int) -> None:
-        """The following updates belong to this row of the batch."""
-        self._row = row
+    def of(self, batch: Batch) -> None:
+        """The rows that follow are of this batch: the one begun, or one filtered from it."""
+        if batch is not self._listed_batch:
+            self._sum_listed()
+            self._listed_batch = batch
 
     def end(self) -> None:
         """Lift, check and keep the updates since ``begin``."""
-        if self._times:
-            self._sum_listed()
+        self._sum_listed()
         self._parts += self._pending
         self.abandon()
 
@@ -119,11 +133,18 @@ class Delta:
         self._given_keys: dict[int, Any] = {}
 
     def _sum_listed(self) -> None:
-        times = _listed_timestamps(self._times)
-        self._sum(self._listed_keys(), times, self._state.monoid.lift_list(self._values))
+        if self._times:
+            times = _listed_timestamps(self._times)
+            self._sum(self._listed_keys(), times, self._state.monoid.lift_list(self._values))
+            self._clear()
 
     def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> None:
         window = self._state.window
+        if len(times) and int(times.max()) > self._limit:
+            raise ValueError(
+                f"an update at {int(times.max())}, after {self._limit}: too far ahead (see max_future); update at the "
+                "message's own timestamp"
+            )
         if window is not None and len(times):
             if window.first_number(int(times.min())) * window.every_ms + window.size_ms <= self._watermark:
                 ended, _ = window.late(times, self._watermark)
@@ -172,12 +193,13 @@ class Delta:
     def _own_keys(self, rows: list[int]) -> Sequence[pa.Array]:
         """The messages' own keys, one for each of these rows of the batch. A message without an update is not
         asked for its key."""
-        assert self._batch is not None
-        if len(rows) == len(self._batch) and rows == list(range(len(rows))):
-            return self._batch.keys
+        batch = self._listed_batch
+        assert batch is not None
+        if len(rows) == len(batch) and rows == list(range(len(rows))):
+            return batch.keys
         distinct, numbers = np.unique(np.array(rows, np.int64), return_inverse=True)
         taken = pa.array(numbers)
-        return [column.take(taken) for column in self._batch.take(distinct).keys]
+        return [column.take(taken) for column in batch.take(distinct).keys]
 
     def _given_columns(self, keys: Sequence[Any]) -> Sequence[pa.Array]:
         names = self._key_names

@@ -17,17 +17,17 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import pairwise
 from types import FrameType
 
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import Merge, choose, choose_all, replaced
-from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce
+from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.clock import monotonic_s, wall_ms
@@ -35,8 +35,9 @@ from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
 from persistent.commit import Results, check_same_job, first_manifest, next_manifest
 from persistent.contents import Contents
 from persistent.engine import Engine
+from persistent.errors import CorruptCheckpoint
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
-from persistent.publish import collect, index_folder, publish
+from persistent.publish import claim, collect, index_folder, publish
 from persistent.report import RunReport, StepReport
 from persistent.sources.protocol import Budget, SourceState
 from persistent.step import Item, Work
@@ -51,6 +52,7 @@ _STEP_SECONDS = 1.0
 _SHARD_ROWS = 200_000
 _FENCES_MAX = 3
 _POLL_SECONDS = 0.2
+_SUMMED = ("rows", "late", "dead", "outputs", "checkpoint_bytes")
 
 
 class Effect(Enum):
@@ -108,7 +110,8 @@ class Driver:
         self.nonce = new_nonce()
         self._first = first_manifest(job, self.nonce)
         self.kept: dict[int, Manifest] = {}
-        self.reports: list[StepReport] = []
+        self._steps = 0
+        self._totals: Counter[str] = Counter()
         self._rows = _ROWS_FIRST
         self._stopped = threading.Event()
 
@@ -125,7 +128,8 @@ class Driver:
         # Without a checkpoint too: a pipeline that cannot run leaves none behind.
         last = found or Entry(self._first, "", 0)
         recovered = found is not None
-        draft = self._next(last)
+        with self.log.unless_fenced(last.manifest.id):
+            draft = self._next(last)
         if draft is None and not self.options.follow:
             publish(self.job, self.log, last.manifest)
             return self._report(last, began, 0.0, recovered=recovered)
@@ -154,7 +158,8 @@ class Driver:
 
     def _remember(self, report: StepReport) -> None:
         """A step is done: tell, and fit the size of the next to the time it took."""
-        self.reports.append(report)
+        self._steps += 1
+        self._totals.update({name: getattr(report, name) for name in _SUMMED})
         if report.rows >= self._rows // 2:
             factor = min(2.0, max(0.5, _STEP_SECONDS / max(report.seconds, 1e-3)))
             self._rows = int(min(_ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
@@ -169,6 +174,7 @@ class Driver:
         if last is None or last.manifest.id == 0:
             last = self.log.create(self._first)
             check_same_job(last.manifest, self._first, self.job.storage.url)
+        claim(self.job, last.manifest)
         fence = self.log.fence(last, self.nonce, self._replan(last.manifest))
         manifest = fence.manifest
         logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
@@ -185,7 +191,8 @@ class Driver:
         """Which plan to run: another, of smaller steps, after three fences over one that never came to its end."""
         if last.fences < _FENCES_MAX or self.log.plan(last.base, last.replan) is None:
             return last.replan
-        begun = f"the step after checkpoint {last.base} was begun {last.fences} times and never committed"
+        plan = f"{self.job.storage.url}/{plan_name(last.base, last.replan)}"
+        begun = f"the step of {plan} was begun {last.fences} times and never committed"
         if self.options.step_rows is not None:
             logger.warning("%s; with step_rows its plan stays as it is (without, smaller steps are tried)", begun)
             return last.replan
@@ -204,6 +211,12 @@ class Driver:
         manifest = last.manifest
         put = self.log.plan(manifest.base, manifest.replan)
         if put is not None:
+            if put.start != manifest.source.positions:
+                raise CorruptCheckpoint(
+                    f"{self.job.storage.url}/{plan_name(put.base, put.number)}: starts at {dict(put.start)}, the "
+                    f"checkpoint is at {dict(manifest.source.positions)}. Nothing of its step was committed: delete "
+                    "the file and run again"
+                )
             return Draft(put, is_put=True)
         clock, options, runs = manifest.clock, self.options, self.runs(manifest)
         source = manifest.source
@@ -211,7 +224,7 @@ class Driver:
         planned = self.job.source.plan(state, self._budget(manifest.replan), follow=options.follow)
         close_at, ends = clock.watermark, False
         if planned.splits:
-            check_key(self.job.task, self.job.source.schema(planned.recorded).names)
+            check_key(self.job.task, self.job.source.schema(planned.recorded))
         else:
             ends = options.end_of_input and not clock.end_of_input
             if ends:
@@ -241,21 +254,21 @@ class Driver:
         return Budget(rows, exact is not None, self.engine.parallelism)
 
     def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
-        manifest, reports = last.manifest, self.reports
+        manifest, totals = last.manifest, self._totals
         return RunReport(
             engine=self.engine.name,
-            steps=len(reports),
-            rows=sum(report.rows for report in reports),
+            steps=self._steps,
+            rows=totals["rows"],
             seconds=monotonic_s() - began,
             recovery_seconds=recovery_seconds,
-            late=sum(report.late for report in reports),
-            dead=sum(report.dead for report in reports),
+            late=totals["late"],
+            dead=totals["dead"],
             duplicates=sum(account.duplicate for account in manifest.ledger.values()),
-            outputs=sum(report.outputs for report in reports),
+            outputs=totals["outputs"],
             checkpoint=manifest.base,
             watermark=manifest.clock.watermark,
-            checkpoint_bytes=sum(report.checkpoint_bytes for report in reports),
-            open_windows=len(self.contents.live_windows(self.runs(manifest), manifest.clock)),
+            checkpoint_bytes=totals["checkpoint_bytes"],
+            open_windows=self.contents.open_windows(self.runs(manifest), manifest.clock),
             recovered=recovered,
             ledger=dict(manifest.ledger),
             stopped=self._stopped.is_set(),
@@ -368,8 +381,7 @@ class Step:
         if not due or driver.job.sink is None:
             return []
         rows = sum(run.rows_left for run in operator.runs)
-        shards = driver.engine.parallelism if rows > _SHARD_ROWS else 1
-        borders = [KEY_GROUPS * shard // shards for shard in range(shards + 1)]
+        least = driver.engine.parallelism if rows > _SHARD_ROWS else 1
         return [
             CloseShard(
                 attempt,
@@ -381,7 +393,7 @@ class Step:
                 operator.published,
                 operator.key_types,
             )
-            for low, high in pairwise(borders)
+            for low, high in driver.contents.shards(operator.runs, last.clock, plan.close_at, least)
         ]
 
     def _folds(self, attempt: Attempt) -> list[FoldRuns]:

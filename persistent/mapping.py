@@ -31,7 +31,7 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
     """Work on one split."""
     task, state = job.task, job.state
     names = key_names(task)
-    delta = Delta(state, names, item.watermark)
+    delta = Delta(state, names, item.watermark, item.limit)
     tally = _Tally()
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
     key_of = key_columns(task)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -189,5 +190,5 @@ class Batch:
     def messages(self) -> Iterator[Message]:
         """The records one by one."""
         lists = _Lists(self.table)
-        for row, timestamp in enumerate(self.timestamps.tolist()):
-            yield Message(self, lists, row, timestamp)
+        times = self.timestamps.tolist()
+        return map(Message, repeat(self), repeat(lists), range(len(times)), times)

@@ -9,10 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.manifest import check_name
 from persistent.clock import Duration, duration_ms
 from persistent.closing import window_sums
-from persistent.codec import KEY_GROUPS, decode_table, type_of
+from persistent.codec import canonical_json, decode_table, type_of
 from persistent.commit import check_same_job, first_manifest
 from persistent.driver import Driver, Options
 from persistent.embedded import Embedded
@@ -24,6 +26,7 @@ from persistent.report import RunReport, StepReport
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
 from persistent.sources.protocol import Source
+from persistent.state import PersistentState
 from persistent.storage import Storage, open_storage
 from persistent.sums import fold_runs, summing
 from persistent.task import PersistentTask, check_task, key_names, operator_name
@@ -93,6 +96,7 @@ class Pipeline:
         self.task = task
         self._state = check_task(task)
         check_names(self._state.monoid, key_names(task), self._state.window)
+        _check_recordable(task, self._state)
         self.source = source
         self.sink = sink
         self.storage = open_storage(checkpoint)
@@ -191,14 +195,15 @@ class Pipeline:
 
     def _tables(self, runs: Sequence[Any], types: Sequence[pa.DataType], closed: int) -> Iterator[pa.Table]:
         job, state, names = self._job(), self._state, key_names(self.task)
-        if state.window is None:
-            rows = fold_runs(job, runs)
-            if rows is not None:
-                yield final_values(state.monoid, names, types, rows, None)
-            return
-        first = state.window.first_number(closed)
-        for rows, numbers in window_sums(job, runs, (0, KEY_GROUPS), state.window, first, None):
-            yield window_outputs(state.monoid, names, types, state.window, rows, numbers)
+        for groups in shards(runs):
+            if state.window is None:
+                folded = fold_runs(job, runs, *groups)
+                if folded is not None:
+                    yield final_values(state.monoid, names, types, folded, None)
+                continue
+            first = state.window.first_number(closed)
+            for rows, numbers in window_sums(job, runs, groups, state.window, first, None):
+                yield window_outputs(state.monoid, names, types, state.window, rows, numbers)
 
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
         if spark is not None and engine not in (None, "spark"):
@@ -229,6 +234,18 @@ class Pipeline:
         check = getattr(engine, "check", None)
         if check is not None:
             check([self.storage.url, *([self.sink.url] if isinstance(self.sink, FileSink) else [])])
+
+
+def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
+    """Refuse a name or a fingerprint that no manifest can hold."""
+    try:
+        check_name(operator_name(task), "the name of the task")
+        canonical_json(state.fingerprint())
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(
+            f"{type(task).__name__}: {error}. Give the task a plain name, and the monoid parameters() of text and "
+            "integers"
+        ) from error
 
 
 def read_aside(storage: Storage, folder: str) -> pa.Table:

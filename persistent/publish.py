@@ -11,16 +11,25 @@ from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
-from persistent.errors import StagedMissing
+from persistent.errors import InvalidPipeline, StagedMissing
 from persistent.job import Job
 from persistent.sinks.protocol import Staged
 
 _DIGITS = 20
 
 
+def claim(job: Job, manifest: Manifest) -> None:
+    """Make the sink this job's own, before anything is staged or swept there. StorageError if it is another's,
+    InvalidPipeline if there is none though the manifest lists outputs for it."""
+    _check_sink(job, manifest)
+    if job.sink is not None:
+        job.sink.claim(manifest.job)
+
+
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
-    staged it."""
+    staged it. InvalidPipeline, before anything is done, where windows are listed and there is no sink."""
+    _check_sink(job, manifest)
     for outputs in manifest.outputs:
         try:
             if job.sink is not None and outputs.sink:
@@ -61,6 +70,16 @@ def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: Ste
 def index_folder(job: Job) -> str:
     """Where the runs of the source's index are."""
     return f"d/{job.source.kind}"
+
+
+def _check_sink(job: Job, manifest: Manifest) -> None:
+    """Nobody but the sink knows whether outputs that were staged have been published."""
+    if job.sink is None and any(outputs.sink for outputs in manifest.outputs):
+        raise InvalidPipeline(
+            f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "
+            "(sink=None): they might never be seen. Run it with the sink it had; without one, give it a checkpoint of "
+            "its own"
+        )
 
 
 def _publish_aside(job: Job, target: str, staged: Staged) -> None:

@@ -7,7 +7,7 @@ sum_up(a + b)       == fold(sum_up(a), sum_up(b))
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,13 @@ from monoids.columns import (
 )
 from monoids.hashing import Words
 from monoids.monoid import Columns, concat, take
+from persistent.errors import InvalidPipeline
 
 OPEN_PANE = -1
 """The pane of state without an end: all event time."""
 
 _HASH_LIMIT = 1 << 64
+_KEY_BYTES_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,6 @@ def empty(monoid: Monoid[Any], key_columns: int) -> Rows:
     return Rows(nothing.astype(np.uint64), keys, nothing, monoid.pack([]))
 
 
-def with_panes(rows: Rows, panes: Integers) -> Rows:
-    """The same rows under other panes; no longer summed."""
-    return replace(rows, panes=panes)
-
-
 def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, ...]:
     """For each key column the one type that all parts agree on (null agrees with any); TypeError if they do not."""
     agreed = list(tuples[0])
@@ -129,9 +126,20 @@ def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, 
         for column, type_ in enumerate(types):
             if pa.types.is_null(agreed[column]):
                 agreed[column] = type_
+            elif pa.types.is_decimal(type_) and pa.types.is_decimal(agreed[column]):
+                agreed[column] = _common_decimal(agreed[column], type_)
             elif not pa.types.is_null(type_) and type_ != agreed[column]:
                 raise TypeError(f"key column {column} holds both {agreed[column]} and {type_}: give it one type")
     return tuple(agreed)
+
+
+def _common_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The decimal type that holds the values of both; equal values are equal keys whatever their scale."""
+    scale = max(a.scale, b.scale)
+    whole = max(a.precision - a.scale, b.precision - b.scale)
+    if whole + scale > 38:
+        raise TypeError(f"a key column holds both {a} and {b}, more than 38 digits together: give it one type")
+    return pa.decimal128(whole + scale, scale)
 
 
 def _summed(distinct: Sequence[pa.Array], hashes: Words, groups: Integers, panes: Integers, columns: Columns) -> Rows:
@@ -141,4 +149,12 @@ def _summed(distinct: Sequence[pa.Array], hashes: Words, groups: Integers, panes
 
 def _concat_keys(parts: Sequence[Rows]) -> tuple[pa.Array, ...]:
     types = agreed_types([[column.type for column in part.keys] for part in parts])
-    return tuple(pa.concat_arrays([part.keys[i].cast(type_) for part in parts]) for i, type_ in enumerate(types))
+    columns = [[part.keys[i].cast(type_) for part in parts] for i, type_ in enumerate(types)]
+    for number, arrays in enumerate(columns):
+        size = sum(array.nbytes for array in arrays)
+        if size > _KEY_BYTES_MAX and (pa.types.is_binary(arrays[0].type) or pa.types.is_string(arrays[0].type)):
+            raise InvalidPipeline(
+                f"key column {number} has {size} bytes in {sum(map(len, arrays))} rows to sum up at once; at most "
+                f"{_KEY_BYTES_MAX} can be. Make the keys shorter: take a hash of long ones"
+            )
+    return tuple(pa.concat_arrays(arrays) for arrays in columns)

@@ -30,7 +30,7 @@ from persistent.window import Panes, Window
 
 _FORMAT = 1
 _HEADER_BYTES = 4
-_TIMESTAMP_MAX = 1 << 62
+TIMESTAMP_MAX = 1 << 62
 
 
 class State(Protocol):
@@ -240,7 +240,7 @@ def checked_timestamp(timestamp: Any) -> int:
         raise TypeError(f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}")
     if timestamp < 0:
         raise ValueError(f"timestamp {timestamp} is before 1970")
-    if int(timestamp) > _TIMESTAMP_MAX:
+    if int(timestamp) > TIMESTAMP_MAX:
         raise ValueError(f"timestamp {timestamp} is too large: give milliseconds since the Unix epoch")
     return int(timestamp)
 
@@ -262,6 +262,8 @@ def checked_timestamps(timestamps: Any) -> Integers:
     times = timestamps.astype(np.int64, copy=False)
     if len(times) and int(times.min()) < 0:
         raise ValueError(f"timestamp {int(times.min())} is before 1970")
+    if len(times) and int(times.max()) > TIMESTAMP_MAX:
+        raise ValueError(f"timestamp {int(times.max())} is too large: give milliseconds since the Unix epoch")
     return times
 
 

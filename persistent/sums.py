@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from monoids.columns import Integers, distinct_panes
+from persistent.checkpoint.log import way_back_told
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run
 from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
 from persistent.job import Attempt, Folded, FoldRuns, Job
@@ -78,11 +79,12 @@ def _parts(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int,
 def read_rows(job: Job, run: Run, low: int, high: int) -> Rows:
     """The verified rows of a run in some key groups."""
     place = f"{job.storage.url}/{run.name}"
-    try:
-        data = job.storage.read(run.name)
-    except FileNotFoundError as error:
-        raise CorruptCheckpoint(f"{place}: missing, though a manifest names it") from error
-    return decode_run(job.state.monoid, data, run, place, low, high)
+    with way_back_told(job.storage.url):
+        try:
+            data = job.storage.read(run.name)
+        except FileNotFoundError as error:
+            raise CorruptCheckpoint(f"{place}: missing, though a manifest names it") from error
+        return decode_run(job.state.monoid, data, run, place, low, high)
 
 
 def write_run(

@@ -7,13 +7,14 @@ effects of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from monoids.hashing import key_column
+from monoids.hashing import key_column, key_type
 from persistent.delta import Delta, listed_key
 from persistent.errors import InvalidPipeline
 from persistent.message import Batch, Message
@@ -45,9 +46,14 @@ class PersistentTask:
 
     def process_batch(self, state: State, batch: Batch) -> None:
         """Optional: the same for many messages at once."""
-        for row, message in enumerate(batch.messages()):
-            state.at(row)  # type: ignore[attr-defined]
-            self.process_message(state, message)
+        if not isinstance(state, Delta):
+            raise TypeError("process_batch runs in a pipeline; a state on its own takes updates directly")
+        state.of(batch)
+        process: Callable[[State, Message], object] = self.process_message
+        for state.row, message in enumerate(batch.messages()):
+            if process(state, message) is not None:
+                raise TypeError("process_message returned something: it updates the state and returns None")
+        state.row = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +92,19 @@ def check_task(task: Any) -> PersistentState:
     given = type(task)
     if given.process_message is PersistentTask.process_message and given.process_batch is PersistentTask.process_batch:
         raise InvalidPipeline(f"{given.__name__} defines neither process_message nor process_batch")
+    for method in (given.process_message, given.process_batch):
+        if inspect.isgeneratorfunction(method):
+            raise InvalidPipeline(f"{given.__name__}.{method.__name__} yields: it updates the state and returns None")
     state = task.persistent_state()
     if not isinstance(state, WindowState | NonWindowState):
         raise InvalidPipeline(
             f"{given.__name__}.persistent_state() returned {state!r}: return a WindowState or a NonWindowState"
+        )
+    if state.window is not None and not state.panes.is_window and not state.monoid.commutative:
+        raise InvalidPipeline(
+            f"{given.__name__}: {state.monoid!r} is not declared commutative, and these windows are folded pane by "
+            "pane, not in the order of their messages. If order does not matter to it, say commutative = True in its "
+            "class"
         )
     names = key_names(task)
     for name in names:
@@ -100,16 +115,22 @@ def check_task(task: Any) -> PersistentState:
     return state
 
 
-def check_key(task: PersistentTask, fields: Sequence[str]) -> None:
-    """Refuse a key of a field that the source has not."""
+def check_key(task: PersistentTask, schema: pa.Schema) -> None:
+    """Refuse a key of a field that the source has not, or of a type that is no key."""
     if isinstance(task.key, Mapping):
         return
+    fields = schema.names
     missing = [name for name in key_names(task) if name not in fields]
     if missing:
         raise InvalidPipeline(
             f"{type(task).__name__}.key: the source has no field {missing[0]!r}; its fields are {', '.join(fields)}. "
             'Name one of them, or make the key: key = {"name": lambda message: ...}'
         )
+    for name in key_names(task):
+        try:
+            key_type(schema.field(name).type)
+        except TypeError as error:
+            raise InvalidPipeline(f"{type(task).__name__}.key: field {name!r}: {error}") from error
 
 
 def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]:

@@ -118,6 +118,11 @@ class Panes:
         parts = [self.window.size_ms, self.window.every_ms] if self.window else []
         return math.gcd(*parts, *([self.interval_ms] if self.interval_ms is not None else []))
 
+    @property
+    def is_window(self) -> bool:
+        """Whether each window is one pane."""
+        return self.window is not None and self.window.every_ms >= self.window.size_ms and self.interval_ms is None
+
     def is_cut(self, clock: int) -> bool:
         """Whether a checkpoint can be taken at this clock without cutting a pane, that is, whether it is on
         the grid."""

@@ -720,7 +720,7 @@ def test_a_missing_run(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(CorruptCheckpoint) as error:
         pipeline.state()
-    says(error, str(path), "missing", "a manifest names it")
+    says(error, str(path), "missing", "a manifest names it", "persistent verify")
     rows += GOOD[12:]
     pipeline = pipeline_of(rows, storage, sink=MemorySink(), step_rows=6)
     with pytest.raises(CorruptCheckpoint) as error:
@@ -743,7 +743,7 @@ def test_a_corrupt_run(tmp_path: Path) -> None:
             path.write_bytes(saved[:at] + bytes([saved[at] ^ 4]) + saved[at + 1 :])
             with pytest.raises(CorruptCheckpoint) as error:
                 pipeline.state()
-            says(error, str(path))
+            says(error, str(path), "persistent verify")
         for size in (0, 1, len(saved) // 2, len(saved) - 1):
             path.write_bytes(saved[:size])
             with pytest.raises(CorruptCheckpoint) as error:

@@ -17,14 +17,16 @@ from persistent.codec import (
     KEY_GROUPS,
     Run,
     canonical_json,
+    decode_document,
     decode_panes,
     decode_run,
     decode_table,
+    encode_document,
     encode_run,
     encode_table,
     groups_of,
 )
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, StorageError
 from persistent.rows import Rows, sum_up
 
 MONOID = record(visits=Count(), total=Sum(), top=Max(str), mean=Mean(), users=SetUnion(int))
@@ -196,6 +198,47 @@ def test_tables_are_read_as_they_were_written(rows: int) -> None:
     assert decode_table(pa.py_buffer(data), None, "place") == table
     with pytest.raises(CorruptCheckpoint):
         decode_table(pa.py_buffer(data), "0" * 64, "place")
+
+
+class Uncombined:
+    """A table whose chunks do not combine, as those of columns with more than 2 GB of text do not."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.schema = table.schema
+
+    def combine_chunks(self) -> pa.Table:
+        return self._table
+
+
+def test_a_table_in_several_chunks_is_written_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Late rows and dead letters after the first 2 GB of text would be lost, though they are counted."""
+    monkeypatch.setattr("persistent.codec._BATCH_ROWS", 3)
+    chunks = [pa.table({"data": [f"{chunk}-{n}" for n in range(size)]}) for chunk, size in enumerate([4, 1, 7])]
+    table = pa.concat_tables(chunks)
+    assert table["data"].num_chunks == 3
+    data, sha256 = encode_table(Uncombined(table))
+    assert decode_table(pa.py_buffer(data), sha256, "place") == table
+
+
+def test_the_panes_of_a_run_are_not_looked_at_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of a million panes would take a second in Python to write, in every step."""
+    looked_at: list[Any] = []
+    monkeypatch.setattr("persistent.codec._refuse_floats", looked_at.append)
+    data, run = encoded(rows_of(500))
+    assert not looked_at
+    assert shown(decode(data, run)) == shown(rows_of(500))
+
+
+def test_a_document_too_large_to_be_read_is_not_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put and never read again, it would end the job for good."""
+    value = {"spans": ["x" * 100] * 10}
+    size = len(encode_document(value))
+    monkeypatch.setattr("persistent.codec.DOCUMENT_BYTES_MAX", size)
+    assert decode_document(encode_document(value), "place") == value
+    monkeypatch.setattr("persistent.codec.DOCUMENT_BYTES_MAX", size - 1)
+    with pytest.raises(StorageError, match=f"of {size} bytes is not put: above {size - 1} "):
+        encode_document(value)
 
 
 def test_every_flipped_byte_of_a_table_is_refused() -> None:

@@ -59,7 +59,7 @@ def test_a_delta_is_the_sum_of_its_updates(batches: list[list[Any]], rng: random
     for rows in batches:
         delta.begin(batch_of([(time, own) for time, own, _, _ in rows]))
         for row, (time, own, given_key, value) in enumerate(rows):
-            delta.at(row)
+            delta.row = row
             for _ in range(rng.randrange(3)):
                 if given_key is None:
                     delta.update(time, value)
@@ -80,7 +80,7 @@ def test_columns_and_single_updates_sum_to_the_same_rows(batches: list[list[Any]
         batch = batch_of([(time, own) for time, own, _, _ in rows])
         single.begin(batch)
         for row, (time, _, _, value) in enumerate(rows):
-            single.at(row)
+            single.row = row
             single.update(time, value)
         single.end()
         columns.begin(batch)
@@ -94,7 +94,7 @@ def test_many_parts_are_folded_on_the_way() -> None:
     delta = delta_of()
     for number in range(1000):
         delta.begin(batch_of([(number % 20, "ab"[number % 2])]))
-        delta.at(0)
+        delta.row = 0
         delta.update(number % 20, 1)
         delta.end()
         delta.settle()
@@ -107,12 +107,14 @@ def test_a_batch_applies_whole_or_not_at_all() -> None:
     delta = delta_of()
     batch = batch_of([(1, "a"), (2, "b")])
     delta.begin(batch)
+    delta.row = 0
     delta.update(1, 1)
     delta.update_batch(batch.timestamps, 5)
     delta.abandon()
     assert delta.rows() is None
     delta.begin(batch)
     delta.update_batch(batch.timestamps, 7)
+    delta.row = 1
     delta.update(1, "seven")
     with pytest.raises(TypeError, match=r"Sum\(\)"):
         delta.end()
@@ -130,7 +132,7 @@ def test_which_keys_are_the_same() -> None:
     delta = delta_of(NonWindowState(Count()))
     delta.begin(batch_of([(1, key) for key in float_keys]))
     for row in range(len(float_keys)):
-        delta.at(row)
+        delta.row = row
         delta.update(1, 1)
     delta.end()
     found = {repr(key): count for (key, _), count in held(delta, NonWindowState(Count())).items()}
@@ -140,7 +142,7 @@ def test_which_keys_are_the_same() -> None:
     delta = delta_of()
     delta.begin(batch_of([(1, text) for text in texts]))
     for row in range(len(texts)):
-        delta.at(row)
+        delta.row = row
         delta.update(1, 1)
     delta.end()
     assert {key for key, _ in held(delta)} == set(texts)
@@ -205,7 +207,7 @@ def test_updates_in_no_window_are_nothing_and_others_in_all() -> None:
     delta = delta_of(state)
     delta.begin(batch_of([(time, "a") for time in (1, 5, 12)]))
     for row, time in enumerate((1, 5, 12)):
-        delta.at(row)
+        delta.row = row
         delta.update(time, 1)
     delta.update_batch(np.array([7, 8]), 1, keys="a")
     delta.end()
@@ -216,6 +218,7 @@ def test_an_update_whose_windows_have_all_ended_is_an_error() -> None:
     """A window would change after it was published."""
     delta = delta_of(watermark=20)
     delta.begin(batch_of([(25, "a")]))
+    delta.row = 0
     delta.update(19, 1)
     with pytest.raises(ValueError, match=r"update at 19: .* ended before the watermark 20"):
         delta.end()
@@ -225,6 +228,7 @@ def test_an_update_whose_windows_have_all_ended_is_an_error() -> None:
     sliding_state = WindowState(Sum(), sliding(10, every=5))
     delta = delta_of(sliding_state, watermark=20)
     delta.begin(batch_of([(25, "a")]))
+    delta.row = 0
     delta.update(15, 1)
     delta.end()
     assert held(delta, sliding_state) == {("a", 15): 1}
@@ -236,7 +240,7 @@ def test_none_makes_its_key_exist() -> None:
     delta = delta_of(state)
     delta.begin(batch_of([(1, "a"), (2, "b")]))
     for row, value in enumerate(({"n": None}, None)):
-        delta.at(row)
+        delta.row = row
         delta.update(row + 1, value)
     delta.end()
     assert held(delta, state) == {("a", 0): (0, 0), ("b", 0): (0, 0)}
@@ -258,8 +262,8 @@ def test_none_makes_its_key_exist() -> None:
         (("a", "b"), lambda d, b: d.update_batch(b.timestamps, 1, keys="a"), "1 columns, the task's key has 2"),
         ((), lambda d, b: d.update(1, 1, key="a"), "the task has no key"),
         ((), lambda d, b: d.update_batch(b.timestamps, 1, keys="a"), "the task has no key"),
-        (("key",), lambda d, b: d.update(None, 1), "timestamp is an integer"),
-        (("key",), lambda d, b: d.update(1 << 70, 1), "too large: give milliseconds"),
+        (("key",), lambda d, b: d.update(None, 1, key="a"), "timestamp is an integer"),
+        (("key",), lambda d, b: d.update(1 << 70, 1, key="a"), "too large: give milliseconds"),
         (("key",), lambda d, b: d.get(), "pipeline.state"),
     ],
 )
@@ -273,3 +277,28 @@ def test_wrong_updates_are_refused(names: tuple[str, ...], call: Callable[[Delta
         delta.end()
     delta.abandon()
     assert delta.rows() is None
+
+
+def test_an_update_after_the_limit_is_refused() -> None:
+    """One far-off update would, at the end of the input, close every window there will ever be."""
+    delta = Delta(WINDOWED, ("key",), 0, limit=1_000)
+    batch = batch_of([(1, "a"), (2, "b")])
+    delta.begin(batch)
+    with pytest.raises(ValueError, match=r"1001.*too far ahead"):
+        delta.update_batch(np.array([1, 1_001]), 1, keys="a")
+    delta.abandon()
+    delta.begin(batch)
+    delta.update(1_001, 1, key="a")
+    with pytest.raises(ValueError, match="too far ahead"):
+        delta.end()
+
+
+def test_whose_message_an_update_is_must_be_known() -> None:
+    """It would count for whichever message came last, silently."""
+    delta = delta_of()
+    delta.begin(batch_of([(1, "a"), (2, "b")]))
+    with pytest.raises(TypeError, match=r"key=message\.key"):
+        delta.update(1, 1)
+    delta.update(1, 1, key="a")
+    delta.end()
+    assert held(delta) == {("a", 0): 1}

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from monoids import Count, Max, Monoid, Sum, columns, record
 from monoids.encoding import encode
 from monoids.hashing import hash_keys, key_column
+from persistent.errors import InvalidPipeline
 from persistent.rows import Rows, agreed_types, fold, sum_up
 
 STEP = 10
@@ -188,3 +189,15 @@ def test_between_is_a_range_of_hashes() -> None:
     middle = int(rows.hashes[50])
     assert len(rows.between(0, middle)) == 50 and len(rows.between(middle, 1 << 64)) == 50
     assert rows.between(0, 1 << 64) is rows
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.binary()])
+def test_more_text_than_a_column_holds_is_told(monkeypatch: pytest.MonkeyPatch, type_: pa.DataType) -> None:
+    """ "Offset overflow while concatenating arrays" tells nobody that the keys are too long."""
+    parts = [summed(MONOID, [type_], [((b"%d" % n * 50,), 0, 1)]) for n in range(3)]
+    size = sum(part.keys[0].nbytes for part in parts)
+    monkeypatch.setattr("persistent.rows._KEY_BYTES_MAX", size)
+    assert len(fold(MONOID, parts, STEP)) == 3
+    monkeypatch.setattr("persistent.rows._KEY_BYTES_MAX", size - 1)
+    with pytest.raises(InvalidPipeline, match=f"key column 0 has {size} bytes in 3 rows .* Make the keys shorter"):
+        fold(MONOID, parts, STEP)

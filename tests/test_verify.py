@@ -199,11 +199,14 @@ def change_account(manifest: Manifest, **values: Any) -> Manifest:
 BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
     "another parent": (lambda m: replace(m, parent=(m.id - 1, "0" * 64)), "names another parent"),
     "another job": (lambda m: replace(m, job="0" * 32), "is of job"),
-    "clock back": (lambda m: replace(m, clock=replace(m.clock, watermark=1, closed=1)), "the clock goes back"),
-    "closed ahead": (lambda m: replace(m, clock=replace(m.clock, closed=1 << 40)), "closed ahead"),
+    "clock back": (
+        lambda m: replace(m, clock=replace(m.clock, watermark=1, closed=1)),
+        "law that the clock never goes back",
+    ),
+    "closed ahead": (lambda m: replace(m, clock=replace(m.clock, closed=1 << 40)), "is ahead of the watermark"),
     "positions back": (
         lambda m: replace(m, source=replace(m.source, positions={"memory": (0, 1)})),
-        "positions go back",
+        "law that positions of memory never go back",
     ),
     "positions lost": (lambda m: replace(m, source=replace(m.source, positions={})), "does not follow"),
     "epoch back": (lambda m: replace(m, epoch=0), "does not follow"),

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from persistent.codec import KEY_GROUPS, Run
 
 FAN_IN = 8
 _TIER_0_ROWS = 4096
 _ROWS_MIN = 1 << 18
+_BYTES_MAX = 1 << 29
+"""To fold at once. A column of text holds no more than four times as many."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +50,39 @@ def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | 
 
 def choose_all(runs: Sequence[Run], delta_rows: int, published: int = 0) -> list[Merge]:
     """``choose``; and while a large fold goes on, also a small whole one of the runs after it, so that they do not
-    pile up meanwhile."""
+    pile up meanwhile. What has too many bytes to be folded at once comes in pieces, side by side in key groups."""
     merge = choose(runs, delta_rows, published)
     if merge is None:
         return []
     is_whole = merge.low == 0 and merge.high == KEY_GROUPS
     later = [] if is_whole else list(runs)[list(runs).index(merge.inputs[-1]) + 1 :]
     small = _first_within(_due(later, published), _budget_rows(delta_rows))
-    return [merge, Merge(small, 0, KEY_GROUPS)] if small else [merge]
+    return [*_pieces(merge), *(_pieces(Merge(small, 0, KEY_GROUPS)) if small else ())]
+
+
+def shards(
+    runs: Sequence[Run], least: int = 1, low: int = 0, high: int = KEY_GROUPS, panes: tuple[int, int] | None = None
+) -> list[tuple[int, int]]:
+    """The key groups ``low <= group < high`` in ``least`` ranges, or as many as it takes that what these runs have in
+    each can be folded at once. ``panes``: only of rows with ``from <= pane < to``."""
+    whole = sum(_bytes_between(run, low, high, panes) for run in runs)
+    count = min(max(least, -(-whole // _BYTES_MAX)), high - low)
+    return list(pairwise(low + (high - low) * number // count for number in range(count + 1)))
+
+
+def _pieces(merge: Merge) -> list[Merge]:
+    """A merge as several that come to the same, one after the other."""
+    ranges = shards(merge.inputs, 1, merge.low, merge.high)
+    return [Merge(tuple(run for run in merge.inputs if run.high > low), low, high) for low, high in ranges]
+
+
+def _bytes_between(run: Run, low: int, high: int, panes: tuple[int, int] | None) -> int:
+    """About how many bytes a run has in some key groups and panes: as if spread evenly."""
+    held = run.bytes * max(0, min(run.high, high) - max(run.low, low)) // (run.high - run.start)
+    if panes is None:
+        return held
+    start, stop = max(run.pane_min, panes[0]), min(run.pane_max + 1, panes[1])
+    return held * max(0, stop - start) // (run.pane_max + 1 - run.pane_min)
 
 
 def _budget_rows(delta_rows: int) -> int:
@@ -92,6 +120,9 @@ def _begun(runs: Sequence[Run]) -> tuple[Run, ...]:
     if not begun:
         return ()
     reached, first, last = begun[0].low, min(run.first for run in begun), max(run.last for run in begun)
+    # Where pieces of a sum came to nothing, what follows of it has not begun; what the fold has made tells of it.
+    made = [run for run in runs if run.high <= reached and run.first <= last and first <= run.last]
+    first, last = min(run.first for run in (*begun, *made)), max(run.last for run in (*begun, *made))
     return tuple(run for run in runs if first <= run.first and run.last <= last and run.high > reached)
 
 

@@ -29,6 +29,18 @@ _DIGITS = 20
 _PUT_TRIES_MAX = 5
 
 
+@contextmanager
+def way_back_told(url: str) -> Iterator[None]:
+    """Damage found in here says what to do about it."""
+    try:
+        yield
+    except CorruptCheckpoint as error:
+        raise CorruptCheckpoint(
+            f"{error}. Restore the file from a copy; or 'persistent verify {url}' names the newest checkpoint that "
+            "verifies, and how to go back to it"
+        ) from error
+
+
 @dataclass(frozen=True)
 class Entry:
     """A manifest with the SHA-256 of its bytes."""
@@ -134,7 +146,12 @@ class Log:
             data = self.storage.read(name)
         except FileNotFoundError:
             return None
-        return StepPlan.decode(data.to_pybytes(), f"{self.storage.url}/{name}")
+        try:
+            return StepPlan.decode(data.to_pybytes(), f"{self.storage.url}/{name}")
+        except CorruptCheckpoint as error:
+            raise CorruptCheckpoint(
+                f"{error}. Nothing of the step it plans has been committed: delete the file and run again"
+            ) from error
 
     def put_plan(self, plan: StepPlan) -> StepPlan:
         """Put the plan; if another driver was first, the plan to run is theirs, which must start where ours does."""
@@ -158,7 +175,7 @@ class Log:
 
     def check(self, id: int) -> None:
         """Raise Fenced if there is a manifest above ``id``: no effect without this."""
-        newest = self.ids()[-1]
+        newest = max(self.ids(), default=-1)
         if newest > id:
             raise Fenced(f"{self.storage.url}: another driver committed {newest} after our {id}; this one stops")
 

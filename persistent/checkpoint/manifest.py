@@ -21,7 +21,6 @@ from persistent.sources.protocol import Positions
 
 FORMAT = 1
 HASH_VERSION = 1
-KINDS = ("checkpoint", "fence")
 _MODULUS = 1 << 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
 

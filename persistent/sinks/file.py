@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Sequence
 
@@ -19,6 +18,7 @@ from persistent.storage import Put, Storage, open_storage
 _EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
 _STAGED = "_staged"
 _PUBLISHED = "_published"
+_OWNER = f"{_PUBLISHED}/JOB"
 _TRIES = 3
 
 
@@ -29,8 +29,10 @@ class FileSink:
         <url>/_staged/e<epoch>-c<id>-<uuid>.<ext>      invisible: readers skip names that begin with "_"
         <url>/<id>-<uuid>.<ext>                        published, one file after the other
         <url>/_published/<id>.json                     put when all files of a checkpoint are there
+        <url>/_published/JOB                           put first: the id of the job whose folder this is
 
-    Who must see all files of a checkpoint or none reads only those that ``_published`` lists.
+    Who must see all files of a checkpoint or none reads only those that ``_published`` lists. A file may be
+    taken away once it is listed; the list must stay.
 
     >>> sink = FileSink("memory://visits", format="jsonl")
     >>> staged = sink.stage(pa.table({"page": ["a"], "visits": [2]}), 7, "e1-c7-0f8fad5b")
@@ -54,6 +56,16 @@ class FileSink:
         """Where the files appear."""
         return self.storage.url
 
+    def claim(self, job: str) -> None:
+        """Note in the folder whose it is. StorageError if it is another job's."""
+        found = _shown(self._offer(_OWNER, f"{job}\n".encode()))
+        if found != job:
+            raise StorageError(
+                f"{self.url} holds the results of job {found} (says {_OWNER}), this checkpoint is of job {job}. Two "
+                "jobs write here: give each its own folder. If this is the same pipeline with a new checkpoint: "
+                "choose another folder, or delete this one with the results of the old checkpoint."
+            )
+
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Write ``outputs`` out of sight, durably. ValueError if ``attempt`` is none, StorageError."""
         final_stem(staging_id, attempt)
@@ -63,12 +75,22 @@ class FileSink:
         return Staged(name=name, rows=outputs.num_rows, bytes=data.size)
 
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
-        """Rename every staged file to its final name; what is there already is done. StagedMissing,
+        """Rename every staged file to its final name; what is listed, or there, already is done. StagedMissing,
         StorageError."""
-        for file in staged:
-            self._publish_one(file.name, _final_name(staging_id, file.name))
-        if staged:
-            self._put_list(staging_id, staged)
+        if not staged:
+            return
+        name, listed = f"{_PUBLISHED}/{staging_id:020d}.json", _list_of(staging_id, staged)
+        try:
+            found = bytes(self.storage.read(name))
+        except FileNotFoundError:
+            for file in staged:
+                self._publish_one(file.name, _final_name(staging_id, file.name))
+            found = self._offer(name, listed)
+        if found != listed:
+            raise StorageError(
+                f"{self.url}/{name} is {_shown(found)}, but checkpoint {staging_id} publishes {_shown(listed)}. "
+                "Two checkpoints write here: give each its own folder."
+            )
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Delete the staged files that nobody will publish."""
@@ -89,29 +111,32 @@ class FileSink:
         except FileNotFoundError as error:
             if final not in self.storage.list(""):
                 raise StagedMissing(
-                    f"{self.url}: {name} is neither staged nor published as {final}. Another driver swept "
-                    "it, or it was deleted: its rows can be had again only from the source."
+                    f"{self.url}: {name} is neither staged nor published as {final}. If the sink was another folder "
+                    "before, give it that; if the file was deleted, its rows can be had again only from the source."
                 ) from error
 
-    def _put_list(self, staging_id: int, staged: Sequence[Staged]) -> None:
-        name = f"{_PUBLISHED}/{staging_id:020d}.json"
-        files = sorted((_final_name(staging_id, file.name), file.rows) for file in staged)
-        listed = {"id": staging_id, "files": [{"name": file, "rows": rows} for file, rows in files]}
-        data = (canonical_json({**listed, "rows": sum(rows for _, rows in files)}) + "\n").encode()
+    def _offer(self, name: str, data: bytes) -> bytes:
+        """What ``name`` holds for good: ``data``, or what was there before."""
         for _ in range(_TRIES):
             if self.storage.put_if_absent(name, data) is Put.WON:
-                return
+                return data
             try:
-                found = self.storage.read(name).to_pybytes()
+                return bytes(self.storage.read(name))
             except FileNotFoundError:
                 continue
-            if found == data:
-                return
-            raise StorageError(
-                f"{self.url}/{name} lists {json.loads(found)['files']}, but checkpoint {staging_id} "
-                f"publishes {listed['files']}. Two jobs write here: give each its own folder."
-            )
         raise StorageError(f"cannot create {self.url}/{name}: the store gave no answer {_TRIES} times. Run again.")
+
+
+def _list_of(staging_id: int, staged: Sequence[Staged]) -> bytes:
+    """What ``_published`` says of a checkpoint, whatever the order of its files."""
+    files = sorted((_final_name(staging_id, file.name), file.rows) for file in staged)
+    listed = [{"name": name, "rows": rows} for name, rows in files]
+    rows = sum(file.rows for file in staged)
+    return (canonical_json({"id": staging_id, "files": listed, "rows": rows}) + "\n").encode()
+
+
+def _shown(data: bytes) -> str:
+    return data.decode(errors="replace").strip()
 
 
 def _parquet(outputs: pa.Table) -> pa.Buffer:

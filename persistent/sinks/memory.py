@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.errors import InvalidPipeline, StagedMissing
+from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.protocol import Staged
 from persistent.sinks.staging import final_stem, swept
 
@@ -26,6 +26,7 @@ class MemorySink:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._job: str | None = None
         self._staged: dict[str, pa.Table] = {}
         self._published: dict[str, pa.Table] = {}
 
@@ -50,6 +51,16 @@ class MemorySink:
         table = self.table
         return [] if table is None else list(table.to_pylist())
 
+    def claim(self, job: str) -> None:
+        """Keep the rows of one job. StorageError if it is another's."""
+        with self._lock:
+            if self._job not in (None, job):
+                raise StorageError(
+                    f"this MemorySink holds the results of job {self._job}, this checkpoint is of job {job}. Two jobs, "
+                    "or one with a new checkpoint, write here: give each its own MemorySink()."
+                )
+            self._job = job
+
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Keep ``outputs`` out of sight. ValueError if ``attempt`` is none."""
         final_stem(staging_id, attempt)
@@ -60,8 +71,15 @@ class MemorySink:
         return Staged(name=attempt, rows=outputs.num_rows, bytes=outputs.nbytes)
 
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
-        """Show the staged rows; what is shown already is done. StagedMissing."""
+        """Show the staged rows; what is shown already is done. StagedMissing, StorageError."""
         with self._lock:
+            listed = {final_stem(staging_id, file.name) for file in staged}
+            shown = {name for name in self._published if name.startswith(f"{staging_id:020d}-")}
+            if staged and not shown <= listed:
+                raise StorageError(
+                    f"MemorySink: checkpoint {staging_id} was published here with other rows. Two checkpoints write "
+                    "here: give each its own MemorySink()."
+                )
             for file in staged:
                 final = final_stem(staging_id, file.name)
                 if final in self._published:

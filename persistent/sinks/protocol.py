@@ -25,6 +25,8 @@ class Staged:
 class Sink(Protocol):
     """Where windows go.
 
+    ``claim`` is called by the driver of ``job`` (the id in its checkpoint) before it stages or sweeps anything:
+    a sink is one job's for good, and raises ``StorageError`` for every other, having changed nothing.
     ``stage`` is called by workers, perhaps more than once for the same rows, each time with another
     ``attempt`` (``e<epoch>-c<id>-<uuid>``, unique): the rows are durable but invisible when it returns.
     ``publish`` is called by the driver after the checkpoint ``staging_id`` is committed, and again after a
@@ -34,6 +36,8 @@ class Sink(Protocol):
     """
 
     shared: bool
+
+    def claim(self, job: str) -> None: ...
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged: ...
 

@@ -36,6 +36,8 @@ from persistent.sources.text import Text
 from persistent.sources.times import milliseconds, require_readable
 
 _PARTITION: Final = "files"
+_FILES_MAX: Final = 10_000
+"""In one plan, which names each of them."""
 _FORMATS: Final = ("parquet", "json", "csv")
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
 
@@ -141,15 +143,17 @@ class FileSource:
     def _take(
         self, index: Index, layout: Layout | None, end: Position, budget: Budget, follow: bool
     ) -> tuple[list[_Piece], Position, Layout | None]:
-        """Pieces of files from a position on until the budget is used up, and the position after them."""
+        """Pieces of files from a position on until the budget, or the room of a plan, is used up, and the position
+        after them."""
         pieces: list[_Piece] = []
         left = max(budget.rows, 1)
+        files_left = _FILES_MAX
         listed = False
         entries = index.entries(end[0])
         while True:
             entry = next(entries, None)
             if entry is None:
-                if listed or left <= 0:
+                if listed or left <= 0 or files_left <= 0:
                     break
                 listed = True
                 layout = self._list(index, layout, follow)
@@ -158,12 +162,13 @@ class FileSource:
             if entry.file.rows == 0:
                 end = (entry.ordinal + 1, 0)
                 continue
-            if left <= 0 or layout is None:
+            if left <= 0 or files_left <= 0 or layout is None:
                 break
             offset = end[1] if entry.ordinal == end[0] else 0
             extents, done = self._take_from(entry, layout, offset, left, budget.exact, not pieces)
             pieces += [_Piece(entry, extent) for extent in extents]
             left -= sum(extent.rows for extent in extents)
+            files_left -= 1
             if not done:
                 end = (entry.ordinal, extents[-1].stop if extents else offset)
                 break

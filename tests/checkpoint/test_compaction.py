@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import log
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,12 @@ from hypothesis import strategies as st
 from monoids import Count
 from persistent import FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint import compaction
-from persistent.checkpoint.compaction import FAN_IN, Merge, choose, choose_all, replaced
+from persistent.checkpoint.compaction import FAN_IN, Merge, choose, choose_all, replaced, shards
 from persistent.checkpoint.log import Log
 from persistent.codec import KEY_GROUPS, Run
 from persistent.report import StepReport
 from persistent.storage import LocalStorage, MemoryStorage, Storage
+from persistent.verify_laws import sum_faults
 
 PROBES = (0, 1, 2, 3, 127, 300, 511, 512, 777, 1000, 1022, 1023)
 """The key groups that are looked at."""
@@ -170,6 +172,71 @@ def test_a_merge_that_comes_to_nothing_leaves_nothing() -> None:
     # What is left of the inputs goes on to be folded where it stopped.
     rest = choose(left, 1)
     assert rest is not None and (rest.low, rest.high, rest.inputs) == (512, KEY_GROUPS, left)
+
+
+def test_a_fold_goes_on_to_pieces_after_one_that_came_to_nothing() -> None:
+    """Left behind, they would be folded with later deltas, and a sound checkpoint be called damaged."""
+    made = Run("made", 100, 1, "", 0, 0, 500, 0, 0, 1, 5)
+    delta = Run("delta", 100, 1, "", 0, 500, KEY_GROUPS, 0, 0, 1, 1)
+    # The sum of the deltas 2 to 5, of which [500, 700) was empty, and [0, 500) is in what was made.
+    piece = Run("piece", 100, 1, "", 700, 700, KEY_GROUPS, 0, 0, 2, 5)
+    later = tuple(Run(f"later{id}", 1, 1, "", 0, 0, KEY_GROUPS, 0, 0, id, id) for id in range(6, 14))
+    merge = choose((made, delta, piece, *later), 1)
+    assert merge == Merge((delta, piece), 500, KEY_GROUPS)
+    rest = Run("rest", 100, 1, "", 500, 500, KEY_GROUPS, 0, 0, 1, 5)
+    assert replaced((made, delta, piece, *later), merge, rest) == (made, rest, *later)
+
+
+def test_no_fold_has_too_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long keys of many rows fill a column of text, and the job could never be run again."""
+    monkeypatch.setattr(compaction, "_BYTES_MAX", 1000)
+    fold = Fold()
+    for id in range(1, 9):
+        fold.add(id, 2)
+    fold.runs = tuple(replace(run, bytes=500) for run in fold.runs)
+    merges = choose_all(fold.runs, 1)
+    assert [merge.low for merge in merges] == [0, 256, 512, 768]
+    before = fold.sums()
+    for merge in merges:
+        assert sum(run.bytes * (merge.high - merge.low) // KEY_GROUPS for run in merge.inputs) <= 1000
+        fold.apply(merge, 1.0, 1 << 40)
+    assert fold.sums() == before
+    assert [(run.first, run.last, run.low, run.high) for run in fold.runs] == [
+        (1, 8, merge.low, merge.high) for merge in merges
+    ]
+
+
+def test_any_merges_in_pieces_keep_the_sum_and_its_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece that finds its place taken by the one before would lose the deltas it sums."""
+    monkeypatch.setattr(compaction, "_BYTES_MAX", 40)
+    pieces = 0
+    for seed in range(20):
+        rng, fold, numbers = random.Random(seed), Fold(), []
+        for id in range(1, 120):
+            merges = choose_all(fold.runs, 1)
+            pieces += len(merges)
+            for merge in merges:
+                fold.apply(merge, 1.0, 1 << 40)
+            fold.runs = tuple(replace(run, bytes=max(1, run.rows // 20)) for run in fold.runs)
+            fold.add(id, rng.randrange(1, 500))
+            numbers.append(fold.names)
+            assert fold.sums() == [tuple(numbers)] * len(PROBES)
+            assert list(sum_faults(fold.runs, id)) == []
+    assert pieces > 1_000
+
+
+def test_shards_are_bounded_by_the_bytes_they_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Closing by rows alone would put more text into one column than fits; panes not closed must not count."""
+    monkeypatch.setattr(compaction, "_BYTES_MAX", 1000)
+    runs = [
+        Run("r", 1, 3000, "", 0, 0, KEY_GROUPS, 0, 99, 1, 1),
+        Run("s", 1, 2000, "", 0, 512, KEY_GROUPS, 0, 99, 2, 2),
+    ]
+    assert len(shards(runs)) == 4
+    assert shards(runs, panes=(0, 25)) == [(0, KEY_GROUPS)]
+    assert shards(runs, 2, panes=(50, 1 << 40)) == [(0, 512), (512, KEY_GROUPS)]
+    assert shards(runs, panes=(100, 200)) == shards(runs, panes=(-9, 0)) == shards([]) == [(0, KEY_GROUPS)]
+    assert [low for low, _ in shards(runs)] == [0, 256, 512, 768]
 
 
 def test_what_was_published_is_not_mixed() -> None:

@@ -125,6 +125,31 @@ def test_an_attempt_of_another_form_is_refused(sink_and_rows: tuple[Sink, Callab
         sink_and_rows[0].stage(outputs(1), 7, "mine")
 
 
+def test_a_sink_is_of_one_job(sink_and_rows: tuple[Sink, Callable[[], Rows]]) -> None:
+    """A second job would sweep away what the first has staged and committed, and mix its rows with theirs."""
+    sink, rows = sink_and_rows
+    for _ in range(2):
+        sink.claim("a" * 32)
+    staged = sink.stage(outputs(1), 7, attempt(1, 7))
+    with pytest.raises(StorageError, match=f"{'a' * 32}.*{'b' * 32}.*[Tt]wo jobs.*own"):
+        sink.claim("b" * 32)
+    sink.claim("a" * 32)
+    sink.publish(7, [staged])
+    assert [row["visits"] for row in rows()] == [1]
+
+
+def test_an_id_publishes_one_list(sink_and_rows: tuple[Sink, Callable[[], Rows]]) -> None:
+    """Two copies of a checkpoint with one output folder would mix their results without a word."""
+    sink, rows = sink_and_rows
+    sink.publish(7, [sink.stage(outputs(1), 7, attempt(1, 7))])
+    other = sink.stage(outputs(2), 7, attempt(1, 7))
+    for _ in range(2):
+        with pytest.raises(StorageError, match="own") as error:
+            sink.publish(7, [other])
+        assert not isinstance(error.value, StagedMissing)
+    assert [row["visits"] for row in rows()] == [1]
+
+
 # -- files
 # -----------------------------------------------------------------------------------------------------------
 
@@ -144,12 +169,29 @@ def test_published_lists_all_files_of_a_checkpoint(tmp_path: Path) -> None:
     sink.publish(7, staged[::-1])
 
 
-def test_an_id_publishes_one_list(tmp_path: Path) -> None:
-    """Two jobs with one output folder would mix their results without a word."""
+def test_what_was_published_may_be_taken_away(tmp_path: Path) -> None:
+    """A consumer that moves the files it has read would stop every later run."""
     sink = FileSink(tmp_path)
-    sink.publish(7, [sink.stage(outputs(1), 7, attempt(1, 7))])
-    with pytest.raises(StorageError, match="own folder"):
-        sink.publish(7, [sink.stage(outputs(2), 7, attempt(1, 7))])
+    staged = [sink.stage(outputs(count), 7, attempt(1, 7)) for count in (1, 2)]
+    sink.publish(7, staged)
+    for name in sink.storage.list(""):
+        sink.storage.delete(name)
+    sink.publish(7, staged)
+    assert sink.storage.list("") == []
+    sink.storage.delete(f"_published/{7:020d}.json")
+    with pytest.raises(StagedMissing):
+        sink.publish(7, staged)
+
+
+def test_the_owner_is_out_of_sight_of_readers(tmp_path: Path) -> None:
+    """Readers of the results, or of the lists, would stumble over it; a sink of the same folder must find it."""
+    FileSink(tmp_path).claim("a" * 32)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()] == [
+        "_published/JOB"
+    ]
+    FileSink(tmp_path, format="jsonl").claim("a" * 32)
+    with pytest.raises(StorageError, match="choose another folder, or delete this one"):
+        FileSink(tmp_path).claim("b" * 32)
 
 
 def test_the_final_name_is_fixed_when_staged(tmp_path: Path) -> None:
@@ -167,7 +209,8 @@ def test_the_published_list_comes_last() -> None:
     sink = FileSink(FaultyStorage(MemoryStorage(uuid.uuid4().hex), operations))
     staged = [sink.stage(outputs(1), 7, attempt(1, 7)) for _ in range(2)]
     sink.publish(7, staged)
-    assert [verb for verb, _, _ in operations.log] == ["write", "write", "rename", "rename", "put_if_absent"]
+    verbs = [verb for verb, _, _ in operations.log]
+    assert verbs == ["write", "write", "read", "rename", "rename", "put_if_absent"]
 
 
 @pytest.mark.crash
@@ -175,12 +218,12 @@ def test_the_published_list_comes_last() -> None:
 @pytest.mark.parametrize("how", ["before", "after", "half"])
 def test_a_publication_killed_anywhere_is_finished(tmp_path: Path, store: str, how: str) -> None:
     """A crash between two renames would leave rows out for ever, or stop every later run."""
-    for at in range(4):
+    for at in range(5):
         inner = LocalStorage(tmp_path / f"{at}") if store == "local" else MemoryStorage(uuid.uuid4().hex)
         sink = FileSink(inner)
         staged = [sink.stage(outputs(count), 7, attempt(1, 7)) for count in range(2)]
         killed = FileSink(FaultyStorage(inner, Operations(at=at, how=how)))
-        if at < 3:
+        if at < 4:
             with pytest.raises(Killed):
                 killed.publish(7, staged)
         else:
@@ -211,6 +254,11 @@ def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> None:
     sink.publish(7, [sink.stage(outputs(1), 7, attempt(1, 7))])
     assert storage.asked == 2
     assert storage.list("_published") == ["00000000000000000007.json"]
+    storage.asked = 0
+    sink.claim("a" * 32)
+    assert storage.asked == 2
+    with pytest.raises(StorageError, match="Two jobs"):
+        sink.claim("b" * 32)
 
 
 def test_a_copied_folder_is_published_once(tmp_path: Path) -> None:
@@ -221,6 +269,7 @@ def test_a_copied_folder_is_published_once(tmp_path: Path) -> None:
     sink.storage.write(final, sink.storage.read(staged.name))
     sink.publish(7, [staged])
     assert [row["visits"] for row in rows_of(sink)] == [1]
+    (tmp_path / "_published" / f"{7:020d}.json").unlink()
     (tmp_path / final).write_bytes(b"other")
     with pytest.raises(StorageError, match="move the file away"):
         sink.publish(7, [staged])

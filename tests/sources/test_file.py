@@ -109,6 +109,16 @@ def test_many_small_files_share_a_split(tmp_path):
     assert drain(source).values == rows(0, 300)
 
 
+def test_a_plan_names_a_bounded_number_of_files(tmp_path, monkeypatch):
+    """Without it the plan over 100,000 small files would be too large to be read again, and the job stuck."""
+    monkeypatch.setattr("persistent.sources.file._FILES_MAX", 7)
+    for place in range(20):
+        write(tmp_path / f"{place:03}.jsonl", rows(place * 3, 3 if place % 5 else 0))
+    drained = drain(FileSource(tmp_path, timestamp="ts"))
+    assert [sum(len(split.spans) for split in plan.splits) for plan in drained.plans] == [7, 7, 2]
+    assert drained.values == [row for place in range(20) if place % 5 for row in rows(place * 3, 3)]
+
+
 def test_new_files_are_listed_only_when_the_known_ones_do_not_fill_the_budget(tmp_path, monkeypatch):
     """Without it 100,000 files would be listed at every step."""
     write(tmp_path / "a.parquet", rows(0, 100))

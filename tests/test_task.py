@@ -1,0 +1,221 @@
+"""A task: what it may be, and whose message an update is."""
+
+from __future__ import annotations
+
+import decimal
+import uuid
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from monoids import Count, Monoid, Sum
+from persistent import (
+    Batch,
+    FingerprintChanged,
+    InvalidPipeline,
+    MemorySource,
+    Message,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    State,
+    WindowState,
+    sliding,
+    tumbling,
+)
+
+ROWS = [{"ts": n, "page": "abc"[n % 3]} for n in range(9)]
+
+
+class Visits(PersistentTask):
+    """Messages per page."""
+
+    key: Any = "page"
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: State, message: Message) -> None:
+        state.update(message.timestamp, 1)
+
+
+def pipeline_of(task: PersistentTask, rows: Any = ROWS, checkpoint: str = "", **options: Any) -> Pipeline:
+    url = checkpoint or f"memory://{uuid.uuid4().hex}"
+    return Pipeline(source=MemorySource(rows, timestamp="ts"), task=task, checkpoint=url, **options)
+
+
+def counted(task: PersistentTask, rows: Any = ROWS, **options: Any) -> dict[Any, int]:
+    pipeline = pipeline_of(task, rows, **options)
+    pipeline.run(engine="embedded")
+    return {row[pipeline.task.key]: row["value"] for row in pipeline.state().to_pylist()}
+
+
+def test_messages_of_a_filtered_batch_keep_their_keys() -> None:
+    """Counted under the key of whoever stands at that row of the unfiltered batch, and no error."""
+
+    class WithoutA(Visits):
+        def process_batch(self, state: State, batch: Batch) -> None:
+            super().process_batch(state, batch.filter(pc.not_equal(batch["page"], "a")))
+
+    class Twice(Visits):
+        def process_batch(self, state: State, batch: Batch) -> None:
+            super().process_batch(state, batch.filter(pc.equal(batch["page"], "a")))
+            super().process_batch(state, batch.filter(np.array(pc.not_equal(batch["page"], "a"))))
+
+    assert counted(WithoutA()) == {"b": 3, "c": 3}
+    assert counted(Twice()) == {"a": 3, "b": 3, "c": 3}
+
+
+def test_a_loop_of_ones_own_over_messages_must_say_the_key() -> None:
+    """All would be counted for the first message."""
+
+    class Loop(Visits):
+        def process_batch(self, state: State, batch: Batch) -> None:
+            for message in batch.messages():
+                self.process_message(state, message)
+
+    with pytest.raises(Exception, match=r"key=message\.key"):
+        counted(Loop())
+
+
+def test_a_process_message_that_yields_or_returns_is_refused() -> None:
+    """A generator's body would never run: every message counted as processed, none in the state."""
+
+    class Yields(Visits):
+        def process_message(self, state: State, message: Message) -> Any:
+            yield state.update(message.timestamp, 1)
+
+    class Returns(Visits):
+        def process_message(self, state: State, message: Message) -> Any:
+            return {"page": message.key}
+
+    with pytest.raises(InvalidPipeline, match="yields"):
+        pipeline_of(Yields())
+    with pytest.raises(Exception, match="returned something"):
+        counted(Returns())
+
+
+def test_decimal_keys_are_their_value() -> None:
+    """The same amount would be two keys after a task has set the decimal context, or between two scales."""
+
+    class Amounts(Visits):
+        key: Any = "amount"
+
+    class Coarse(Amounts):
+        def process_message(self, state: State, message: Message) -> None:
+            decimal.getcontext().prec = 4
+            state.update(message.timestamp, 1)
+
+    class Made(Visits):
+        key: Any = {"amount": lambda message: Decimal(message.value["text"])}
+
+    exact = Decimal("12345.678901")
+    with decimal.localcontext():
+        assert counted(Coarse(), [{"ts": n, "amount": exact} for n in range(4)], step_rows=1) == {exact: 4}
+    texts = ["1.5", "2.25", "1.50", "10"]
+    pipeline = pipeline_of(Made(), [{"ts": n, "text": text} for n, text in enumerate(texts)], step_rows=1)
+    pipeline.run(engine="embedded")
+    found = {row["amount"]: row["value"] for row in pipeline.state().to_pylist()}
+    assert found == {Decimal("1.5"): 2, Decimal("2.25"): 1, Decimal("10"): 1}
+
+
+def test_what_no_manifest_can_hold_is_refused_at_once() -> None:
+    """The run would die in its first step, without a sentence that helps."""
+
+    class Rate(Monoid[int]):
+        identity = 0
+
+        def combine(self, a: int, b: int) -> int:
+            return a + b
+
+        def parameters(self) -> dict[str, Any]:
+            return {"rate": 0.5}
+
+    class Rates(Visits):
+        def persistent_state(self) -> NonWindowState:
+            return NonWindowState(Rate())
+
+    class Named(Visits):
+        name = "über/alles"
+
+    with pytest.raises(InvalidPipeline, match="text and integers"):
+        pipeline_of(Rates())
+    with pytest.raises(InvalidPipeline, match="plain name"):
+        pipeline_of(Named())
+
+
+def test_a_tuple_among_the_parameters_is_no_other_monoid() -> None:
+    """JSON knows lists only: the second run would be refused, with old and new printed alike."""
+
+    class Between(Monoid[int]):
+        identity = 0
+
+        def combine(self, a: int, b: int) -> int:
+            return a + b
+
+        def parameters(self) -> dict[str, Any]:
+            return {"bounds": (1, 2)}
+
+    class Task(Visits):
+        def persistent_state(self) -> NonWindowState:
+            return NonWindowState(Between())
+
+    url = f"memory://{uuid.uuid4().hex}"
+    pipeline_of(Task(), checkpoint=url).run(engine="embedded")
+    assert pipeline_of(Task(), checkpoint=url).run(engine="embedded").steps == 0
+
+
+def test_before_the_first_checkpoint_the_error_says_to_begin_again() -> None:
+    """A new user whose first attempt failed would be told to put the task back as it was."""
+
+    class Fails(Visits):
+        def process_message(self, state: State, message: Message) -> None:
+            raise RuntimeError("not yet")
+
+    class Totals(Visits):
+        name = "Fails"
+
+        def persistent_state(self) -> NonWindowState:
+            return NonWindowState(Sum())
+
+    url = f"memory://{uuid.uuid4().hex}"
+    with pytest.raises(Exception, match="not yet"):
+        pipeline_of(Fails(), checkpoint=url).run(engine="embedded")
+    with pytest.raises(FingerprintChanged, match=r"Nothing has been committed.*delete"):
+        pipeline_of(Totals(), checkpoint=url).run(engine="embedded")
+
+
+def test_order_is_not_promised_where_it_is_not_kept() -> None:
+    """The last of [1, 3, 0] would be 1: a sliding window is the sum of its panes, whenever their messages came."""
+
+    class Last(Monoid[int]):
+        identity = 0
+
+        def combine(self, a: int, b: int) -> int:
+            return b
+
+    class Task(Visits):
+        window = tumbling(10)
+
+        def persistent_state(self) -> Any:
+            return WindowState(Last(), self.window)
+
+    class Sliding(Task):
+        window = sliding(20, every=10)
+
+    pipeline_of(Task())
+    with pytest.raises(InvalidPipeline, match="commutative = True"):
+        pipeline_of(Sliding())
+
+
+def test_a_key_field_of_a_type_that_is_no_key_is_refused() -> None:
+    """With dead letters on, the whole source would be set aside."""
+
+    class Lists(Visits):
+        key: Any = "tags"
+
+    with pytest.raises(InvalidPipeline, match=r"'tags'.*not supported"):
+        counted(Lists(), [{"ts": 1, "tags": ["x"]}], on_error="dead-letter")
