@@ -21,6 +21,8 @@ from persistent.codec import KEY_GROUPS, Run
 FAN_IN = 8
 _TIER_0_ROWS = 4096
 _ROWS_MIN = 1 << 18
+_DELTAS_AT_ONCE = 5
+"""A step folds as many rows as so many deltas have: more make some steps slow, fewer most of them."""
 _BYTES_MAX = 1 << 29
 """To fold at once. A column of text holds no more than four times as many."""
 
@@ -38,26 +40,33 @@ def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | 
     """What to fold in the next step, if anything. ``delta_rows``: of a usual step. Runs up to and after the
     checkpoint ``published`` are not mixed."""
     inputs = _begun(runs) or _due(runs, published)
-    if not inputs:
-        return None
-    budget_rows = _budget_rows(delta_rows)
-    rows = sum(run.rows_left for run in inputs)
-    low = min(run.low for run in inputs)
-    if rows <= budget_rows:
-        return Merge(inputs, low, KEY_GROUPS)
-    return Merge(inputs, low, min(KEY_GROUPS, low + max(1, (KEY_GROUPS - low) * budget_rows // rows)))
+    return _merge(inputs, _budget_rows(delta_rows)) if inputs else None
 
 
 def choose_all(runs: Sequence[Run], delta_rows: int, published: int = 0) -> list[Merge]:
     """``choose``; and while a large fold goes on, also a small whole one of the runs after it, so that they do not
-    pile up meanwhile. What has too many bytes to be folded at once comes in pieces, side by side in key groups."""
+    pile up meanwhile: the large one then takes a smaller piece. What has too many bytes to be folded at once comes in
+    pieces, side by side in key groups."""
     merge = choose(runs, delta_rows, published)
     if merge is None:
         return []
     is_whole = merge.low == 0 and merge.high == KEY_GROUPS
     later = [] if is_whole else list(runs)[list(runs).index(merge.inputs[-1]) + 1 :]
-    small = _first_within(_due(later, published), _budget_rows(delta_rows))
-    return [*_pieces(merge), *(_pieces(Merge(small, 0, KEY_GROUPS)) if small else ())]
+    budget_rows = _budget_rows(delta_rows)
+    small = _first_within(_due(later, published), budget_rows)
+    if not small:
+        return _pieces(merge)
+    left_rows = max(budget_rows // 4, budget_rows - sum(run.rows for run in small))
+    return [*_pieces(_merge(merge.inputs, left_rows)), *_pieces(Merge(small, 0, KEY_GROUPS))]
+
+
+def _merge(inputs: tuple[Run, ...], budget_rows: int) -> Merge:
+    """As many key groups of these runs as have about so many rows, from where their fold stands."""
+    rows = sum(run.rows_left for run in inputs)
+    low = min(run.low for run in inputs)
+    if rows <= budget_rows:
+        return Merge(inputs, low, KEY_GROUPS)
+    return Merge(inputs, low, min(KEY_GROUPS, low + max(1, (KEY_GROUPS - low) * budget_rows // rows)))
 
 
 def shards(
@@ -86,7 +95,7 @@ def _bytes_between(run: Run, low: int, high: int, panes: tuple[int, int] | None)
 
 
 def _budget_rows(delta_rows: int) -> int:
-    return max(_ROWS_MIN, FAN_IN * delta_rows)
+    return max(_ROWS_MIN, _DELTAS_AT_ONCE * delta_rows)
 
 
 def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
