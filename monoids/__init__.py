@@ -1,24 +1,114 @@
 """Monoids: what a state can be a sum of.
 
 Sum()  Sum(float)  Count()  Mean()      numbers
+ExactSum()  Sum(int, unbounded=True)  Sum(pa.decimal128(p, s))   sums without rounding or overflow
+Product()  BitAnd()  BitOr()  BitXor()  of integers (or floats)
+CountIf()  Any()  All()                 truth values
+Moments()  Covariance()  Correlation()  statistics, from exact sums
+Decayed(half_life)                      a sum that forgets
 Min(type)  Max(type)                    the extremes of one type of value
-SetUnion(type)                          distinct values
+MinBy(type, by=t)  MaxBy(type, by=t)    the value of the smallest, largest by
+First(type)  Last(type)                 the value of the first, last message
+TopK(k, type)  BottomK(k, type)         the k largest, smallest values
+Reservoir(k, type)                      a uniform sample of k values
+SetUnion(type)  SetIntersection(type)   distinct values: those in any, those in all
+Bag(type)  ListConcat(type)             values with their number, values in their order
+Histogram(boundaries)  ExponentialHistogram(scale)   numbers counted by bucket
+HyperLogLog(precision)  Theta(k)        how many distinct values, within an error
+BloomFilter(capacity, error)            whether a value was added, within an error
+CountMin(type)  HeavyHitters(k, type)   how often a value came; the most frequent values
+Quantiles(relative_error)               the median and others, within a relative error
+exact_until(n, m)                       the sketch m of distinct values, exact up to n of them
 mapping(m)                              m for every key
 record(a=m, b=n)                        several side by side
-Monoid, Group                           to subclass for one's own
+option(m)  dual(m)  contramap(f, m)     m and nothing, m backwards, m of what f makes of the inputs
+Monoid, Group, FixedWidth               to subclass for one's own
 
-monoid.py      what a monoid is, and its columns
-numeric.py  containers.py  record.py    the monoids
-values.py      the types of their inputs
-encoding.py    plain values as canonical bytes
-laws.py        the laws, and assert_monoid_laws to test one's own
-columns.py     group-by as one sort
-hashing.py     the hash of a key
+monoid.py  fixed.py     what a monoid is, and its columns
+numbers/  order/  containers/  sketches/        the monoids
+record.py  optional.py  combinators.py          what is made of them
+laws/           the laws, and assert_monoid_laws to test one's own
+
+column.py  ordered.py  table.py                 columns of every kind; of values that compare; of tables of entries
+columns.py  sorting.py  segments.py             group-by
+values.py  pairs.py                             the types of inputs
+encoding.py  encoded.py  hashing.py             plain values as canonical bytes; the hash of a key
 """
 
-from monoids.containers import SetUnion, mapping
+from monoids.combinators import contramap, dual
+from monoids.containers.bags import Bag
+from monoids.containers.histogram import ExponentialHistogram, Histogram
+from monoids.containers.lists import ListConcat
+from monoids.containers.mappings import mapping
+from monoids.containers.sets import SetIntersection, SetUnion
+from monoids.fixed import FixedWidth
 from monoids.monoid import Group, Monoid
-from monoids.numeric import Count, Max, Mean, Min, Sum
+from monoids.numbers.bits import BitAnd, BitOr, BitXor
+from monoids.numbers.covariance import Correlation, Covariance
+from monoids.numbers.decayed import Decayed
+from monoids.numbers.exact import ExactSum
+from monoids.numbers.moments import Moments
+from monoids.numbers.products import Product
+from monoids.numbers.sums import Count, Mean, Sum
+from monoids.numbers.truth import All, Any, CountIf
+from monoids.optional import option
+from monoids.order.chosen import First, Last, MaxBy, MinBy
+from monoids.order.extremes import Max, Min
+from monoids.order.reservoir import Reservoir
+from monoids.order.top import BottomK, TopK
 from monoids.record import record
+from monoids.sketches.bloom import BloomFilter
+from monoids.sketches.count_min import CountMin
+from monoids.sketches.exact_until import exact_until
+from monoids.sketches.heavy_hitters import HeavyHitters
+from monoids.sketches.hyperloglog import HyperLogLog
+from monoids.sketches.quantiles import Quantiles
+from monoids.sketches.theta import Theta
 
-__all__ = ["Count", "Group", "Max", "Mean", "Min", "Monoid", "SetUnion", "Sum", "mapping", "record"]
+__all__ = [
+    "All",
+    "Any",
+    "Bag",
+    "BitAnd",
+    "BitOr",
+    "BitXor",
+    "BloomFilter",
+    "BottomK",
+    "Correlation",
+    "Count",
+    "CountIf",
+    "CountMin",
+    "Covariance",
+    "Decayed",
+    "ExactSum",
+    "ExponentialHistogram",
+    "First",
+    "FixedWidth",
+    "Group",
+    "HeavyHitters",
+    "Histogram",
+    "HyperLogLog",
+    "Last",
+    "ListConcat",
+    "Max",
+    "MaxBy",
+    "Mean",
+    "Min",
+    "MinBy",
+    "Moments",
+    "Monoid",
+    "Product",
+    "Quantiles",
+    "Reservoir",
+    "SetIntersection",
+    "SetUnion",
+    "Sum",
+    "Theta",
+    "TopK",
+    "contramap",
+    "dual",
+    "exact_until",
+    "mapping",
+    "option",
+    "record",
+]

@@ -9,6 +9,9 @@ Where ``==`` is coarser or finer than what a reader can see, the bytes follow th
 Sets and dicts are sorted by encoded bytes.
 
 A value is a tag byte, then a payload. Lengths and counts are unsigned LEB128, minimal. Nothing is unpickled.
+
+Whatever the bytes, decoding ends in a value or a ValueError, in time and memory that grow with their number: every
+length is held against the bytes that are left, and depth, integers and collisions of hashes are bounded, both ways.
 """
 
 from __future__ import annotations
@@ -18,13 +21,20 @@ import json
 import math
 import numbers
 import struct
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NoReturn
 
 DEPTH_MAX = 100
-"""How deep containers may nest, both ways."""
+"""How deep containers may nest."""
+
+INTEGER_BYTES_MAX = 1 << 20
+"""How long an integer may be: 2.5 million digits. What is then done with it takes the square of that."""
+
+COLLISIONS_MAX = 1 << 12
+"""How many items of one set, or keys of one dict, may share a hash: putting them in takes the square of that."""
 
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
@@ -98,6 +108,8 @@ def _write_bool(value: bool, out: bytearray, depth: int) -> None:
 
 def _write_integer(tag: bytes, value: int, out: bytearray) -> None:
     size = (value if value >= 0 else ~value).bit_length() // 8 + 1
+    if size > INTEGER_BYTES_MAX:
+        raise ValueError(f"an integer of {size} bytes cannot be encoded: it may have {INTEGER_BYTES_MAX}")
     out += tag
     _write_length(size, out)
     out += value.to_bytes(size, "big", signed=True)
@@ -173,6 +185,7 @@ def _encoded(value: Any, depth: int) -> bytes:
 
 
 def _write_set(value: set[Any] | frozenset[Any], out: bytearray, depth: int) -> None:
+    _check_collisions(value)
     items = {_encoded(item, depth + 1) for item in value}
     out += b"<" if type(value) is set else b">"
     _write_length(len(items), out)
@@ -181,6 +194,7 @@ def _write_set(value: set[Any] | frozenset[Any], out: bytearray, depth: int) -> 
 
 
 def _write_dict(value: dict[Any, Any], out: bytearray, depth: int) -> None:
+    _check_collisions(value)
     entries = {_encoded(key, depth + 1): item for key, item in value.items()}
     if len(entries) != len(value):
         raise ValueError("a dict with two NaN keys has no canonical encoding: use math.nan as the key")
@@ -189,6 +203,11 @@ def _write_dict(value: dict[Any, Any], out: bytearray, depth: int) -> None:
     for key in sorted(entries):
         out += key
         _encode(entries[key], out, depth + 1)
+
+
+def _check_collisions(items: Collection[Any]) -> None:
+    if len(items) > COLLISIONS_MAX and max(Counter(map(hash, items)).values()) > COLLISIONS_MAX:
+        raise ValueError(f"more than {COLLISIONS_MAX} items of a set or keys of a dict have one and the same hash")
 
 
 _WRITERS: Mapping[type, Callable[[Any, bytearray, int], None]] = {
@@ -252,7 +271,10 @@ class _Reader:
         return count
 
     def integer(self) -> int:
-        data = self.take(self.length())
+        size = self.length()
+        if size > INTEGER_BYTES_MAX:
+            self.fail(f"an integer of {size} bytes")
+        data = self.take(size)
         value = int.from_bytes(data, "big", signed=True)
         if len(data) != (value if value >= 0 else ~value).bit_length() // 8 + 1:
             self.fail("an integer that is not minimal")
@@ -324,23 +346,29 @@ def _read_list(reader: _Reader, depth: int) -> list[Any]:
 
 
 def _read_set(reader: _Reader, depth: int) -> set[Any]:
-    items: set[Any] = set()
-    count, last = reader.count(1), b""
-    for _ in range(count):
+    found: list[Any] = []
+    last = b""
+    for _ in range(reader.count(1)):
         item, last = reader.next_key(last, depth)
-        items.add(item)
-    if len(items) != count:
+        found.append(item)
+    _check_collisions(found)
+    items = set(found)
+    if len(items) != len(found):
         reader.fail("two items of a set are equal")
     return items
 
 
 def _read_dict(reader: _Reader, depth: int) -> dict[Any, Any]:
-    entries: dict[Any, Any] = {}
-    count, last = reader.count(2), b""
-    for _ in range(count):
+    keys: list[Any] = []
+    values: list[Any] = []
+    last = b""
+    for _ in range(reader.count(2)):
         key, last = reader.next_key(last, depth)
-        entries[key] = reader.value(depth + 1)
-    if len(entries) != count:
+        keys.append(key)
+        values.append(reader.value(depth + 1))
+    _check_collisions(keys)
+    entries = dict(zip(keys, values))
+    if len(entries) != len(keys):
         reader.fail("two keys of a dict are equal")
     return entries
 
@@ -374,7 +402,8 @@ def to_json(value: Any) -> str:
     """A presented value as canonical JSON: keys sorted, no spaces.
 
     Tuples are lists, sets sorted lists, bytes base64; Decimals, dates, NaN and infinities are strings, aware
-    datetimes in UTC; a key that is not a str is its JSON text. TypeError for any other object.
+    datetimes in UTC; a key that is not a str is its JSON text. A mapping in which two keys would be one text, such as
+    1 and "1", is a sorted list of pairs instead: [[key, value], ...]. TypeError for any other object.
 
     >>> to_json({"b": {3, 1}, "a": (1.5, None, b"hi")})
     '{"a":[1.5,null,"aGk="],"b":[1,3]}'
@@ -400,11 +429,18 @@ def _json(value: Any, depth: int) -> str:
         case set() | frozenset():
             return "[" + ",".join(_json(item, depth + 1) for item in sorted(value, key=order_key)) + "]"
         case Mapping():
-            keys = [key if isinstance(key, str) else _json(key, depth + 1) for key in value]
-            entries = sorted(zip(keys, (_json(item, depth + 1) for item in value.values())))
-            return "{" + ",".join(f"{_json_string(key)}:{item}" for key, item in entries) + "}"
+            return _json_mapping(value, depth)
         case _:
             return _json_string(_text(value))
+
+
+def _json_mapping(value: Mapping[Any, Any], depth: int) -> str:
+    keys = [key if isinstance(key, str) else _json(key, depth + 1) for key in value]
+    items = [_json(item, depth + 1) for item in value.values()]
+    if len(set(keys)) == len(keys):
+        return "{" + ",".join(f"{_json_string(key)}:{item}" for key, item in sorted(zip(keys, items))) + "}"
+    pairs = sorted(zip((_json(key, depth + 1) for key in value), items))
+    return "[" + ",".join(f"[{key},{item}]" for key, item in pairs) + "]"
 
 
 def _json_string(text: str) -> str:

@@ -10,13 +10,20 @@ tests.
 from __future__ import annotations
 
 import hashlib
+import math
+import struct
 from collections.abc import Sequence
-from decimal import Context, Decimal
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from monoids.arrays import from_numpy, plain_array
+from monoids.decimal_text import decimal_text, decimal_texts
+from monoids.text import WORD_BYTES, TextWords
 
 VERSION = 1
 
@@ -37,8 +44,10 @@ _TAGS = {
     "binary": np.uint64(0x2F1E1C6B4BDE5A77),
     "decimal": np.uint64(0xC3A5C85C97CB3127),
 }
+_BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
 _LONG_BYTES = 512
-_DECIMALS = Context(prec=76, capitals=1)
+_MASK = (1 << 64) - 1
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CHUNK_ROWS = 1 << 15
 
 
@@ -56,26 +65,32 @@ def key_type(type_: pa.DataType) -> pa.DataType:
         return pa.float64()
     if pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
         return pa.string()
-    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_):
+    if any(test(type_) for test in _BINARY):
         return pa.binary()
     if pa.types.is_date(type_):
         return pa.date32()
     if pa.types.is_timestamp(type_):
         return pa.timestamp("us", "UTC")
+    if pa.types.is_decimal32(type_) or pa.types.is_decimal64(type_):
+        return pa.decimal128(type_.precision, type_.scale)
     if pa.types.is_boolean(type_) or pa.types.is_decimal128(type_) or pa.types.is_null(type_):
         return type_
     raise TypeError(
         f"a key of type {type_} is not supported: use an integer, float, bool, string, bytes, date, timestamp "
-        "or decimal"
+        "or a decimal of at most 38 digits, pa.decimal128"
     )
 
 
 def key_column(values: Any) -> pa.Array:
-    """Values as a canonical key column: of a ``key_type``, with -0.0 as 0.0 and one NaN."""
+    """Values as a canonical key column: of a ``key_type``, with -0.0 as 0.0 and one NaN.
+
+    TypeError for values that are no keys; pyarrow.ArrowInvalid for those that its type does not hold.
+    """
+    if isinstance(values, np.ndarray):
+        values = from_numpy(values)
     array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values, from_pandas=False)
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
     wanted = key_type(array.type)
+    array = plain_array(array)
     if pa.types.is_timestamp(array.type) and array.type.tz is None:
         array = array.cast(pa.timestamp("us")).cast(wanted)
     if array.type != wanted:
@@ -97,10 +112,79 @@ def is_injective(columns: Sequence[pa.Array]) -> bool:
 
 def hash_keys(columns: Sequence[pa.Array], rows: int) -> Words:
     """The hash of each of ``rows`` keys; ``columns`` are key columns. Without columns: the hash of the empty key."""
-    state = np.full(rows, _SEED, np.uint64)
-    for column in columns:
-        state = _chain(state, _words(column))
-    return _finish(state)
+    if not columns:
+        return _finish(np.full(rows, _SEED, np.uint64))
+    hashes = np.empty(rows, np.uint64)
+    for start in range(0, rows, _CHUNK_ROWS):
+        # Pieces that stay in the cache from one word to the next.
+        piece = slice(start, start + _CHUNK_ROWS)
+        first, *others = (_words(column[piece]) for column in columns)
+        state = _chain(_SEED, first)
+        for word in others:
+            state = _chain(state, word)
+        hashes[piece] = _finish(state)
+    return hashes
+
+
+def hash_key(*values: Any) -> int:
+    """The hash of one key, given as its Python values: what ``hash_keys`` gives, one value after the other.
+
+    TypeError for a value that is no key; OverflowError for an integer outside int64.
+
+    >>> hash_key(1) == hash_key(True) or hash_key(1) == hash_key(1.0)
+    False
+    >>> hash_key("a", None) == int(hash_keys((pa.array(["a"]), pa.nulls(1)), 1)[0])
+    True
+    """
+    state = int(_SEED)
+    for value in values:
+        state = _chained(state, _word(value))
+    state = (state ^ state >> 30) * int(_MIX_1) & _MASK
+    state = (state ^ state >> 27) * int(_MIX_2) & _MASK
+    return state ^ state >> 31
+
+
+def _chained(state: int, word: int) -> int:
+    state = (state ^ word) * int(_CHAIN) & _MASK
+    return state ^ state >> 32
+
+
+def _word(value: Any) -> int:
+    """The word of one value: the scalar reading of ``_words``."""
+    match value:
+        case None:
+            return int(_NULL)
+        case bool():
+            return int(value) ^ int(_TAGS["bool"])
+        case int():
+            if not -(1 << 63) <= value < 1 << 63:
+                raise OverflowError(f"the key {value} is outside 64-bit integers: give it as a string")
+            return value & _MASK
+        case float():
+            number = math.nan if value != value else value + 0.0
+            return int.from_bytes(struct.pack("<d", number), "little") ^ int(_TAGS["double"])
+        case str():
+            return _text_word(value.encode("utf-8", "surrogatepass"), int(_TAGS["string"]))
+        case bytes():
+            return _text_word(value, int(_TAGS["binary"]))
+        case Decimal():
+            return _text_word(decimal_text(value).encode(), int(_TAGS["decimal"]))
+        case datetime():
+            moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+            return (moment - _EPOCH) // timedelta(microseconds=1) & _MASK ^ int(_TAGS["timestamp[us, tz=UTC]"])
+        case date():
+            return value.toordinal() - _EPOCH.toordinal() & _MASK ^ int(_TAGS["date32[day]"])
+    raise TypeError(
+        f"{value!r} ({type(value).__name__}) cannot be a key: use numbers, bools, text, bytes, dates or times"
+    )
+
+
+def _text_word(data: bytes, tag: int) -> int:
+    state = _chained(tag, len(data))
+    data = hashlib.sha256(data).digest()[:8] if len(data) > _LONG_BYTES else data
+    for start in range(0, len(data), 8):
+        state = _chained(state, int.from_bytes(data[start : start + 8], "little"))
+    return state
 
 
 def mix_records(partition: str, ordinal: int, offsets: Any, timestamps: Any) -> int:
@@ -116,12 +200,12 @@ def mix_records(partition: str, ordinal: int, offsets: Any, timestamps: Any) -> 
     return total & 0xFFFF_FFFF_FFFF_FFFF
 
 
-def _chain(state: Words, words: Words) -> Words:
+def _chain(state: Words | np.uint64, words: Words) -> Words:
     """One more word: injective in ``words`` for a given state, and order matters."""
-    state = state ^ words
-    state *= _CHAIN
-    state ^= state >> np.uint64(32)
-    return state
+    chained: Words = state ^ words
+    chained *= _CHAIN
+    chained ^= chained >> np.uint64(32)
+    return chained
 
 
 def _finish(state: Words) -> Words:
@@ -142,20 +226,15 @@ def _words(column: pa.Array) -> Words:
     if pa.types.is_null(type_):
         return np.full(len(column), _NULL)
     if pa.types.is_decimal(type_):
-        texts = [None if value is None else _decimal_text(value) for value in column.to_pylist()]
-        words = _bytes_words(pa.array(texts, pa.string()), _TAGS["decimal"])
+        words = _bytes_words(decimal_texts(column), _TAGS["decimal"])
     elif _is_bytes(type_):
         words = _bytes_words(column, _TAGS[str(type_)])
     else:
-        words = _fixed_words(column) ^ _TAGS[str(type_)]
+        words, tag = _fixed_words(column), _TAGS[str(type_)]
+        words = words ^ tag if tag or column.null_count else words
     if column.null_count:
         words[np.asarray(column.is_null())] = _NULL
     return words
-
-
-def _decimal_text(value: Decimal) -> str:
-    """Equal decimals as one text, whatever their scale and the context of the caller."""
-    return _DECIMALS.to_sci_string(_DECIMALS.add(_DECIMALS.normalize(value), 0))
 
 
 def _fixed_words(column: pa.Array) -> Words:
@@ -173,38 +252,23 @@ def _fixed_words(column: pa.Array) -> Words:
 def _bytes_words(column: pa.Array, tag: np.uint64) -> Words:
     if column.null_count:
         column = column.fill_null("" if pa.types.is_string(column.type) else b"")
-    _, offset_buffer, data_buffer = column.buffers()
     rows = len(column)
-    offsets = (
-        np.frombuffer(offset_buffer, np.int32, rows + 1, column.offset * 4).astype(np.int64)
-        if rows
-        else np.zeros(1, np.int64)
-    )
-    begin, end = int(offsets[0]), int(offsets[-1])
-    data = np.zeros((end - begin) // 8 * 8 + 16, np.uint8)
-    if end > begin:
-        data[: end - begin] = np.frombuffer(data_buffer, np.uint8, end - begin, begin)
-    offsets -= begin
-    lengths = np.diff(offsets)
-    state = _chain(np.full(rows, tag), lengths.view(np.uint64))
-    unaligned = np.lib.stride_tricks.as_strided(data.view(np.uint64)[:1], (len(data) - 7,), (1,))
-    active = np.flatnonzero(lengths)
-    long = lengths > _LONG_BYTES
-    if long.any():
-        active = active[~long[active]]
-        for row in np.flatnonzero(long).tolist():
-            digest = hashlib.sha256(data[offsets[row] : offsets[row + 1]].tobytes()).digest()
-            state[row] = _chain(state[row : row + 1], np.frombuffer(digest, "<u8", 1))[0]
-    at = 0
-    while len(active):
-        words = unaligned[offsets[active] + at]
-        left = lengths[active] - at
-        short = left < 8
-        if short.any():
-            words[short] &= (np.uint64(1) << (left[short] * 8).astype(np.uint64)) - np.uint64(1)
-        state[active] = _chain(state[active], words)
-        at += 8
-        active = active[left > 8]
+    text = TextWords(column)
+    lengths = text.lengths(0, rows)
+    state = _chain(np.full(rows, tag), lengths.astype(np.uint64))
+    for row in np.flatnonzero(lengths > _LONG_BYTES).tolist():
+        begin = int(text.offsets[row])
+        digest = hashlib.sha256(text.data[begin : begin + int(lengths[row])]).digest()
+        state[row] = _chain(state[row : row + 1], np.frombuffer(digest, "<u8", 1))[0]
+        lengths[row] = 0
+    shortest = int(lengths.min()) if rows else 0
+    for at in range(0, int(lengths.max(initial=0)), WORD_BYTES):
+        if at < shortest:
+            state = _chain(state, text.words(0, rows, at))
+        else:
+            active = np.flatnonzero(lengths > at)
+            begins = text.offsets[:-1][active] + at
+            state[active] = _chain(state[active], text.words_at(begins, lengths[active] - at))
     return state
 
 

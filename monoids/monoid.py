@@ -5,7 +5,7 @@
 
 A group adds ``inverse``: ``combine(a, inverse(a)) == identity``.
 
-Elements have a second, columnar form: ``Columns``, a tuple of equally long NumPy arrays, one row an element.
+Elements have a second, columnar form: ``Columns``, a tuple of equally long columns, one row an element.
 A monoid that only defines the scalar half works everywhere: its columns are one array of Python objects.
 """
 
@@ -13,18 +13,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from types import FunctionType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.column import Column, Columns, concat, is_constant, object_column, repeat, take
+from monoids.serializer import Serializer
 
 Element = TypeVar("Element")
-
-Column = np.ndarray[Any, Any]
-Columns = tuple[Column, ...]
-"""Elements as columns. A column of stride 0 (``np.broadcast_to``) is a constant; kernels may exploit it."""
 
 
 class Monoid(Generic[Element]):
@@ -49,6 +48,8 @@ class Monoid(Generic[Element]):
     version: int = 1
     schema: pa.Schema = pa.schema([pa.field("element", pa.binary(), nullable=False)])
     output_type: pa.DataType | None = None
+    serializer: Serializer | None = None
+    """Of elements that are not plain Python values."""
 
     def combine(self, a: Element, b: Element) -> Element:
         """The sum of two elements. Pure: neither operand is changed."""
@@ -63,12 +64,12 @@ class Monoid(Generic[Element]):
         return element
 
     def encode(self, element: Element) -> bytes:
-        """One element as canonical bytes: equal elements, equal bytes."""
-        return encoding.encode(element)
+        """One element as canonical bytes: equal elements, equal bytes. Not so where a serializer is named."""
+        return encoding.encode(element) if self.serializer is None else self.serializer.dumps(element)
 
     def decode(self, data: bytes) -> Element:
         """The inverse of ``encode``. ValueError for bytes that are none of its."""
-        return encoding.decode(data)  # type: ignore[no-any-return]
+        return (encoding.decode if self.serializer is None else self.serializer.loads)(data)  # type: ignore[no-any-return]
 
     def fold(self, elements: Sequence[Element]) -> Element:
         """The sum of elements, from the left. Override where all of them at once is faster."""
@@ -87,11 +88,13 @@ class Monoid(Generic[Element]):
 
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint remembers, to refuse state of another monoid: JSON values only."""
+        serializer = self.serializer
         return {
             "name": self.name or type(self).__name__,
             "version": self.version,
             "parameters": self.parameters(),
             "schema": [[field.name, str(field.type)] for field in self.schema],
+            **({"serializer": [serializer.name, serializer.version]} if serializer is not None else {}),
         }
 
     def __repr__(self) -> str:
@@ -140,6 +143,14 @@ class Monoid(Generic[Element]):
         """
         return None
 
+    def combine_columns(self, a: Columns, b: Columns) -> Columns:
+        """``combine(a[i], b[i])`` of every row. Override where that is one operation on whole columns."""
+        rows = len(a[0])
+        if not rows:
+            return a
+        pairs = np.arange(2 * rows).reshape(2, rows).T.ravel()
+        return self.reduce_sorted(take(concat([a, b]), pairs), np.arange(0, 2 * rows, 2))
+
     def present_columns(self, columns: Columns) -> pa.Array:
         """``present`` of every element, as a column of ``output_type`` or of canonical JSON."""
         presented = [self.present(element) for element in self.unpack(columns)]
@@ -152,7 +163,11 @@ class Monoid(Generic[Element]):
         return [pa.array([self.encode(element) for element in self.unpack(columns)], pa.binary())]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """The inverse of ``to_arrow``. ValueError for bytes that are none of its."""
+        """The inverse of ``to_arrow``. ValueError for bytes that are none of its.
+
+        Columns of another monoid with the same schema look alike: whoever stores them compares fingerprints first.
+        """
+        check_schema(self, arrays)
         return self.pack([self.decode(data) for data in arrays[0].to_pylist()])
 
     # Derived: seldom overridden.
@@ -211,77 +226,70 @@ def check(monoid: Any) -> None:
     """
     if isinstance(monoid, type) and issubclass(monoid, Monoid):
         raise TypeError(f"{monoid.__name__} is a class, a monoid is an instance of it: write {monoid.__name__}()")
+    if not isinstance(monoid, Monoid) and isinstance(monoid, FunctionType):
+        raise TypeError(f"{monoid.__name__} is a function: if a monoid is what it returns, write {monoid.__name__}()")
     if not isinstance(monoid, Monoid):
         raise TypeError(f"{monoid!r} is not a monoid: use Sum(), Count(), record(...) or a subclass of Monoid")
     name = type(monoid).__name__
+    try:
+        repr(monoid)
+    except Exception as error:
+        raise TypeError(f"{name}: its repr raises {type(error).__name__}: {error}") from error
     for owner, method, arguments in ((Monoid, "combine", "a, b"), (Group, "inverse", "a")):
         if isinstance(monoid, owner) and getattr(type(monoid), method) is getattr(owner, method):
             raise TypeError(f"{name} does not define {method}(self, {arguments})")
     try:
         identity = monoid.identity
-    except AttributeError as error:
+    except Exception as error:
         raise TypeError(
             f"{name} has no identity: give it one as a class attribute, such as 'identity = 0' ({error})"
         ) from error
     try:
         data = monoid.encode(identity)
         again = monoid.encode(monoid.decode(data))
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name}: its identity {identity!r} cannot be encoded: {error}") from error
-    if again != data:
+    except Exception as error:
+        fault = error if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: {error}"
+        raise TypeError(f"{name}: its identity {identity!r} cannot be encoded: {fault}") from error
+    if again != data and monoid.serializer is None:
         raise TypeError(f"{name}: its identity {identity!r} is another element once encoded and decoded")
-    if monoid.encode(monoid.combine(identity, identity)) != data:
+    try:
+        sum_ = monoid.combine(identity, identity)
+        doubled = monoid.encode(sum_)
+    except Exception as error:
+        raise TypeError(f"{name}: combine(identity, identity) raises {type(error).__name__}: {error}") from error
+    if doubled != data and (monoid.serializer is None or sum_ != identity):
         raise TypeError(f"{name}: combine(identity, identity) is not the identity {identity!r}")
 
 
-# Columns.
+def decode_lifted(monoid: Monoid[Any], data: bytes) -> Any:
+    """The element that ``data`` encodes, of a monoid whose elements are what it lifts; ValueError for any other."""
+    element = encoding.decode(data)
+    try:
+        held = monoid.lift(element)
+    except (TypeError, ArithmeticError) as error:
+        raise ValueError(f"{monoid!r}: the encoded element is not of its type: {error}") from error
+    if encoding.encode(held) != data:
+        raise ValueError(f"{monoid!r}: the encoded element {element!r} is not as this monoid writes it")
+    return held
 
 
-def object_column(elements: Sequence[Any]) -> Column:
-    """A one-dimensional array of Python objects, whatever they are (NumPy would unpack lists)."""
-    return np.fromiter(elements, dtype=object, count=len(elements))
+def check_schema(monoid: Monoid[Any], arrays: Sequence[pa.Array]) -> None:
+    """ValueError unless the arrays are of one length, of the schema's types, and have no null where it has none."""
+    types = [array.type for array in arrays]
+    if types != monoid.schema.types:
+        raise ValueError(
+            f"{monoid!r} is stored as columns of {_named(monoid.schema.types)}, and was given {_named(types)}:"
+            " they are of another monoid"
+        )
+    if len(set(map(len, arrays))) > 1:
+        raise ValueError(f"{monoid!r} is stored as columns of one length, and was given {[*map(len, arrays)]} rows")
+    for field, array in zip(monoid.schema, arrays):
+        if array.null_count and not field.nullable:
+            raise ValueError(f"{monoid!r}: an element is null in the column {field.name!r}, which has no nulls")
 
 
-def is_constant(column: Column) -> bool:
-    """Whether all rows are known to be equal, without looking: the stride is 0."""
-    return len(column) > 0 and column.strides[0] == 0
-
-
-def repeat(columns: Columns, length: int) -> Columns:
-    """The first row of ``columns`` as ``length`` rows, in the space of one."""
-    return tuple(np.broadcast_to(column[:1], (length, *column.shape[1:])) for column in columns)
-
-
-def take(columns: Columns, rows: Column) -> Columns:
-    """The given rows of every column; constants stay constants."""
-    return tuple(
-        np.broadcast_to(column[:1], (len(rows), *column.shape[1:])) if is_constant(column) else column[rows]
-        for column in columns
-    )
-
-
-def concat(parts: Sequence[Columns]) -> Columns:
-    """The rows of all parts, one after the other; columns constant in all of them, at one value, stay so."""
-    if len(parts) == 1:
-        return parts[0]
-    return tuple(_concat_column(columns) for columns in zip(*parts, strict=True))
-
-
-def _concat_column(columns: Sequence[Column]) -> Column:
-    filled = [column for column in columns if len(column)]
-    if not filled:
-        return columns[0]
-    if all(is_constant(column) for column in filled) and len({_row_bytes(column) for column in filled}) == 1:
-        return repeat((filled[0],), sum(map(len, filled)))[0]
-    return np.concatenate(filled)
-
-
-def _row_bytes(column: Column) -> bytes:
-    """The first row as bytes (of an object column: the reference to it)."""
-    return column[:1].tobytes()
-
-
-# Values.
+def _named(types: Sequence[pa.DataType]) -> str:
+    return ", ".join(map(str, types)) or "nothing"
 
 
 def is_column(values: Any) -> bool:
@@ -325,7 +333,7 @@ def _printable(value: Any) -> Any:
         case list() | tuple():
             return [_printable(item) for item in value]
         case dict():
-            return {key: _printable(item) for key, item in value.items()}
+            return {_printable(key): _printable(item) for key, item in value.items()}
         case _:
             return value
 

@@ -15,8 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.arrays import plain_array
+from monoids.column import Column, Columns, concat, repeat, take
 from monoids.columns import group_codes
-from monoids.monoid import Column, Columns, Group, Monoid, check, concat, is_column, repeat, take
+from monoids.monoid import Group, Monoid, check, check_schema, is_column
 
 Fields = tuple[Any, ...]
 
@@ -26,7 +28,7 @@ def record(**monoids: Monoid[Any]) -> Monoid[Fields]:
 
     Its lift takes a mapping of field to input: a field left out contributes nothing, an unknown one raises.
 
-    >>> from monoids.numeric import Count, Max
+    >>> from monoids import Count, Max
     >>> visits = record(visits=Count(), longest=Max())
     >>> total = visits.combine(visits.lift({"visits": 1, "longest": 30}), visits.lift({"visits": 1}))
     >>> visits.present(total)
@@ -101,8 +103,8 @@ class RecordMonoid(Monoid[Fields]):
         """``values``: an Arrow struct array, or a list of mappings (None contributes nothing)."""
         if isinstance(values, list):
             return self.lift_list(values)
-        if isinstance(values, pa.ChunkedArray):
-            values = values.combine_chunks()
+        if isinstance(values, (pa.Array, pa.ChunkedArray)):
+            values = plain_array(values)
         if isinstance(values, np.ndarray) and values.dtype.kind == "O":
             return self.lift_list(values.tolist())
         if isinstance(values, pa.NullArray):
@@ -155,6 +157,10 @@ class RecordMonoid(Monoid[Fields]):
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         return _join(monoid.reduce_sorted(part, starts) for monoid, part in self._split(columns))
 
+    def combine_columns(self, a: Columns, b: Columns) -> Columns:
+        fields = zip(self._split(a), self._split(b))
+        return _join(monoid.combine_columns(x, y) for (monoid, x), (_, y) in fields)
+
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         """Fields that need their rows sorted have them sorted, once, and do not hold up the others."""
         fields = list(self._split(columns))
@@ -183,6 +189,7 @@ class RecordMonoid(Monoid[Fields]):
         return [array for monoid, part in self._split(columns) for array in monoid.to_arrow(part)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        check_schema(self, arrays)
         parts, start = [], 0
         for monoid in self._monoids:
             stop = start + len(monoid.schema)

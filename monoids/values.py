@@ -7,61 +7,103 @@ int64, floats are float64 with one NaN and one zero, aware datetimes are in UTC.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+
+from monoids import encoding
+from monoids.arrays import check_text, from_numpy, nearest_floats, no_column, plain_array
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
 class ValueType:
-    """``title``: the monoid as a user writes it. ``choices``: the kinds of type it could be written with."""
+    """``title``: the monoid as a user writes it. ``choices``: the kinds of type it could be written with.
+
+    ``leading``: what a user writes before the type.
+    """
 
     title: str
     kind: str
     arrow: pa.DataType
     choices: frozenset[str]
+    leading: str = ""
 
     def accept(self, value: Any) -> Any:
-        """A Python or NumPy scalar, not None, as a value of this type.
+        """A Python or NumPy scalar, not None, as a plain value of this type; None for NaT, which is no value.
 
         TypeError for a value of another type, OverflowError for an integer outside int64, ValueError for a
         value that this type cannot hold.
         """
         return self._rule.accept(self, value)
 
+    def check_held(self, values: Iterable[Any]) -> None:
+        """ValueError unless these, which were decoded, are values as ``accept`` gives them."""
+        for value in values:
+            try:
+                held = encoding.encode(self.accept(value)) == encoding.encode(value)
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ValueError(f"{self.title}: the encoded element holds {value!r:.60}: {error}") from error
+            if not held:
+                raise ValueError(f"{self.title}: the encoded element holds {value!r:.60}, which is none of its values")
+
+    def check_stored(self, array: pa.Array) -> None:
+        """ValueError unless an Arrow array that was read holds values as ``accept`` gives them; strings as bytes."""
+        if self.kind == "str":
+            check_text(self.title, array)
+        elif self.kind in ("date", "datetime"):
+            self._check_years(array)
+        elif self.kind == "decimal" and len(array) > array.null_count:
+            extremes = pc.min_max(array.view(_WHOLE.get(array.type.bit_width, array.type)))
+            limit = 10**array.type.precision
+            if any(abs(value.as_py()) >= limit for value in extremes.values()):
+                raise ValueError(f"{self.title}: a stored value has more digits than {array.type} holds")
+
     def column(self, values: Any) -> pa.Array:
         """An Arrow array, NumPy array or list of Python values as an Arrow array of this type, with nulls.
 
-        Raises as ``accept`` does.
+        Raises as ``accept`` does; TypeError for a column of another library. Arrow arrays are taken as they are, and
+        must not change (an array over NumPy memory does as the memory does); of NumPy, what can change is copied.
         """
         if isinstance(values, list):
             return self._from_list(values)
         if isinstance(values, np.ndarray):
             if values.ndim != 1:
                 raise ValueError(f"{self.title} was given an array of {values.ndim} dimensions: a column has one")
-            if values.dtype.kind in "OSU" and not isinstance(values, np.ma.MaskedArray):
+            if values.dtype.kind in "OSU":
                 return self._from_list(values.tolist())
-            # What a user may still write to is copied; Arrow would share it.
-            values = pa.array(values.astype(values.dtype.newbyteorder("="), copy=values.flags.writeable))
-        if isinstance(values, pa.ChunkedArray):
-            values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        return self._cast(values)
+            values = from_numpy(values)
+            if values.null_count == len(values):  # of no type in particular, as an empty list is
+                return pa.nulls(len(values), self.arrow)
+        if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+            raise no_column(self.title, values)
+        column = self._cast(plain_array(values))
+        if self.kind in ("date", "datetime"):
+            self._check_years(column)
+        return column
 
     def refuse(self, given: str, kind: str | None) -> TypeError:
         """The error for values of another kind, saying how to ask for theirs."""
         kind = "float" if kind == "decimal" and "decimal" not in self.choices else kind
         owner = self.title.partition("(")[0]
-        hint = f": write {owner}({_SPELLED[kind]})" if kind in self.choices and kind != self.kind else ""
+        hint = (
+            f": write {owner}({_joined(self.leading, _SPELLED[kind])})"
+            if kind in self.choices and kind != self.kind
+            else ""
+        )
         return TypeError(f"{self.title} takes {self._rule.plural}, not {given}{hint}")
+
+    @property
+    def written(self) -> str:
+        """The type as a user writes it, empty if it goes without saying."""
+        return self.title.partition("(")[2][:-1].removeprefix(self.leading).removeprefix(", ")
 
     @property
     def _rule(self) -> _Rule:
@@ -83,25 +125,62 @@ class ValueType:
         if kind not in {*self._rule.sources, "null"} or (aware and self.arrow.tz is None):
             raise self.refuse(f"a column of {values.type}", kind)
         try:
+            if kind == "int" and self.kind == "decimal":
+                values = self._widened(values)
+            if kind == "decimal" and self.kind == "float":
+                return nearest_floats(values)
             return values.cast(self.arrow, safe=self.kind != "float")
         except pa.ArrowInvalid as error:
             fault = OverflowError if self.kind == "int" else ValueError
             raise fault(f"{self.title} cannot hold a value of a column of {values.type}: {error}") from error
 
+    def _check_years(self, array: pa.Array) -> None:
+        """ValueError for dates and times that Python does not hold."""
+        stored, unit = (pa.int32(), _DAY) if self.kind == "date" else (pa.int64(), _MICROSECONDS[self.arrow.unit])
+        extremes = pc.min_max(array.view(stored))
+        if extremes["min"].is_valid:
+            least, most = extremes["min"].as_py(), extremes["max"].as_py()
+            if least < _YEAR_1 // unit or most > _YEAR_9999 // unit:
+                raise ValueError(f"{self.title}: a column of {array.type} holds a value outside the years 1 to 9999")
 
-def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "int") -> ValueType:
+    def _widened(self, values: pa.Array) -> pa.Array:
+        """Integers as decimals so wide that Arrow looks at the values, not at their type."""
+        if self.arrow.scale > 18:
+            return pa.array([None if value is None else self.accept(value) for value in values.to_pylist()], self.arrow)
+        return values.cast(pa.decimal128(38, self.arrow.scale))
+
+
+def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "int", leading: str = "") -> ValueType:
     """The value type that a user wrote as ``type``; TypeError, with the choices, for anything else.
 
-    ``default``: the kind that goes without saying in the title.
+    ``default``: the kind that goes without saying in the title. ``leading``: what is written before the type.
     """
-    arrow = type if isinstance(type, pa.DataType) else _ARROW.get(type) if _is_class(type) else None
+    arrow = type if isinstance(type, pa.DataType) else ARROW_TYPES.get(type) if _is_class(type) else None
     kind = None if arrow is None else kind_of(arrow)
     if arrow is None or kind not in choices or (kind == "datetime" and arrow.unit == "ns"):
-        written = type.__name__ if _is_class(type) else type
-        raise TypeError(f"{owner}({written}): write one of {', '.join(sorted(_SPELLED[kind] for kind in choices))}")
+        too_fine = " (datetimes of Python hold microseconds)" if kind == "datetime" and kind in choices else ""
+        known = ", ".join(sorted(_SPELLED[kind] for kind in choices))
+        raise TypeError(f"{owner}({_joined(leading, spelled(type))}){too_fine}: write one of {known}")
     arrow = arrow if kind in ("datetime", "decimal") else _WIDE[kind]
-    written = "" if kind == default else kind if arrow == _WIDE.get(kind) else str(arrow)
-    return ValueType(f"{owner}({written})", kind, arrow, choices)
+    written = "" if kind == default else kind if arrow == _WIDE.get(kind) else spelled(arrow)
+    return ValueType(f"{owner}({_joined(leading, written)})", kind, arrow, choices, leading)
+
+
+def _joined(*arguments: str) -> str:
+    return ", ".join(filter(None, arguments))
+
+
+def spelled(type: Any) -> str:
+    """A type as a user writes it.
+
+    >>> spelled(str), spelled(pa.timestamp("ms", "UTC")), spelled(pa.decimal128(5, 2))
+    ('str', "pa.timestamp('ms', 'UTC')", 'pa.decimal128(5, 2)')
+    """
+    if not isinstance(type, pa.DataType):
+        return str(type.__name__ if _is_class(type) else type)
+    if pa.types.is_timestamp(type):
+        return f"pa.timestamp({type.unit!r})" if type.tz is None else f"pa.timestamp({type.unit!r}, {type.tz!r})"
+    return f"pa.{type}" if pa.types.is_decimal(type) else str(type)
 
 
 def kind_of(type: pa.DataType) -> str:
@@ -138,7 +217,11 @@ def _accept_int(type: ValueType, value: Any) -> int:
 def _accept_float(type: ValueType, value: Any) -> float:
     if not isinstance(value, (float, int, Decimal, np.floating, np.integer, np.bool_)):
         raise _refused(type, value)
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        fault = f"{type.title} takes numbers in the range of floats, not an integer of {int(value).bit_length()} bits"
+        raise OverflowError(fault) from None
     return number + 0.0 if number == number else math.nan
 
 
@@ -160,24 +243,46 @@ def _accept_bytes(type: ValueType, value: Any) -> bytes:
     return bytes(value)
 
 
-def _accept_date(type: ValueType, value: Any) -> date:
+def _accept_date(type: ValueType, value: Any) -> date | None:
+    if is_nat(value):
+        return None
     if not isinstance(value, date) or isinstance(value, datetime):
         raise _refused(type, value)
-    return value
+    return date(value.year, value.month, value.day)
 
 
-def _accept_datetime(type: ValueType, value: Any) -> datetime:
+def _accept_datetime(type: ValueType, value: Any) -> datetime | None:
     if not isinstance(value, datetime):
         raise _refused(type, value)
+    if is_nat(value):
+        return None
+    moment = _plain_datetime(value)
     if type.arrow.tz is None:
         if value.tzinfo is not None:
             raise type.refuse(f"{value!r}, which has a time zone", "datetime")
-        moment = value
+    elif value.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
     else:
-        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-    if moment.microsecond % _MICROSECONDS[type.arrow.unit]:
+        try:
+            moment = moment.astimezone(UTC)
+        except OverflowError:
+            raise ValueError(f"{type.title} cannot hold {value!r}: in UTC it is outside the years 1 to 9999") from None
+    if moment.microsecond % _MICROSECONDS[type.arrow.unit] or getattr(value, "nanosecond", 0):
         raise ValueError(f"{type.title} cannot hold {value!r}: it is finer than {type.arrow}")
     return moment.replace(fold=0)
+
+
+def is_nat(value: Any) -> bool:
+    """Whether this is "not a time", the null of pandas, which says that it is a datetime."""
+    return isinstance(value, datetime) and value != value
+
+
+def _plain_datetime(value: datetime) -> datetime:
+    """As a datetime and nothing more: the timestamps of pandas are a subclass."""
+    if value.__class__ is datetime:
+        return value
+    parts = (value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond)
+    return datetime(*parts, tzinfo=value.tzinfo, fold=value.fold)
 
 
 def _accept_decimal(type: ValueType, value: Any) -> Decimal:
@@ -222,7 +327,7 @@ _PYTHON_KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (datetime, "datetime"),
     (date, "date"),
 )
-_ARROW: Mapping[type, pa.DataType] = {
+ARROW_TYPES: Mapping[type, pa.DataType] = {
     int: pa.int64(),
     float: pa.float64(),
     bool: pa.bool_(),
@@ -231,8 +336,13 @@ _ARROW: Mapping[type, pa.DataType] = {
     date: pa.date32(),
     datetime: pa.timestamp("us", "UTC"),
 }
-_WIDE: Mapping[str, pa.DataType] = {python.__name__: arrow for python, arrow in _ARROW.items()}
+_WIDE: Mapping[str, pa.DataType] = {python.__name__: arrow for python, arrow in ARROW_TYPES.items()}
 _SPELLED: Mapping[str, str] = {**{kind: kind for kind in _WIDE}, "decimal": "pa.decimal128(38, 2)"}
+_WHOLE: Mapping[int, pa.DataType] = {128: pa.decimal128(38, 0), 256: pa.decimal256(76, 0)}
+_YEAR_1, _YEAR_9999 = (
+    (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1) for moment in (datetime.min, datetime.max)
+)
+_DAY = 86_400_000_000
 _MICROSECONDS: Mapping[str, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _KINDS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_null, "null"),

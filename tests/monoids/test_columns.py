@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import columns
-from monoids.columns import distinct_keys, group_codes, group_hashes, is_dense, pane_codes, segment_starts
+from monoids.columns import group_codes, pane_codes, segment_starts
+from monoids.distinct import distinct_keys, is_dense
 from monoids.encoding import encode
+from monoids.grouping import group_hashes
 from monoids.hashing import hash_keys, key_column
 
 PANES = st.sampled_from([0, 60, 120, 180, 6_000, 60 * 2**20])

@@ -18,7 +18,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids.hashing import VERSION, hash_keys, is_injective, key_column, key_type, mix_records, null_safe_equal
+from monoids.hashing import (
+    VERSION,
+    hash_key,
+    hash_keys,
+    is_injective,
+    key_column,
+    key_type,
+    mix_records,
+    null_safe_equal,
+)
 
 UTC = datetime.UTC
 
@@ -166,6 +175,33 @@ def test_the_hashes_are_those_of_version_1() -> None:
     assert found == VECTORS
 
 
+def test_one_key_hashes_as_in_a_column() -> None:
+    """A reader that looks up one key must find the row that a column of keys wrote."""
+    assert {name: tuple(hash_key(*key) for key in keys) for name, (_, keys) in CASES.items()} == VECTORS
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | st.text() | st.binary()
+    | st.dates() | st.datetimes() | st.datetimes(timezones=st.just(UTC)) | st.decimals(-(10**9), 10**9, places=4)
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(SCALARS, min_size=1, max_size=3))
+def test_any_key_hashes_as_in_a_column(key: list[Any]) -> None:
+    """The scalar hash is the definition that the vectorised one is read beside."""
+    columns = [key_column(pa.array([value], from_pandas=False)) for value in key]
+    assert hash_key(*key) == int(hash_keys(columns, 1)[0])
+
+
+def test_what_is_no_key_is_refused() -> None:
+    """A list hashed by chance would be looked up under one hash and stored under another."""
+    with pytest.raises(TypeError, match="cannot be a key"):
+        hash_key([1])
+    with pytest.raises(OverflowError, match="outside 64-bit integers"):
+        hash_key(1 << 63)
+
+
 def test_all_vectors_differ() -> None:
     """Vectors of a hash that ignores its input would pass any test."""
     nulls = {hashes([pa.int64()], [(None,)])[0]}
@@ -250,6 +286,12 @@ def test_a_decimal_is_its_value() -> None:
 
 def test_a_key_column_has_one_type_for_each_kind_of_value() -> None:
     """The same key from a Parquet file with int32 and from one with int64 is the same key."""
+    assert key_type(pa.decimal64(12, 3)) == pa.decimal128(12, 3)
+    for narrow in (pa.decimal32(5, 1), pa.decimal64(5, 1)):
+        assert hashes([narrow], [(Decimal("1.1"),)]) == hashes([pa.decimal128(5, 1)], [(Decimal("1.1"),)])
+    assert hashes([pa.binary_view()], [(b"a",), (None,)]) == hashes([pa.binary()], [(b"a",), (None,)])
+    with pytest.raises(TypeError, match=r"decimal256.*a decimal of at most 38 digits"):
+        key_type(pa.decimal256(50, 2))
     for type_ in (pa.int8(), pa.int32(), pa.uint16(), pa.dictionary(pa.int8(), pa.int32())):
         assert key_type(type_) == pa.int64()
     small = key_column(pa.array([1, None], pa.int16()))

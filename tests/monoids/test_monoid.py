@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from monoids import Count, Group, Max, Monoid, Sum, record
-from monoids.monoid import check, concat, is_column, is_constant, object_column, repeat, take
+from monoids.column import concat, is_constant, object_column, repeat, take
+from monoids.laws.instances import INSTANCES
+from monoids.monoid import check, is_column
 
 
 class Longest(Monoid[str]):
@@ -173,3 +175,12 @@ def test_import_of_monoids_loads_neither_hypothesis_nor_pyspark() -> None:
     path = ":".join(filter(None, sys.path))
     ran = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": path}, check=True, capture_output=True)
     assert ran.stdout.decode().strip() == "set()"
+
+
+@pytest.mark.parametrize("monoid", [monoid for monoid, _ in INSTANCES], ids=repr)
+def test_columns_of_another_schema_are_refused(monoid: Monoid[Any]) -> None:
+    """State of another monoid read as this one's is a wrong number, or an error that names neither."""
+    foreign = [pa.array([[["x"]]])] * len(monoid.schema)
+    for arrays in (foreign, [], [*foreign, *foreign]):
+        with pytest.raises(ValueError, match="they are of another monoid"):
+            monoid.from_arrow(arrays)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from monoids import Count, Group, Max, Mean, Min, Monoid, SetUnion, Sum, mapping, record
-from monoids.monoid import is_constant
+from monoids.column import is_constant
 
 
 class Concatenated(Monoid[str]):
@@ -192,3 +192,10 @@ def test_nan_in_a_record_is_stored_once() -> None:
     """Canonical bytes hold through the record."""
     monoid = record(low=Min(float))
     assert monoid.encode(monoid.lift({"low": -math.nan})) == monoid.encode(monoid.lift({"low": math.nan}))
+
+
+def test_stored_columns_of_uneven_lengths_are_refused() -> None:
+    """Rows of which a field is missing would be read as those of others."""
+    monoid = record(n=Count(), total=Sum())
+    with pytest.raises(ValueError, match="columns of one length, and was given \\[2, 1\\] rows"):
+        monoid.from_arrow([pa.array([1, 2]), pa.array([1])])

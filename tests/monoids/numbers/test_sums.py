@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from monoids import Count, Group, Max, Mean, Min, Monoid, Sum
-from monoids.monoid import Columns, is_constant, repeat
+from monoids import Count, CountIf, Group, Max, Mean, Min, Monoid, Sum, encoding
+from monoids.column import Columns, is_constant, repeat
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -249,6 +251,111 @@ def test_zeros_and_nans_are_stored_in_one_form() -> None:
         assert [monoid.encode(monoid.lift(value)) for value in odd] == [
             monoid.encode(monoid.lift(value)) for value in even
         ]
+
+
+def test_there_is_one_zero_in_columns_too() -> None:
+    """Equal elements, equal bytes: a -0.0 that a column kept would be told from the scalar's 0.0."""
+    for monoid in (Sum(float), Mean()):
+        for values in (np.array([-0.0]), pa.array([-0.0]), [-0.0]):
+            (element,) = monoid.unpack(monoid.lift_columns(values))
+            assert monoid.encode(element) == monoid.encode(monoid.lift(-0.0)) == monoid.encode(monoid.lift(0.0))
+        reduced = monoid.reduce_sorted(monoid.lift_columns(np.array([-0.0, -0.0])), starts(0))
+        assert monoid.encode(monoid.unpack(reduced)[0]) == monoid.encode(monoid.fold([monoid.lift(-0.0)] * 2))
+    for foreign, wrong in ((Sum(float), -0.0), (Mean(), (1, -0.0)), (Mean(), (0, -0.0))):
+        with pytest.raises(ValueError, match=r"not -0.0"):
+            foreign.decode(encoding.encode(wrong))
+
+
+def test_totals_that_fit_may_be_outside_on_their_way() -> None:
+    """Whether a step fails must not depend on the half that ran it."""
+    values = [2**62, 2**62, LOW]
+    for monoid in (Sum(), Count(), CountIf()):
+        assert monoid.fold(values) == 0
+        assert monoid.unpack(monoid.reduce_sorted(monoid.pack(values), starts(0))) == [0]
+        assert monoid.fold([]) == 0
+
+
+def test_what_is_counted_is_what_is_not_none() -> None:
+    """Arrow and NumPy each have nulls that their own count of nulls leaves out."""
+    nulls = pa.array([1, None, 1, 2])
+    ways: list[Any] = [
+        nulls,
+        pc.run_end_encode(nulls),
+        pa.chunked_array([pc.run_end_encode(nulls)]),
+        nulls.dictionary_encode(),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 2]), pa.array([1, None, 2])),
+        pa.UnionArray.from_sparse(pa.array([0, 0, 0, 0], pa.int8()), [nulls]),
+        np.array([1, None, 1, 2], object),
+        np.ma.masked_array(np.array([1, None, 1, 2], object), [0, 0, 0, 0]),
+        np.ma.masked_array(np.array([1, 5, 1, 2], object), [0, 1, 0, 0]),
+        np.ma.masked_array(np.array([1, 5, 1, 2]), [0, 1, 0, 0]),
+        np.ma.masked_array(np.array([1, "NaT", 2, 3], "M8[s]"), [0, 0, 0, 0]),
+        [1, None, 1, 2],
+    ]
+    for values in ways:
+        assert Count().unpack(Count().lift_columns(values)) == [1, 0, 1, 1], values
+    assert Count().unpack(Count().lift_columns(pa.chunked_array([], pa.int64()))) == []
+    both = np.ma.masked_array(np.array([1, None, 1], object), [1, 0, 0])
+    assert Count().unpack(Count().lift_columns(both)) == [0, 0, 1]
+
+
+def test_mean_follows_ieee() -> None:
+    """What is said of NaN, infinities and overflow, both ways."""
+    for values, expected in [
+        ([1.0, math.nan], math.nan),
+        ([1.0, math.inf], math.inf),
+        ([-math.inf, 1.0], -math.inf),
+        ([math.inf, -math.inf], math.nan),
+        ([1.7e308, 1.7e308], math.inf),
+    ]:
+        columns = Mean().reduce_sorted(Mean().lift_columns(values), starts(0))
+        shown = [Mean().present_columns(columns)[0].as_py(), Mean().present(Mean().fold([*map(Mean().lift, values)]))]
+        assert shown == pytest.approx([expected] * 2, nan_ok=True)
+
+
+def test_float_sums_and_means_are_within_their_bounds() -> None:
+    """The error that is promised, against exact sums, where much cancels."""
+    random = np.random.default_rng(11)
+    for rows in (2, 100, 5000):
+        values = random.standard_normal(rows) * 10.0 ** random.integers(-8, 8, rows)
+        exact, sizes = sum(map(Fraction, values.tolist())), sum(map(Fraction, np.abs(values).tolist()))
+        for shown in (total(Sum(float), values, 0)[0], Sum(float).fold(values.tolist())):
+            assert abs(Fraction(shown) - exact) <= rows * sizes / 2**53
+        mean = Mean().present(total(Mean(), values, 0)[0])
+        assert mean is not None and abs(Fraction(mean) - exact / rows) <= (rows + 1) * sizes / rows / 2**53
+
+
+def test_a_mean_has_a_count_in_int64() -> None:
+    """An element that columns cannot hold must not come to be."""
+    element = Mean().lift(1.0)
+    with pytest.raises(OverflowError, match=r"Mean\(\): a total is outside 64-bit integers; there cannot have been"):
+        for _ in range(64):
+            element = Mean().combine(element, element)
+    assert Mean().unpack(Mean().pack([element])) == [element] == [Mean().decode(Mean().encode(element))]
+    for wrong in [(-3, 1.0), (2**70, 1.0), (0, 1.0), (0, math.nan), (1, 1), (1,)]:
+        with pytest.raises(ValueError, match="Mean"):
+            Mean().decode(encoding.encode(wrong))
+    for count, sum_ in [(-3, 1.0), (0, 1.0), (0, math.nan)]:
+        with pytest.raises(ValueError, match="a stored element has a count below 0, or a sum of no inputs"):
+            Mean().from_arrow([pa.array([1, count]), pa.array([1.0, sum_])])
+
+
+def test_overflow_says_what_can_be_done() -> None:
+    """Integers of any size help a sum; nobody counts that far."""
+    with pytest.raises(OverflowError, match=r"^Sum\(\): .*use Sum\(int, unbounded=True\)"):
+        Sum().combine(HIGH, 1)
+    for monoid in (Count(), CountIf()):
+        with pytest.raises(OverflowError, match=r"^Count(If)?\(\): .*was an element combined with itself"):
+            monoid.reduce_sorted(monoid.pack([HIGH, 1]), starts(0))
+
+
+def test_integers_beyond_the_floats_are_refused() -> None:
+    """By name, as everything that is."""
+    for monoid in (Sum(float), Mean()):
+        with pytest.raises(OverflowError, match="takes numbers in the range of floats, not an integer of 1329 bits"):
+            monoid.lift(10**400)
+        with pytest.raises(OverflowError, match="takes numbers in the range of floats"):
+            monoid.lift_columns([10**400])
 
 
 def test_empty_columns() -> None:

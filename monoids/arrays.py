@@ -1,0 +1,106 @@
+"""An array as a user gives it is made one Arrow array, which nobody can change and which all of Arrow's functions take.
+
+plain_array     without chunks, dictionary and views
+from_numpy      without memory that somebody can still write to
+nearest_floats  decimals, correctly rounded
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_EXACT_INT, _EXACT_POWER = 2**53, 22
+"""Integers up to here are floats, and so are powers of ten up to this one."""
+
+
+def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
+    """A NumPy array as an Arrow array that stays as it is: memory that somebody can still write to is copied."""
+    shared = values.dtype.kind not in "OSUb" and not _is_frozen(values)
+    return pa.array(values.astype(values.dtype.newbyteorder("="), copy=shared), from_pandas=False)
+
+
+def _is_frozen(values: np.ndarray[Any, Any]) -> bool:
+    """Whether the memory can be written to neither through this array nor through what it is a view of."""
+    owner: Any = values
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return owner is None or isinstance(owner, (bytes, pa.Buffer, pa.Array))
+
+
+def plain_array(values: Any) -> pa.Array:
+    """An Arrow array without chunks, dictionary and views: Arrow filters and takes no views.
+
+    >>> plain_array(pa.chunked_array([pa.array(["a"], pa.string_view()).dictionary_encode()])).type
+    DataType(string)
+    """
+    if isinstance(values, pa.ChunkedArray):
+        if values.num_chunks == 1:
+            return plain_array(values.chunk(0))
+        if pa.types.is_dictionary(values.type):
+            # Before chunks are combined: each has a dictionary of its own, and Arrow cannot unify all of them.
+            type_ = _plain_type(values.type.value_type)
+            values = pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type_)
+        values = values.combine_chunks()
+    if pa.types.is_dictionary(values.type):
+        found = values.type.value_type
+        if found == _plain_type(found):
+            return values.cast(found)
+        return values.dictionary.cast(_plain_type(found)).take(values.indices)
+    type_ = _plain_type(values.type)
+    return values if values.type == type_ else values.cast(type_)
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type with strings and bytes for views of them, at any depth."""
+    if pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_binary_view(type_):
+        return pa.binary()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in type_])
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_plain_type(type_.value_type)))
+    if pa.types.is_map(type_):
+        item = type_.item_field.with_type(_plain_type(type_.item_type))
+        return pa.map_(type_.key_field.with_type(_plain_type(type_.key_type)), item, type_.keys_sorted)
+    return type_
+
+
+def nearest_floats(values: pa.Array) -> pa.Array:
+    """Decimals as the floats nearest to them, which Arrow's own cast misses by a bit."""
+    scale = values.type.scale
+    if pa.types.is_decimal128(values.type) and 0 <= scale <= _EXACT_POWER and len(values):
+        words = np.frombuffer(values.buffers()[1], "<i8")[2 * values.offset :][: 2 * len(values)].reshape(-1, 2)
+        units, high = words[:, 0], words[:, 1]
+        valid = None if not values.null_count else values.is_valid().to_numpy(zero_copy_only=False)
+        exact = (high == units >> 63) & (units >= -_EXACT_INT) & (units <= _EXACT_INT)
+        if (exact if valid is None else exact | ~valid).all():  # both are floats, so one rounding is all there is
+            return pa.array(units / float(10**scale), mask=None if valid is None else ~valid, from_pandas=False)
+    return values.cast(pa.string()).cast(pa.float64())
+
+
+def check_text(owner: str, array: pa.Array) -> None:
+    """ValueError unless bytes are text as it is stored: UTF-8, in which lone surrogates may be."""
+    try:
+        array.cast(pa.string())
+    except pa.ArrowInvalid:
+        for data in array.to_pylist():
+            if data is None:
+                continue
+            try:
+                data.decode("utf-8", "surrogatepass")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{owner}: a stored string is no UTF-8: {error}") from error
+
+
+def no_column(owner: str, values: Any) -> TypeError:
+    """The error for what is neither an Arrow array, a NumPy array nor a list, saying how to make it one."""
+    way = next((f".{name}()" for name in ("to_arrow", "to_numpy") if hasattr(values, name)), None)
+    kind = f"{type(values).__module__}.{type(values).__qualname__}".removeprefix("builtins.")
+    remedy = f"give what its {way} returns" if way else "write list(...)"
+    return TypeError(f"{owner} takes a column as an Arrow array, NumPy array or list, not {kind}: {remedy}")

@@ -1,0 +1,293 @@
+"""Combinators make a monoid of another one, with the same elements and columns, laws and traits.
+
+    dual(m)          m with its operands the other way round
+    contramap(f, m)  m of what f makes of each input
+
+``option``, which adds an element, is in optional.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.arrays import from_numpy, no_column, plain_array
+from monoids.column import Column, Columns, take
+from monoids.containers.mappings import shows_plainly
+from monoids.monoid import Group, Monoid, check, check_schema, is_column, python_values
+from monoids.optional import given, lift_given
+from monoids.values import spelled
+
+
+def dual(monoid: Monoid[Any]) -> Monoid[Any]:
+    """``monoid`` with its operands the other way round: ``combine(a, b) == monoid.combine(b, a)``.
+
+    So a list grows at its head, and "the first wins" becomes "the last wins". A Group of a Group. What commutes is
+    its own dual, and the dual of a dual is the monoid itself.
+
+    >>> from monoids.containers.lists import ListConcat
+    >>> newest_first = dual(ListConcat(int))
+    >>> newest_first.fold([newest_first.lift(n) for n in (1, 2, 3)])
+    (3, 2, 1)
+    """
+    check(monoid)
+    if isinstance(monoid, Dual):
+        return monoid.inner
+    if monoid.commutative:
+        return monoid
+    return (DualGroup if isinstance(monoid, Group) else Dual)(monoid)
+
+
+class _Same(Monoid[Any]):
+    """A monoid whose elements and columns are those of another one, ``inner``."""
+
+    def __init__(self, monoid: Monoid[Any]) -> None:
+        self.inner = monoid
+        self.commutative = monoid.commutative
+        self.idempotent = monoid.idempotent
+        self.exact = monoid.exact
+        self.schema = monoid.schema
+        self.output_type = monoid.output_type if shows_plainly(monoid) else None
+
+    @property
+    def identity(self) -> Any:
+        return self.inner.identity
+
+    def parameters(self) -> dict[str, Any]:
+        return {"monoid": self.inner.fingerprint()}
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return self.inner.combine(a, b)
+
+    def fold(self, elements: Sequence[Any]) -> Any:
+        return self.inner.fold(elements)
+
+    def lift(self, value: Any) -> Any:
+        return self.inner.lift(value)
+
+    def present(self, element: Any) -> Any:
+        return self.inner.present(element)
+
+    def encode(self, element: Any) -> bytes:
+        return self.inner.encode(element)
+
+    def decode(self, data: bytes) -> Any:
+        return self.inner.decode(data)
+
+    def lift_columns(self, values: Any) -> Columns:
+        return self.inner.lift_columns(values)
+
+    def lift_list(self, values: list[Any]) -> Columns:
+        return self.inner.lift_list(values)
+
+    def lift_rows(self, values: Any, length: int) -> Columns:
+        return self.inner.lift_rows(values, length)
+
+    def pack(self, elements: Sequence[Any]) -> Columns:
+        return self.inner.pack(elements)
+
+    def unpack(self, columns: Columns) -> list[Any]:
+        return self.inner.unpack(columns)
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        return self.inner.reduce_sorted(columns, starts)
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        return self.inner.reduce_cells(columns, cells, counts, held)
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        return super().present_columns(columns) if self.output_type is None else self.inner.present_columns(columns)
+
+    def to_arrow(self, columns: Columns) -> list[pa.Array]:
+        return self.inner.to_arrow(columns)
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        check_schema(self, arrays)
+        return self.inner.from_arrow(arrays)
+
+
+class Dual(_Same):
+    """What ``dual`` returns of a monoid that does not commute."""
+
+    name = "dual"
+
+    def __repr__(self) -> str:
+        return f"dual({self.inner!r})"
+
+    def combine(self, a: Any, b: Any) -> Any:
+        return self.inner.combine(b, a)
+
+    def fold(self, elements: Sequence[Any]) -> Any:
+        return self.inner.fold(elements[::-1])
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        rows = len(columns[0])
+        if len(starts) == rows:
+            return columns
+        ends = np.append(starts[1:], rows)
+        backwards = np.repeat(starts + ends - 1, ends - starts) - np.arange(rows)
+        return self.inner.reduce_sorted(take(columns, backwards), starts)
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        backwards = np.arange(len(cells))[::-1]
+        return self.inner.reduce_cells(take(columns, backwards), cells[backwards], counts, held)
+
+
+class DualGroup(Dual, Group[Any]):
+    """The dual of a Group."""
+
+    inner: Group[Any]
+
+    def inverse(self, a: Any) -> Any:
+        return self.inner.inverse(a)
+
+
+def contramap(
+    prepare: Callable[[Any], Any],
+    monoid: Monoid[Any],
+    present: Callable[[Any], Any] | None = None,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    columns: Callable[[pa.Array], Any] | None = None,
+    output_type: pa.DataType | None = None,
+) -> Aggregator:
+    """An aggregator: ``prepare`` each input, sum up by ``monoid``, ``present`` the sum. A Group if ``monoid`` is one.
+
+        lift(x) == monoid.lift(prepare(x))          present(a) == present(monoid.present(a))
+
+    ``prepare`` is a pure function of one input and is never given None, which contributes nothing; it may return None
+    to contribute nothing. ``columns``: the same function of a column, for speed: of an Arrow array without nulls or
+    dictionary to an Arrow or NumPy array of as many rows; without it ``prepare`` is called for every row.
+    ``present`` is given what ``monoid`` presents; without ``output_type`` (an Arrow type) what it returns is a column
+    of JSON.
+
+    ``name`` and ``version`` are what a checkpoint knows ``prepare`` by: functions themselves are not compared. The
+    name is by default the function's own, a lambda needs one; raise the version when ``prepare`` changes its meaning.
+
+    >>> from monoids.numbers.sums import Sum
+    >>> letters = contramap(len, Sum(), lambda total: f"{total} letters")
+    >>> letters.present(letters.fold([letters.lift("ab"), letters.lift("cde"), letters.lift(None)]))
+    '5 letters'
+    """
+    check(monoid)
+    for argument, function in (("prepare", prepare), ("present", present), ("columns", columns)):
+        if not callable(function) and (function is not None or argument == "prepare"):
+            raise TypeError(f"contramap: {argument} is {function!r:.60}: give a function of one argument")
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise TypeError(f"contramap: version={version!r}: write an integer, 1 or more")
+    if output_type is not None and (present is None or not isinstance(output_type, pa.DataType)):
+        raise TypeError(
+            f"contramap: output_type={output_type!r} is the Arrow type of what present returns, such as pa.string()"
+        )
+    known = name or getattr(prepare, "__qualname__", "<lambda>")
+    if not isinstance(known, str) or "<lambda>" in known:
+        raise TypeError(f"contramap: {prepare!r:.60} has no name that a checkpoint could know it by: give name='...'")
+    kind = AggregatorGroup if isinstance(monoid, Group) else Aggregator
+    return kind(prepare, monoid, present, known, version, columns, output_type)
+
+
+class Aggregator(_Same):
+    """What ``contramap`` returns."""
+
+    name = "contramap"
+
+    def __init__(
+        self,
+        prepare: Callable[[Any], Any],
+        monoid: Monoid[Any],
+        present: Callable[[Any], Any] | None,
+        known: str,
+        version: int,
+        columns: Callable[[pa.Array], Any] | None,
+        output_type: pa.DataType | None,
+    ) -> None:
+        super().__init__(monoid)
+        self.version = version
+        if present is not None:
+            self.output_type = output_type
+        self._prepare = prepare
+        self._present = present
+        self._known = known
+        self._columns = columns
+
+    def parameters(self) -> dict[str, Any]:
+        return {"prepare": self._known, "monoid": self.inner.fingerprint()}
+
+    def __repr__(self) -> str:
+        """As it was written; of functions their names."""
+        prepare = _named(self._prepare)
+        options = {
+            "name": None if self._known == prepare else repr(self._known),
+            "version": None if self.version == 1 else self.version,
+            "columns": self._columns and _named(self._columns),
+            "output_type": self._present and self.output_type and spelled(self.output_type),
+        }
+        written = [f"{name}={value}" for name, value in options.items() if value is not None]
+        present = [_named(self._present)] if self._present else []
+        return f"contramap({', '.join([prepare, repr(self.inner), *present, *written])})"
+
+    def lift(self, value: Any) -> Any:
+        prepared = None if value is None else self._prepare(value)
+        return self.inner.identity if prepared is None else self.inner.lift(prepared)
+
+    def present(self, element: Any) -> Any:
+        shown = self.inner.present(element)
+        return shown if self._present is None else self._present(shown)
+
+    def lift_columns(self, values: Any) -> Columns:
+        if self._columns is None or isinstance(values, list):
+            return self.lift_list(python_values(values))
+        if isinstance(values, np.ndarray):
+            try:
+                values = from_numpy(values)
+            except UnicodeEncodeError:  # Arrow holds no lone surrogates, and ``prepare`` is the same function
+                return self.lift_list(python_values(values))
+        if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+            raise no_column(repr(self), values)
+        array = plain_array(values)
+        return lift_given(self.inner, self._lift_prepared, array, given(array))
+
+    def lift_list(self, values: list[Any]) -> Columns:
+        prepared = [None if value is None else self._prepare(value) for value in values]
+        return lift_given(self.inner, self.inner.lift_list, prepared, given(prepared))
+
+    def lift_rows(self, values: Any, length: int) -> Columns:
+        """As of any monoid. A mapping of which some items are columns is a column of mappings."""
+        one = isinstance(values, pa.Scalar) or not isinstance(values, Mapping)
+        if one or not any(map(is_column, values.values())):
+            return Monoid.lift_rows(self, values, length)
+        for name, item in values.items():
+            if is_column(item) and len(item) != length:
+                raise ValueError(f"field {name!r} was given a column of {len(item)} values for {length} rows")
+        items = [item if is_column(item) else pa.repeat(pa.scalar(item), length) for item in values.values()]
+        return self.lift_columns(pa.table(items, names=list(values)).to_struct_array())
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        return super().present_columns(columns) if self._present is None else Monoid.present_columns(self, columns)
+
+    def _lift_prepared(self, array: pa.Array) -> Columns:
+        assert self._columns is not None
+        prepared = self._columns(array)
+        if not is_column(prepared) or len(prepared) != len(array):
+            raise ValueError(
+                f"{self!r}: columns= was given an Arrow array of {len(array)} rows and returned {prepared!r:.60}:"
+                " it is to return an Arrow or NumPy array of as many rows"
+            )
+        return lift_given(self.inner, self.inner.lift_columns, prepared, given(prepared))
+
+
+def _named(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", function))
+
+
+class AggregatorGroup(Aggregator, Group[Any]):
+    """An aggregator of a Group."""
+
+    inner: Group[Any]
+
+    def inverse(self, a: Any) -> Any:
+        return self.inner.inverse(a)

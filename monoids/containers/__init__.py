@@ -1,0 +1,8 @@
+"""The monoids that keep what they are given: sets, bags, lists, mappings and histograms.
+
+sets.py         SetUnion, SetIntersection
+bags.py         Bag
+lists.py        ListConcat
+histogram.py    Histogram, ExponentialHistogram
+mappings.py     mapping
+"""

@@ -1,0 +1,130 @@
+"""A table of counts has an integer for every key, none of them 0; a bag is one whose keys are values.
+
+    combine(a, b)[key] == a[key] + b[key]       inverse(a)[key] == -a[key]
+
+Counts are int64 and never wrap: a total outside raises OverflowError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import encoding
+from monoids.column import Columns, repeat
+from monoids.monoid import Group
+from monoids.numbers.entries import EntrySum
+from monoids.numbers.integers import decoded_as
+from monoids.ordered import Keys, Ordered
+from monoids.segments import ONE
+from monoids.table import Table, list_array
+from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, value_type
+
+Tally = dict[Any, int]
+
+
+class Counts(Table[Tally], Group[Tally]):
+    """A Group. Subclasses say what the keys are, how they are lifted and shown."""
+
+    inner: EntrySum
+
+    def __init__(self, keys: Keys) -> None:
+        super().__init__(keys, EntrySum(self))
+
+    @property
+    def identity(self) -> Tally:
+        return {}
+
+    def combine(self, a: Tally, b: Tally) -> Tally:
+        if not a or not b:
+            return a or b
+        total = dict(a)
+        for key, count in b.items():
+            total[key] = self.inner.combine(total.get(key, 0), count)
+            if not total[key]:
+                del total[key]
+        return total
+
+    def fold(self, elements: Sequence[Tally]) -> Tally:
+        """Their sum. OverflowError for a count outside int64, whatever it is on the way."""
+        total: Tally = {}
+        for element in elements:
+            for key, count in element.items():
+                total[key] = total.get(key, 0) + count
+        return {key: self.inner.combine(0, count) for key, count in total.items() if count}
+
+    def inverse(self, a: Tally) -> Tally:
+        """OverflowError for a count of -2**63, which int64 holds and its negative it does not."""
+        return {key: self.inner.inverse(count) for key, count in a.items()}
+
+    def decode(self, data: bytes) -> Tally:
+        counts = decoded_as(self, data, dict)
+        if not all(type(count) is int and INT64_MIN <= count <= INT64_MAX and count for count in counts.values()):
+            raise ValueError(f"{self!r}: the encoded element has a count that is 0, or is no 64-bit integer")
+        self.check_keys(counts)
+        return counts
+
+    def check_keys(self, keys: Iterable[Any]) -> None:
+        """ValueError if a key that was decoded is none."""
+        raise NotImplementedError(f"{type(self).__name__} does not define check_keys(self, keys)")
+
+    # Columns.
+
+    def entries(self, element: Tally) -> tuple[list[Any], list[int]]:
+        return list(element), list(element.values())
+
+    def of_entries(self, keys: Sequence[Any], inner: Sequence[Any]) -> Tally:
+        return dict(zip(keys, inner))
+
+
+class Bag(Counts):
+    """The values that are not None, of one type, and how many times each: its multiplicity. A Group.
+
+    Presented as a list of ``{"value", "count"}``, sorted by value, of nothing an empty one. Taking back more than was
+    given leaves a multiplicity below 0, which is presented as it is; 0 is no entry. All NaN are one value, -0.0 is
+    0.0; a multiplicity outside int64 raises OverflowError.
+
+    >>> words = Bag(str)
+    >>> words.present(words.fold([words.lift(word) for word in ("b", "a", "b")]))
+    [{'value': 'a', 'count': 1}, {'value': 'b', 'count': 2}]
+    """
+
+    name = "Bag"
+
+    def __init__(self, type: Any) -> None:
+        self.type = value_type("Bag", type, ALL_KINDS, default="")
+        self.values = Ordered(self.type)
+        super().__init__(self.values)
+        self._shown = pa.struct([pa.field("value", self.type.arrow), pa.field("count", pa.int64())])
+        self.output_type = pa.list_(self._shown)
+
+    def parameters(self) -> dict[str, Any]:
+        return {"type": str(self.type.arrow)}
+
+    def __repr__(self) -> str:
+        return self.type.title
+
+    def lift(self, value: Any) -> Tally:
+        held = None if value is None else self.type.accept(value)
+        return {} if held is None else {held: 1}
+
+    def present(self, element: Tally) -> list[dict[str, Any]]:
+        return [{"value": value, "count": element[value]} for value in sorted(element, key=encoding.order_key)]
+
+    def check_keys(self, keys: Iterable[Any]) -> None:
+        self.type.check_held(keys)
+
+    def lift_columns(self, values: Any) -> Columns:
+        column, valid = self.values.store(values)
+        return self.single(column, valid, repeat(ONE, len(column)))
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        (table,) = columns
+        keys, counts = table.flat()
+        entries = pa.StructArray.from_arrays(
+            [self.values.show(keys), pa.array(np.ascontiguousarray(counts))], fields=list(self._shown)
+        )
+        return list_array(table.lengths, entries, self.output_type)

@@ -1,0 +1,167 @@
+"""The catalogue is the table of all laws: the name, the function, and to which monoids it applies."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from monoids.laws import columnar, scalar
+from monoids.laws.scalar import Sides
+from monoids.monoid import Group, Monoid
+
+
+@dataclass(frozen=True)
+class Law:
+    """An equation that holds for every monoid it applies to.
+
+    ``function`` gives its two sides, from a monoid and what its arguments name; its docstring is the ``formula``: the
+    two in words, joined by " == ". ``applies``: to which monoids. ``depth``: how many lists stand around the elements
+    in the sides, -1 if they hold none. ``exactly``: also of a monoid that rounds, they are the same to the bit.
+    ``by_row``: it holds of rows together iff of each alone, so that many may be tried at once; ``long``: thousands are.
+
+    >>> LAWS[0].name, LAWS[0].arguments
+    ('totality', ('elements',))
+    """
+
+    name: str
+    function: Callable[..., Sides]
+    applies: Callable[[Monoid[Any]], bool] = lambda monoid: True
+    depth: int = 0
+    exactly: bool = False
+    by_row: bool = False
+    long: bool = False
+    arguments: tuple[str, ...] = field(init=False)
+    formula: str = field(init=False)
+    rows: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", tuple(inspect.signature(self.function).parameters)[1:])
+        object.__setattr__(self, "formula", inspect.getdoc(self.function) or f"{self.name}: left == right")
+        rows = next((name for name in self.arguments if name in ("elements", "xs", "column")), None)
+        object.__setattr__(self, "rows", rows if self.by_row else None)
+
+
+def laws_of(monoid: Monoid[Any]) -> tuple[Law, ...]:
+    """The laws that apply to a monoid, by the traits that it declares.
+
+    >>> from monoids import Max
+    >>> [law.name for law in laws_of(Max()) if law.name in ("commutativity", "idempotence", "inverse")]
+    ['commutativity', 'idempotence']
+    """
+    return tuple(law for law in LAWS if law.applies(monoid))
+
+
+def law_named(name: str) -> Law:
+    """The law of that name; ValueError, naming all, if there is none."""
+    for law in LAWS:
+        if law.name == name:
+            return law
+    raise ValueError(f"there is no law {name!r}; the laws are: {', '.join(law.name for law in LAWS)}")
+
+
+def _commutes(monoid: Monoid[Any]) -> bool:
+    return monoid.commutative
+
+
+def _has_own_encoding(monoid: Monoid[Any]) -> bool:
+    """Not by a serializer of the user's: what a pickle looks like depends on more than the value."""
+    return monoid.serializer is None
+
+
+def _has_canonical_bytes(monoid: Monoid[Any]) -> bool:
+    return _is_exact(monoid) and _has_own_encoding(monoid)
+
+
+def _is_idempotent(monoid: Monoid[Any]) -> bool:
+    return monoid.idempotent
+
+
+def _is_exact(monoid: Monoid[Any]) -> bool:
+    return monoid.exact
+
+
+def _is_group(monoid: Monoid[Any]) -> bool:
+    return isinstance(monoid, Group)
+
+
+def _stores_columns(monoid: Monoid[Any]) -> bool:
+    """Whether its Arrow columns are its own, not those of its bytes."""
+    return type(monoid).to_arrow is not Monoid.to_arrow or type(monoid).from_arrow is not Monoid.from_arrow
+
+
+def _lifts_columns(monoid: Monoid[Any]) -> bool:
+    return type(monoid).lift_columns is not Monoid.lift_columns
+
+
+def _combines_columns(monoid: Monoid[Any]) -> bool:
+    """Not where it is derived from ``reduce_sorted``, which has laws of its own."""
+    return type(monoid).combine_columns is not Monoid.combine_columns
+
+
+def _has_columns(monoid: Monoid[Any]) -> bool:
+    """Whether its columns are its own, not one of Python objects."""
+    return type(monoid).pack is not Monoid.pack
+
+
+TOTALITY = Law("totality", scalar.totality, depth=-1, exactly=True)
+"""What other laws take for granted."""
+
+LAWS: tuple[Law, ...] = (
+    # Elements.
+    TOTALITY,
+    Law("no mutation", scalar.no_mutation, depth=1, exactly=True),
+    Law("left identity", scalar.left_identity),
+    Law("right identity", scalar.right_identity),
+    Law("associativity", scalar.associativity),
+    Law("commutativity", scalar.commutativity, _commutes),
+    Law("idempotence", scalar.idempotence, _is_idempotent),
+    Law("inverse", scalar.inverse, _is_group, depth=1),
+    Law("reached associativity", scalar.reached_associativity, _is_group),
+    Law("any tree", scalar.any_tree),
+    Law("fold", scalar.fold_is_combine),
+    Law("empty fold", scalar.empty_fold),
+    Law("pure lift", scalar.pure_lift, depth=-1, exactly=True),
+    Law("pure present", scalar.pure_present, depth=-1, exactly=True),
+    # Bytes.
+    Law("serializer round trip", scalar.serializer_round_trip, depth=1, exactly=True),
+    Law("serializer homomorphism", scalar.serializer_homomorphism),
+    Law("serializer presents", scalar.serializer_presents, depth=-1),
+    Law("canonical bytes", scalar.canonical_bytes, _has_canonical_bytes, depth=-1),
+    Law("damaged bytes", scalar.damaged_bytes, depth=-1, exactly=True),
+    Law("fingerprint", scalar.fingerprint, depth=-1, exactly=True),
+    Law("representation", scalar.representation, depth=-1, exactly=True),
+    # Columns from inputs.
+    Law("columnar lift", columnar.lift_list, depth=1, by_row=True, long=True),
+    Law("columnar lift of Arrow", columnar.lift_arrow, depth=1, by_row=True, long=True),
+    Law("columnar lift of nulls", columnar.lift_nulls, depth=1, by_row=True),
+    Law("columnar lift of a slice", columnar.lift_slice, depth=1, by_row=True),
+    Law("columnar lift of chunks", columnar.lift_chunks, depth=2, by_row=True),
+    Law("columnar lift of NumPy", columnar.lift_numpy, depth=2, by_row=True),
+    Law("columnar lift of a dictionary", columnar.lift_dictionary, depth=2, by_row=True),
+    Law("columnar lift of other widths", columnar.lift_widths, depth=2, by_row=True),
+    Law("columnar lift of no rows", columnar.lift_empty, depth=2, by_row=True),
+    Law("columnar lift of one value", columnar.lift_constant, depth=1),
+    Law("no mutation of inputs", columnar.input_mutation, _lifts_columns, depth=-1, exactly=True, by_row=True),
+    # Columns of elements.
+    Law("pack", columnar.pack_round_trip, depth=1, exactly=True, by_row=True, long=True),
+    Law("empty columns", columnar.empty_columns, depth=-1, exactly=True),
+    Law("take", columnar.take_rows, depth=1, exactly=True, by_row=True),
+    Law("concat", columnar.concat_parts, depth=1, exactly=True, by_row=True),
+    Law("repeat", columnar.repeat_row, depth=1, exactly=True),
+    Law("columnar reduce", columnar.reduce_columns, depth=1, by_row=True, long=True),
+    Law("columnar reduce of identities", columnar.reduce_identities, depth=1),
+    Law("columnar reduce of one value", columnar.reduce_constant, depth=1),
+    Law("columnar reduce of lifted", columnar.reduce_lifted, depth=1, by_row=True, long=True),
+    Law("columnar reduce in stages", columnar.reduce_in_stages, depth=1, by_row=True),
+    Law("columnar reduce by cells", columnar.reduce_cells, depth=1, by_row=True, long=True),
+    Law("columnar combine", columnar.combine_columns, _combines_columns, depth=1),
+    Law("no mutation of columns", columnar.column_mutation, _has_columns, depth=-1, exactly=True, by_row=True),
+    Law("columnar present", columnar.present_columns, depth=-1, by_row=True, long=True),
+    Law("Arrow round trip", columnar.arrow_round_trip, _stores_columns, depth=-1, exactly=True, by_row=True, long=True),
+    Law("Arrow slice", columnar.arrow_slice, _stores_columns, depth=1, exactly=True, by_row=True),
+    Law("canonical columns", columnar.canonical_columns, _has_own_encoding, depth=-1, exactly=True, by_row=True),
+    Law("canonical constants", columnar.canonical_constants, _has_own_encoding, depth=-1, exactly=True),
+)
+"""In the order in which they are tried."""

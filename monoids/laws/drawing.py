@@ -1,0 +1,366 @@
+"""Drawing turns inputs of ``lift`` into the values that laws are tried on.
+
+    a, b, c     elements: one to three lifted inputs, combined; now and then the identity
+    p, q, r     elements of a group, reached: some of the lifted inputs inverted before they are combined
+    elements    up to eight elements, neighbours overlapping, the identity among them
+    xs          up to eight inputs
+    column      up to eight inputs of one type, as an Arrow array
+    cuts        up to eight small integers: where to cut, what to take
+
+Rows are also tried by the thousand: a few of them, repeated.
+
+Hypothesis draws the ``xs`` of each example; the other values are chosen from all inputs drawn, by arithmetic, because
+drawing costs far more than trying. A counterexample is shrunk by drawing its own values alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import reduce
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from monoids.laws.equality import exact
+from monoids.laws.exploring import explore
+from monoids.monoid import Group, Monoid
+
+Example = Mapping[str, Any]
+"""For each name of a law's argument what was drawn for it."""
+
+ROWS_MAX = 8
+LONG_ROWS = 2_100
+"""More than the rows, groups and cells, 1,024, at which a kernel may take another way."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """An element as it was reached: lifted inputs, each combined or, where ``back``, its inverse combined.
+
+    >>> Reached(((1, False), (2, True))), Reached(())
+    (combine(lift(1), inverse(lift(2))), identity)
+    """
+
+    steps: tuple[tuple[Any, bool], ...]
+
+    def __repr__(self) -> str:
+        terms = [f"inverse(lift({x!r}))" if back else f"lift({x!r})" for x, back in self.steps]
+        return reduce(lambda a, b: f"combine({a}, {b})", terms) if terms else "identity"
+
+    def element(self, monoid: Monoid[Any]) -> Any:
+        """The element itself, made anew; the identity is that of the monoid."""
+        if not self.steps:
+            return monoid.identity
+        return reduce(monoid.combine, [_term(monoid, x, back) for x, back in self.steps])
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Inputs as they are given: none, some or all of them None."""
+
+    xs: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return repr(list(self.xs))
+
+
+@dataclass(frozen=True)
+class ArrowInputs:
+    """Inputs of one Python type, and None, as an Arrow array; no array where Arrow has no type for them."""
+
+    xs: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"pa.array({list(self.xs)!r})"
+
+    def array(self) -> pa.Array | None:
+        """The inputs as an Arrow array of the type that Arrow infers."""
+        try:
+            return pa.array(list(self.xs))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError):
+            return None
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Rows, many times over: ``drawn`` is a tuple of elements, Inputs or ArrowInputs.
+
+    >>> Repeated((Reached(((1, False),)),), 1_000)
+    [lift(1)] * 1000
+    """
+
+    drawn: Any
+    times: int
+
+    def __repr__(self) -> str:
+        return f"{list(self.drawn) if isinstance(self.drawn, tuple) else self.drawn!r} * {self.times}"
+
+
+def value_of(monoid: Monoid[Any], drawn: Any) -> Any:
+    """What a law is given for something drawn."""
+    if isinstance(drawn, Repeated):
+        rows = value_of(monoid, drawn.drawn)
+        if isinstance(rows, pa.Array):
+            return pa.concat_arrays([rows] * drawn.times)
+        return rows if rows is None else rows * drawn.times
+    if isinstance(drawn, range):
+        return list(drawn)
+    if isinstance(drawn, Reached):
+        return drawn.element(monoid)
+    if isinstance(drawn, Inputs):
+        return fresh(list(drawn.xs))
+    if isinstance(drawn, ArrowInputs):
+        array = drawn.array()
+        return array if array is None or _means(monoid, array, drawn.xs) else None
+    if isinstance(drawn, tuple):
+        return [value_of(monoid, item) for item in drawn]
+    return drawn
+
+
+def elements_of(monoid: Monoid[Any], drawn: Any) -> list[Any]:
+    """The elements in something drawn, or lifted from it."""
+    rows = drawn.drawn if isinstance(drawn, Repeated) else drawn
+    if isinstance(rows, (Inputs, ArrowInputs)):
+        return [monoid.lift(fresh(x)) for x in inputs_in(drawn)]
+    if isinstance(rows, tuple) and rows and isinstance(rows[0], Reached):
+        return list(value_of(monoid, drawn))
+    return [value_of(monoid, drawn)] if isinstance(drawn, Reached) else []
+
+
+def fresh(value: Any) -> Any:
+    """A deep copy, quick for plain values; what cannot be changed is not copied."""
+    kind = type(value)
+    if kind in _UNCHANGEABLE:
+        return value
+    if kind is tuple:
+        copies = [fresh(item) for item in value]
+        return value if all(one is other for one, other in zip(copies, value)) else tuple(copies)
+    if kind is list:
+        return [fresh(item) for item in value] if len(value) <= _ROWS_FEW else _fresh_rows(value)
+    if kind is dict:
+        return {key: fresh(item) for key, item in value.items()}
+    if kind is set:
+        return set(value)
+    return copy.deepcopy(value)
+
+
+def draws(inputs: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
+    """For each name of a law's argument the strategy that draws it on its own."""
+    many = st.lists(inputs, min_size=1, max_size=ROWS_MAX)
+    return {
+        **dict.fromkeys("abc", st.lists(inputs, max_size=3).map(_combined)),
+        **dict.fromkeys("pqr", st.lists(st.tuples(inputs, st.booleans()), max_size=3).map(tuple).map(Reached)),
+        "elements": st.lists(st.lists(inputs, max_size=2).map(_combined), min_size=1, max_size=ROWS_MAX).map(tuple),
+        "xs": many.map(tuple).map(Inputs),
+        "column": many.map(_of_one_type),
+        "cuts": _CUTS.map(tuple),
+    }
+
+
+def examples_of(inputs: st.SearchStrategy[Any], count: int) -> list[Example]:
+    """Examples with a value for every argument of every law, the same in every process."""
+    many = st.lists(inputs, min_size=1, max_size=ROWS_MAX)
+    rows: list[list[Any]] = []
+    # Several at a time, because beginning costs Hypothesis more than going on.
+    explore(st.tuples(*[many] * _AT_ONCE), rows.extend, -(-count // _AT_ONCE))
+    rows = rows[:count]
+    pool = [x for xs in rows for x in xs]
+    return [_example(index, xs, pool) for index, xs in enumerate(rows)]
+
+
+def joined(examples: Sequence[Example], name: str, size: int) -> Iterator[Example]:
+    """The rows that ``name`` stands for, of ``size`` examples together, and cuts in the same places."""
+    for _, alike in groupby(sorted(examples, key=lambda example: _kind(example[name])), lambda each: _kind(each[name])):
+        those = list(alike)
+        for at in range(0, len(those), size):
+            part = those[at : at + size]
+            whole = _join([example[name] for example in part])
+            if isinstance(whole, ArrowInputs) and whole.array() is None:
+                yield from part
+            else:
+                yield {name: whole, "cuts": _joined_cuts(part, name)}
+
+
+def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
+    """A few of the rows that ``name`` stands for, repeated: first in short segments, then in long ones."""
+    xs = [x for example in examples for x in example["xs"].xs]
+    few = xs[:: max(1, len(xs) // _ROWS_FEW)][:_ROWS_FEW]
+    rows: Any = Inputs(tuple(few)) if name == "xs" else _overlapping(few, 0)
+    if name == "column":
+        rows = _most_alike(few)
+    held = len(rows) if isinstance(rows, tuple) else len(rows.xs)
+    for step in (2, LONG_ROWS // 3):
+        yield {name: Repeated(rows, -(-LONG_ROWS // held)), "cuts": range(0, LONG_ROWS, step)}
+
+
+def smaller(drawn: Any) -> Iterator[Any]:
+    """What was drawn with a half left out, or one part, in every way."""
+    if isinstance(drawn, Repeated):
+        yield from _smaller_repeated(drawn)
+    elif isinstance(drawn, range):
+        yield from (range(0, stop, drawn.step) for stop in _fewer(drawn.stop, 0))
+    elif isinstance(drawn, Reached):
+        yield from (Reached(steps) for steps in _less(drawn.steps))
+    elif isinstance(drawn, (Inputs, ArrowInputs)):
+        yield from (type(drawn)(xs) for xs in _less(drawn.xs) if xs)
+    elif isinstance(drawn, tuple):
+        yield from (less for less in _less(drawn) if less or isinstance(drawn[0], int))
+        for at, item in enumerate(drawn):
+            for less in smaller(item):
+                yield (*drawn[:at], less, *drawn[at + 1 :])
+
+
+def inputs_in(drawn: Any) -> list[Any]:
+    """The inputs of ``lift`` in something drawn."""
+    if isinstance(drawn, Repeated):
+        return inputs_in(drawn.drawn) * drawn.times
+    if isinstance(drawn, Reached):
+        return [x for x, _ in drawn.steps]
+    if isinstance(drawn, (Inputs, ArrowInputs)):
+        return list(drawn.xs)
+    if isinstance(drawn, tuple):
+        return [x for item in drawn for x in inputs_in(item)]
+    return []
+
+
+# Inside.
+
+_AT_ONCE = 4
+_ROWS_FEW = 48
+_CUTS = st.lists(st.integers(0, ROWS_MAX - 1), max_size=ROWS_MAX)
+_UNCHANGEABLE = frozenset(
+    {type(None), bool, int, float, str, bytes, date, datetime, time, timedelta, Decimal, frozenset}
+)
+
+
+def _most_alike(xs: Sequence[Any]) -> ArrowInputs:
+    """The inputs of the type that most have, of the types of which there are arrays; else None alone."""
+    kinds = Counter(type(x) for x in xs if x is not None)
+    columns = (ArrowInputs(tuple(x for x in xs if x is None or type(x) is kind)) for kind, _ in kinds.most_common())
+    return next((column for column in columns if column.array() is not None), ArrowInputs((None,)))
+
+
+def _kind(drawn: Any) -> str:
+    """The type of the values in a column; anything else may be joined."""
+    if not isinstance(drawn, ArrowInputs):
+        return ""
+    return next((type(x).__name__ for x in drawn.xs if x is not None), "")
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    """``elements``, ``xs`` or ``column`` of several examples as one."""
+    if isinstance(parts[0], tuple):
+        return tuple(item for part in parts for item in part)
+    return type(parts[0])(tuple(x for part in parts for x in part.xs))
+
+
+def _joined_cuts(examples: Sequence[Example], name: str) -> tuple[int, ...]:
+    """The cuts of each example where its rows are now, and a cut before them."""
+    cuts: list[int] = []
+    start = 0
+    for example in examples:
+        drawn = example[name]
+        rows = len(drawn if isinstance(drawn, tuple) else drawn.xs)
+        cuts += [start, *(start + cut % rows for cut in example["cuts"])]
+        start += rows
+    return tuple(cuts)
+
+
+def _fresh_rows(rows: list[Any]) -> list[Any]:
+    """Copies of many elements, most of them there many times."""
+    held = {id(row): row for row in rows}
+    plain = {key for key, row in held.items() if fresh(row) is row}
+    return [row if id(row) in plain else fresh(row) for row in rows]
+
+
+def _smaller_repeated(drawn: Repeated) -> Iterator[Repeated]:
+    """As many rows of fewer kinds, then fewer rows."""
+    rows = drawn.drawn if isinstance(drawn.drawn, tuple) else drawn.drawn.xs
+    for less in smaller(drawn.drawn):
+        held = len(less if isinstance(less, tuple) else less.xs)
+        yield Repeated(less, -(-drawn.times * len(rows) // held))
+    yield from (Repeated(drawn.drawn, times) for times in _fewer(drawn.times, 1))
+
+
+def _fewer(count: int, least: int) -> Iterator[int]:
+    """A half, three quarters, seven eighths and so on of a count, then one less."""
+    less = count - least
+    while less:
+        less //= 2
+        yield count - max(1, less)
+
+
+def _term(monoid: Monoid[Any], x: Any, back: bool) -> Any:
+    lifted = monoid.lift(fresh(x))
+    return monoid.inverse(lifted) if back and isinstance(monoid, Group) else lifted
+
+
+def _example(index: int, xs: list[Any], pool: Sequence[Any]) -> Example:
+    numbers = _numbers(index)
+
+    def some() -> list[Any]:
+        """None to three inputs, three of four from this example: equal and near ones meet."""
+        size = (0, 1, 1, 1, 2, 2, 3, 3)[next(numbers) % 8]
+        wheres = [xs if next(numbers) % 4 else pool for _ in range(size)]
+        return [where[next(numbers) % len(where)] for where in wheres]
+
+    return {
+        **{name: _combined(some()) for name in "abc"},
+        **{name: Reached(tuple((x, next(numbers) % 2 == 1) for x in some())) for name in "pqr"},
+        "elements": _overlapping(xs, index),
+        "xs": Inputs(tuple(xs)),
+        "column": _of_one_type(xs),
+        "cuts": tuple(next(numbers) % ROWS_MAX for _ in range(next(numbers) % (ROWS_MAX + 1))),
+    }
+
+
+def _numbers(seed: int) -> Iterator[int]:
+    """Well-mixed integers (SplitMix64), the same for the same seed."""
+    state = seed
+    while True:
+        state = (state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        yield mixed >> 31
+
+
+def _less(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    middle = len(items) // 2
+    if middle > 1:
+        yield items[:middle]
+        yield items[middle:]
+    for at in range(len(items)):
+        yield items[:at] + items[at + 1 :]
+
+
+def _means(monoid: Monoid[Any], array: pa.Array, xs: Sequence[Any]) -> bool:
+    """Whether the rows are the inputs: Arrow fills the fields that a mapping leaves out, makes text of keys and floats
+    of integers beside floats, and to some monoids these are other inputs, or none."""
+    if not pa.types.is_nested(array.type):
+        return True
+    others = [(x, y) for x, y in zip(xs, array.to_pylist()) if x is not None and not exact(x, y)]
+    try:
+        return all(exact(monoid.lift(fresh(x)), monoid.lift(y)) for x, y in others)
+    except (TypeError, ValueError, AttributeError):
+        return False
+
+
+def _combined(xs: Sequence[Any]) -> Reached:
+    return Reached(tuple((x, False) for x in xs))
+
+
+def _overlapping(xs: Sequence[Any], index: int) -> tuple[Reached, ...]:
+    """As many elements as inputs, of one and of two inputs in turn; one of 16, in each example another, of none."""
+    return tuple(_combined(xs[row : row + 1 + row % 2] if (row + index) % 16 else ()) for row in range(len(xs)))
+
+
+def _of_one_type(xs: Sequence[Any]) -> ArrowInputs:
+    kind = next((type(x) for x in xs if x is not None), type(None))
+    return ArrowInputs(tuple(x for x in xs if x is None or type(x) is kind))

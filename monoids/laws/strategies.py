@@ -1,0 +1,260 @@
+"""A strategy of inputs is found by the type of the monoid, or derived from the type of its values.
+
+``inputs_for(monoid)`` asks, in this order: what is registered for the class; the instances of this package; the
+monoids that it is made of; the type of its values; the annotation of ``lift``, or of ``combine`` where ``lift`` is left
+as it is.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from functools import singledispatch
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import strategies as st
+from hypothesis.errors import InvalidArgument, ResolutionFailed
+
+from monoids.combinators import Dual
+from monoids.containers.mappings import MappingMonoid
+from monoids.laws.instances import INSTANCES
+from monoids.monoid import Monoid
+from monoids.optional import Option
+from monoids.record import RecordMonoid
+from monoids.values import ValueType
+
+Inputs = st.SearchStrategy[Any]
+
+
+@singledispatch
+def inputs_for(monoid: Any) -> Inputs:
+    """A strategy of inputs of ``monoid.lift``. TypeError, saying what to write, where none can be derived.
+
+    Register one for a class of your own, and for those below it:
+
+    >>> class Longest(Monoid):
+    ...     identity = ""
+    ...     def combine(self, a, b):
+    ...         return b if len(b) > len(a) else a
+    >>> inputs_for(Longest())
+    Traceback (most recent call last):
+    ...
+    TypeError: no inputs are known for Longest(): give a strategy of them, as in \
+assert_monoid_laws(Longest(), strategies.text()), annotate combine(self, a: str, b: str), or register one: \
+inputs_for.register(Longest, lambda monoid: strategies.text())
+    >>> _ = inputs_for.register(Longest, lambda monoid: st.text())
+    >>> inputs_for(Longest())
+    text()
+    """
+    if not isinstance(monoid, Monoid):
+        raise TypeError(f"inputs_for(monoid) takes a monoid, such as Sum(), not {monoid!r}")
+    for derive in (_of_instance, _of_parts, _of_value_type, _of_kin, _of_annotation):
+        found = derive(monoid)
+        if found is not None:
+            return found
+    name = type(monoid).__name__
+    method = "combine(self, a: str, b: str)" if _lifts_plainly(monoid) else "lift(self, value: str)"
+    raise TypeError(
+        f"no inputs are known for {monoid!r}: give a strategy of them, as in assert_monoid_laws({monoid!r}, "
+        f"strategies.text()), annotate {method}, or register one: "
+        f"inputs_for.register({name}, lambda monoid: strategies.text())"
+    )
+
+
+def values_of(type: pa.DataType) -> Inputs:
+    """A strategy of the Python values that an Arrow array of this type holds, its borders and oddities often.
+
+    Integers: of their width, with both borders. Floats: NaN, infinities, -0.0, subnormals. Text: empty, beyond the
+    basic plane. Also bool, binary, date, time of day, timestamp, duration, decimal, null, dictionary, list, struct
+    and map. TypeError for any other.
+
+    >>> values_of(pa.bool_())
+    booleans()
+    >>> pa.array([values_of(pa.decimal128(4, 2)).example()], pa.decimal128(4, 2)).type  # doctest: +SKIP
+    Decimal128Type(decimal128(4, 2))
+    """
+    for matches, strategy in _VALUES:
+        if matches(type):
+            return strategy(type)
+    raise TypeError(f"no values are known of the Arrow type {type}: give a strategy of the inputs")
+
+
+# Where the inputs of a monoid are found.
+
+
+def _of_instance(monoid: Monoid[Any]) -> Inputs | None:
+    """Those that a built-in monoid, with these parameters, is tested with."""
+    if not _is_built_in(monoid):
+        return None
+    known = monoid.fingerprint()
+    return next((inputs for instance, inputs in INSTANCES if instance.fingerprint() == known), None)
+
+
+def _of_kin(monoid: Monoid[Any]) -> Inputs | None:
+    """Those that the same class is tested with, with other parameters and elements of the same Arrow type."""
+    if not _is_built_in(monoid):
+        return None
+    kin = (pair for pair in INSTANCES if type(pair[0]) is type(monoid) and pair[0].schema.equals(monoid.schema))
+    return next((inputs for _, inputs in kin), None)
+
+
+def _of_parts(monoid: Monoid[Any]) -> Inputs | None:
+    """Of a monoid that is made of others: their inputs, put together."""
+    if isinstance(monoid, RecordMonoid):
+        fields = {name: inputs_for(part) for name, part in monoid.fields.items()}
+        return st.none() | st.fixed_dictionaries({}, optional=fields)
+    if isinstance(monoid, MappingMonoid):
+        keys = st.text(max_size=3) if monoid.key is None else values_of(monoid.key.arrow)
+        return st.none() | st.dictionaries(keys, inputs_for(monoid.inner), max_size=3)
+    if isinstance(monoid, Dual | Option):
+        return st.none() | inputs_for(monoid.inner)
+    return None
+
+
+def _is_built_in(monoid: Monoid[Any]) -> bool:
+    return type(monoid).__module__.startswith("monoids.")
+
+
+def _of_value_type(monoid: Monoid[Any]) -> Inputs | None:
+    """A columnar monoid declares the Arrow type of its inputs, a built-in one that of its values: of numbers small
+    ones, whose sums have room."""
+    declared = getattr(monoid, "input_type", None)
+    if isinstance(declared, pa.DataType):
+        return st.none() | values_of(declared)
+    type_ = getattr(monoid, "type", None)
+    if not isinstance(type_, ValueType):
+        return None
+    if type_.kind == "int":
+        return st.none() | st.integers(-(10**6), 10**6)
+    if type_.kind == "decimal":
+        return st.none() | st.integers(-999, 999).map(lambda number: Decimal(number).scaleb(-type_.arrow.scale))
+    return st.none() | values_of(type_.arrow)
+
+
+def _of_annotation(monoid: Monoid[Any]) -> Inputs | None:
+    method = type(monoid).combine if _lifts_plainly(monoid) else type(monoid).lift
+    try:
+        hints = typing.get_type_hints(method)
+    except (NameError, TypeError):
+        return None
+    argument = next((hint for name, hint in hints.items() if name != "return"), Any)
+    if argument is Any or isinstance(argument, typing.TypeVar):
+        return None
+    try:
+        strategy = st.from_type(argument)
+        strategy.validate()
+    except (InvalidArgument, ResolutionFailed):
+        return None
+    return strategy
+
+
+def _lifts_plainly(monoid: Monoid[Any]) -> bool:
+    """Whether an input is the element itself."""
+    return type(monoid).lift is Monoid.lift
+
+
+# The values of Arrow types.
+
+
+def _integers(type: pa.DataType) -> Inputs:
+    signed = pa.types.is_signed_integer(type)
+    low = -(2 ** (type.bit_width - 1)) if signed else 0
+    high = 2 ** (type.bit_width - signed) - 1
+    return st.integers(low, high) | st.sampled_from([low, low + 1, 0, 1, high - 1, high])
+
+
+def _floats(type: pa.DataType) -> Inputs:
+    odd = [0.0, -0.0, float("nan"), float("inf"), float("-inf")]
+    least = {16: 2.0**-24, 32: 2.0**-149, 64: 2.0**-1074}[type.bit_width]
+    return st.floats(width=type.bit_width) | st.sampled_from([*odd, least, -least])
+
+
+def _text(type: pa.DataType) -> Inputs:
+    return st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
+        ["", "\0", "\uffff", "\U0001f600", "é", "e\u0301"]
+    )
+
+
+def _binary(type: pa.DataType) -> Inputs:
+    if pa.types.is_fixed_size_binary(type):
+        return st.binary(min_size=type.byte_width, max_size=type.byte_width)
+    return st.binary(max_size=8) | st.sampled_from([b"", b"\0", b"\xff"])
+
+
+def _timestamps(type: pa.DataType) -> Inputs:
+    zones = st.just(UTC) if type.tz else st.none()
+    # Nanoseconds of 64 bits end in 2262, and begin in 1677.
+    low, high = (datetime(1678, 1, 1), datetime(2262, 1, 1)) if type.unit == "ns" else (datetime.min, datetime.max)
+    coarse = {"s": 1_000_000, "ms": 1_000}.get(type.unit, 1)
+    return st.datetimes(low, high, timezones=zones).map(
+        lambda moment: moment.replace(microsecond=moment.microsecond // coarse * coarse, fold=0)
+    )
+
+
+def _durations(type: pa.DataType) -> Inputs:
+    limit = timedelta(days=100_000)
+    return st.timedeltas(-limit, limit).map(lambda span: timedelta(days=span.days, seconds=span.seconds))
+
+
+def _times(type: pa.DataType) -> Inputs:
+    coarse = {"s": 1_000_000, "ms": 1_000}.get(type.unit, 1)
+    return st.times().map(lambda moment: moment.replace(microsecond=moment.microsecond // coarse * coarse, fold=0))
+
+
+def _decimals(type: pa.DataType) -> Inputs:
+    # Arrow takes no digits left of the precision, whatever the scale.
+    most = 10 ** (type.precision + min(type.scale, 0)) - 1
+    whole = st.integers(-most, most) | st.sampled_from([-most, 0, most])
+    return whole.map(lambda number: Decimal((number < 0, tuple(map(int, str(abs(number)))), -type.scale)))
+
+
+def _lists(type: pa.DataType) -> Inputs:
+    size = type.list_size if pa.types.is_fixed_size_list(type) else None
+    return st.lists(_nullable(type.value_type), min_size=size or 0, max_size=4 if size is None else size)
+
+
+def _structs(type: pa.DataType) -> Inputs:
+    return st.fixed_dictionaries({field.name: _nullable(field.type) for field in type})
+
+
+def _maps(type: pa.DataType) -> Inputs:
+    return st.lists(st.tuples(values_of(type.key_type), _nullable(type.item_type)), max_size=3)
+
+
+def _nullable(type: pa.DataType) -> Inputs:
+    return st.none() | values_of(type)
+
+
+def _is_text(type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
+
+
+def _is_binary(type: pa.DataType) -> bool:
+    of_any_size = pa.types.is_binary(type) or pa.types.is_large_binary(type) or pa.types.is_binary_view(type)
+    return bool(of_any_size or pa.types.is_fixed_size_binary(type))
+
+
+def _is_list(type: pa.DataType) -> bool:
+    return bool(pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type))
+
+
+_VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Inputs]], ...] = (
+    (pa.types.is_null, lambda type: st.none()),
+    (pa.types.is_boolean, lambda type: st.booleans()),
+    (pa.types.is_integer, _integers),
+    (pa.types.is_floating, _floats),
+    (_is_text, _text),
+    (_is_binary, _binary),
+    (pa.types.is_date, lambda type: st.dates(date.min, date.max)),
+    (pa.types.is_time, _times),
+    (pa.types.is_timestamp, _timestamps),
+    (pa.types.is_duration, _durations),
+    (pa.types.is_decimal, _decimals),
+    (pa.types.is_dictionary, lambda type: values_of(type.value_type)),
+    (_is_list, _lists),
+    (pa.types.is_map, _maps),
+    (pa.types.is_struct, _structs),
+)

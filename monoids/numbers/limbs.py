@@ -1,0 +1,129 @@
+"""Integers in limbs are many at once: exact sums and products of whole columns of them, in floats.
+
+    integer of a row == sum(limbs[i] * 2**(24 * i))        limbs are floats, of at most 2**23 + 1 either side of 0
+
+A column is an array of one row a limb, the lowest first. The sign is that of the highest limb that is not 0, and 0 has
+no other form than all zeros. All that floats compute here is below 2**53, so exact: see ``LIMBS_MAX``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from monoids.column import Column, Ragged
+from monoids.numbers.doubled import Doubled, two_sum
+
+BITS = 24
+LIMBS_MAX = 64
+"""Of the shorter factor: 64 products of two limbs are below 2**53."""
+
+_SCALE = 2.0**BITS
+_DIGITS_MAX = 12
+_LEADING = 6
+
+Limbs = Column
+
+
+def carried(sums: Limbs) -> Limbs:
+    """Limbs of up to 2**53 as such of at most 2**23 + 1, two more of them. Changes what it is given."""
+    limbs = np.zeros((len(sums) + 2, sums.shape[1]))
+    limbs[:-2] = sums
+    for _ in range(3):
+        carry = limbs * (1 / _SCALE)
+        np.rint(carry, out=carry)
+        limbs[1:] += carry[:-1]
+        carry *= _SCALE
+        limbs -= carry
+    return limbs[: int(np.flatnonzero(limbs.any(axis=1)).max(initial=0)) + 1]
+
+
+def product(a: Limbs, b: Limbs) -> Limbs:
+    """The products."""
+    if len(a) > len(b):
+        a, b = b, a
+    sums = np.zeros((len(a) + len(b), a.shape[1]))
+    one = np.empty_like(b)
+    for place, limb in enumerate(a):
+        np.multiply(limb, b, out=one)
+        sums[place : place + len(b)] += one
+    return carried(sums)
+
+
+def combination(*terms: tuple[Column | float, Limbs]) -> Limbs:
+    """The sum of limbs, each times a factor: factors are whole, and all together below 2**29."""
+    sums = np.zeros((max(len(limbs) for _, limbs in terms), terms[0][1].shape[1]))
+    for factor, limbs in terms:
+        sums[: len(limbs)] += factor * limbs
+    return carried(sums)
+
+
+def leading(limbs: Limbs, exponents: Column | int) -> Doubled:
+    """The integers times ``2**exponents`` as pairs of floats, within 2**-104 of each."""
+    rows = np.arange(limbs.shape[1])
+    padded = np.concatenate((np.zeros((_LEADING, len(rows))), limbs))
+    highest = len(padded) - 1 - np.argmax(padded[::-1] != 0, axis=0)
+    first, second, third, fourth, fifth, sixth = (padded[highest - back, rows] for back in range(_LEADING))
+    high, low = two_sum((first * _SCALE + second) * _SCALE**4, (third * _SCALE + fourth) * _SCALE**2)
+    low, rest = two_sum(low, fifth * _SCALE + sixth)
+    exact = (rest == 0) & (highest < 2 * _LEADING)
+    return Doubled.of(high, low, BITS * (highest - _LEADING - 5) + exponents, exact)
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """The integers of some rows of a table of digits, in limbs.
+
+    ``lanes``: of each lane of degree d the integers in units of ``2**(units * d)``. ``fits``: which rows are small
+    enough; the others are 0.
+    """
+
+    lanes: Sequence[Limbs]
+    units: Column
+    fits: Column
+
+    @classmethod
+    def of(cls, table: Ragged, bounds: Sequence[int], degrees: Sequence[int]) -> Vectors:
+        """Of the first lanes, of these degrees, where all others are 0; ``bounds`` as of ``digits.Limits``."""
+        firsts, ends = np.array(bounds[: len(degrees)]), np.array(bounds[1 : len(degrees) + 1])
+        widths = np.repeat(degrees, ends - firsts)
+        # Each lane gets rows of its own: its cells begin at ``begins``.
+        begins = _DIGITS_MAX * (np.cumsum(degrees) - degrees)
+        places = np.arange(len(widths)) - np.repeat(firsts, ends - firsts)
+        begin_of = np.repeat(begins, ends - firsts)
+        slots, digits = table.flat()
+        rows = table.spread(np.arange(len(table)))
+        fits = np.ones(len(table), np.bool_)
+        fits[rows[slots >= len(widths)]] = False
+        slots = np.minimum(slots, len(widths) - 1)
+        shifts = np.zeros(len(table), np.int64)
+        held = np.flatnonzero(table.lengths)
+        if len(held):
+            starts = (np.cumsum(table.lengths) - table.lengths)[held]
+            shifts[held] = np.minimum.reduceat((places // widths)[slots], starts)
+        cells = (begin_of + places)[slots] - widths[slots] * shifts[rows]
+        fits[rows[cells >= (begin_of + _DIGITS_MAX * widths)[slots]]] = False
+        if not fits.all():
+            kept = fits[rows]
+            cells, rows, digits = cells[kept], rows[kept], digits[kept]
+        dense = np.zeros((_DIGITS_MAX * sum(degrees), len(table)), np.int64)
+        dense.reshape(-1)[cells * len(table) + rows] = digits
+        used = np.bincount(cells, minlength=len(dense)) > 0
+        lanes = []
+        for begin, degree in zip(begins.tolist(), degrees):
+            size = int(np.flatnonzero(used[begin : begin + _DIGITS_MAX * degree]).max(initial=0)) // 3 + 1
+            lanes.append(_of_digits(dense[begin : begin + 3 * size].reshape(size, 3, len(table))))
+        return cls(lanes, 32 * shifts, fits)
+
+
+def _of_digits(digits: Column) -> Limbs:
+    """Digits of 32 bits, by three: which are four limbs."""
+    first, second, third = digits[:, 0], digits[:, 1], digits[:, 2]
+    limbs = np.empty((len(digits), 4, digits.shape[2]))
+    limbs[:, 0] = first & 0xFFFFFF
+    limbs[:, 1] = (first >> 24) + ((second & 0xFFFF) << 8)
+    limbs[:, 2] = (second >> 16) + ((third & 0xFF) << 16)
+    limbs[:, 3] = third >> 8
+    return carried(limbs.reshape(-1, digits.shape[2]))

@@ -1,0 +1,92 @@
+"""The moments of numbers: mean, variance, skewness and kurtosis of the whole population, from exact power sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.column import Column
+from monoids.numbers.exact import UNIT, not_finite
+from monoids.numbers.limbs import Limbs, Vectors, combination, leading, product
+from monoids.numbers.power_sums import PowerSums, Sums, without_common_zeros
+from monoids.numbers.rounding import ratio, root, signed_root
+from monoids.segments import canonical_floats
+
+FIELDS = ("mean", "variance", "stddev", "skewness", "kurtosis")
+
+
+class Moments(PowerSums):
+    """Count, mean, variance, standard deviation, skewness and kurtosis of the numbers that are not None.
+
+    They are of the population: the variance is the mean of ``(x - mean)**2``, in squared units of the input (that of a
+    sample is n / (n - 1) times it); skewness and kurtosis are the means of the third and fourth power of
+    ``(x - mean) / stddev`` (kurtosis is 3 for a normal distribution). All but the count are None of no input, skewness
+    and kurtosis also where all inputs are equal.
+
+    Exact, so order-free to the bit, and a Group: the element is the count and the sums of the first four powers as
+    integers; every field is correctly rounded, infinite where it is beyond the floats. Inputs are numbers; integers
+    and Decimals are first rounded to floats. A NaN counts, and makes all the others NaN; so does an infinity, but for
+    the mean, which is infinite.
+
+    >>> moments = Moments()
+    >>> total = moments.fold([moments.lift(1e9 + x) for x in (1, 2, 3, 4)])
+    >>> moments.present(total)["mean"], moments.present(total)["variance"]
+    (1000000002.5, 1.25)
+    """
+
+    name = "Moments"
+    output_type = pa.struct([("count", pa.int64()), *((name, pa.float64()) for name in FIELDS)])
+    degrees = ((1,), (2,), (3,), (4,))
+
+    def present(self, element: Sums) -> dict[str, Any]:
+        count, *sums = element
+        return {"count": count, **dict(zip(FIELDS, _moments(count, sums)))}
+
+    def nearest(self, counts: Column, vectors: Vectors) -> tuple[pa.Array, Column]:
+        first, second, third, fourth = vectors.lanes
+        unit = vectors.units + UNIT
+        square, cube, power = _central(counts, first, second, third, fourth)
+        spread = leading(square, 2 * unit)
+        fields = [leading(first, unit).over(counts), spread.over(counts * counts), spread.root().over(counts)]
+        spread = leading(square, 0)
+        fields += [leading(cube, 0) / (spread * spread.root()), leading(power, 0) / (spread * spread)]
+        floats, sure = zip(*(field.rounded() for field in fields))
+        none = spread.high == 0
+        masks = (None, None, None, none, none)
+        columns = [pa.array(canonical_floats(column), mask=mask) for column, mask in zip(floats, masks)]
+        shown = pa.StructArray.from_arrays([pa.array(counts.astype(np.int64)), *columns], fields=list(self.output_type))
+        return shown, sure[0] & sure[1] & sure[2] & (none | ((spread.high > 0) & sure[3] & sure[4]))
+
+
+def _central(count: Column, first: Limbs, second: Limbs, third: Limbs, fourth: Limbs) -> tuple[Limbs, Limbs, Limbs]:
+    """The central moments times count**2, count**3, count**4: as in ``_moments``, of whole columns."""
+    first_2 = product(first, first)
+    square = combination((count, second), (-1, first_2))
+    cube = combination((count, third), (-3, product(first, second)))
+    cube = combination((count, cube), (2, product(first_2, first)))
+    power = combination((count, fourth), (-4, product(first, third)))
+    power = combination((count, power), (6, product(first_2, second)))
+    return square, cube, combination((count, power), (-3, product(first_2, first_2)))
+
+
+def _moments(count: int, sums: Sequence[int]) -> tuple[float | None, ...]:
+    """The fields, of integers in units that only the mean and the variance depend on."""
+    powers, counts = sums[:4], sums[4:]
+    if not count:
+        return (None,) * len(FIELDS)
+    if any(counts):
+        nans, above, below = counts
+        return (not_finite(nans, above, below), *[math.nan] * 4)
+    (first, second, third, fourth), unit = without_common_zeros(powers, (1, 2, 3, 4))
+    # The central moments times count**2, count**3, count**4.
+    square = count * second - first**2
+    cube = count * (count * third - 3 * first * second) + 2 * first**3
+    fourth = count * (count * (count * fourth - 4 * first * third) + 6 * first**2 * second) - 3 * first**4
+    spread = (ratio(first, count, unit), ratio(square, count**2, 2 * unit), root(square, count**2, unit))
+    if not square:
+        return (*spread, None, None)
+    return (*spread, signed_root(cube if count > 0 else -cube, square**3), ratio(fourth, square**2, 0))

@@ -1,0 +1,294 @@
+"""The numeric monoids: Sum, Count and Mean of the values that are not None, columnar throughout.
+
+Their elements are int64 (``Sum()``, ``Count()``), float64 (``Sum(float)``), or a pair of them (``Mean()``).
+Integers never wrap: a total outside int64 raises OverflowError. Decimals and integers of any size have their own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monoids.column import Column, Columns, concat, is_constant, repeat
+from monoids.monoid import Group, Monoid, check_schema
+from monoids.numbers.decimals import DecimalSum
+from monoids.numbers.integers import Integers, decoded_as, decoded_float, int64
+from monoids.numbers.unbounded import UnboundedSum
+from monoids.segments import (
+    ONE,
+    TRUE,
+    add_float64,
+    add_int64,
+    canonical_floats,
+    overflow,
+    sum_float64,
+    sum_int64,
+)
+from monoids.values import INT64_MAX, ValueType, value_type
+
+
+@overload
+def Sum(type: type[int] = int) -> IntegerSum: ...
+@overload
+def Sum(type: type[int] = int, *, unbounded: Literal[True]) -> UnboundedSum: ...
+@overload
+def Sum(type: type[float]) -> FloatSum: ...
+@overload
+def Sum(type: pa.DataType) -> Any: ...
+def Sum(type: Any = int, *, unbounded: bool = False) -> IntegerSum | UnboundedSum | DecimalSum | FloatSum:
+    """The sum of the values that are not None, 0 of none.
+
+    ``Sum()``: of integers, and bools as 0 and 1; a Group in int64, and a total outside raises OverflowError. TypeError
+    for a float, so for NaN. A total that fits may be outside on the way, but for ``combine``, which sees only two.
+    ``Sum(int, unbounded=True)``: of integers of any size; a Group.
+    ``Sum(pa.decimal128(precision, scale))``: of decimals; a Group of 38 digits.
+    ``Sum(float)``: of floats, by the rules of IEEE 754: of n values within n * 2**-53 times the sum of their
+    magnitudes; infinite beyond the floats, and NaN if any is NaN, or infinities of both signs meet. There is one zero.
+    ``ExactSum()`` is exact.
+
+    >>> total = Sum()
+    >>> total.combine(total.lift(2), total.lift(None))
+    2
+    """
+    value = value_type("Sum", type, _KINDS)
+    if unbounded is not False and (unbounded is not True or value.kind != "int"):
+        raise TypeError("Sum(unbounded=...) is of integers: write Sum(int, unbounded=True)")
+    match value.kind:
+        case "decimal":
+            return DecimalSum(type)
+        case "float":
+            return FloatSum()
+        case _:
+            return UnboundedSum() if unbounded else IntegerSum()
+
+
+class IntegerSum(Integers, Group[int]):
+    """``Sum()``: one int64 column."""
+
+    identity = 0
+    name = "Sum"
+
+    def parameters(self) -> dict[str, Any]:
+        return {"type": "int64"}
+
+    @property
+    def type(self) -> ValueType:
+        return _INTEGER
+
+    def combine(self, a: int, b: int) -> int:
+        """``a + b``. OverflowError outside int64."""
+        return int64(self, a + b)
+
+    def fold(self, elements: Sequence[int]) -> int:
+        """Their sum. OverflowError if it is outside int64, whatever it is on the way."""
+        return int64(self, sum(elements))
+
+    def inverse(self, a: int) -> int:
+        """``-a``. OverflowError for -2**63, which int64 holds and its negative it does not."""
+        return self.combine(0, -a)
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        return (sum_int64(self, columns[0], starts),)
+
+    def combine_columns(self, a: Columns, b: Columns) -> Columns:
+        totals = a[0] + b[0]
+        if (((a[0] ^ totals) & (b[0] ^ totals)) < 0).any():
+            raise overflow(self)
+        return (totals,)
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        totals = add_int64(columns[0], cells, counts, held)
+        return None if totals is None else (totals,)
+
+
+class Count(IntegerSum):
+    """How many values are not None, whatever they are (NaN is a value). A Group.
+
+    >>> Count().lift("anything"), Count().lift(None)
+    (1, 0)
+    """
+
+    name = "Count"
+
+    def parameters(self) -> dict[str, Any]:
+        return {}
+
+    def lift(self, value: Any) -> int:
+        return 0 if value is None else 1
+
+    def lift_columns(self, values: Any) -> Columns:
+        if isinstance(values, pa.ChunkedArray):
+            return concat([self.lift_columns(chunk) for chunk in values.chunks or [pa.nulls(0)]])
+        if isinstance(values, pa.Array):
+            return self._lift_arrow(values)
+        if isinstance(values, np.ma.MaskedArray):
+            return (np.where(np.ma.getmaskarray(values), 0, *self.lift_columns(values.data)),)
+        if isinstance(values, np.ndarray) and values.dtype.kind in "mM":
+            return (1 - np.isnat(values).astype(np.int64),)
+        if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+            return repeat(ONE, len(values))
+        if type(None) not in set(map(type, values)):
+            return repeat(ONE, len(values))
+        return (np.fromiter((value is not None for value in values), np.int64, len(values)),)
+
+    def _lift_arrow(self, values: pa.Array) -> Columns:
+        """Of dictionaries, run-end encoded and union arrays, Arrow counts as nulls not all that are."""
+        kind = values.type
+        if pa.types.is_run_end_encoded(kind):
+            return self._lift_arrow(pc.run_end_decode(values))
+        if pa.types.is_dictionary(kind) and values.dictionary.null_count:
+            return self._lift_arrow(values.dictionary_decode())
+        if pa.types.is_union(kind):
+            return self.lift_columns(values.to_pylist())
+        if not values.null_count:
+            return repeat(ONE, len(values))
+        return (values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64),)
+
+
+class FloatSum(Monoid[float]):
+    """``Sum(float)``: one float64 column. Not a Group: infinities and NaN cannot be taken back."""
+
+    identity = 0.0
+    commutative = True
+    exact = False
+    name = "Sum"
+    schema = pa.schema([pa.field("element", pa.float64(), nullable=False)])
+    output_type = pa.float64()
+
+    def parameters(self) -> dict[str, Any]:
+        return {"type": "double"}
+
+    def __repr__(self) -> str:
+        return "Sum(float)"
+
+    def combine(self, a: float, b: float) -> float:
+        return a + b
+
+    def decode(self, data: bytes) -> float:
+        return decoded_float(self, decoded_as(self, data, float))
+
+    def lift(self, value: Any) -> float:
+        return 0.0 if value is None else float(_FLOAT.accept(value))
+
+    def lift_columns(self, values: Any) -> Columns:
+        return (_floats(_FLOAT, values, 0.0)[0],)
+
+    def pack(self, elements: Sequence[float]) -> Columns:
+        return (np.array(elements, np.float64),)
+
+    def unpack(self, columns: Columns) -> list[float]:
+        return list((columns[0] + 0.0).tolist())
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        return (sum_float64(columns[0], starts),)
+
+    def combine_columns(self, a: Columns, b: Columns) -> Columns:
+        with np.errstate(invalid="ignore", over="ignore"):
+            return (a[0] + b[0],)
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        return (add_float64(columns[0], cells, counts, held),)
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        return pa.array(canonical_floats(columns[0]))
+
+    def to_arrow(self, columns: Columns) -> list[pa.Array]:
+        return [pa.array(canonical_floats(columns[0]))]
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        check_schema(self, arrays)
+        return (arrays[0].to_numpy(),)
+
+
+class Mean(Monoid[tuple[int, float]]):
+    """The mean of the values that are not None, None of none: their count and their sum, within rounding.
+
+    The sum is that of ``Sum(float)``: of n inputs the mean errs by at most (n + 1) * 2**-53 times the mean of their
+    magnitudes. A sum beyond the floats is infinite, and so is the mean; ``Moments()`` is exact. A NaN makes it NaN, and
+    so do infinities of both signs. The count is int64; OverflowError outside.
+
+    >>> mean = Mean()
+    >>> mean.present(mean.combine(mean.lift(1), mean.lift(2)))
+    1.5
+    """
+
+    identity = (0, 0.0)
+    commutative = True
+    exact = False
+    name = "Mean"
+    schema = pa.schema([pa.field("count", pa.int64(), nullable=False), pa.field("sum", pa.float64(), nullable=False)])
+    output_type = pa.float64()
+
+    def combine(self, a: tuple[int, float], b: tuple[int, float]) -> tuple[int, float]:
+        """OverflowError for a count outside int64."""
+        return (int64(self, a[0] + b[0]), a[1] + b[1])
+
+    def lift(self, value: Any) -> tuple[int, float]:
+        return (0, 0.0) if value is None else (1, float(_MEAN.accept(value)))
+
+    def decode(self, data: bytes) -> tuple[int, float]:
+        element = decoded_as(self, data, tuple)
+        if len(element) != 2 or element[0].__class__ is not int or not 0 <= element[0] <= INT64_MAX:
+            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}, and should be a count and a sum")
+        decoded_float(self, element[1])
+        if element[0] == 0 and element != self.identity:
+            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}: a sum of no inputs")
+        return element
+
+    def present(self, element: tuple[int, float]) -> float | None:
+        count, total = element
+        return total / count if count else None
+
+    def lift_columns(self, values: Any) -> Columns:
+        numbers, valid = _floats(_MEAN, values, 0.0)
+        return (repeat(ONE, len(numbers))[0] if is_constant(valid) else valid.astype(np.int64), numbers)
+
+    def pack(self, elements: Sequence[tuple[int, float]]) -> Columns:
+        counts = np.array([count for count, _ in elements], np.int64)
+        return (counts, np.array([total for _, total in elements], np.float64))
+
+    def unpack(self, columns: Columns) -> list[tuple[int, float]]:
+        return list(zip(columns[0].tolist(), (columns[1] + 0.0).tolist()))
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        return (sum_int64(self, columns[0], starts), sum_float64(columns[1], starts))
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        numbers = add_int64(columns[0], cells, counts, held)
+        return None if numbers is None else (numbers, add_float64(columns[1], cells, counts, held))
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        counts, totals = columns
+        none = counts == 0
+        with np.errstate(over="ignore"):
+            means = totals / np.where(none, 1, counts)
+        return pa.array(canonical_floats(means), mask=none)
+
+    def to_arrow(self, columns: Columns) -> list[pa.Array]:
+        return [pa.array(columns[0]), pa.array(canonical_floats(columns[1]))]
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        """ValueError also for a count below 0, and for a sum of no inputs."""
+        check_schema(self, arrays)
+        counts, totals = (array.to_numpy() for array in arrays)
+        if len(counts) and (counts.min() < 0 or (totals[counts == 0] != 0).any()):
+            raise ValueError(f"{self!r}: a stored element has a count below 0, or a sum of no inputs")
+        return (counts, totals)
+
+
+_KINDS = frozenset({"int", "float", "decimal"})
+_INTEGER = value_type("Sum", int, _KINDS)
+_FLOAT = value_type("Sum", float, _KINDS)
+_MEAN = ValueType("Mean()", "float", pa.float64(), frozenset({"float"}))
+
+
+def _floats(type: ValueType, values: Any, null: float) -> tuple[Column, Column]:
+    """A column as float64, ``null`` where there is no value; and whether there is one."""
+    column = type.column(values)
+    if not column.null_count:
+        return column.to_numpy(), repeat(TRUE, len(column))[0]
+    return column.fill_null(null).to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)

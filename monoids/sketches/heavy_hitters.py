@@ -1,0 +1,333 @@
+"""HeavyHitters finds the values that came most often: a CountMin, and a sample of occurrences for what to ask it.
+
+Every occurrence of a value has a priority, the hash of its id and the value; a value has the least of its
+occurrences'. The ``k`` values of least (priority, value) are the candidates; their counts are CountMin's.
+
+    candidates(S + T) == candidates(candidates(S) + candidates(T))
+
+Proof. Let v, of priority p, be a candidate of S + T, and p come from S. Were v no candidate of S, then k values came
+before it in S, and come before it in S + T, where priorities are no higher: so it is one, at p. Another value w of
+candidates(S) or (T) stands there at its priority in S + T or above, so after all candidates of S + T: it falls out.
+Hence ``combine`` is associative and commutative to the bit, which a heap of the highest estimates is not: there, what
+is dropped early depends on the order of merges.
+
+What is promised, of N occurrences with ids of their own: a value that is a share f of them is missed with probability
+``(1 - f)**k`` at most, because the k first occurrences by priority are a random sample without replacement, whose
+values are all candidates. No count is too low; a count is too high as CountMin's is. Not promised: that every
+candidate came often; those that came seldom have small counts and stand last.
+
+Sources: Cormode, Muthukrishnan: An improved data stream summary, 2005; Cohen, Kaplan: Summarizing data using bottom-k
+sketches, 2007.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import encoding
+from monoids.column import Column, Columns, Ragged, take
+from monoids.columns import Integers
+from monoids.hashing import Words, hash_key, hash_keys, key_column
+from monoids.monoid import Monoid, check_schema, is_column, scalar
+from monoids.numbers.integers import decoded_as
+from monoids.order.ids import hash_id, hash_ids
+from monoids.ordered import Ordered
+from monoids.pairs import Names, pair, pair_columns
+from monoids.sketches.arguments import integer
+from monoids.sketches.count_min import Cells, CountMin
+from monoids.table import Table, group_entries, list_array
+from monoids.values import ValueType, spelled
+
+Candidates = dict[Any, int]
+"""A value to its priority, of ``k`` values at most."""
+Hitters = tuple[Cells, Candidates]
+"""An element: the counts, and the candidates."""
+
+_NAMES: Names = ("id", "value")
+_NOTHING = 2**64 - 1
+
+
+class HeavyHitters(Monoid[Hitters]):
+    """The values of one type that came most often, with how often or more: at most ``k``, the most frequent first.
+
+    An input is a pair (id, value) or {"id": i, "value": v}. The id tells occurrences apart and makes the sample random:
+    ``message.order``, a position, a request number; not the value itself, nor a time that many share. It is a key of
+    numbers, text, bytes, dates, times, or a (nested) tuple of these; mappings and struct arrays are the tuples of their
+    values. None, a pair with None in it, or in its id, is no input. The same (id, value) twice counts twice, and is one
+    draw of the sample.
+
+        state.update(t, (message.order, message.value["page"]))
+        state.update_batch(batch.timestamps, (batch.order, batch["page"]))
+
+    ``error`` and ``confidence``, or ``width`` and ``depth``, are those of CountMin. Presented as a list of {value,
+    count}, of equal counts the smaller value first. Memory: CountMin's, and k candidates of 8 bytes and the value.
+
+    >>> words = HeavyHitters(100, str, error="0.01")
+    >>> total = words.fold([words.lift((at, word)) for at, word in enumerate("to be or not to be or else".split())])
+    >>> words.present(total)[:2]
+    [{'value': 'be', 'count': 2}, {'value': 'or', 'count': 2}]
+    """
+
+    commutative = True
+    name = "HeavyHitters"
+
+    def __init__(
+        self,
+        k: int = 1000,
+        type: Any = int,
+        *,
+        error: Any = None,
+        confidence: Any = None,
+        width: int | None = None,
+        depth: int | None = None,
+    ) -> None:
+        if not isinstance(k, int):
+            raise TypeError(
+                f"HeavyHitters({spelled(k)}, ...): k comes first, how many values, then their type: HeavyHitters(1000,"
+                " str)"
+            )
+        self.k = integer("HeavyHitters", "k", k, 1, 2**20)
+        self.counts = CountMin(type, error=error, confidence=confidence, width=width, depth=depth)
+        self.candidates = _CandidateTable(self.counts.type, self.k)
+        self.type = self.counts.type
+        self.schema = pa.schema(
+            [self.counts.schema.field(0).with_name("cells"), self.candidates.schema.field(0).with_name("candidates")]
+        )
+        shown = pa.struct([pa.field("value", self.type.arrow), pa.field("count", pa.int64())])
+        self.output_type: pa.DataType = pa.list_(shown)
+
+    @property
+    def identity(self) -> Hitters:
+        return {}, {}
+
+    def parameters(self) -> dict[str, Any]:
+        return {"k": self.k, **self.counts.parameters()}
+
+    def __repr__(self) -> str:
+        written = self.type.title.partition("(")[2][:-1]
+        return f"HeavyHitters({self.k}, {written}, width={self.counts.width}, depth={self.counts.depth})"
+
+    def combine(self, a: Hitters, b: Hitters) -> Hitters:
+        return self.counts.combine(a[0], b[0]), self.candidates.combine(a[1], b[1])
+
+    def lift(self, value: Any) -> Hitters:
+        """TypeError for what is no pair, and for an id that is no key."""
+        id, value = pair(value, _NAMES)
+        accepted = None if value is None else self.type.accept(value)
+        hashed = hash_id(0, id)
+        if accepted is None or hashed is None:
+            return {}, {}
+        return self.counts.lift(accepted), {accepted: _priority(hashed, accepted)}
+
+    def present(self, element: Hitters) -> list[dict[str, Any]]:
+        cells, candidates = element
+        counted = [(value, self.counts.estimate(cells, value)) for value in candidates]
+        counted.sort(key=lambda entry: (-entry[1], encoding.order_key(entry[0])))
+        return [{"value": value, "count": count} for value, count in counted]
+
+    def estimate(self, element: Hitters, value: Any) -> int:
+        """How often any value came, or more, whether a candidate or not."""
+        return self.counts.estimate(element[0], value)
+
+    def encode(self, element: Hitters) -> bytes:
+        return encoding.encode((self.k, self.counts.encode(element[0]), self.candidates.encode(element[1])))
+
+    def decode(self, data: bytes) -> Hitters:
+        parts = decoded_as(self, data, tuple)
+        if [part.__class__ for part in parts] != [int, bytes, bytes]:
+            raise ValueError(f"{self!r}: the encoded element is not of counts and candidates")
+        if parts[0] != self.k:
+            raise ValueError(f"{self!r} was given a sketch of {parts[0]} candidates: read it with k={parts[0]}")
+        cells, candidates = self.counts.decode(parts[1]), self.candidates.decode(parts[2])
+        if bool(cells) != bool(candidates) or not all(self.counts.estimate(cells, value) > 0 for value in candidates):
+            raise ValueError(f"{self!r}: a candidate without a count, or counts without a candidate")
+        return cells, candidates
+
+    # Columns: the cells, and the candidates, each a table.
+
+    def pack(self, elements: Sequence[Hitters]) -> Columns:
+        (cells,) = self.counts.pack([element[0] for element in elements])
+        (candidates,) = self.candidates.pack([element[1] for element in elements])
+        return cells, candidates
+
+    def unpack(self, columns: Columns) -> list[Hitters]:
+        return list(zip(self.counts.unpack(columns[:1]), self.candidates.unpack(columns[1:])))
+
+    def lift_columns(self, values: Any) -> Columns:
+        if _is_list_column(values):
+            values = values.to_pylist()
+        ids, given = pair_columns(values, _NAMES)
+        return self._lift(ids, given, len(values))
+
+    def lift_rows(self, values: Any, length: int) -> Columns:
+        """As of any monoid; or a pair (tuple or mapping) of parts that are each a column or one value for every row.
+
+        Ids may then be a list too, one a row; of several parts, a struct array such as ``batch.order``, or a tuple of
+        columns. ValueError for a column of another length.
+        """
+        if isinstance(values, Mapping) and values.keys() == set(_NAMES):
+            values = (values["id"], values["value"])
+        if is_column(values) or not isinstance(values, (tuple, list)) or len(values) != 2:
+            return super().lift_rows(values, length)
+        ids, given = values
+        if is_column(given) and len(given) != length:
+            raise ValueError(f"{self!r} was given a column of {len(given)} values for {length} rows")
+        return self._lift(ids, given if is_column(given) else [scalar(given)] * length, length)
+
+    def _lift(self, ids: Any, values: Any, length: int) -> Columns:
+        column, valid = self.candidates.values.store(values)
+        if _is_list_column(ids):
+            ids = ids.to_pylist()
+        hashed, known = hash_ids(0, ids, length)
+        if known is not None:
+            valid = known if valid is None else valid & known
+        priorities = _priority_columns(hashed, self.candidates.values.to_arrow(column))
+        (candidates,) = self.candidates.single(column, valid, (priorities,))
+        return self.counts.lift_stored(column, valid), candidates
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        (cells,) = self.counts.reduce_sorted(columns[:1], starts)
+        (candidates,) = self.candidates.reduce_sorted(columns[1:], starts)
+        return cells, candidates
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        cells, candidates = columns
+        values, _ = candidates.flat()
+        rows = candidates.spread(np.arange(len(candidates)))
+        counts = self.counts.estimate_columns(cells, rows, values)
+        order = np.lexsort((-counts, rows))
+        shown = self.candidates.values.show(values[order])
+        fields = list(self.output_type.value_type)
+        entries = pa.StructArray.from_arrays([shown, pa.array(counts[order])], fields=fields)
+        return list_array(candidates.lengths, entries, self.output_type)
+
+    def to_arrow(self, columns: Columns) -> list[pa.Array]:
+        return [*self.counts.to_arrow(columns[:1]), *self.candidates.to_arrow(columns[1:])]
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        """ValueError as of CountMin, and for a candidate without a count or counts without a candidate."""
+        check_schema(self, arrays)
+        (cells,), (candidates,) = self.counts.from_arrow(arrays[:1]), self.candidates.from_arrow(arrays[1:])
+        values, _ = candidates.flat()
+        counts = self.counts.estimate_columns(cells, candidates.spread(np.arange(len(candidates))), values)
+        if (counts <= 0).any() or ((cells.lengths > 0) != (candidates.lengths > 0)).any():
+            raise ValueError(f"{self!r}: a candidate without a count, or counts without a candidate")
+        return cells, candidates
+
+
+class _Priority(Monoid[int]):
+    """The least priority. 2**64 - 1 is that of no occurrence."""
+
+    identity = _NOTHING
+    commutative = True
+    idempotent = True
+    name = "Priority"
+    schema = pa.schema([pa.field("priority", pa.uint64(), nullable=False)])
+
+    def combine(self, a: int, b: int) -> int:
+        return min(a, b)
+
+    def pack(self, elements: Sequence[int]) -> Columns:
+        return (np.array(elements, np.uint64),)
+
+    def unpack(self, columns: Columns) -> list[int]:
+        return list(columns[0].tolist())
+
+    def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
+        return (np.minimum.reduceat(columns[0], starts) if len(starts) else columns[0],)
+
+    def to_arrow(self, columns: Columns) -> list[pa.Array]:
+        return [pa.array(columns[0])]
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        check_schema(self, arrays)
+        return (np.asarray(arrays[0].to_numpy(zero_copy_only=False), np.uint64),)
+
+
+class _CandidateTable(Table[Candidates]):
+    """The ``k`` values of least (priority, value), each with its priority."""
+
+    identity: Candidates = {}
+    idempotent = True
+    name = "Candidates"
+
+    def __init__(self, type: ValueType, k: int) -> None:
+        self.type = type
+        self.k = k
+        self.values = Ordered(type)
+        super().__init__(self.values, _Priority())
+
+    def combine(self, a: Candidates, b: Candidates) -> Candidates:
+        total = {value: min(a.get(value, _NOTHING), b.get(value, _NOTHING)) for value in {**a, **b}}
+        least = sorted(total, key=lambda value: (total[value], encoding.order_key(value)))
+        return {value: total[value] for value in least[: self.k]}
+
+    def decode(self, data: bytes) -> Candidates:
+        candidates = decoded_as(self, data, dict)
+        if len(candidates) > self.k:
+            raise ValueError(f"{self!r}: {len(candidates)} candidates are more than k={self.k}")
+        for value, priority in candidates.items():
+            if encoding.encode(_accepted(self.type, value)) != encoding.encode(value):
+                raise ValueError(f"{self!r}: the candidate {value!r:.60} is no {self.type.arrow}")
+            if priority.__class__ is not int or not 0 <= priority < _NOTHING:
+                raise ValueError(f"{self!r}: the candidate {value!r:.60} has the priority {priority!r:.60}")
+        return candidates
+
+    def entries(self, element: Candidates) -> tuple[list[Any], list[int]]:
+        return list(element), list(element.values())
+
+    def of_entries(self, keys: Sequence[Any], inner: Sequence[int]) -> Candidates:
+        return dict(zip(keys, inner))
+
+    def merge(self, table: Ragged, segments: Integers, count: int) -> Ragged:
+        """The values of each segment merged, then of each that has more than k those of least priority kept."""
+        merged = super().merge(table, segments, count)
+        if not len(merged) or int(merged.lengths.max()) <= self.k:
+            return merged
+        values, priorities = merged.flat()
+        rows = merged.spread(np.arange(len(merged)))
+        long = np.flatnonzero(merged.lengths[rows] > self.k)
+        order, _ = group_entries(rows[long], priorities[long], 64, len(merged))
+        sizes = np.bincount(rows[long], minlength=len(merged))
+        places = np.arange(len(long)) - (np.cumsum(sizes) - sizes)[rows[long[order]]]
+        kept = np.ones(len(rows), bool)
+        kept[long[order[places >= self.k]]] = False
+        return Ragged.of(np.minimum(merged.lengths, self.k), take((values, priorities), np.flatnonzero(kept)))
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        check_schema(self, arrays)
+        (table,) = super().from_arrow(arrays)
+        _, priorities = table.flat()
+        if len(table) and int(table.lengths.max()) > self.k:
+            raise ValueError(f"{self!r}: an element of more than k={self.k} candidates")
+        if (priorities == np.uint64(_NOTHING)).any():
+            raise ValueError(f"{self!r}: a candidate without a priority")
+        return (table,)
+
+
+def _accepted(type: ValueType, value: Any) -> Any:
+    """ValueError for a decoded value that is none of this type."""
+    try:
+        return type.accept(value)
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"a candidate of another type: {error}") from error
+
+
+def _is_list_column(values: Any) -> bool:
+    return isinstance(values, (pa.Array, pa.ChunkedArray)) and bool(pa.types.is_list(values.type))
+
+
+def _priority(id: int, value: Any) -> int:
+    """Of an occurrence of ``value``; ``id``: the hash of its id."""
+    value = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
+    return min(hash_key(id - (id >> 63 << 64), value), _NOTHING - 1)
+
+
+def _priority_columns(ids: Words, values: pa.Array) -> Words:
+    hashes = hash_keys((pa.array(ids.view(np.int64)), key_column(values)), len(ids))
+    np.minimum(hashes, np.uint64(_NOTHING - 1), out=hashes)
+    return hashes

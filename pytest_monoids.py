@@ -1,0 +1,42 @@
+"""The option --monoid-laws of pytest, in a module that is quick to import: the rest is loaded when it is given."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from typing import Any
+
+
+def pytest_addoption(parser: Any) -> None:
+    """Add ``--monoid-laws=PACKAGE`` and ``--monoid-laws-examples=N``."""
+    group = parser.getgroup("monoids", "laws of monoids")
+    group.addoption(
+        "--monoid-laws",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="Try the laws on every public monoid of PACKAGE; without paths, nothing else is tested. May be repeated.",
+    )
+    group.addoption(
+        "--monoid-laws-examples",
+        type=_examples,
+        metavar="N",
+        help="How many examples each law is tried on [default: 200].",
+    )
+
+
+def _examples(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ArgumentTypeError(f"a number of examples is at least 1, not {number}")
+    return number
+
+
+def pytest_configure(config: Any) -> None:
+    """Load the plugin if it is asked for."""
+    if not config.getoption("monoid_laws"):
+        return
+    from monoids.laws import plugin
+
+    config.pluginmanager.register(plugin, "monoids.laws.plugin")
+    if config.args_source is not config.ArgsSource.ARGS:
+        config.args = []
