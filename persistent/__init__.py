@@ -7,22 +7,30 @@
 Subclass ``PersistentTask``, say which monoid the state is, and run a ``Pipeline``.
 """
 
+from persistent.checkpoint.garbage import Retention
 from persistent.errors import (
     CorruptCheckpoint,
     EngineError,
     Fenced,
     FingerprintChanged,
     InvalidPipeline,
+    NewerFormat,
+    NoCheckpoint,
+    OldFormat,
     OtherJob,
     PersistentError,
+    Refused,
     RetentionGap,
     SourceChanged,
     SourceError,
     StagedMissing,
+    StillRunning,
     StorageError,
+    UnknownCheckpoint,
     UnsupportedStore,
     UserCodeError,
 )
+from persistent.evolution import Evolution
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
 from persistent.report import RunReport, StepReport
@@ -38,6 +46,7 @@ __all__ = [
     "Batch",
     "CorruptCheckpoint",
     "EngineError",
+    "Evolution",
     "Fenced",
     "FileSink",
     "FileSource",
@@ -46,12 +55,17 @@ __all__ = [
     "MemorySink",
     "MemorySource",
     "Message",
+    "NewerFormat",
+    "NoCheckpoint",
     "NonWindowState",
+    "OldFormat",
     "OtherJob",
     "PersistentError",
     "PersistentState",
     "PersistentTask",
     "Pipeline",
+    "Refused",
+    "Retention",
     "RetentionGap",
     "RunReport",
     "SourceChanged",
@@ -59,7 +73,9 @@ __all__ = [
     "StagedMissing",
     "State",
     "StepReport",
+    "StillRunning",
     "StorageError",
+    "UnknownCheckpoint",
     "UnsupportedStore",
     "UserCodeError",
     "Window",

@@ -5,14 +5,15 @@ The invariants of the manifest log are checked here before a manifest is put, an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.compaction import replaced
-from persistent.checkpoint.garbage import oldest_kept
+from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart, check_name
 from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.shapes import SETS
 from persistent.clock import Clock
 from persistent.codec import Run, canonical_json, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
@@ -50,6 +51,7 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
         source=SourcePart(job.source.kind, partitions, dict.fromkeys(partitions, (0, 0))),
         operators={name: OperatorState(job.state.fingerprint(), key_names(job.task), ())},
         ledger={partition: Account() for partition in partitions},
+        bases={0: 0},
     )
 
 
@@ -62,34 +64,27 @@ def next_manifest(
     operator: str,
     index: Sequence[Run],
     lag_ms: int,
-    checkpoints: Sequence[int],
+    retention: Retention,
     publishes: bool,
     nonce: str,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``."""
     old = last.manifest
     id = old.id + 1
-    largest: dict[str, int] = {}
     ledger = dict(old.ledger)
     for mapped in results.mapped:
-        if mapped.largest is not None:
-            largest[mapped.partition] = max(mapped.largest, largest.get(mapped.partition, mapped.largest))
         ledger[mapped.partition] = ledger.get(mapped.partition, Account()) + mapped.account
-    clock = old.clock.advanced(largest, plan.cap, lag_ms)
-    clock = replace(
-        clock,
-        watermark=max(clock.watermark, plan.close_at),
-        closed=max(clock.closed, plan.close_at),
-        end_of_input=plan.end_of_input or (clock.end_of_input and not plan.splits),
-    )
+    clock = _next_clock(old.clock, plan, results, lag_ms)
     state = old.operators[operator]
     runs = _next_runs(state.runs, results, window, clock.closed)
     manifest = replace(
-        old,
+        retained(old, {**old.bases, id: plan.wall_ms}, retention),
         id=id,
         kind="checkpoint",
         base=id,
-        oldest=oldest_kept([*checkpoints, id], old.oldest),
+        committed_ms=plan.wall_ms,
+        target=None,
+        retract=None,
         nonce=nonce,
         parent=(old.id, last.sha256),
         fences=0,
@@ -115,18 +110,48 @@ def next_manifest(
     return manifest
 
 
+def _next_clock(clock: Clock, plan: StepPlan, results: Results, lag_ms: int) -> Clock:
+    largest: dict[str, int] = {}
+    for mapped in results.mapped:
+        if mapped.largest is not None:
+            largest[mapped.partition] = max(mapped.largest, largest.get(mapped.partition, mapped.largest))
+    clock = clock.advanced(largest, plan.cap, lag_ms)
+    return replace(
+        clock,
+        watermark=max(clock.watermark, plan.close_at),
+        closed=max(clock.closed, plan.close_at),
+        end_of_input=plan.end_of_input or (clock.end_of_input and not plan.splits),
+    )
+
+
+def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> Manifest:
+    """The last manifest, saying which of these checkpoints are still kept."""
+    oldest = retention.oldest(bases, old.oldest)
+    chosen = {*retention.thinned(bases, oldest), *old.pins}
+    kept = {id: ms for id, ms in bases.items() if id >= oldest or id in chosen}
+    return replace(
+        old,
+        oldest=oldest,
+        bases=kept,
+        left=tuple(branch for branch in old.left if any(branch[0] <= id < branch[1] for id in kept)),
+        burnt=tuple(id for id in old.burnt if id >= oldest),
+    )
+
+
 def check_follows(manifest: Manifest, parent: Manifest) -> None:
     """Raise LawBroken unless the laws between neighbours in the log hold (I2, I9)."""
     old, new = parent.clock, manifest.clock
+    goes_on = manifest.kind not in SETS
     laws = [
         ("ids count up by one", manifest.id == parent.id + 1),
         ("epochs never decrease", manifest.epoch >= parent.epoch),
         ("the oldest kept id never decreases", manifest.oldest >= parent.oldest),
         ("the base never decreases", manifest.base >= parent.base),
-        ("the clock never goes back", new.watermark >= old.watermark >= 0),
-        ("what is closed never opens, and lies behind the clock", old.closed <= new.closed <= new.watermark),
+        ("what is closed lies behind the clock", 0 <= new.closed <= new.watermark),
+        ("the clock never goes back", not goes_on or new.watermark >= old.watermark),
+        ("what is closed never opens", not goes_on or old.closed <= new.closed),
     ]
-    for partition, position in parent.source.positions.items():
+    for partition, position in parent.source.positions.items() if goes_on else ():
         laws.append((f"positions of {partition} never go back", manifest.source.positions[partition] >= position))
     for partition, account in manifest.ledger.items():
         laws.append((f"the account of {partition} balances: {account}", account.balances))
@@ -181,6 +206,7 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
             raise OtherJob(
                 f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
                 "Give this pipeline a checkpoint of its own, or the task the name it had"
+                + (f"; or drop what it holds: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
             )
     for name, operator in expected.operators.items():
         before = found.operators[name]
@@ -199,4 +225,7 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
 def _what_to_do(found: Manifest, url: str) -> str:
     if found.base == 0:
         return f"Nothing has been committed there yet: delete {url} (and the folder of the sink) and run again"
-    return "Put the task back as it was, or give it a new checkpoint and read the source again"
+    return (
+        "Put the task back as it was; or say how its state becomes the new one, Pipeline(evolve=Evolution(...)), and "
+        "run it; or give it a new checkpoint and read the source again"
+    )

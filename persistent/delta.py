@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.column import Columns, take
 from monoids.columns import Integers
 from monoids.hashing import key_column
-from monoids.monoid import Columns, take
 from persistent.message import Batch
 from persistent.rows import Rows, fold, sum_up
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
@@ -160,7 +160,7 @@ class Delta:
                 keys = [column.take(numbers) for column in keys]
                 times, columns = times[rows], take(columns, rows)
         if len(times):
-            panes = self._state.stored_panes(times)
+            panes = self._state.stored_panes(times, self._watermark)
             self._pending.append(sum_up(self._state.monoid, keys, panes, columns, self._state.panes.step))
 
     def _key_columns(self, keys: Any, rows: int) -> tuple[pa.Array, ...]:

@@ -20,24 +20,27 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import FrameType
 
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import Merge, choose, choose_all, replaced
+from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
 from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
-from persistent.commit import Results, check_same_job, first_manifest, next_manifest
+from persistent.commit import Results, first_manifest, next_manifest
 from persistent.contents import Contents
 from persistent.engine import Engine
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, StorageError
+from persistent.evolution import Evolution, adapted, migrate
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
-from persistent.publish import claim, collect, index_folder, publish
+from persistent.publish import claim, collect, collect_dropped, index_folder, publish
 from persistent.report import RunReport, StepReport
 from persistent.sources.protocol import Budget, SourceState
 from persistent.step import Item, Work
@@ -52,6 +55,7 @@ _STEP_SECONDS = 1.0
 _SHARD_ROWS = 200_000
 _FENCES_MAX = 3
 _POLL_SECONDS = 0.2
+_SWEEP_STEPS = 50
 _SUMMED = ("rows", "late", "dead", "outputs", "checkpoint_bytes")
 
 
@@ -76,13 +80,17 @@ class OutOfOrder(AssertionError):
 @dataclass(frozen=True)
 class Options:
     """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far
-    ahead of the plan's time of day a timestamp may be."""
+    ahead of the plan's time of day a timestamp may be. ``retention``: which checkpoints are kept. ``evolve``,
+    ``dropped``: how the state of the task as it was becomes that of the task as it is."""
 
     step_rows: int | None = None
     follow: bool = False
     end_of_input: bool = False
     max_future_ms: int = 86_400_000
+    retention: Retention = field(default_factory=Retention)
     on_step: Callable[[StepReport], None] | None = None
+    evolve: Evolution | None = None
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,7 @@ class Driver:
         self._first = first_manifest(job, self.nonce)
         self.kept: dict[int, Manifest] = {}
         self._steps = 0
+        self._committed: int | None = None
         self._totals: Counter[str] = Counter()
         self._rows = _ROWS_FIRST
         self._stopped = threading.Event()
@@ -123,19 +132,20 @@ class Driver:
         """Drain the source, or follow it, step by step."""
         began = monotonic_s()
         found = self.log.newest()
-        if found is not None:
-            check_same_job(found.manifest, self._first, self.job.storage.url)
         # Without a checkpoint too: a pipeline that cannot run leaves none behind.
         last = found or Entry(self._first, "", 0)
+        view = self._adapted(last.manifest)
+        evolves, last = view is not last.manifest, replace(last, manifest=view)
         recovered = found is not None
         with self.log.unless_fenced(last.manifest.id):
             draft = self._next(last)
-        if draft is None and not self.options.follow:
+        if draft is None and not (evolves or self.options.follow) and last.manifest.retract is None:
             publish(self.job, self.log, last.manifest)
+            sweep_dead_marks(self.job.storage)
             return self._report(last, began, 0.0, recovered=recovered)
         last = self._take_over(found)
         recovery_seconds = monotonic_s() - began
-        with _signals(self.stop):
+        with self._marked(last.manifest.epoch), _signals(self.stop):
             while not self._stopped.is_set():
                 with self.log.unless_fenced(last.manifest.id):
                     if draft is None or not self._fits(draft, last.manifest):
@@ -150,7 +160,16 @@ class Driver:
                     self._stopped.wait(_POLL_SECONDS)
                 else:
                     break
-        return self._report(last, began, recovery_seconds, recovered=recovered)
+        with self.log.unless_fenced(last.manifest.id):
+            return self._report(last, began, recovery_seconds, recovered=recovered)
+
+    def committed(self, id: int) -> None:
+        """This driver has put checkpoint ``id``."""
+        self._committed = id
+
+    def is_to_sweep(self) -> bool:
+        """Whether to look for files of attempts that came to nothing, first of our predecessors: a look lists all."""
+        return self._steps % _SWEEP_STEPS == 0
 
     def runs(self, manifest: Manifest) -> tuple[Run, ...]:
         """The runs of the task's state."""
@@ -167,25 +186,55 @@ class Driver:
         if self.options.on_step is not None:
             self.options.on_step(report)
 
+    @contextmanager
+    def _marked(self, epoch: int) -> Iterator[None]:
+        """While inside, others can see that this driver runs."""
+        storage = self.job.storage
+        sweep_marks(storage, epoch)
+        name = put_mark(storage, epoch, self.nonce)
+        try:
+            yield
+        finally:
+            try:
+                storage.delete(name)
+            except StorageError as error:
+                # Nothing relies on it; what has gone wrong before is what should be told.
+                logger.warning("%s is left behind, as if this driver still ran: %s", name, error)
+
     # -- taking over ---------------------------------------------------------------------------------------------
 
     def _take_over(self, last: Entry | None) -> Entry:
         """Fence off whoever else works here, repeat what they may not have finished, sweep up what they left."""
         if last is None or last.manifest.id == 0:
             last = self.log.create(self._first)
-            check_same_job(last.manifest, self._first, self.job.storage.url)
+            self._adapted(last.manifest)
         claim(self.job, last.manifest)
         fence = self.log.fence(last, self.nonce, self._replan(last.manifest))
         manifest = fence.manifest
         logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
         self.log.check(manifest.id)
         with self.log.unless_fenced(manifest.id):
-            ids = [id for id in self.log.ids() if manifest.oldest <= id < manifest.id]
-            self.kept = {id: self.log.read(id).manifest for id in ids} | {manifest.id: manifest}
+            self.kept = self.log.kept(manifest)
+        # Swept first: a driver that we have fenced while it published finds nothing more to show; and what we take back
+        # of what it has shown is there to be found.
+        collect(self.job, manifest, self.kept.values(), self.log.plan(manifest.base, manifest.replan))
         publish(self.job, self.log, manifest)
-        pending = self.log.plan(manifest.base, manifest.replan)
-        collect(self.job, manifest, self.kept.values(), pending)
-        return fence
+        return self._evolved(fence)
+
+    def _adapted(self, manifest: Manifest) -> Manifest:
+        """The manifest as the state of this job will be in it; itself, where it is so already."""
+        evolve, dropped = self.options.evolve, self.options.dropped
+        return adapted(manifest, self._first, evolve, dropped, self.job.storage.url)
+
+    def _evolved(self, fence: Entry) -> Entry:
+        """The fence; or, where the task has changed, the manifest above it that holds its state as it is now."""
+        view = self._adapted(fence.manifest)
+        if view is fence.manifest:
+            return fence
+        with self.log.unless_fenced(fence.manifest.id):
+            entry = migrate(self.job, self.log, fence, view, self.options.evolve, list(self.kept.values()))
+        self.kept[entry.manifest.id] = entry.manifest
+        return entry
 
     def _replan(self, last: Manifest) -> int:
         """Which plan to run: another, of smaller steps, after three fences over one that never came to its end."""
@@ -209,7 +258,8 @@ class Driver:
         """The step after ``last``: the plan that was put for it, or a new one; None if there is nothing to
         do. Writes nothing."""
         manifest = last.manifest
-        put = self.log.plan(manifest.base, manifest.replan)
+        # After a checkpoint of our own nobody else plans, unless we are fenced: then the put of our plan finds theirs.
+        put = self.log.plan(manifest.base, manifest.replan) if manifest.id != self._committed else None
         if put is not None:
             if put.start != manifest.source.positions:
                 raise CorruptCheckpoint(
@@ -323,7 +373,10 @@ class Step:
         driver, plan, last = self._driver, self._draft.plan, self._last.manifest
         attempt = Attempt(last.epoch, last.id + 1)
         limit = plan.wall_ms + driver.options.max_future_ms
-        maps = [MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit) for split in plan.splits]
+        maps = [
+            MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit, last.source.since)
+            for split in plan.splits
+        ]
         closes = self._closes(attempt)
         folds = self._folds(attempt)
         items: list[Item] = [*maps, *closes, *folds]
@@ -348,11 +401,12 @@ class Step:
             operator=driver.operator,
             index=self._index,
             lag_ms=driver.job.source.max_out_of_orderness,
-            checkpoints=[kept.id for kept in driver.kept.values() if kept.kind == "checkpoint"],
+            retention=driver.options.retention,
             publishes=driver.job.sink is not None,
             nonce=new_nonce(),
         )
         self._entry = driver.log.put(manifest)
+        driver.committed(manifest.id)
         self._committed_at = monotonic_s()
 
     def _check(self) -> None:
@@ -363,8 +417,12 @@ class Step:
 
     def _collect(self) -> None:
         driver, manifest = self._driver, self._entry.manifest
-        driver.kept = {id: kept for id, kept in driver.kept.items() if id >= manifest.oldest} | {manifest.id: manifest}
-        collect(driver.job, manifest, driver.kept.values(), None)
+        dropped = [kept for id, kept in driver.kept.items() if not manifest.keeps(id)]
+        driver.kept = {id: kept for id, kept in driver.kept.items() if manifest.keeps(id)} | {manifest.id: manifest}
+        # First what is known: a sweep looks only where the task of today has its files.
+        collect_dropped(driver.job, manifest, driver.kept.values(), dropped)
+        if driver.is_to_sweep():
+            collect(driver.job, manifest, driver.kept.values(), None)
         driver.contents.forget_all_but(driver.runs(manifest))
         driver.job.source.acknowledge(driver.kept[min(driver.kept)].source.positions)
 

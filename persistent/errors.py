@@ -11,6 +11,14 @@ class InvalidPipeline(PersistentError):
     """The pipeline as written cannot run: a wrong option, name or combination of parts."""
 
 
+class NoCheckpoint(InvalidPipeline):
+    """There is no checkpoint at this place."""
+
+
+class UnknownCheckpoint(InvalidPipeline):
+    """The checkpoint does not keep what was asked for: no such id, or no such clock."""
+
+
 class CorruptCheckpoint(PersistentError):
     """Bytes of a checkpoint are missing or are not those that were committed. They never mean "empty"."""
 
@@ -23,12 +31,29 @@ class Fenced(PersistentError):
     """Another driver has taken over this checkpoint; this one has stopped and changes nothing more."""
 
 
+class StillRunning(PersistentError):
+    """A driver seems to run on this checkpoint: it is to be stopped, or fenced off, before another may write."""
+
+
+class Refused(PersistentError):
+    """An operation on a checkpoint cannot be done as asked. The state of the job is what it was."""
+
+
 class OtherJob(PersistentError):
     """The checkpoint belongs to another job: its operators, source kind or partitions differ."""
 
 
 class FingerprintChanged(PersistentError):
     """A monoid, key or window under the same operator is not the one the checkpoint was made with."""
+
+
+class NewerFormat(CorruptCheckpoint):
+    """The checkpoint, or a file of it, is of a format or has features that only a newer release knows. Nothing is wrong
+    with it."""
+
+
+class OldFormat(PersistentError):
+    """The checkpoint is of an older format, which this release reads and does not write: it must be upgraded first."""
 
 
 class SourceError(PersistentError):

@@ -55,13 +55,15 @@ class Attempt:
 
 @dataclass(frozen=True)
 class MapSplit:
-    """``watermark``: of the step before; what is late is decided by it. ``limit``: the largest timestamp allowed."""
+    """``watermark``: of the step before; what is late is decided by it. ``limit``: the largest timestamp allowed.
+    ``since``: what is earlier has been counted before."""
 
     attempt: Attempt
     split: Split
     recorded: Mapping[str, Any]
     watermark: int
     limit: int
+    since: int | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""To load is to turn ``FILE_OR_MODULE:NAME`` into the pipeline that a user wrote there.
+"""To load is to turn ``FILE_OR_MODULE:NAME`` into the pipeline, or the monoid, that a user wrote there.
 
 A file is run as a module of its own, with its folder on the path, as Python does with a script: so what it imports
 from beside it is found, and Spark's workers get its classes by value.
@@ -12,9 +12,12 @@ import os
 import re
 import sys
 from types import ModuleType
+from typing import Any
 
+from monoids import Monoid
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.pipeline import Pipeline
+from persistent.task import PersistentTask, check_task
 
 _TARGET = re.compile(r"(.+):([A-Za-z_]\w*)")
 
@@ -31,27 +34,59 @@ def names_pipeline(target: str) -> bool:
 def load_pipeline(target: str) -> Pipeline:
     """The pipeline named by ``FILE.py:NAME`` or ``package.module:NAME``: a Pipeline, or a function without arguments
     that returns one. InvalidPipeline says what is wrong with it."""
+    module, found = _named(target, "a pipeline", Pipeline)
+    if not isinstance(found, Pipeline):
+        raise InvalidPipeline(
+            f"{target} is {type(found).__name__}, not a Pipeline nor a function without arguments that returns one"
+            f"{_choices(module, Pipeline)}"
+        )
+    return found
+
+
+def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
+    """The monoid named by ``FILE.py:NAME`` or ``package.module:NAME``, and a strategy of its inputs, if it has one.
+
+    NAME is a monoid, a class of monoids or tasks that are made without arguments, a pair of a monoid and a strategy, a
+    function that returns one of these, or a task or pipeline: then it is the monoid that its state is a sum of.
+    InvalidPipeline says what is wrong with it.
+    """
+    module, found = _named(target, "a monoid", Monoid)
+    found, inputs = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+    if isinstance(found, type) and issubclass(found, Monoid | PersistentTask):
+        try:
+            found = found()
+        except TypeError as error:
+            raise InvalidPipeline(f"{target} cannot be made without arguments ({error}): name an instance") from error
+    if isinstance(found, Pipeline):
+        found = found.task
+    if isinstance(found, PersistentTask):
+        found = check_task(found).monoid
+    if not isinstance(found, Monoid):
+        raise InvalidPipeline(
+            f"{target} is {type(found).__name__}, not a monoid, nor a task or pipeline, whose state is a sum of one"
+            f"{_choices(module, Monoid)}"
+        )
+    return found, inputs
+
+
+def _named(target: str, what: str, kind: type) -> tuple[ModuleType, Any]:
+    """The module that ``target`` names, and what it names in there: of a function, what that returns."""
     match = _TARGET.fullmatch(target)
     if not match:
-        raise InvalidPipeline(f"{target}: name a pipeline as FILE.py:NAME or package.module:NAME")
+        raise InvalidPipeline(f"{target}: name {what} as FILE.py:NAME or package.module:NAME")
     place, name = match[1], match[2]
     module = _module(place)
     if not hasattr(module, name):
-        raise InvalidPipeline(f"{place} has no {name!r}{_choices(module)}")
+        raise InvalidPipeline(f"{place} has no {name!r}{_choices(module, kind)}")
     found = getattr(module, name)
-    if callable(found) and not isinstance(found, Pipeline | type):
+    if callable(found) and not isinstance(found, Pipeline | Monoid | PersistentTask | type):
         try:
             found = found()
         except PersistentError:
             raise
         except Exception as error:
             raise InvalidPipeline(f"{place}: {name}() raised {_shown(error, place)}") from error
-    if not isinstance(found, Pipeline):
-        raise InvalidPipeline(
-            f"{target} is {type(found).__name__}, not a Pipeline nor a function without arguments that returns one"
-            f"{_choices(module)}"
-        )
-    return found
+    return module, found
 
 
 def _module(place: str) -> ModuleType:
@@ -87,7 +122,15 @@ def _run_file(path: str) -> ModuleType:
 
 def _import(name: str) -> ModuleType:
     _put_on_path(os.getcwd())
-    return importlib.import_module(name)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not name.startswith(error.name):
+            raise
+        raise InvalidPipeline(
+            f"{name} cannot be loaded: {error}: run it in the folder that holds it, name that in PYTHONPATH, or name "
+            "its file, as in jobs/visits.py:NAME"
+        ) from error
 
 
 def _put_on_path(folder: str) -> None:
@@ -95,9 +138,15 @@ def _put_on_path(folder: str) -> None:
         sys.path.insert(0, folder)
 
 
-def _choices(module: ModuleType) -> str:
-    names = sorted(name for name, value in vars(module).items() if isinstance(value, Pipeline))
-    return f"; its pipelines: {', '.join(names)}" if names else ""
+def _choices(module: ModuleType, kind: type) -> str:
+    """What could have been named: the instances of ``kind``, and its classes that the module defines."""
+    names = sorted(
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, kind)
+        or (isinstance(value, type) and issubclass(value, kind) and value.__module__ == module.__name__)
+    )
+    return f"; its {kind.__name__.lower()}s: {', '.join(names)}" if names else ""
 
 
 def _shown(error: Exception, place: str) -> str:

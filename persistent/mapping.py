@@ -1,6 +1,7 @@
 """To map a split is to read it, judge every record, run the task over those that count, and write their sum.
 
-A record is judged once, in this order: dead, late, or processed. ``read = processed + late + dead`` after every batch.
+A record is judged once, in this order: dead, duplicate, late, or processed. ``read = processed + late + dead +
+duplicate`` after every batch.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Asid
         tally.dead.append(aside.undecoded())
         offsets = np.array([dead.offset for dead in records.dead], np.int64)
         mix += mix_records(aside.partition, records.ordinal, offsets, np.full(len(offsets), -1))
-    dead = late = 0
+    dead = late = again = 0
     kept: Any = None
     if len(times):
         lowest, highest = int(times.min()), int(times.max())
@@ -87,6 +88,10 @@ def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Asid
             tally.dead.append(aside.rows(np.flatnonzero(rejected), _dead_reasons(times[rejected], item.limit)))
             kept, dead = ~rejected, int(rejected.sum())
             lowest = max(lowest, 0)
+        if item.since is not None and lowest < item.since:
+            is_again = times < item.since if kept is None else kept & (times < item.since)
+            kept, again = times >= item.since if kept is None else kept & ~is_again, int(is_again.sum())
+            lowest = item.since
         if window is not None and window.first_number(lowest) * window.every_ms + window.size_ms <= item.watermark:
             is_late, partly = window.late(times, item.watermark)
             if kept is not None:
@@ -99,7 +104,7 @@ def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Asid
                 tally.late.append(aside.rows(np.flatnonzero(partly), "partly-late"))
     undecoded = len(records.dead)
     read = len(times) + undecoded
-    tally.account += Account(read, len(times) - dead - late, late, dead + undecoded, 0, mix)
+    tally.account += Account(read, len(times) - dead - again - late, late, dead + undecoded, again, mix)
     return None if kept is None else np.flatnonzero(kept)
 
 

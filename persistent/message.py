@@ -150,9 +150,20 @@ class Batch:
         return [(self.ordinal, offset) for offset in self.offsets.tolist()]
 
     @property
-    def order(self) -> list[tuple[int, str, tuple[int, int]]]:
-        """(timestamp, partition, position) of each record."""
-        return [(t, self.partition, p) for t, p in zip(self.timestamps.tolist(), self.positions)]
+    def order(self) -> pa.StructArray:
+        """What each message's ``order`` is, as a column: timestamp, partition, position (ordinal, offset).
+
+        Beside a column of values it is what ``First``, ``Last`` and ``Reservoir`` take:
+        ``state.update_batch(batch.timestamps, (batch.order, batch["price"]))``.
+        """
+        rows = len(self)
+        position = pa.StructArray.from_arrays(
+            [pa.array(np.full(rows, self.ordinal, np.int64)), pa.array(self.offsets)], ["ordinal", "offset"]
+        )
+        partition = pa.array([self.partition], pa.string()).take(pa.array(np.zeros(rows, np.int64)))
+        return pa.StructArray.from_arrays(
+            [pa.array(self.timestamps), partition, position], ["timestamp", "partition", "position"]
+        )
 
     def filter(self, mask: Any) -> Batch:
         """The records where ``mask`` (Arrow or NumPy booleans, null is false) is true."""

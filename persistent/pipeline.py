@@ -4,31 +4,34 @@ and again."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from persistent.checkpoint.compaction import shards
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.copies import checkpoint_at
+from persistent.checkpoint.garbage import Retention
+from persistent.checkpoint.inside import open_checkpoint
+from persistent.checkpoint.log import Entry, Log, new_nonce
 from persistent.checkpoint.manifest import check_name
 from persistent.clock import Duration, duration_ms
-from persistent.closing import window_sums
-from persistent.codec import canonical_json, decode_table, type_of
+from persistent.codec import canonical_json, decode_table
 from persistent.commit import check_same_job, first_manifest
 from persistent.driver import Driver, Options
 from persistent.embedded import Embedded
 from persistent.engine import Engine
 from persistent.errors import InvalidPipeline
+from persistent.evolution import Evolution, checked_names
+from persistent.folded import Part, empty_table, folded_tables, manifest_as_of
 from persistent.job import Job
-from persistent.outputs import check_names, empty_outputs, final_values, window_outputs
+from persistent.outputs import check_names
 from persistent.report import RunReport, StepReport
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
 from persistent.sources.protocol import Source
+from persistent.starting import start
 from persistent.state import PersistentState
-from persistent.storage import Storage, open_storage
-from persistent.sums import fold_runs, summing
+from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
 
 _ASIDE = pa.schema(
@@ -54,7 +57,13 @@ class Pipeline:
     all. ``step_rows``: exactly so many records a step, so that step borders depend on the input alone; by
     default steps adapt to take about a second. ``on_error``: "stop" at a message on which the task raises, or
     "dead-letter" to put it aside. ``max_future``: a timestamp farther ahead of the time of day is a dead
-    letter. ``require``: "exactly-once" refuses anything weaker.
+    letter. ``require``: "exactly-once" refuses anything weaker. ``retention``: which checkpoints are kept, by default
+    the newest ten. ``start_from``: the URL of a savepoint (or checkpoint) of the same pipeline; while this checkpoint
+    is empty it begins with a copy of that, as a job of its own; once it has begun so, it goes on.
+    ``unsafe_single_driver``: take a checkpoint on a store that nothing has proved to create atomically; see to it that
+    never more than one driver runs. ``evolve``: how the state of the task as it was becomes that of the task as it is
+    now, where its monoid has changed; done by the next run, and once. ``allow_dropped``: names that the task had before
+    it became another: their state goes, and that of the task begins empty where the source stands.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState
@@ -82,6 +91,11 @@ class Pipeline:
         on_error: str = "stop",
         max_future: Duration = "1 day",
         require: str | None = None,
+        retention: Retention | None = None,
+        unsafe_single_driver: bool = False,
+        start_from: str | Storage | None = None,
+        evolve: Evolution | None = None,
+        allow_dropped: Sequence[str] = (),
     ) -> None:
         if not isinstance(source, Source):
             raise InvalidPipeline(f"source={source!r} is not a source: use FileSource(...) or MemorySource(...)")
@@ -99,11 +113,24 @@ class Pipeline:
         _check_recordable(task, self._state)
         self.source = source
         self.sink = sink
-        self.storage = open_storage(checkpoint)
+        self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver)
+        self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
         self.step_rows = step_rows
         self.on_error = on_error
         self.max_future_ms = duration_ms(max_future, "max_future")
         self.require = require
+        if retention is not None and not isinstance(retention, Retention):
+            raise InvalidPipeline(f"retention={retention!r}: give Retention(last=10, hourly=24, daily=7), or None")
+        self.retention = retention or Retention()
+        self.start_from = None if start_from is None else open_checkpoint(start_from)
+        if evolve is not None and not isinstance(evolve, Evolution):
+            raise InvalidPipeline(f"evolve={evolve!r}: give Evolution(...), or None")
+        if evolve is not None:
+            evolve.check_for(self._state.monoid)
+        self.evolve = evolve
+        self.allow_dropped = checked_names(allow_dropped, "allow_dropped")
+        if operator_name(task) in self.allow_dropped:
+            raise InvalidPipeline(f"allow_dropped={allow_dropped!r} names the task of this pipeline: leave it out")
         guarantee = self.guarantee()
         if require == "exactly-once" and not guarantee.startswith(require):
             raise InvalidPipeline(f"require={require!r}, but this pipeline is {guarantee}")
@@ -119,6 +146,8 @@ class Pipeline:
             return f"at-least-once: {self.sink!r} may show an output twice"
         if not self.storage.shared:
             return f"exactly-once while this process lives: {self.storage.url} is in its memory"
+        if self.unsafe_single_driver:
+            return f"exactly-once while never more than one driver runs: nothing has proved {self.storage.url} atomic"
         return "exactly-once: the source replays, the checkpoint is atomic, the sink publishes what a checkpoint names"
 
     def run(
@@ -140,19 +169,34 @@ class Pipeline:
         if follow and end_of_input:
             raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
         chosen = self._engine(spark, engine)
-        options = Options(self.step_rows, follow, end_of_input, self.max_future_ms, on_step)
+        options = Options(
+            self.step_rows,
+            follow,
+            end_of_input,
+            self.max_future_ms,
+            self.retention,
+            on_step,
+            self.evolve,
+            self.allow_dropped,
+        )
         try:
+            if self.start_from is not None:
+                start(self.storage, first_manifest(self._job(), new_nonce()), self.start_from)
             return Driver(self._job(), chosen, options).run()
         finally:
             if chosen is not engine:
                 chosen.stop()
 
-    def state(self, spark: Any = None, *, at: int | None = None) -> Any:
+    def state(self, spark: Any = None, *, at: int | None = None, as_of: int | None = None) -> Any:
         """The folded state, as an Arrow table in output columns; with a SparkSession, as a DataFrame.
 
         Of a state with windows: every window that holds something and is not closed. ``at``: of that kept checkpoint.
+        ``as_of``: what was before that clock (ms since the epoch, on the grid of the state), as far back as the kept
+        checkpoints and the state's ``history`` reach.
         """
-        table = self._state_table(self._entry(at))
+        if at is not None and as_of is not None:
+            raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
+        table = self._state_table(at) if as_of is None else self._table_as_of(as_of)
         return table if spark is None else spark.createDataFrame(table)
 
     def late(self) -> pa.Table:
@@ -170,12 +214,7 @@ class Pipeline:
         if at is None:
             entry = log.newest()
         else:
-            kept = log.ids()
-            if at not in kept:
-                raise InvalidPipeline(
-                    f"{self.storage.url} keeps no checkpoint {at}; it keeps {kept[:1]} to {kept[-1:]}"
-                )
-            entry = log.read(at)
+            entry = checkpoint_at(log, at)
         if entry is not None:
             check_same_job(entry.manifest, first_manifest(self._job(), ""), self.storage.url)
         return entry
@@ -183,27 +222,17 @@ class Pipeline:
     def _job(self) -> Job:
         return Job(self.task, self._state, self.source, self.sink, self.storage, self.on_error == "dead-letter")
 
-    def _state_table(self, entry: Entry | None) -> pa.Table:
-        state, names = self._state, key_names(self.task)
-        operator = entry.manifest.operators[operator_name(self.task)] if entry else None
-        types = [type_of(name) for name in operator.key_types] if operator else []
-        tables = [empty_outputs(state.monoid, names, types, state.window)]
-        if entry is not None and operator is not None:
-            with summing(self._job()):
-                tables += self._tables(operator.runs, types, entry.manifest.clock.closed)
-        return pa.concat_tables(tables)
+    def _state_table(self, at: int | None) -> pa.Table:
+        entry, job = self._entry(at), self._job()
+        manifest = entry.manifest if entry is not None else None
+        tables = folded_tables(job, manifest) if manifest is not None else ()
+        return pa.concat_tables([empty_table(job, manifest), *tables])
 
-    def _tables(self, runs: Sequence[Any], types: Sequence[pa.DataType], closed: int) -> Iterator[pa.Table]:
-        job, state, names = self._job(), self._state, key_names(self.task)
-        for groups in shards(runs):
-            if state.window is None:
-                folded = fold_runs(job, runs, *groups)
-                if folded is not None:
-                    yield final_values(state.monoid, names, types, folded, None)
-                continue
-            first = state.window.first_number(closed)
-            for rows, numbers in window_sums(job, runs, groups, state.window, first, None):
-                yield window_outputs(state.monoid, names, types, state.window, rows, numbers)
+    def _table_as_of(self, clock: int) -> pa.Table:
+        job = self._job()
+        manifest = manifest_as_of(Log(self.storage), self._state, clock)
+        check_same_job(manifest, first_manifest(job, ""), self.storage.url)
+        return pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, Part(as_of=clock))])
 
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
         if spark is not None and engine not in (None, "spark"):
@@ -233,7 +262,7 @@ class Pipeline:
                 )
         check = getattr(engine, "check", None)
         if check is not None:
-            check([self.storage.url, *([self.sink.url] if isinstance(self.sink, FileSink) else [])])
+            check([self.storage, *([self.sink.storage] if isinstance(self.sink, FileSink) else [])])
 
 
 def _check_recordable(task: PersistentTask, state: PersistentState) -> None:

@@ -6,7 +6,7 @@ On a terminal it is one line that changes; elsewhere a new line, at most one a s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TextIO
 
@@ -88,6 +88,31 @@ class _Printed:
         if now_s - self._printed_s >= _LINE_SECONDS:
             self._printed_s = now_s
             print(line, file=self._stream, flush=True)
+
+
+@contextmanager
+def one_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
+    """Show a line in place of the last; nothing where ``stream`` is no terminal."""
+    if not stream.isatty():
+        yield lambda text: None
+        return
+    with Status("", console=Console(file=stream, markup=False), spinner="line") as status:
+        yield status.update
+
+
+@contextmanager
+def working(stream: TextIO, what: str, amount: Callable[[int], str]) -> Iterator[Callable[[int, int], None]]:
+    """Show on a terminal how far a long work is; yields what is to be told how much is done, and of how much."""
+    began_s = monotonic_s()
+    with one_line(stream) as show:
+        show(what)
+
+        def on_progress(done: int, total: int) -> None:
+            rate = int(done / max(monotonic_s() - began_s, 1e-3))
+            share = f" {100 * done // total} %" if total else ""
+            show(f"{what}: {amount(done)} of {amount(total)}{share}, {amount(rate)}/s")
+
+        yield on_progress
 
 
 def report_text(report: RunReport) -> str:

@@ -5,15 +5,16 @@ To collect is the opposite: to delete what no kept manifest names and nobody sti
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from persistent.checkpoint.garbage import garbage
-from persistent.checkpoint.log import Log
+from persistent.checkpoint.log import Log, manifest_name, plan_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import InvalidPipeline, StagedMissing
 from persistent.job import Job
 from persistent.sinks.protocol import Staged
+from persistent.storage import Storage, delete_all
 
 _DIGITS = 20
 
@@ -30,6 +31,8 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
     staged it. InvalidPipeline, before anything is done, where windows are listed and there is no sink."""
     _check_sink(job, manifest)
+    if manifest.retract is not None:
+        _take_back(job, manifest, *manifest.retract)
     for outputs in manifest.outputs:
         try:
             if job.sink is not None and outputs.sink:
@@ -42,29 +45,70 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
             raise
 
 
+def _take_back(job: Job, manifest: Manifest, first: int, stop: int) -> None:
+    """Take back what was published under the ids from ``first`` up to ``stop``: repeated, it changes nothing."""
+    if job.sink is not None:
+        take_back = getattr(job.sink, "retract", None)
+        if take_back is None:
+            raise InvalidPipeline(
+                f"{job.storage.url} went back to checkpoint {manifest.target}, and {job.sink!r} cannot take back what "
+                f"was published since. Go back once more with 'persistent rollback {job.storage.url} {manifest.base} "
+                "--outputs=again': then the rows that follow are published a second time"
+            )
+        take_back(first, stop)
+    for folder in ("late", "dead"):
+        for name in job.storage.list(folder):
+            if name[:_DIGITS].isdigit() and first <= int(name[:_DIGITS]) < stop:
+                job.storage.delete(f"{folder}/{name}")
+
+
+def _unpublished(manifest: Manifest) -> set[str]:
+    return {name for outputs in manifest.outputs for name in outputs.names()}
+
+
+def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
+    return {name for one in kept for name in one.files()} | _unpublished(manifest)
+
+
 def aside_name(folder: str, id: int, staged: Staged) -> str:
     """Where late rows or dead letters are once published: ``late/<id>-<uuid>.arrow``."""
     return f"{folder}/{id:0{_DIGITS}d}-{staged.name.rpartition('-')[2]}"
 
 
+def collect_dropped(job: Job, manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> None:
+    """Delete what only manifests named that are no longer kept, and these: without looking what else is there."""
+    live, names = _live(manifest, kept), dict[str, None]()
+    for old in dropped:
+        files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
+        plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
+        names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
+    delete_all(job.storage, list(names))
+
+
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
-    """Delete what neither a kept manifest, nor the pending plan, nor an unpublished output names."""
-    unpublished = {name for outputs in manifest.outputs for name in outputs.names()}
-    live = {name for one in kept for name in one.files()} | unpublished
+    """Delete all there is that neither a kept manifest, nor the pending plan, nor an unpublished output names."""
+    delete_all(job.storage, list(collectable(job.storage, [job.folder()], manifest, kept, pending)))
+    if job.sink is not None:
+        job.sink.sweep(_unpublished(manifest), manifest.epoch, manifest.id)
+
+
+def collectable(
+    storage: Storage, folders: Iterable[str], manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None
+) -> Iterator[str]:
+    """What ``collect`` deletes, in its order. ``folders``: those with runs of a state."""
+    live = _live(manifest, kept)
     if pending is not None:
         live |= {run.name for run in pending.appended}
     # Until the plan of this base is put, a driver we have fenced may still put one that names its index runs.
     settled = manifest.kind == "checkpoint" or pending is not None
-    for folder in (job.folder(), index_folder(job)) if settled else (job.folder(),):
-        names = [f"{folder}/{name}" for name in job.storage.list(folder)]
-        for name in garbage(names, live, manifest.epoch, manifest.id):
-            job.storage.delete(name)
+    for folder in (*folders, f"d/{manifest.source.kind}") if settled else folders:
+        names = [f"{folder}/{name}" for name in storage.list(folder)]
+        yield from garbage(names, live, manifest.epoch, manifest.id)
     for folder in ("m", "p"):
-        for name in job.storage.list(folder):
-            if name[:_DIGITS].isdigit() and int(name[:_DIGITS]) < manifest.oldest:
-                job.storage.delete(f"{folder}/{name}")
-    if job.sink is not None:
-        job.sink.sweep(unpublished, manifest.epoch, manifest.id)
+        for name in storage.list(folder):
+            id = int(name[:_DIGITS]) if name[:_DIGITS].isdigit() else manifest.id
+            if id < manifest.id and not (manifest.keeps(id) if folder == "m" else id >= manifest.oldest):
+                yield f"{folder}/{name}"
 
 
 def index_folder(job: Job) -> str:

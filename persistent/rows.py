@@ -14,18 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import Monoid
-from monoids.columns import (
-    Integers,
-    cell_counts,
-    distinct_keys,
-    fits_cells,
-    group_codes,
-    group_hashes,
-    is_dense,
-    pane_codes,
-)
+from monoids.column import Columns, take
+from monoids.columns import Integers, segment_starts
+from monoids.grouping import number_keys
 from monoids.hashing import Words
-from monoids.monoid import Columns, concat, take
+from monoids.merging import merge
+from monoids.summing import Sums, group_by
 from persistent.errors import InvalidPipeline
 
 OPEN_PANE = -1
@@ -77,19 +71,7 @@ class Rows:
 def sum_up(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, columns: Columns, step: int) -> Rows:
     """The sum of updates: row i adds ``columns[i]`` to (``keys[i]``, ``panes[i]``). Panes are multiples of
     ``step`` apart."""
-    distinct, hashes, codes = distinct_keys(keys, len(panes))
-    pane_numbers, pane_count = pane_codes(panes, step)
-    size = len(hashes) * pane_count
-    if fits_cells(size, len(panes)):
-        cells = codes * pane_count + pane_numbers if pane_count > 1 else codes
-        counts, held = cell_counts(cells, size)
-        reduced = monoid.reduce_cells(columns, cells, counts, held)
-        if reduced is not None:
-            groups, numbers = np.divmod(held, pane_count) if pane_count > 1 else (held, np.zeros(len(held), np.int64))
-            return _summed(distinct, hashes, groups, int(panes.min()) + numbers * step, reduced)
-    order, starts = group_codes(codes, panes, step)
-    first = order[starts]
-    return _summed(distinct, hashes, codes[first], panes[first], monoid.reduce_sorted(take(columns, order), starts))
+    return Rows(*group_by(monoid, keys, panes, columns, step))
 
 
 def fold(monoid: Monoid[Any], parts: Sequence[Rows], step: int) -> Rows:
@@ -97,19 +79,23 @@ def fold(monoid: Monoid[Any], parts: Sequence[Rows], step: int) -> Rows:
     parts = [part for part in parts if len(part)] or list(parts[:1])
     if len(parts) == 1:
         return parts[0]
-    keys = _concat_keys(parts)
-    panes = np.concatenate([part.panes for part in parts])
-    columns = concat([part.columns for part in parts])
-    if is_dense(keys):
-        return sum_up(monoid, keys, panes, columns, step)
-    hashes = np.concatenate([part.hashes for part in parts])
-    order, starts = group_hashes(keys, hashes, panes, step)
-    columns = take(columns, order)
-    if len(starts) != len(order):
-        columns = monoid.reduce_sorted(columns, starts)
-    first = order[starts]
-    numbers = pa.array(first)
-    return Rows(hashes[first], tuple(column.take(numbers) for column in keys), panes[first], columns)
+    runs = [
+        Sums(part.hashes, keys, part.panes, part.columns) for part, keys in zip(parts, _agreed_keys(parts), strict=True)
+    ]
+    return Rows(*merge(monoid, runs, step))
+
+
+def in_panes(monoid: Monoid[Any], rows: Rows, panes: Integers) -> Rows:
+    """The same rows under other panes, of the order that theirs have: where they have become one pane, their sum."""
+    if not len(rows):
+        return rows
+    keys, _ = number_keys(rows.keys, rows.hashes)
+    starts = segment_starts((keys[1:] != keys[:-1]) | (panes[1:] != panes[:-1]))
+    if len(starts) == len(rows):
+        return Rows(rows.hashes, rows.keys, panes, rows.columns)
+    first = pa.array(starts)
+    sums = monoid.reduce_sorted(rows.columns, starts)
+    return Rows(rows.hashes[starts], tuple(column.take(first) for column in rows.keys), panes[starts], sums)
 
 
 def empty(monoid: Monoid[Any], key_columns: int) -> Rows:
@@ -142,19 +128,14 @@ def _common_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     return pa.decimal128(whole + scale, scale)
 
 
-def _summed(distinct: Sequence[pa.Array], hashes: Words, groups: Integers, panes: Integers, columns: Columns) -> Rows:
-    numbers = pa.array(groups)
-    return Rows(hashes[groups], tuple(column.take(numbers) for column in distinct), panes, columns)
-
-
-def _concat_keys(parts: Sequence[Rows]) -> tuple[pa.Array, ...]:
+def _agreed_keys(parts: Sequence[Rows]) -> list[tuple[pa.Array, ...]]:
+    """The key columns of each part, in the types that all agree on, and short enough to be one column."""
     types = agreed_types([[column.type for column in part.keys] for part in parts])
-    columns = [[part.keys[i].cast(type_) for part in parts] for i, type_ in enumerate(types)]
-    for number, arrays in enumerate(columns):
-        size = sum(array.nbytes for array in arrays)
-        if size > _KEY_BYTES_MAX and (pa.types.is_binary(arrays[0].type) or pa.types.is_string(arrays[0].type)):
+    for number, type_ in enumerate(types):
+        size = sum(part.keys[number].nbytes for part in parts)
+        if size > _KEY_BYTES_MAX and (pa.types.is_binary(type_) or pa.types.is_string(type_)):
             raise InvalidPipeline(
-                f"key column {number} has {size} bytes in {sum(map(len, arrays))} rows to sum up at once; at most "
+                f"key column {number} has {size} bytes in {sum(map(len, parts))} rows to sum up at once; at most "
                 f"{_KEY_BYTES_MAX} can be. Make the keys shorter: take a hash of long ones"
             )
-    return tuple(pa.concat_arrays(arrays) for arrays in columns)
+    return [tuple(column.cast(type_) for column, type_ in zip(part.keys, types)) for part in parts]

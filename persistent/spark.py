@@ -35,7 +35,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from persistent.errors import EngineError, InvalidPipeline, PersistentError
-from persistent.storage import open_storage
+from persistent.storage import Storage, open_storage
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -89,19 +89,19 @@ class Spark:
             return False
         return self._master.startswith("local")
 
-    def check(self, storage_urls: Sequence[str]) -> None:
-        """Raise InvalidPipeline if workers cannot reach one of the URLs, or do not have this package."""
-        for url in storage_urls:
+    def check(self, storages: Sequence[str | Storage]) -> None:
+        """Raise InvalidPipeline if workers cannot reach one of the storages, or do not have this package."""
+        for url in storages:
             storage = open_storage(url)
             if not storage.shared:
                 raise InvalidPipeline(
-                    f"{url} lives in this process, out of reach of Spark's workers. Use a path or s3:// or hdfs://, "
-                    "or run with engine=Embedded()."
+                    f"{storage.url} lives in this process, out of reach of Spark's workers. Use a path or s3:// or "
+                    "hdfs://, or run with engine=Embedded()."
                 )
             if storage.local and not self.is_local:
                 raise InvalidPipeline(
-                    f"{url} is a path of this machine, but the workers of {self!r} run on others. Use a store that "
-                    "all of them reach: s3://bucket/folder or hdfs://namenode/folder."
+                    f"{storage.url} is a path of this machine, but the workers of {self!r} run on others. Use a store "
+                    "that all of them reach: s3://bucket/folder or hdfs://namenode/folder."
                 )
         if not self.is_local:
             self._check_package()

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import Monoid
+from monoids.column import take
 from monoids.columns import Integers, group_codes
-from monoids.monoid import check, take
+from monoids.monoid import check
 from persistent.clock import Duration, duration_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
@@ -61,9 +62,17 @@ class PersistentState:
     def window(self) -> Window | None:
         return self.panes.window
 
-    def stored_panes(self, timestamps: Integers) -> Integers:
-        """In a pipeline: the pane under which each update is stored."""
+    def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
+        """In a pipeline: the pane under which each update is stored, by a step that begins at ``watermark``."""
         raise NotImplementedError
+
+    def folded_panes(self, panes: Integers, watermark: int) -> Integers:
+        """In a pipeline: the pane of which each of these has become a part; in the same order."""
+        return panes
+
+    def knows(self, clock: int, watermark: int) -> bool:
+        """Whether a checkpoint at ``watermark`` can still tell what was before ``clock`` from what came after it."""
+        return self.panes.is_cut(clock) and clock <= watermark
 
     def fingerprint(self) -> dict[str, Any]:
         """What a checkpoint remembers of this state, to refuse another: JSON values."""
@@ -153,7 +162,8 @@ class PersistentState:
 class NonWindowState(PersistentState):
     """One running value, over all time.
 
-    ``interval_ms``: on its own, the grid of clocks at which it can be checkpointed.
+    ``interval_ms``: the grid of clocks at which it can be checkpointed on its own, or seen as of in a pipeline, there
+    back to ``history`` (a duration; None: not at all) before the watermark. What is older is one open pane.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)
@@ -165,22 +175,46 @@ class NonWindowState(PersistentState):
     10
     """
 
-    def __init__(self, monoid: Monoid[Any], *, interval_ms: Duration = 60_000) -> None:
+    def __init__(self, monoid: Monoid[Any], *, interval_ms: Duration = 60_000, history: Duration | None = None) -> None:
         interval = duration_ms(interval_ms, "interval_ms")
         if interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
         super().__init__(monoid, Panes(None, interval))
+        self.history_ms = None if history is None else duration_ms(history, "history")
+        self._interval_ms = interval
+        if history is not None and not monoid.commutative:
+            raise TypeError(
+                f"history={history!r} keeps panes of event time, and {monoid!r} is not declared commutative: updates "
+                "are then summed pane by pane, not in the order of their messages. Leave out history, or take a monoid "
+                "that is commutative"
+            )
 
-    def stored_panes(self, timestamps: Integers) -> Integers:
-        return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
+    def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
+        if self.history_ms is None:
+            return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
+        return self.folded_panes(np.asarray(self.panes.starts(timestamps)), watermark)
+
+    def folded_panes(self, panes: Integers, watermark: int) -> Integers:
+        if self.history_ms is None:
+            return panes
+        # A multiple of the interval, as all panes of a state must be.
+        return np.where(panes < self._known_from(watermark), -self._interval_ms, panes)
+
+    def knows(self, clock: int, watermark: int) -> bool:
+        return self.history_ms is not None and super().knows(clock, watermark) and clock >= self._known_from(watermark)
 
     def fingerprint(self) -> dict[str, Any]:
         return {
             "state": "NonWindowState",
             "monoid": self.monoid.fingerprint(),
             "window": None,
-            "interval_ms": None,
+            "interval_ms": None if self.history_ms is None else self._interval_ms,
         }
+
+    def _known_from(self, watermark: int) -> int:
+        """The first clock of the grid that a step which begins at ``watermark`` keeps apart from what is older."""
+        assert self.history_ms is not None
+        return max(0, int(self.panes.starts(watermark - self.history_ms)))
 
     def get(self) -> Any:
         """The presented sum of all updates; of none, the presented identity."""
@@ -211,7 +245,7 @@ class WindowState(PersistentState):
         assert self.panes.window is not None
         return self.panes.window
 
-    def stored_panes(self, timestamps: Integers) -> Integers:
+    def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
         return np.asarray(self.panes.starts(timestamps))
 
     def get(self) -> Mapping[tuple[int, int], Any]:

@@ -12,10 +12,11 @@ from persistent.checkpoint.log import way_back_told
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run
 from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
 from persistent.job import Attempt, Folded, FoldRuns, Job
-from persistent.rows import Rows, fold
+from persistent.rows import OPEN_PANE, Rows, fold, in_panes
 from persistent.task import key_names
 
 _PANES_MAX = 1 << 20
+_BEFORE_ALL = -(1 << 62)
 
 
 def fold_runs(
@@ -26,6 +27,17 @@ def fold_runs(
     parts = _parts(job, runs, low, high, panes)
     with summing(job):
         return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
+
+
+def fold_keys(
+    job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, until: int | None = None
+) -> Rows | None:
+    """The sum of runs by key alone, in some key groups, of the panes before ``until`` (None: of all)."""
+    rows = fold_runs(job, runs, low, high, None if until is None else (_BEFORE_ALL, until))
+    if rows is None or int(rows.panes.max()) == int(rows.panes.min()) == OPEN_PANE:
+        return rows
+    with summing(job):
+        return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
 
 
 def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[Rows]:
@@ -108,6 +120,9 @@ def compact(job: Job, item: FoldRuns) -> Folded:
         rows = rows if needed.all() else rows.take(np.flatnonzero(needed))
     if rows is None or not len(rows):
         return Folded(None, None)
+    with summing(job):
+        panes = job.state.folded_panes(rows.panes, item.closed)
+        rows = rows if panes is rows.panes else in_panes(job.state.monoid, rows, panes)
     first = min(run.first for run in merge.inputs)
     last = max(run.last for run in merge.inputs)
     return Folded(*write_run(job, item.attempt, rows, first, last, merge.low, merge.high))

@@ -13,16 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from persistent.checkpoint.manifest import (
-    FORMAT,
-    HASH_VERSION,
-    Manifest,
-    check_format,
-    manifest_sha256,
-)
+from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, manifest_sha256
 from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.shapes import FORMAT_FILE, check_format
 from persistent.codec import KEY_GROUPS, decode_document, encode_document
-from persistent.errors import CorruptCheckpoint, Fenced, PersistentError
+from persistent.codec.shapes import check_shape
+from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, PersistentError, StorageError
 from persistent.storage import Put, Storage
 
 _DIGITS = 20
@@ -68,6 +64,7 @@ class Log:
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
+        self._tried_id = -1
 
     def ids(self) -> list[int]:
         """The ids there are, ascending."""
@@ -87,6 +84,8 @@ class Log:
         while ids := self.ids():
             try:
                 return self.read(ids[-1])
+            except NewerFormat:
+                raise
             except CorruptCheckpoint as error:
                 if self.ids()[-1:] > ids[-1:]:
                     # Not corrupt: while we looked, others have gone on so far that it was deleted.
@@ -106,8 +105,22 @@ class Log:
         assert newest is not None
         return newest
 
+    def begin(self, job: str) -> str:
+        """Put FORMAT, as for a copy whose only manifest comes last; the job that it names, ours or the one begun."""
+        self._put("FORMAT", _format_of(job), lambda other: True)
+        name = "FORMAT"
+        return str(decode_document(self.storage.read(name).to_pybytes(), f"{self.storage.url}/{name}")["job"])
+
+    def kept(self, newest: Manifest) -> dict[int, Manifest]:
+        """The manifests whose files are kept, ``newest`` among them, by id: a fence names no others than its base."""
+        if newest.format == 1:
+            return {id: self.read(id).manifest for id in self.ids() if newest.keeps(id)}
+        return {id: self.read(id).manifest for id in newest.bases if id != newest.id} | {newest.id: newest}
+
     def put(self, manifest: Manifest) -> Entry:
-        """Commit. Raises Fenced if the id is another's."""
+        """Commit. Raises Fenced if the id is another's, OldFormat if what it goes on from is to be upgraded first."""
+        self.check_upgraded(manifest)
+        self._tried_id = manifest.id
         data = manifest.encode()
         if not self._put(manifest_name(manifest.id), data, lambda other: _nonce(other) == manifest.nonce):
             raise Fenced(
@@ -115,11 +128,31 @@ class Log:
             )
         return Entry(manifest, manifest_sha256(data), len(data))
 
-    def fence(self, newest: Entry, nonce: str, replan: int) -> Entry:
+    def check_upgraded(self, manifest: Manifest) -> None:
+        """Raise OldFormat unless what goes on from this manifest may be written."""
+        if manifest.format != FORMAT:
+            raise OldFormat(
+                f"{self.storage.url} is of format {manifest.format}, this release writes {FORMAT}. 'persistent upgrade "
+                f"{self.storage.url}' takes it there; releases that know only {manifest.format} cannot read it then"
+            )
+
+    def fence(
+        self,
+        newest: Entry,
+        nonce: str,
+        replan: int | None = None,
+        *,
+        upgrade: bool = False,
+        pins: Callable[[Manifest], tuple[int, ...]] | None = None,
+    ) -> Entry:
         """Take over: the newest state once more, under a higher epoch. Goes on top of whatever a working
-        driver still commits."""
+        driver still commits. ``upgrade``: write it in the newest format. ``pins``: the pins from now on."""
         while True:
             old = newest.manifest
+            if old.id == 0:
+                # Whoever put manifest 0 may have died before FORMAT, which must be there before any id above.
+                self._put("FORMAT", _format_of(old.job), lambda other: True)
+            replan = old.replan if replan is None else replan
             fence = replace(
                 old,
                 id=old.id + 1,
@@ -129,7 +162,11 @@ class Log:
                 parent=(old.id, newest.sha256),
                 fences=old.fences + 1 if replan == old.replan else 1,
                 replan=replan,
+                pins=old.pins if pins is None else pins(old),
             )
+            if upgrade:
+                bases = {id: kept.committed_ms for id, kept in self.kept(old).items() if kept.is_base}
+                fence = replace(fence, bases=bases, format=FORMAT)
             try:
                 return self.put(fence)
             except Fenced:
@@ -148,6 +185,8 @@ class Log:
             return None
         try:
             return StepPlan.decode(data.to_pybytes(), f"{self.storage.url}/{name}")
+        except NewerFormat:
+            raise
         except CorruptCheckpoint as error:
             raise CorruptCheckpoint(
                 f"{error}. Nothing of the step it plans has been committed: delete the file and run again"
@@ -165,12 +204,12 @@ class Log:
 
     @contextmanager
     def unless_fenced(self, id: int) -> Iterator[None]:
-        """What a driver of manifest ``id`` finds missing, another may have swept: then say so, and not that
-        it is corrupt."""
+        """What a driver of manifest ``id`` finds missing, or cannot write, another may have swept: then say that, and
+        not that something is corrupt or the store at fault."""
         try:
             yield
-        except CorruptCheckpoint:
-            self.check(id)
+        except (CorruptCheckpoint, StorageError):
+            self.check(max(id, self._tried_id))
             raise
 
     def check(self, id: int) -> None:
@@ -210,17 +249,32 @@ class Log:
         except FileNotFoundError:
             if any(id > 0 for id in ids):
                 raise CorruptCheckpoint(
-                    f"{place}: missing, though there are manifests; restore it from a copy"
+                    f"{place}: missing, though there are manifests{self._format_remedy(ids)}"
                 ) from None
             return
-        body = decode_document(data, place)
+        try:
+            body = decode_document(data, place)
+        except CorruptCheckpoint as error:
+            raise CorruptCheckpoint(f"{error}{self._format_remedy(ids)}") from error
         check_format(body, place)
+        check_shape(FORMAT_FILE, body, place, "a FORMAT")
         if body["key_groups"] != KEY_GROUPS or body["hash"] != HASH_VERSION:
             raise CorruptCheckpoint(
                 f"{place}: key groups {body['key_groups']} and hash {body['hash']} are unknown here"
             )
         if not self.ids():
             raise CorruptCheckpoint(f"{place}: there, but no manifest is: restore {self.storage.url}/m from a copy")
+
+    def _format_remedy(self, ids: list[int]) -> str:
+        """How to restore FORMAT, which says no more than what any manifest does."""
+        for id in reversed(ids):
+            try:
+                body, sha256 = _format_of(self.read(id).manifest.job).decode().splitlines()
+            except CorruptCheckpoint:
+                continue
+            lines = f"printf '%s\\n' '{body}' '{sha256}'"
+            return f". Restore it from a copy; or make it anew, as manifest {id} has it: {lines} > FORMAT"
+        return ": restore it from a copy"
 
     def _way_back(self, ids: list[int]) -> str:
         for id in reversed(ids):
@@ -229,10 +283,8 @@ class Log:
             except CorruptCheckpoint:
                 continue
             return (
-                f"Checkpoint {id} is the newest that verifies. To go back to it by hand, while nothing runs, move "
-                f"every file whose name begins with a number above {id:0{_DIGITS}d} out of {self.storage.url} (its "
-                "folders m, p, late and dead), and out of the folder of a FileSink and its _published: what was "
-                "published since is published again"
+                f"Checkpoint {id} is the newest whose manifest verifies: 'persistent rollback {self.storage.url} {id} "
+                "--outputs=retract' goes back to it and takes back what was published since"
             )
         return "No other checkpoint verifies: restore the folder from a copy"
 

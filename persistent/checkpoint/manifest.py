@@ -1,8 +1,8 @@
 """A manifest is one checkpoint: state, clock, positions and outputs of one moment, committed by one file.
 
-Laws, along the chain of parents: ids, epochs, positions and the clock never decrease; ``base`` is the
-manifest's own id for a checkpoint and that of the last checkpoint for a fence; per partition ``read =
-processed + late + dead + duplicate``.
+Laws, along the chain of parents: ids and epochs never decrease, nor do positions and the clock, except where a
+manifest sets the state anew (``SETS``); ``base`` is the manifest's own id where it holds a state of its own, and is
+copied by fences and compactions; per partition ``read = processed + late + dead + duplicate``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from persistent.checkpoint.shapes import FORMATS, MANIFEST, check_format
 from persistent.clock import Clock
-from persistent.codec import KEY_GROUPS, Run, decode_document, encode_document
-from persistent.errors import CorruptCheckpoint
+from persistent.codec import Run, decode_document, encode_document
+from persistent.codec.shapes import check_shape
 from persistent.sinks.protocol import Staged
 from persistent.sources.protocol import Positions
 
-FORMAT = 1
+FORMAT = FORMATS[-1]
 HASH_VERSION = 1
 _MODULUS = 1 << 64
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
@@ -88,18 +89,30 @@ class OperatorState:
 
 @dataclass(frozen=True)
 class SourcePart:
-    """Where the source stands, and what was recorded of it."""
+    """Where the source stands, and what was recorded of it. ``since``: records of an earlier time (ms) were counted
+    when the source was read before, at positions that are gone."""
 
     kind: str
     partitions: tuple[str, ...]
     positions: Positions
     recorded: Mapping[str, Any] = field(default_factory=dict)
     index: tuple[Run, ...] = ()
+    since: int | None = None
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One entry of the manifest log."""
+    """One entry of the manifest log.
+
+    ``bases``: the ids that name files of their own and are kept, with the time of day of their commit (ms): the newest,
+    those kept by the policy of retention, and ``pins``, kept until they are unpinned; ``burnt``: ids that could not be
+    read when the job went back behind them. ``committed_ms``: the time of day of its plan, 0 where unknown. ``target``:
+    of a rollback, the id gone back to. ``origin``: job and id of the checkpoint that this job was started from.
+    ``retract``: outputs published under ids from the first up to the second are to be taken back; done again by whoever
+    publishes, until the next checkpoint. ``left``: the ids, from the first up to the second, that a rollback went back
+    behind, and whether it took back what they published; as long as one of them is kept. ``format``: the one it was
+    read in.
+    """
 
     job: str
     id: int
@@ -117,6 +130,23 @@ class Manifest:
     fences: int = 0
     replan: int = 0
     pins: tuple[int, ...] = ()
+    bases: Mapping[int, int] = field(default_factory=dict)
+    burnt: tuple[int, ...] = ()
+    committed_ms: int = 0
+    target: int | None = None
+    retract: tuple[int, int] | None = None
+    left: tuple[tuple[int, int, bool], ...] = ()
+    origin: tuple[str, int] | None = None
+    format: int = FORMAT
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it holds a state of its own, rather than that of the manifest before."""
+        return self.base == self.id
+
+    def keeps(self, id: int) -> bool:
+        """Whether manifest ``id`` and its files are to be kept."""
+        return id not in self.burnt and (id >= self.oldest or id in self.bases)
 
     def files(self) -> set[str]:
         """The names of all runs this manifest needs."""
@@ -124,6 +154,7 @@ class Manifest:
         return named | {run.name for run in self.source.index}
 
     def encode(self) -> bytes:
+        """Its bytes, of the newest format."""
         return encode_document(
             {
                 "format": FORMAT,
@@ -143,6 +174,7 @@ class Manifest:
                     "positions": {name: list(position) for name, position in self.source.positions.items()},
                     "recorded": self.source.recorded,
                     "index": [run.to_json() for run in self.source.index],
+                    "since": self.source.since,
                 },
                 "operators": {
                     name: {
@@ -160,32 +192,28 @@ class Manifest:
                 "fences": self.fences,
                 "replan": self.replan,
                 "pins": list(self.pins),
+                "bases": [[id, ms] for id, ms in sorted(self.bases.items())],
+                "burnt": list(self.burnt),
+                "committed_ms": self.committed_ms,
+                "target": self.target,
+                "retract": list(self.retract) if self.retract else None,
+                "left": [list(branch) for branch in self.left],
+                "origin": list(self.origin) if self.origin else None,
             }
         )
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
+        """The manifest that these bytes hold; CorruptCheckpoint, naming ``place``, if they hold none."""
         body = decode_document(data, place)
         check_format(body, place)
-        try:
-            return _manifest_of(body)
-        except (KeyError, TypeError, IndexError) as error:
-            raise CorruptCheckpoint(f"{place}: not a manifest ({error!r})") from error
+        check_shape(MANIFEST[body["format"]], body, place, "a manifest")
+        return _manifest_of(body)
 
 
 def manifest_sha256(data: bytes) -> str:
     """What a child says of its parent."""
     return hashlib.sha256(data).hexdigest()
-
-
-def check_format(body: Mapping[str, Any], place: str) -> None:
-    """Refuse a format or feature that this release does not know."""
-    if body.get("format") != FORMAT:
-        raise CorruptCheckpoint(
-            f"{place}: format {body.get('format')}, this release reads {FORMAT}: use a newer release"
-        )
-    if body.get("features"):
-        raise CorruptCheckpoint(f"{place}: needs {', '.join(body['features'])}, unknown here: use a newer release")
 
 
 def check_name(name: str, what: str) -> str:
@@ -209,13 +237,7 @@ def _staged(entries: Sequence[Mapping[str, Any]]) -> tuple[Staged, ...]:
 
 
 def _runs(entries: Sequence[dict[str, Any]]) -> tuple[Run, ...]:
-    runs = tuple(Run.from_json(entry) for entry in entries)
-    for run in runs:
-        for part in run.name.split("/"):
-            check_name(part, "run")
-        if not 0 <= run.start <= run.low < run.high <= KEY_GROUPS:
-            raise KeyError(f"run {run.name}: key groups {run.low} to {run.high}")
-    return runs
+    return tuple(Run.from_json(entry) for entry in entries)
 
 
 def _manifest_of(body: Mapping[str, Any]) -> Manifest:
@@ -236,6 +258,7 @@ def _manifest_of(body: Mapping[str, Any]) -> Manifest:
             {name: (position[0], position[1]) for name, position in source["positions"].items()},
             source["recorded"],
             _runs(source["index"]),
+            None if body["format"] == 1 else source["since"],
         ),
         operators={
             name: OperatorState(
@@ -256,4 +279,18 @@ def _manifest_of(body: Mapping[str, Any]) -> Manifest:
         fences=body["fences"],
         replan=body["replan"],
         pins=tuple(body["pins"]),
+        **({} if body["format"] == 1 else _since_format_2(body)),
+        format=body["format"],
     )
+
+
+def _since_format_2(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "bases": dict(body["bases"]),
+        "burnt": tuple(body["burnt"]),
+        "committed_ms": body["committed_ms"],
+        "target": body["target"],
+        "retract": (body["retract"][0], body["retract"][1]) if body["retract"] else None,
+        "left": tuple((first, stop, taken_back) for first, stop, taken_back in body["left"]),
+        "origin": (body["origin"][0], body["origin"][1]) if body["origin"] else None,
+    }

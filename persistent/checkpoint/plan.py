@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from persistent.checkpoint.manifest import FORMAT, check_format
+from persistent.checkpoint.manifest import FORMAT
+from persistent.checkpoint.shapes import PLAN, check_format
 from persistent.codec import Run, decode_document, encode_document
-from persistent.errors import CorruptCheckpoint
+from persistent.codec.shapes import check_shape
 from persistent.sources.protocol import Positions, Span, Split
 
 
@@ -64,23 +65,19 @@ class StepPlan:
     def decode(data: bytes, place: str) -> StepPlan:
         body = decode_document(data, place)
         check_format(body, place)
-        try:
-            return StepPlan(
-                job=body["job"],
-                base=body["base"],
-                number=body["number"],
-                nonce=body["nonce"],
-                wall_ms=body["wall_ms"],
-                close_at=body["close_at"],
-                end_of_input=body["end_of_input"],
-                start={name: (position[0], position[1]) for name, position in body["start"].items()},
-                end={name: (position[0], position[1]) for name, position in body["end"].items()},
-                splits=tuple(
-                    Split(partition, tuple(Span(*span) for span in spans)) for partition, spans in body["splits"]
-                ),
-                cap=body["cap"],
-                recorded=body["recorded"],
-                appended=tuple(Run.from_json(run) for run in body["appended"]),
-            )
-        except (KeyError, TypeError, IndexError, ValueError) as error:
-            raise CorruptCheckpoint(f"{place}: not a plan ({error!r})") from error
+        check_shape(PLAN, body, place, "a plan")
+        return StepPlan(
+            job=body["job"],
+            base=body["base"],
+            number=body["number"],
+            nonce=body["nonce"],
+            wall_ms=body["wall_ms"],
+            close_at=body["close_at"],
+            end_of_input=body["end_of_input"],
+            start={name: (position[0], position[1]) for name, position in body["start"].items()},
+            end={name: (position[0], position[1]) for name, position in body["end"].items()},
+            splits=tuple(Split(partition, tuple(Span(*span) for span in spans)) for partition, spans in body["splits"]),
+            cap=body["cap"],
+            recorded=body["recorded"],
+            appended=tuple(Run.from_json(run) for run in body["appended"]),
+        )

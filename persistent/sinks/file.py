@@ -12,7 +12,7 @@ from monoids.monoid import canonical_json
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.sinks.protocol import Staged
-from persistent.sinks.staging import final_stem, swept
+from persistent.sinks.staging import final_stem, published_id, swept
 from persistent.storage import Put, Storage, open_storage
 
 _EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
@@ -97,6 +97,13 @@ class FileSink:
         kept = [name.rpartition("/")[2] for name in live]
         for name in swept(self.storage.list(_STAGED), kept, epoch, id):
             self.storage.delete(f"{_STAGED}/{name}")
+
+    def retract(self, first: int, stop: int) -> None:
+        """Take back what was published under the ids from ``first`` up to ``stop``: the lists first, then the files."""
+        for folder in (_PUBLISHED, ""):
+            for name in self.storage.list(folder):
+                if first <= published_id(name) < stop:
+                    self.storage.delete(f"{folder}/{name}".lstrip("/"))
 
     def _publish_one(self, name: str, final: str) -> None:
         try:

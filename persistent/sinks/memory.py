@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.protocol import Staged
-from persistent.sinks.staging import final_stem, swept
+from persistent.sinks.staging import final_stem, published_id, swept
 
 
 class MemorySink:
@@ -90,6 +90,12 @@ class MemorySink:
                         "the sink it began with: give it the same MemorySink, or begin a new checkpoint"
                     )
                 self._published[final] = self._staged.pop(file.name)
+
+    def retract(self, first: int, stop: int) -> None:
+        """Forget what was published under the ids from ``first`` up to ``stop``."""
+        with self._lock:
+            for name in [name for name in self._published if first <= published_id(name) < stop]:
+                del self._published[name]
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Forget the staged rows that nobody will publish."""

@@ -32,7 +32,9 @@ class Sink(Protocol):
     ``publish`` is called by the driver after the checkpoint ``staging_id`` is committed, and again after a
     crash: twice is once; a staged file that is neither staged nor published raises ``StagedMissing``.
     ``sweep`` deletes every staged file that is not in ``live`` and whose epoch is lower than ``epoch``, or
-    equal with an id at or below ``id``. ``shared`` tells whether workers in other processes can stage.
+    equal with an id at or below ``id``. A sink that can may also have ``retract(first, stop)``: take back what was
+    published under the ids ``first <= id < stop``; twice is once. ``shared`` tells whether workers in other
+    processes can stage.
     """
 
     shared: bool

@@ -22,6 +22,16 @@ def final_stem(staging_id: int, attempt: str) -> str:
     return f"{staging_id:020d}-{found[3]}"
 
 
+def published_id(name: str) -> int:
+    """The id under which a file was published, by its name; -1 where that is none of ours.
+
+    >>> published_id("00000000000000000041-0f8fad5b.jsonl"), published_id("JOB")
+    (41, -1)
+    """
+    digits = name[:20]
+    return int(digits) if re.fullmatch(r"[0-9]{20}", digits) and name[20:21] in ("-", ".", "") else -1
+
+
 def swept(names: Collection[str], live: Collection[str], epoch: int, id: int) -> list[str]:
     """Those of the staged ``names`` (file names; an extension does not matter) to delete: not in ``live``,
     and of a lower epoch than ``epoch``, or of this one and at or below ``id``. Names of another form are

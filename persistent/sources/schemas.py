@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.codec.messages import read_schema
 from persistent.errors import InvalidPipeline
 
 _BASE64 = "base64:"
@@ -81,7 +82,7 @@ def _type_from_json(text: str) -> pa.DataType:
     if not text.startswith(_BASE64):
         return pa.type_for_alias(text)
     data = base64.b64decode(text.removeprefix(_BASE64))
-    return pa.ipc.read_schema(pa.py_buffer(data)).field(0).type
+    return read_schema(pa.py_buffer(data)).schema.field(0).type
 
 
 def misfit(have: pa.Schema, want: pa.Schema) -> str | None:

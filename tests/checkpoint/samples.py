@@ -45,6 +45,7 @@ def manifest(id: int = 0, **changes: Any) -> Manifest:
 def full_manifest() -> Manifest:
     """One in which no field is empty."""
     staged = Staged("_staged/e2-c7-ab.jsonl", 3, 40, "1" * 64)
+    aside = Staged("d/Visits/e2-c7-cd.arrow", 3, 40, "1" * 64)
     return manifest(
         7,
         oldest=3,
@@ -63,11 +64,18 @@ def full_manifest() -> Manifest:
             )
         },
         ledger={"files": Account(10, 6, 2, 1, 1, 1 << 63)},
-        outputs=(Outputs(7, (staged,), (staged,), (staged,)),),
+        outputs=(Outputs(7, (staged,), (aside,), (aside,)),),
         parent=(6, "2" * 64),
         fences=2,
         replan=1,
         pins=(3,),
+        bases={3: 1_000, 7: 2_000},
+        burnt=(5,),
+        committed_ms=2_000,
+        target=3,
+        retract=(4, 7),
+        left=((4, 7, True),),
+        origin=("a job", 9),
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.errors import CorruptCheckpoint, Fenced, PersistentError
+from persistent.operations import rollback
 from persistent.storage import MemoryStorage, Put
 from tests.checkpoint.samples import ForgetfulStorage, manifest, plan
 
@@ -182,12 +183,18 @@ def test_a_corrupt_newest_manifest_stops_and_names_the_way_back(log: Log) -> Non
     log.put(following(entry))
     log.storage.write(manifest_name(2), b"torn")
     with pytest.raises(
-        CorruptCheckpoint, match=r"0002\.json: SHA-256 differs.*Checkpoint 1 is the newest that verifies"
+        CorruptCheckpoint, match=r"0002\.json: SHA-256 differs.*Checkpoint 1 is the newest whose manifest verifies"
     ):
         log.newest()
     log.storage.write(manifest_name(3), b"")
-    with pytest.raises(CorruptCheckpoint, match="Checkpoint 1 is the newest"):
+    with pytest.raises(CorruptCheckpoint, match="Checkpoint 1 is the newest") as told:
         log.newest()
+    command = str(told.value).partition("persistent rollback ")[2].partition("'")[0].split()
+    assert (command[0], command[2]) == (log.storage.url, "--outputs=retract")
+    back = rollback(log.storage, int(command[1]), outputs=command[2].partition("=")[2])
+    assert (back.manifest.id, back.manifest.target, back.manifest.burnt) == (4, 1, (2, 3))
+    assert log.newest() == back
+    assert log.fence(back, new_nonce()).manifest.id == 5
 
 
 def test_an_unreadable_id_is_not_used_again(log: Log) -> None:

@@ -88,7 +88,7 @@ def changed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"format": 2}, "format 2, this release reads 1: use a newer release"),
+        ({"format": 3}, "format 3, this release reads 1, 2: use a newer release"),
         ({"format": None}, "format None"),
         ({"features": ["sessions"]}, "needs sessions, unknown here: use a newer release"),
     ],
@@ -100,7 +100,8 @@ def test_a_newer_format_or_feature_is_refused_by_name(changes: dict[str, Any], s
 
 
 @pytest.mark.parametrize(
-    "field", ["id", "clock", "source", "operators", "ledger", "outputs", "oldest", "pins", "epoch"]
+    "field",
+    ["id", "clock", "source", "operators", "ledger", "outputs", "oldest", "pins", "epoch", "bases", "burnt", "retract"],
 )
 def test_a_field_that_is_missing_is_refused(field: str) -> None:
     """A default in its place would be an invention."""

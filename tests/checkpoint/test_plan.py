@@ -13,6 +13,7 @@ from tests.checkpoint.samples import plan, run
 FULL = plan(
     5,
     number=2,
+    start={"memory": (3, 40)},
     wall_ms=1_700_000_000_000,
     close_at=60_000,
     end_of_input=True,

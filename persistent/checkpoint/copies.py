@@ -1,0 +1,139 @@
+"""A copy of a checkpoint is the same runs under new names, each read to its last byte and verified on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from persistent.checkpoint.garbage import attempt_name
+from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.codec import Run, decode_table
+from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
+from persistent.storage import Storage
+
+_TRIES_MAX = 10
+
+Progress = Callable[[int, int], None]
+"""Is told how many bytes are done, and of how many."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where copies go: to be named by checkpoint ``id``, made by a driver of ``epoch``."""
+
+    storage: Storage
+    epoch: int
+    id: int
+
+
+def verified_runs(storage: Storage, manifest: Manifest) -> Iterator[tuple[Run, pa.Buffer]]:
+    """Every run that the manifest names, with its bytes. CorruptCheckpoint at the first that is not what it says."""
+    for run in all_runs(manifest):
+        place = f"{storage.url}/{run.name}"
+        try:
+            data = storage.read(run.name)
+        except FileNotFoundError as error:
+            raise CorruptCheckpoint(f"{place}: missing, though checkpoint {manifest.id} names it") from error
+        if data.size != run.bytes:
+            raise CorruptCheckpoint(f"{place}: has {data.size:,} bytes, checkpoint {manifest.id} says {run.bytes:,}")
+        decode_table(data, run.sha256, place)
+        yield run, data
+
+
+def all_runs(manifest: Manifest) -> list[Run]:
+    """The runs that a manifest names, of the state and of the source's index."""
+    return [run for operator in manifest.operators.values() for run in operator.runs] + list(manifest.source.index)
+
+
+def copied(source: Storage, manifest: Manifest, target: Target, on_progress: Progress | None = None) -> Manifest:
+    """The manifest as it names the copies of its runs, once all are there."""
+    all_bytes = sum(run.bytes for run in all_runs(manifest))
+    done_bytes = 0
+    names: dict[str, str] = {}
+    for run, data in verified_runs(source, manifest):
+        folder = run.name.rpartition("/")[0]
+        names[run.name] = f"{folder}/{attempt_name(target.epoch, target.id, new_nonce())}.arrow"
+        target.storage.write(names[run.name], data)
+        done_bytes += run.bytes
+        if on_progress is not None:
+            on_progress(done_bytes, all_bytes)
+
+    def renamed(runs: tuple[Run, ...]) -> tuple[Run, ...]:
+        return tuple(replace(run, name=names[run.name]) for run in runs)
+
+    return replace(
+        manifest,
+        operators={
+            name: replace(operator, runs=renamed(operator.runs)) for name, operator in manifest.operators.items()
+        },
+        source=replace(manifest.source, index=renamed(manifest.source.index)),
+    )
+
+
+def copied_while_running(
+    log: Log, at: int | None, target: Callable[[Entry], Target], on_progress: Progress | None = None
+) -> Manifest:
+    """A copy of checkpoint ``at``, by default the newest, of a job that may go on meanwhile: where its files are
+    collected under our eyes, a copy of the one that is newest then."""
+    for _ in range(_TRIES_MAX):
+        entry = checkpoint_at(log, at)
+        try:
+            return copied(log.storage, entry.manifest, target(entry), on_progress)
+        except CorruptCheckpoint:
+            if newest_of(log).manifest.keeps(entry.manifest.id):
+                raise
+    raise Refused(
+        f"{log.storage.url}: the job goes on faster than its checkpoint can be copied ({_TRIES_MAX} tries). Pin one "
+        "while the job is stopped, and copy that"
+    )
+
+
+def newest_of(log: Log) -> Entry:
+    """The newest manifest. NoCheckpoint where there is none."""
+    newest = log.newest()
+    if newest is None:
+        raise NoCheckpoint(
+            f"{log.storage.url}: there is no checkpoint here; look at the URL, or run the pipeline first"
+        )
+    return newest
+
+
+def checkpoint_at(log: Log, id: int | None) -> Entry:
+    """That kept checkpoint, by default the newest. UnknownCheckpoint if it is not kept."""
+    newest = newest_of(log)
+    if id is None or id == newest.manifest.id:
+        return newest
+    check_kept(log, newest.manifest, id)
+    return log.read(id)
+
+
+def check_kept(log: Log, newest: Manifest, id: int) -> None:
+    """UnknownCheckpoint, naming those there are, unless ``id`` is kept."""
+    kept = [one for one in log.ids() if newest.keeps(one)]
+    if id not in kept:
+        shown = ", ".join(map(str, kept[:1] if len(kept) == 1 else kept))
+        raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {shown}")
+
+
+def renumbered(operator: OperatorState) -> OperatorState:
+    """The same state, of another job that is only at its second manifest: the deltas that its runs sum are numbered
+    from 0 to 2.
+
+    What has to be told apart stays apart: what was published from what was not, and what is being folded, or came
+    later, from what lay there before.
+    """
+    runs = operator.runs
+    published = sum(run.last <= operator.published for run in runs)
+    begun = [run for run in runs if run.low > run.start]
+    first = min((run.first for run in begun), default=0)
+    before = sum(run.last < first for run in runs) if begun else 0
+    cuts = {cut for cut in (published, before) if cut}
+    numbers = [(0 if published else 1) + sum(cut <= place for cut in cuts) for place in range(len(runs))]
+    return replace(
+        operator,
+        runs=tuple(replace(run, first=number, last=number) for run, number in zip(runs, numbers, strict=True)),
+        published=numbers[published - 1] if published else 0,
+    )

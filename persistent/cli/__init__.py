@@ -1,0 +1,86 @@
+"""The command line runs pipelines, looks into their checkpoints, and operates on them."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from typing import Any
+
+import click
+
+import persistent
+from persistent.cli.check import doctor, verify_command
+from persistent.cli.exits import STOPPED, Failure, InOrder, exit_code
+from persistent.cli.inspect import diff_command, history, show
+from persistent.cli.laws import laws
+from persistent.cli.operate import (
+    compact_command,
+    gc,
+    merge_command,
+    pin_command,
+    restart_command,
+    rollback_command,
+    savepoint_command,
+    upgrade_command,
+)
+from persistent.cli.rows import dead_letters, export_command, late, state
+from persistent.cli.run import run
+from persistent.errors import PersistentError
+
+_COMMANDS = (
+    (run, history, show, diff_command, state, late, dead_letters, verify_command, export_command)
+    + (savepoint_command, rollback_command, restart_command, pin_command, gc, compact_command, upgrade_command)
+    + (merge_command, doctor, laws)
+)
+
+
+class _Commands(InOrder):
+    """Tells an error of ours in one line; with -v where it was raised."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PersistentError as error:
+            if ctx.params.get("verbose"):
+                traceback.print_exception(error)
+            raise Failure(str(error), exit_code(error)) from error
+        except KeyboardInterrupt:
+            ctx.exit(STOPPED)
+
+
+class _ToStderr(logging.Handler):
+    """Writes to what is the standard error at the time, so that a progress line is not torn."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        click.echo(self.format(record), err=True)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-v", "--verbose", count=True, help="Tell what is done; -vv: every step. Errors come with their place.")
+@click.version_option(persistent.__version__, prog_name="persistent")
+def main(verbose: int) -> None:
+    """Exactly-once stateful processing: run a pipeline, look into its checkpoint, operate on it.
+
+    TARGET is the URL of a checkpoint or savepoint (a path, s3://..., hdfs://...), or FILE.py:NAME or
+    package.module:NAME of its pipeline: a Pipeline, or a function without arguments that returns one.
+
+    \b
+    persistent run visits.py:pipeline                   process what is there
+    persistent run visits.py:pipeline --end-of-input    ... and close every window
+    persistent run visits.py:pipeline --follow          ... and what comes, until Ctrl-C
+    persistent state visits.py:pipeline --key /home     the state of one key
+    persistent history visits-checkpoint                its checkpoints
+    persistent verify visits-checkpoint                 read and check every byte of it
+    persistent savepoint visits-checkpoint monday       a copy to keep, or to start from
+    persistent laws visits.py:pipeline                  try the laws on the monoid of its state
+    """
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    handler = _ToStderr()
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("persistent")
+    logger.handlers = [handler]
+    logger.setLevel(level)
+
+
+for _command in _COMMANDS:
+    main.add_command(_command)

@@ -1,0 +1,119 @@
+"""``persistent verify`` and ``doctor``: whether a checkpoint is whole, and whether a store is fit for one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+
+import click
+
+from persistent.checkpoint.inside import savepoint_folder
+from persistent.cli.exits import CORRUPT, NOT_FOUND, REFUSED, Failure
+from persistent.cli.options import json_option, pipeline_of, storage_of, target_argument
+from persistent.figures import bytes_text
+from persistent.progress import working
+from persistent.reading import place
+from persistent.storage import Storage
+from persistent.tables import json_text, print_json, print_table
+from persistent.verify import FAULT, Verification, verify, verify_source
+
+
+@click.command("verify")
+@target_argument
+@click.option("--source", is_flag=True, help="Also read the source again, and compare the account with it.")
+@click.option("--savepoint", "savepoints", multiple=True, metavar="NAME", help="Also that savepoint; may be repeated.")
+@json_option
+def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_json: bool) -> None:
+    """Read and check every byte of a checkpoint.
+
+    Everything that the kept checkpoints name is read and held against the laws; nothing is changed. Exit code 4 if
+    anything committed is lost or wrong; the newest checkpoint that no fault touches is then named.
+
+    Files that no checkpoint names are warnings: a run that was cut off leaves them, and the next one deletes them.
+    With --source TARGET is the pipeline: its source is read from the first record to the checkpoint's positions.
+
+    \b
+    persistent verify visits-checkpoint
+    persistent verify visits.py:pipeline --source
+    """
+    pipeline = pipeline_of(target) if source else None
+    storage = pipeline.storage if pipeline is not None else storage_of(target)
+    _check_there(storage)
+    with working(sys.stderr, f"verifying {storage.url}", bytes_text) as on_progress:
+        found = verify(storage, on_progress=on_progress)
+    for name in savepoints:
+        folder = savepoint_folder(storage, name)
+        with working(sys.stderr, f"verifying {folder.url}", bytes_text) as on_progress:
+            found.add(verify(folder, on_progress=on_progress), f"s/{name}")
+    if pipeline is not None and found.newest_good is not None:
+        with working(sys.stderr, "reading the source", "{:,} records".format) as on_progress:
+            entry = place(storage, found.newest_good).entry
+            found.add(verify_source(pipeline, entry, on_progress=on_progress))
+    if as_json:
+        click.echo(json_text({**asdict(found), "ok": found.ok}))
+    else:
+        _print_verification(found)
+    if not found.ok:
+        raise Failure(_verdict(found), CORRUPT)
+
+
+def _check_there(storage: Storage) -> None:
+    """Where there is nothing at all, nothing is corrupt."""
+    if not storage.list("") and not storage.list("m"):
+        raise Failure(f"{storage.url}: there is no checkpoint here, so no checkpoint verifies", NOT_FOUND)
+
+
+def _verdict(found: Verification) -> str:
+    faults = [finding for finding in found.findings if finding.severity == FAULT]
+    good, url = found.newest_good, found.url
+    counted = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults, the first"
+    told = f"{url}: {counted}: {faults[0].place}: {faults[0].text}; "
+    if good is None:
+        return f"{told}no checkpoint verifies: restore the folder from a copy"
+    if good == found.newest:
+        return f"{told}checkpoint {good} is the newest, and verifies by itself"
+    way_back = f"'persistent rollback {url} {good} --outputs=retract' goes back to it"
+    return f"{told}checkpoint {good} is the newest that verifies: {way_back}"
+
+
+def _print_verification(found: Verification) -> None:
+    print_table(
+        ["looked at", "number", "rows", "size", "faults"],
+        [
+            [name, f"{part.checked:,}", f"{part.rows:,}", bytes_text(part.bytes), f"{found.faults_of(name):,}"]
+            for name, part in found.parts.items()
+        ],
+        right=("number", "rows", "size", "faults"),
+    )
+    for finding in found.findings:
+        click.echo(f"{finding.severity}: {finding.place}: {finding.text}")
+    if found.ok:
+        click.echo(f"{found.url}: checkpoint {found.newest_good} verifies")
+
+
+@click.command()
+@click.argument("url")
+@json_option
+def doctor(url: str, as_json: bool) -> None:
+    """Probe a store: whether checkpoints can be committed there.
+
+    Races for one name, refused overwrites, reading and listing what was just written. Exit code 6 if the store is not
+    fit. What it writes it deletes again; a store that only fsspec knows is used once this has found it fit.
+
+    \b
+    persistent doctor s3://bucket/visits-checkpoint
+    """
+    from persistent.storage.doctor import probe
+
+    with working(sys.stderr, f"probing {url}", str):
+        diagnosis = probe(url)
+    if as_json:
+        print_json([asdict(one) for one in diagnosis.probes])
+    else:
+        rows = [[one.name, "passed" if one.passed else "FAILED", one.text] for one in diagnosis.probes]
+        print_table(["probe", "", "what was seen"], rows)
+    if not diagnosis.is_safe:
+        failed = ", ".join(one.name for one in diagnosis.probes if not one.passed)
+        raise Failure(f"{diagnosis.url} is not fit for checkpoints: {failed}. Choose another store", REFUSED)
+    if not as_json:
+        click.echo(f"{diagnosis.url} is fit for checkpoints")

@@ -1,0 +1,70 @@
+"""An exit code says in one number how a command ended; they never change their meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import click
+
+from persistent.errors import (
+    CorruptCheckpoint,
+    Fenced,
+    NoCheckpoint,
+    PersistentError,
+    StagedMissing,
+    StillRunning,
+    StorageError,
+    UnknownCheckpoint,
+)
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A code, when it is given, and for which errors."""
+
+    code: int
+    text: str
+    errors: tuple[type[PersistentError], ...] = ()
+
+
+DONE, FAILED, USAGE, NOT_FOUND, CORRUPT, RUNNING, REFUSED, STOPPED = 0, 1, 2, 3, 4, 5, 6, 130
+
+EXITS = (
+    Exit(DONE, "done"),
+    Exit(NOT_FOUND, "there is no checkpoint, or it does not keep that id or clock", (NoCheckpoint, UnknownCheckpoint)),
+    Exit(CORRUPT, "the checkpoint is corrupt, or verify found faults", (CorruptCheckpoint, StagedMissing)),
+    Exit(RUNNING, "the job is running, or another driver took over", (StillRunning, Fenced)),
+    Exit(REFUSED, "the store refused: no permission, not reachable, not supported", (StorageError,)),
+    Exit(FAILED, "another error, told in one line", (PersistentError,)),
+    Exit(USAGE, "a wrong command line"),
+    Exit(STOPPED, "stopped by a signal before the end, everything so far committed"),
+)
+"""In the order in which an error looks for its own."""
+
+
+def exit_code(error: PersistentError) -> int:
+    """The code of an error.
+
+    >>> exit_code(NoCheckpoint("...")), exit_code(StillRunning("...")), exit_code(PersistentError("..."))
+    (3, 5, 1)
+    """
+    return next(one.code for one in EXITS if isinstance(error, one.errors))
+
+
+class Failure(click.ClickException):
+    """An error told in one line, with its exit code."""
+
+    def __init__(self, text: str, code: int = FAILED) -> None:
+        super().__init__(" ".join(text.splitlines()))
+        self.exit_code = code  # type: ignore[misc]
+
+
+class InOrder(click.Group):
+    """Commands are listed as they were added: first what one needs first."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(one.code), one.text) for one in sorted(EXITS, key=lambda one: one.code)])

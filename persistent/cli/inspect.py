@@ -1,0 +1,246 @@
+"""``persistent history``, ``show`` and ``diff``: what the manifests of a checkpoint say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from persistent.checkpoint.log import Entry, manifest_name
+from persistent.checkpoint.manifest import Manifest
+from persistent.cli.options import json_option, storage_of, target_argument
+from persistent.codec import decode_document
+from persistent.figures import bytes_text, span_text, utc_text
+from persistent.load import load_pipeline, names_pipeline
+from persistent.pipeline import Pipeline
+from persistent.reading import Diff, Place, diff, place, readable_ids
+from persistent.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_table
+
+
+@click.command()
+@target_argument
+@json_option
+def history(target: str, as_json: bool) -> None:
+    """The checkpoints that are kept, oldest first.
+
+    A fence stands where a run began: it repeats the checkpoint before it under a new epoch.
+
+    \b
+    persistent history visits-checkpoint
+    """
+    storage = storage_of(target)
+    newest = place(storage)
+    places = [place(storage, id) for id in readable_ids(storage, newest.manifest) if id < newest.manifest.id]
+    lines = [_summary(one.entry, newest.manifest) for one in (*places, newest)]
+    if as_json:
+        print_json(lines)
+        return
+    print_table(
+        ["id", "kind", "epoch", "clock", "read", "late", "dead", "runs", "state rows", "state size"],
+        [
+            [
+                str(line["id"]),
+                _kind_text(line),
+                str(line["epoch"]),
+                utc_text(line["watermark"]),
+                *(f"{line[name]:,}" for name in ("read", "late", "dead", "runs", "state_rows")),
+                bytes_text(line["state_bytes"]),
+            ]
+            for line in lines
+        ],
+        right=("id", "epoch", "read", "late", "dead", "runs", "state rows", "state size"),
+    )
+
+
+def _kind_text(line: Mapping[str, Any]) -> str:
+    target = "" if line["target"] is None else f" to {line['target']}"
+    notes = [name.replace("_", " ") for name in ("end_of_input", "pinned", "kept_by_policy") if line[name]]
+    return ", ".join([line["kind"] + target, *notes])
+
+
+def _summary(entry: Entry, newest: Manifest) -> dict[str, Any]:
+    """One checkpoint, and why ``newest`` keeps it."""
+    manifest = entry.manifest
+    runs = [run for operator in manifest.operators.values() for run in operator.runs]
+    accounts = manifest.ledger.values()
+    return {
+        "id": manifest.id,
+        "kind": manifest.kind,
+        "base": manifest.base,
+        "epoch": manifest.epoch,
+        "watermark": manifest.clock.watermark,
+        "closed": manifest.clock.closed,
+        "end_of_input": manifest.clock.end_of_input,
+        "committed_ms": manifest.committed_ms,
+        "target": manifest.target,
+        "pinned": manifest.id in newest.pins,
+        "kept_by_policy": manifest.id < newest.oldest and manifest.id not in newest.pins,
+        **{
+            name: sum(getattr(account, name) for account in accounts)
+            for name in ("read", "processed", "late", "dead", "duplicate")
+        },
+        "runs": len(runs),
+        "state_rows": sum(run.rows_left for run in runs),
+        "state_bytes": sum(run.bytes for run in runs),
+        "manifest_bytes": entry.bytes,
+    }
+
+
+@click.command()
+@target_argument
+@click.argument("id", type=int, required=False)
+@click.option("--json", "as_json", is_flag=True, help="The manifest as it is stored.")
+def show(target: str, id: int | None, as_json: bool) -> None:
+    """One checkpoint: clock, positions, files.
+
+    The newest, or that of ID.
+
+    \b
+    persistent show visits-checkpoint
+    persistent show visits-checkpoint 41 --json
+    """
+    here = place(storage_of(target), id)
+    if as_json:
+        name = manifest_name(here.manifest.id)
+        click.echo(json_text(decode_document(here.storage.read(name).to_pybytes(), name)))
+        return
+    figures = [*_figures(here.entry), *_state_figures(here.manifest)]
+    width = max(len(name) for name, _ in figures)
+    for name, text in figures:
+        click.echo(f"{name:<{width}}  {text}")
+    click.echo()
+    print_table(
+        ["run", "rows", "size", "key groups", "deltas"],
+        [
+            [run.name, f"{run.rows:,}", bytes_text(run.bytes), f"{run.low}-{run.high - 1}", f"{run.first}-{run.last}"]
+            for operator in here.manifest.operators.values()
+            for run in operator.runs
+        ],
+        right=("rows", "size"),
+    )
+
+
+def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
+    manifest, clock, source = entry.manifest, entry.manifest.clock, entry.manifest.source
+    summary = _summary(entry, manifest)
+    size = bytes_text(entry.bytes)
+    yield manifest.kind, f"{manifest.id}, of epoch {manifest.epoch}, format {manifest.format}, {size}"
+    if manifest.target is not None:
+        yield "went back to", f"checkpoint {manifest.target}"
+    yield "job", manifest.job
+    yield "state of", f"checkpoint {manifest.base}; {manifest.oldest} is the oldest kept"
+    by_policy = [id for id in sorted(manifest.bases) if id < manifest.oldest and id not in manifest.pins]
+    for name, ids in (("pinned", manifest.pins), ("kept by policy", by_policy), ("burnt", manifest.burnt)):
+        if ids:
+            yield name, ", ".join(map(str, ids))
+    if manifest.committed_ms:
+        yield "planned at", utc_text(manifest.committed_ms)
+    yield "clock", f"{utc_text(clock.watermark)}, windows closed up to {utc_text(clock.closed)}"
+    yield "end of input", "declared" if clock.end_of_input else "not declared"
+    yield "source", source.kind
+    for name, position in sorted(source.positions.items()):
+        yield f"  {name}", f"next: {position[0]}, offset {position[1]}"
+    yield "account", ", ".join(f"{name} {summary[name]:,}" for name in ("read", "processed", "late", "dead"))
+
+
+def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    for name, operator in manifest.operators.items():
+        key = ", ".join(f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types))
+        rows, size = sum(run.rows_left for run in operator.runs), sum(run.bytes for run in operator.runs)
+        yield f"state {name}", f"{rows:,} rows, {bytes_text(size)}"
+        yield "  key", key or ", ".join(operator.key_names) or "none"
+        yield "  monoid", _monoid_text(operator.fingerprint["monoid"])
+        yield "  window", _window_text(operator.fingerprint["window"])
+
+
+def _monoid_text(fingerprint: Any) -> str:
+    """A monoid's fingerprint about as its user wrote it."""
+    parameters = fingerprint["parameters"]
+    if "fields" in parameters:
+        inside = ", ".join(f"{name}={_monoid_text(monoid)}" for name, monoid in parameters["fields"])
+    elif "monoid" in parameters:
+        inside = _monoid_text(parameters["monoid"])
+    else:
+        inside = ", ".join(str(value) for value in parameters.values())
+    return f"{fingerprint['name']}({inside})"
+
+
+def _window_text(window: Mapping[str, int] | None) -> str:
+    if window is None:
+        return "none"
+    return f"{span_text(window['size_ms'])} every {span_text(window['every_ms'])}"
+
+
+# -- two of them -----------------------------------------------------------------------------------------------------
+
+
+@click.command("diff")
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET ID [ID] | TARGET TARGET")
+@click.option("--limit", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True, help="Of keys, show so many.")
+@json_option
+def diff_command(targets: tuple[str, ...], limit: int, as_json: bool) -> None:
+    """What has changed from one checkpoint to another.
+
+    Of one TARGET from an ID to another, by default the newest; or from the newest of one TARGET to that of another.
+    Told are clock, positions, account, and the runs that have come, gone or been compacted. Where a TARGET is a
+    pipeline, also the keys and windows whose values differ.
+
+    \b
+    persistent diff visits-checkpoint 41 42
+    persistent diff visits.py:pipeline 41
+    persistent diff visits-checkpoint backup/visits-checkpoint
+    """
+    before, after, pipeline = _sides(targets)
+    found = diff(before, after, pipeline=pipeline, limit=limit)
+    if as_json:
+        _print_diff_json(found)
+        return
+    if found.is_empty:
+        click.echo(f"no difference between {before} and {after}")
+        return
+    rows = [
+        [one.part, one.name, _value_text(one.part, one.before), _value_text(one.part, one.after)]
+        for one in found.changes
+    ]
+    print_table(["part", "name", str(before), str(after)], rows)
+    if found.rows is not None:
+        click.echo(f"\n{found.differing:,} values differ, {found.equal:,} are equal")
+        if found.rows.num_rows:
+            print_rows(found.rows, limit, as_json=False)
+
+
+def _sides(targets: tuple[str, ...]) -> tuple[Place, Place, Pipeline | None]:
+    """The two places, and by which pipeline their states are read."""
+    if len(targets) not in (2, 3) or not all(_is_id(one) for one in targets[2:]):
+        raise click.UsageError("diff takes TARGET ID, TARGET ID ID, or TARGET TARGET")
+    pipelines = [load_pipeline(one) if names_pipeline(one) else None for one in targets if not _is_id(one)]
+    pipeline = next((one for one in pipelines if one is not None), None)
+    first = pipelines[0].storage if pipelines[0] is not None else storage_of(targets[0])
+    if _is_id(targets[1]):
+        after = int(targets[2]) if len(targets) == 3 else None
+        return place(first, int(targets[1])), place(first, after), pipeline
+    if len(targets) == 3:
+        raise click.UsageError("diff takes TARGET ID, TARGET ID ID, or TARGET TARGET")
+    second = pipelines[1].storage if pipelines[1] is not None else storage_of(targets[1])
+    return place(first), place(second), pipeline
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _print_diff_json(found: Diff) -> None:
+    print_json([asdict(one) for one in found.changes])
+    if found.rows is not None:
+        click.echo(json_text({"part": "values", "differing": found.differing, "equal": found.equal}))
+        print_rows(found.rows, None, as_json=True)
+
+
+def _value_text(part: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if part == "clock" and not isinstance(value, bool):
+        return utc_text(value)
+    return value if isinstance(value, str) else json_text(value)

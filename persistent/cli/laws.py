@@ -1,0 +1,68 @@
+"""``persistent laws``: the laws of monoids, tried on one of the user's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from persistent.cli.options import json_option
+from persistent.errors import InvalidPipeline
+from persistent.load import load_monoid
+from persistent.progress import one_line
+from persistent.tables import print_json, print_table
+
+if TYPE_CHECKING:
+    from monoids.laws import Law, Trial
+
+
+@click.command()
+@click.argument("monoid", metavar="FILE_OR_MODULE:NAME")
+@click.option("--examples", type=click.IntRange(1), default=200, show_default=True, help="Try each law on so many.")
+@json_option
+def laws(monoid: str, examples: int, as_json: bool) -> None:
+    """Try the laws of monoids on one, law by law.
+
+    NAME is a monoid, a class of monoids that is made without arguments, a pair of a monoid and a strategy of its
+    inputs, or a task or pipeline: then it is the monoid of its state. Exit code 1 if a law is broken; each broken one
+    is shown with its smallest counterexample. The examples are the same every time.
+
+    \b
+    persistent laws longest.py:Longest
+    persistent laws jobs.visits:pipeline --examples 5000
+    """
+    from monoids.laws.check import Trial
+
+    loaded, inputs = load_monoid(monoid)
+    try:
+        trial = Trial(loaded, inputs, examples=examples)
+        with one_line(sys.stderr) as show:
+            rows = [_tried(trial, law, show) for law in trial.laws]
+    except TypeError as error:
+        raise InvalidPipeline(f"{monoid}: {error}") from error
+    broken = [row for row in rows if not row["holds"]]
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(
+            ["law", "", "formula"],
+            [[row["law"], "holds" if row["holds"] else "BROKEN", row["formula"]] for row in rows],
+        )
+        click.echo("".join(f"\n{row['violation']}\n" for row in broken))
+        click.echo(f"{loaded!r}: {len(rows) - len(broken)} of {len(rows)} laws hold, on {examples:,} examples each")
+    if broken:
+        raise click.exceptions.Exit(1)
+
+
+def _tried(trial: Trial, law: Law, show: Callable[[str], None]) -> dict[str, Any]:
+    show(law.name)
+    violation = trial.violation(law)
+    return {
+        "law": law.name,
+        "formula": law.formula,
+        "examples": trial.examples,
+        "holds": violation is None,
+        "violation": None if violation is None else str(violation),
+    }

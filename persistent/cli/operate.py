@@ -1,0 +1,203 @@
+"""What changes a checkpoint: ``persistent savepoint``, ``rollback``, ``restart``, ``pin``, ``gc``, ``compact``,
+``upgrade`` and ``merge``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from persistent import operations
+from persistent.checkpoint.log import Entry
+from persistent.cli.options import (
+    TIME,
+    json_option,
+    pipeline_argument,
+    pipeline_of,
+    storage_of,
+    take_over_option,
+    target_argument,
+)
+from persistent.figures import bytes_text, utc_text
+from persistent.progress import working
+from persistent.tables import json_text, print_json
+
+
+@click.command("savepoint")
+@target_argument
+@click.argument("name")
+@click.option("--at", type=int, metavar="ID", help="Of that checkpoint [default: the newest].")
+@json_option
+def savepoint_command(target: str, name: str, at: int | None, as_json: bool) -> None:
+    """A self-contained copy of a checkpoint, under s/NAME.
+
+    To keep, to copy elsewhere, or to start a job from. The job may be running; nothing of it changes.
+
+    \b
+    persistent savepoint visits-checkpoint monday
+    persistent verify visits-checkpoint/s/monday
+    """
+    storage = storage_of(target)
+    with working(sys.stderr, f"copying to {name}", bytes_text) as on_progress:
+        url = operations.savepoint(storage, name, at=at, on_progress=on_progress)
+    click.echo(json_text({"url": url}) if as_json else url)
+
+
+@click.command("rollback")
+@target_argument
+@click.argument("id", type=int, required=False)
+@click.option("--clock", type=TIME, help="To the newest checkpoint whose clock is not after this.")
+@click.option(
+    "--outputs",
+    type=click.Choice(["retract", "again"]),
+    required=True,
+    help="What was published since: taken back, or left there and published again.",
+)
+@take_over_option
+@json_option
+def rollback_command(
+    target: str, id: int | None, clock: int | None, outputs: str, take_over: bool, as_json: bool
+) -> None:
+    """Go back to an earlier checkpoint.
+
+    State, clock and positions are those of checkpoint ID again, and the next run reads the source from there. What was
+    published since is taken back by the next run (--outputs=retract, where the sink can), or stays and comes a second
+    time (--outputs=again).
+
+    \b
+    persistent rollback visits-checkpoint 41 --outputs=retract
+    persistent rollback visits-checkpoint --clock 2024-05-01T10:00Z --outputs=again
+    """
+    if (id is None) == (clock is None):
+        raise click.UsageError("name the checkpoint to go back to: either its ID, or --clock")
+    entry = operations.rollback(storage_of(target), id, clock=clock, outputs=outputs, take_over=take_over)
+    _tell(entry, f"went back to checkpoint {entry.manifest.target}", as_json)
+
+
+@click.command("restart")
+@pipeline_argument
+@click.argument("clock", type=TIME)
+@click.option(
+    "--outputs",
+    type=click.Choice(["retract", "again"]),
+    required=True,
+    help="What was published since: taken back, or left there and published again.",
+)
+@take_over_option
+@json_option
+def restart_command(pipeline: str, clock: int, outputs: str, take_over: bool, as_json: bool) -> None:
+    """Keep the state as of a clock, and read all that follows again.
+
+    For a source that has lost its positions: its files were written anew, or stand elsewhere. The next run reads the
+    pipeline's source from its beginning; what is before CLOCK is counted as duplicates.
+
+    \b
+    persistent restart visits.py:pipeline 2024-05-01T10:00Z --outputs=retract
+    """
+    entry = operations.restart(pipeline_of(pipeline), clock, outputs=outputs, take_over=take_over)
+    _tell(entry, f"the state is that as of {utc_text(clock)}", as_json)
+
+
+@click.command("pin")
+@target_argument
+@click.argument("id", type=int)
+@click.option("--remove", is_flag=True, help="Let it go again.")
+@take_over_option
+@json_option
+def pin_command(target: str, id: int, remove: bool, take_over: bool, as_json: bool) -> None:
+    """Keep a checkpoint, however many follow.
+
+    \b
+    persistent pin visits-checkpoint 41
+    persistent pin visits-checkpoint 41 --remove
+    """
+    entry = operations.pin(storage_of(target), id, remove=remove, take_over=take_over)
+    pins = ", ".join(map(str, entry.manifest.pins)) or "none"
+    _tell(entry, f"pinned: {pins}", as_json)
+
+
+@click.command()
+@target_argument
+@click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+@take_over_option
+@json_option
+def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
+    """Delete the files that no kept checkpoint names.
+
+    A run does so after each step; this is for what a last run has left.
+
+    \b
+    persistent gc visits-checkpoint --dry-run
+    """
+    names = operations.collect_garbage(storage_of(target), dry_run=dry_run, take_over=take_over)
+    if as_json:
+        print_json([{"name": name, "deleted": not dry_run} for name in names])
+        return
+    for name in names:
+        click.echo(name)
+    click.echo(f"{len(names):,} files {'would be deleted' if dry_run else 'deleted'}")
+
+
+@click.command("compact")
+@pipeline_argument
+@take_over_option
+@json_option
+def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
+    """Fold all runs of a state into as few as can be.
+
+    A run folds a bounded piece in each step; this does all of it at once, with the task's own monoid.
+
+    \b
+    persistent compact visits.py:pipeline
+    """
+    loaded = pipeline_of(pipeline)
+    with working(sys.stderr, "folding", bytes_text) as on_progress:
+        entry = operations.compact(loaded, take_over=take_over, on_progress=on_progress)
+    runs = sum(len(operator.runs) for operator in entry.manifest.operators.values())
+    _tell(entry, f"runs left: {runs:,}", as_json)
+
+
+@click.command("upgrade")
+@target_argument
+@take_over_option
+@json_option
+def upgrade_command(target: str, take_over: bool, as_json: bool) -> None:
+    """Write a checkpoint in the newest format.
+
+    Releases that know only the older one cannot read it then.
+
+    \b
+    persistent upgrade visits-checkpoint
+    """
+    entry = operations.upgrade(storage_of(target), take_over=take_over)
+    _tell(entry, f"format {entry.manifest.format}", as_json)
+
+
+@click.command("merge")
+@click.argument("first")
+@click.argument("second")
+@click.argument("into")
+@json_option
+def merge_command(first: str, second: str, into: str, as_json: bool) -> None:
+    """Two jobs over different sources, as one.
+
+    FIRST and SECOND are targets, INTO is the URL of the new checkpoint. That no record counts twice is proved by their
+    accounts; jobs that have read of one partition are refused. Neither is changed.
+
+    \b
+    persistent merge visits-eu visits-us visits
+    """
+    entry = operations.merge(storage_of(first), storage_of(second), storage_of(into))
+    _tell(entry, f"the sum of {first} and {second}", as_json)
+
+
+def _tell(entry: Entry, text: str, as_json: bool) -> None:
+    """What is the newest manifest now."""
+    manifest = entry.manifest
+    if not as_json:
+        click.echo(f"{manifest.kind} {manifest.id}, clock {utc_text(manifest.clock.watermark)}: {text}")
+        return
+    names = ("id", "kind", "epoch", "base", "target", "format")
+    told: dict[str, Any] = {name: getattr(manifest, name) for name in names}
+    click.echo(json_text({**told, "watermark": manifest.clock.watermark, "pins": list(manifest.pins)}))

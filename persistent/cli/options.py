@@ -1,0 +1,67 @@
+"""Options and arguments that several commands take, and what a target stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from persistent.checkpoint.inside import open_checkpoint
+from persistent.load import load_pipeline, names_pipeline
+from persistent.pipeline import Pipeline
+from persistent.storage import Storage
+from persistent.tables import ROWS_SHOWN
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Time(click.ParamType):  # type: ignore[type-arg]
+    """A time: milliseconds since the epoch, or ISO 8601, in UTC where it names no zone.
+
+    >>> Time().convert("2024-05-01T10:00", None, None) == Time().convert("1714557600000", None, None)
+    True
+    """
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if value.lstrip("-").isdigit():
+            return int(value)
+        try:
+            time = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time: write 2024-05-01T10:00:00Z, or milliseconds since 1970", param, ctx)
+        time = time.replace(tzinfo=time.tzinfo or UTC)
+        return round(time.timestamp() * 1000)
+
+
+TIME = Time()
+
+target_argument = click.argument("target")
+pipeline_argument = click.argument("pipeline", metavar="FILE_OR_MODULE:NAME")
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON, one object a line.")
+limit_option = click.option(
+    "--limit", type=click.IntRange(0), help=f"Show at most so many rows [default: {ROWS_SHOWN}; with --json all]."
+)
+take_over_option = click.option(
+    "--take-over", is_flag=True, help="Even if a driver seems to run: it is fenced off, and commits nothing more."
+)
+
+
+def storage_of(target: str) -> Storage:
+    """The checkpoint that a target names: by its URL, or by its pipeline."""
+    return load_pipeline(target).storage if names_pipeline(target) else open_checkpoint(target)
+
+
+def pipeline_of(target: str) -> Pipeline:
+    """The pipeline that a target names; a URL is refused."""
+    if not names_pipeline(target):
+        raise click.UsageError(
+            f"{target}: a state is read by the task's own monoid: give its pipeline as FILE.py:NAME "
+            "(the pipeline names its checkpoint)"
+        )
+    return load_pipeline(target)

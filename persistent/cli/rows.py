@@ -1,0 +1,204 @@
+"""``persistent state``, ``late``, ``dead-letters`` and ``export``: what a checkpoint holds, as rows."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from persistent.cli.options import (
+    TIME,
+    json_option,
+    limit_option,
+    pipeline_argument,
+    pipeline_of,
+    storage_of,
+    target_argument,
+)
+from persistent.errors import InvalidPipeline
+from persistent.figures import bytes_text
+from persistent.pipeline import read_aside
+from persistent.progress import working
+from persistent.reading import check_key, check_window, export, place, state_table
+from persistent.sinks.json_lines import encode_json_lines
+from persistent.tables import json_text, print_rows
+
+_FORMATS = ("table", "json", "parquet", "arrow")
+_ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet", "arrow": "arrow"}
+
+
+@click.command()
+@pipeline_argument
+@click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this key; repeated for several columns.")
+@click.option("--at", type=int, metavar="ID", help="The state of that checkpoint [default: the newest].")
+@click.option("--as-of", type=TIME, metavar="CLOCK", help="The state as of that clock: what came before it.")
+@click.option("--window", type=TIME, metavar="START", help="Only the window that starts then.")
+@click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: by the name of --output, else table]")
+@click.option("--output", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", help="Write it there.")
+@limit_option
+@json_option
+def state(
+    pipeline: str,
+    keys: tuple[str, ...],
+    at: int | None,
+    as_of: int | None,
+    window: int | None,
+    form: str | None,
+    output: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """The folded state, or that of one key.
+
+    Of a state with windows: every window that holds something and is not closed yet. The state is read by the task's
+    own monoid: so this command takes the pipeline, not the URL of its checkpoint. Times are ISO 8601 in UTC, or
+    milliseconds since 1970. A state larger than memory: persistent export.
+
+    \b
+    persistent state visits.py:pipeline
+    persistent state visits.py:pipeline --key /home --json
+    persistent state sales.py:pipeline --key de --key 2024 --at 41
+    persistent state visits.py:pipeline --window 2024-05-01T10:00Z --output visits.parquet
+    """
+    if at is not None and as_of is not None:
+        raise click.UsageError("--at names a checkpoint, --as-of a clock: choose one")
+    form = _form(form, output, as_json)
+    loaded = pipeline_of(pipeline)
+    here = place(loaded.storage, at)
+    with _wrong_words():
+        if keys:
+            check_key(loaded, here, keys)
+        if window is not None:
+            check_window(loaded, window)
+    table = _sorted(state_table(loaded, at=at, as_of=as_of, key=keys or None, window=window))
+    if form == "table":
+        print_rows(table, limit, as_json=False)
+    elif form == "json" and output in (None, "-"):
+        print_rows(table, limit, as_json=True)
+    else:
+        _write(_encoded(table if limit is None else table.slice(0, limit), form), output)
+
+
+@contextmanager
+def _wrong_words() -> Iterator[None]:
+    """What is wrong with a key or window as it was written is a matter of the command line."""
+    try:
+        yield
+    except InvalidPipeline as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _form(form: str | None, output: str | None, as_json: bool) -> str:
+    if form is None:
+        ending = "" if output is None else output.rpartition(".")[2].lower()
+        form = "json" if as_json else _ENDINGS.get(ending, "table")
+    if as_json and form != "json":
+        raise click.UsageError(f"--json and --format {form}: choose one")
+    if form == "table" and output not in (None, "-"):
+        raise click.UsageError(f"--output {output}: a table is for the eye; say --format json, parquet or arrow")
+    if form in ("parquet", "arrow") and output in (None, "-") and sys.stdout.isatty():
+        raise click.UsageError(f"--format {form} is not for a terminal: name a file with --output")
+    return form
+
+
+def _encoded(table: pa.Table, form: str) -> bytes:
+    if form == "json":
+        return bytes(encode_json_lines(table).to_pybytes())
+    sink = io.BytesIO()
+    if form == "parquet":
+        pq.write_table(table, sink, compression="zstd")
+    else:
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
+def _write(data: bytes, output: str | None) -> None:
+    """All of it or nothing."""
+    if output in (None, "-"):
+        click.echo(data, nl=False)
+        return
+    try:
+        with click.open_file(str(output), "wb", atomic=True) as file:
+            file.write(data)
+    except OSError as error:
+        raise click.FileError(str(output), error.strerror) from error
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """By window, then by key, as far as they can be ordered."""
+    names = [name for name in ("window_start", *table.column_names) if name in table.column_names]
+    ordered = [name for name in dict.fromkeys(names) if not pa.types.is_nested(table.schema.field(name).type)]
+    return table.sort_by([(name, "ascending") for name in ordered]) if ordered and table.num_rows else table
+
+
+@click.command()
+@target_argument
+@limit_option
+@json_option
+def late(target: str, limit: int | None, as_json: bool) -> None:
+    """The records that came too late.
+
+    All windows of their time had ended by the clock of the step before theirs. Those of the reason "partly-late" still
+    count in the windows of their time that were open.
+
+    \b
+    persistent late visits-checkpoint --json
+    """
+    _print_aside(target, "late", limit, as_json)
+
+
+@click.command("dead-letters")
+@target_argument
+@limit_option
+@json_option
+def dead_letters(target: str, limit: int | None, as_json: bool) -> None:
+    """The records that could not be processed.
+
+    Each with its file, its offset there (a row number in Parquet, else a byte of the text) and the reason.
+
+    \b
+    persistent dead-letters visits-checkpoint --limit 10
+    """
+    _print_aside(target, "dead", limit, as_json)
+
+
+def _print_aside(target: str, folder: str, limit: int | None, as_json: bool) -> None:
+    storage = storage_of(target)
+    place(storage)
+    print_rows(read_aside(storage, folder), limit, as_json)
+
+
+@click.command("export")
+@pipeline_argument
+@click.argument("folder")
+@click.option("--at", type=int, metavar="ID", help="The state of that checkpoint [default: the newest].")
+@json_option
+def export_command(pipeline: str, folder: str, at: int | None, as_json: bool) -> None:
+    """The folded state as Parquet files, however large it is.
+
+    FOLDER is a path or URL, and empty. The footer of each file names the job, the checkpoint and its clock;
+    _export.json is written last and lists the files.
+
+    \b
+    persistent export visits.py:pipeline visits-of-may
+    duckdb -c "select * from 'visits-of-may/*.parquet'"
+    """
+    loaded = pipeline_of(pipeline)
+    with working(sys.stderr, "exporting", "{:,} rows".format) as on_progress:
+        done = export(loaded, folder, at, on_progress=on_progress)
+    if as_json:
+        told: dict[str, Any] = {**asdict(done), "rows": done.rows, "bytes": done.bytes}
+        click.echo(json_text(told))
+        return
+    click.echo(
+        f"checkpoint {done.checkpoint}: {done.rows:,} rows in {len(done.files)} files, {bytes_text(done.bytes)}, in "
+        f"{done.url}"
+    )

@@ -1,0 +1,71 @@
+"""``persistent run``: a pipeline, on a local Spark or embedded."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from persistent.cli.exits import STOPPED
+from persistent.cli.options import pipeline_argument
+from persistent.load import load_pipeline
+from persistent.progress import progress, report_text
+from persistent.report import RunReport
+from persistent.tables import json_text
+
+
+@click.command()
+@pipeline_argument
+@click.option("--engine", type=click.Choice(["spark", "embedded"]), help="[default: spark where Java is found]")
+@click.option("--follow", is_flag=True, help="Go on as input comes, until SIGINT (Ctrl-C) or SIGTERM.")
+@click.option("--end-of-input", is_flag=True, help="The input is complete: close and publish every window.")
+@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, as_json: bool) -> None:
+    """Process what is there, exactly once.
+
+    It goes on from where the last run ended. Progress goes to the standard error: on a terminal a line that changes,
+    else a line at most each second. The report goes to the standard output. Spark is a local one, on all processors;
+    to run on a cluster, call pipeline.run(spark) in your own script.
+
+    SIGINT and SIGTERM end the run at a step's edge with everything committed and published: exit code 0 with --follow,
+    130 without. A second SIGINT ends it at once; the next run does the step again.
+
+    \b
+    persistent run visits.py:pipeline
+    persistent run jobs.visits:pipeline --engine embedded --follow
+    """
+    if follow and end_of_input:
+        raise click.UsageError("--follow waits for more input, --end-of-input says there is none: choose one")
+    loaded = load_pipeline(pipeline)
+    with _session(engine) as session, progress(sys.stderr) as on_step:
+        chosen = "embedded" if session is None else None
+        report = loaded.run(session, engine=chosen, follow=follow, end_of_input=end_of_input, on_step=on_step)
+    click.echo(json_text(_report_json(report)) if as_json else report_text(report))
+    if report.stopped and not follow:
+        raise click.exceptions.Exit(STOPPED)
+
+
+@contextmanager
+def _session(engine: str | None) -> Any:
+    """A local SparkSession; None for the embedded engine."""
+    if engine == "embedded":
+        yield None
+        return
+    from persistent.spark import java_found, local_session
+
+    if engine is None and not java_found():
+        click.echo("no Java found (in JAVA_HOME or on the path): running on the embedded engine", err=True)
+        yield None
+        return
+    session = local_session()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def _report_json(report: RunReport) -> dict[str, Any]:
+    return {**asdict(report), "rows_per_second": report.rows_per_second}

@@ -1,0 +1,49 @@
+"""A codec turns state rows and manifests into bytes that prove themselves, and refuses all that it did not write.
+
+    documents.py   manifests, plans, headers: canonical JSON with its SHA-256, bounded before it is parsed
+    shapes.py      which types, ranges and names a document may hold
+    messages.py    Arrow messages, looked at before Arrow decodes them
+    sealed.py      a file of record batches with an index that verifies every byte
+    runs.py        state rows in such a file
+    tables.py      listings, late rows and dead letters in such a file
+    key_types.py   the types of key columns, by name
+
+Whatever the bytes are, reading them ends in what was written or in ``CorruptCheckpoint``, in memory that is a
+small multiple of their size, and never runs or unpickles anything.
+"""
+
+from persistent.codec.documents import (
+    DOCUMENT_BYTES_MAX,
+    DOCUMENT_DEPTH_MAX,
+    DOCUMENT_MARKS_MAX,
+    INTEGER_DIGITS_MAX,
+    canonical_json,
+    decode_document,
+    encode_document,
+)
+from persistent.codec.key_types import common_key_types, type_of
+from persistent.codec.runs import KEY_GROUPS, RUN, Run, decode_panes, decode_run, encode_run, groups_of
+from persistent.codec.sealed import BATCH_ROWS_MAX
+from persistent.codec.tables import decode_table, encode_table
+
+__all__ = [
+    "BATCH_ROWS_MAX",
+    "DOCUMENT_BYTES_MAX",
+    "DOCUMENT_DEPTH_MAX",
+    "DOCUMENT_MARKS_MAX",
+    "INTEGER_DIGITS_MAX",
+    "KEY_GROUPS",
+    "RUN",
+    "Run",
+    "canonical_json",
+    "common_key_types",
+    "decode_document",
+    "decode_panes",
+    "decode_run",
+    "decode_table",
+    "encode_document",
+    "encode_run",
+    "encode_table",
+    "groups_of",
+    "type_of",
+]

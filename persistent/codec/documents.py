@@ -1,0 +1,157 @@
+"""A document is canonical JSON in one line, followed by a line with its SHA-256.
+
+Its size and its SHA-256 are looked at before anything else, then how many values it holds and how deep they nest,
+and only then is it parsed. What is refused when it is read is refused when it is written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.errors import CorruptCheckpoint, StorageError
+
+DOCUMENT_BYTES_MAX = 1 << 26
+"""64 MiB: about 200,000 runs in one manifest."""
+
+DOCUMENT_MARKS_MAX = 1 << 22
+"""How many quotes, commas and opening brackets: each costs at most some 80 bytes once parsed, 350 MB together."""
+
+DOCUMENT_DEPTH_MAX = 100
+"""How deep lists and mappings nest: far more than records of records ask for."""
+
+INTEGER_DIGITS_MAX = 1_000
+"""Reading a number takes time that grows with the square of its digits."""
+
+_BRACKETS = b"[]{}"
+_NOT_MARKS = bytes(set(range(256)) - set(b'"' + _BRACKETS))
+_STEPS = np.zeros(256, np.int8)
+_STEPS[list(b"[{")] = 1
+_STEPS[list(b"]}")] = -1
+
+
+def canonical_json(value: Any) -> str:
+    """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for what could not be read again."""
+    _check_value(value, 0)
+    return spelled(value)
+
+
+def encode_document(value: Any) -> bytes:
+    """A JSON value that proves itself. StorageError if it would be too large to be read again.
+
+    >>> encode_document({"b": 1, "a": [2]}).split(b"\\n")[0]
+    b'{"a":[2],"b":1}'
+    """
+    body = canonical_json(value).encode()
+    data = body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+    for size, limit, unit in ((len(data), DOCUMENT_BYTES_MAX, "bytes"), (_marks(body), DOCUMENT_MARKS_MAX, "marks")):
+        if size > limit:
+            raise StorageError(
+                f"a manifest, plan or header of {size} {unit} is not put: above {limit} it could not be read again. "
+                "Nothing was committed; take smaller steps (step_rows=), or fewer partitions or columns"
+            )
+    return data
+
+
+def decode_document(data: bytes | pa.Buffer, place: str) -> Any:
+    """The inverse of ``encode_document``; CorruptCheckpoint unless every byte is as written."""
+    size = memoryview(data).nbytes
+    if size > DOCUMENT_BYTES_MAX:
+        raise CorruptCheckpoint(f"{place}: {size} bytes; a manifest has at most {DOCUMENT_BYTES_MAX}")
+    body, newline, trailer = bytes(data).partition(b"\n")
+    if not newline or trailer != hashlib.sha256(body).hexdigest().encode() + b"\n":
+        raise CorruptCheckpoint(f"{place}: SHA-256 differs from its trailer")
+    try:
+        return _parsed(body)
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{place}: {error}") from error
+
+
+def spelled(value: Any) -> str:
+    """Canonical JSON of a value of whole numbers and text by construction."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _parsed(body: bytes) -> Any:
+    marks = _marks(body)
+    if marks > DOCUMENT_MARKS_MAX:
+        raise ValueError(f"{marks} marks, it has at most {DOCUMENT_MARKS_MAX}")
+    if _depth(body) > DOCUMENT_DEPTH_MAX:
+        raise ValueError(f"it nests deeper than {DOCUMENT_DEPTH_MAX}")
+    value = json.loads(
+        body.decode("ascii"),
+        object_pairs_hook=_unique,
+        parse_int=_integer,
+        parse_float=_no_integer,
+        parse_constant=_no_integer,
+    )
+    if b"\\ud" in body or b"\\uD" in body:
+        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError of half a character, which no name can be
+    return value
+
+
+def _marks(body: bytes) -> int:
+    """No fewer than its values and keys."""
+    return sum(map(body.count, (b'"', b",", b"[", b"{")))
+
+
+def _depth(body: bytes) -> int:
+    """How deep brackets outside of texts nest."""
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    marks = np.frombuffer(plain.translate(None, _NOT_MARKS), np.uint8)
+    in_text = np.cumsum(marks == ord('"'), dtype=np.uint8) & 1
+    depths = np.cumsum(np.where(in_text, 0, _STEPS[marks]), dtype=np.int32)
+    return int(depths.max(initial=0))
+
+
+def _check_value(value: Any, depth: int) -> None:
+    if depth >= DOCUMENT_DEPTH_MAX and isinstance(value, Mapping | list | tuple):
+        raise ValueError(f"a value nests deeper than {DOCUMENT_DEPTH_MAX}, which a checkpoint does not hold")
+    if isinstance(value, float):
+        raise ValueError(f"{value!r} is a float, which a checkpoint does not hold: write it as an integer or as text")
+    if isinstance(value, int) and abs(value) >= _INTEGER_LIMIT:
+        raise ValueError(
+            f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint does not hold: write it as text"
+        )
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            if not isinstance(name, str):
+                raise ValueError(f"the name {name!r} is not text")
+            _check_text(name)
+            _check_value(inner, depth + 1)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            _check_value(inner, depth + 1)
+
+
+_INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
+
+
+def _check_text(text: str) -> None:
+    """UnicodeEncodeError, a ValueError, for half a character (a lone surrogate)."""
+    if not text.isascii():
+        text.encode()
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key stands twice")
+    return result
+
+
+def _integer(text: str) -> int:
+    if len(text) > INTEGER_DIGITS_MAX + text.startswith("-"):
+        raise ValueError(f"an integer of more than {INTEGER_DIGITS_MAX} digits")
+    return int(text)
+
+
+def _no_integer(text: str) -> Any:
+    raise ValueError(f"{text:.40} is not an integer")

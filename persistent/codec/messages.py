@@ -1,0 +1,256 @@
+"""An Arrow message is looked at before Arrow decodes it: only what we write is decoded at all.
+
+    [ff ff ff ff][metadata length, 4 bytes][metadata: a flatbuffer][body: buffers one after the other]
+
+Refused are compression, dictionaries, extension types, unions, views and run ends (all of which let a few bytes
+stand for many, or run code), lengths and counts beyond the bytes that are there, buffers that overlap, and offsets
+that leave the message. What is then decoded is a view of the bytes, validated in full.
+
+Source: the Arrow columnar format 1.5, files Message.fbs and Schema.fbs.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+FIELDS_MAX = 10_000
+DEPTH_MAX = 64
+
+_HEAD_BYTES = 8
+_CONTINUATION = b"\xff\xff\xff\xff"
+_VERSION_5 = 4
+_SCHEMA, _RECORD_BATCH = 1, 3
+_EXTENSION = b"ARROW:extension"
+
+_REFUSALS = (pa.ArrowException, OSError)
+"""Arrow calls a message that it cannot read an error of input."""
+
+_ONE, _ANY = 1, -1
+_KINDS: dict[int, tuple[int, int]] = {
+    1: (0, 0),  # null
+    2: (2, 0),  # int
+    3: (2, 0),  # floating point
+    4: (3, 0),  # binary
+    5: (3, 0),  # string
+    6: (2, 0),  # bool
+    7: (2, 0),  # decimal
+    8: (2, 0),  # date
+    9: (2, 0),  # time
+    10: (2, 0),  # timestamp
+    11: (2, 0),  # interval
+    12: (2, _ONE),  # list
+    13: (1, _ANY),  # struct
+    15: (2, 0),  # fixed size binary
+    16: (1, _ONE),  # fixed size list
+    17: (2, _ONE),  # map
+    18: (2, 0),  # duration
+    19: (3, 0),  # large binary
+    20: (3, 0),  # large string
+    21: (2, _ONE),  # large list
+}
+"""Of each type that may stand in a file: how many buffers it has, how many children."""
+
+
+class Malformed(ValueError):
+    """A message that none of our files holds."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What every record batch of a schema looks like: of each column and its children, in order of depth first,
+    the buffers, and whether it is a column itself. ``textless``: the schema with bytes where it has text."""
+
+    schema: pa.Schema
+    textless: pa.Schema
+    nodes: tuple[tuple[int, bool], ...]
+    buffers: int
+
+
+def read_schema(message: pa.Buffer) -> Layout:
+    """The schema in a message of its own. Malformed, or another ValueError, if it is none of ours."""
+    header, body_size = _header(message, _SCHEMA)
+    if body_size:
+        raise Malformed("a schema with a body")
+    if header.number("<h", 0):
+        raise Malformed("a schema of big-endian numbers")
+    _check_metadata(header, 2)
+    nodes = tuple(_nodes(header, 1, 0))
+    try:
+        schema = pa.ipc.read_schema(message)
+    except _REFUSALS as error:
+        raise Malformed(f"Arrow refuses the schema: {error}") from error
+    textless = pa.schema([pa.field(field.name, _textless(field.type)) for field in schema])
+    return Layout(schema, textless, nodes, sum(buffers for buffers, _ in nodes))
+
+
+def read_batch(message: pa.Buffer, layout: Layout, rows: int, *, with_texts: bool = True) -> pa.RecordBatch:
+    """A record batch of that many rows, valid throughout. Malformed, or another ValueError, if it is none of ours.
+
+    ``with_texts``: also that its texts are UTF-8, which not every source of ours sees to.
+    """
+    header, body_size = _header(message, _RECORD_BATCH)
+    if header.slot(3) or header.slot(4):
+        raise Malformed("a record batch with compressed buffers or views")
+    found = header.number("<q", 0)
+    if found != rows:
+        raise Malformed(f"{found} rows, its index says {rows}")
+    _check_nodes(header, layout, rows, body_size)
+    _check_buffers(header, layout, body_size)
+    try:
+        batch = pa.ipc.read_record_batch(message, layout.schema)
+        (batch if with_texts else pa.ipc.read_record_batch(message, layout.textless)).validate(full=True)
+    except _REFUSALS as error:
+        raise Malformed(f"Arrow refuses it: {error}") from error
+    return batch
+
+
+def _check_nodes(header: _Table, layout: Layout, rows: int, body_size: int) -> None:
+    start, count = header.vector(1, 16)
+    if count != len(layout.nodes):
+        raise Malformed(f"{count} columns, its schema has {len(layout.nodes)}")
+    # A value takes a bit at least, or is one of a column without bytes, of which there are not more than rows.
+    length_max = max(rows, 8 * body_size)
+    for number, (_, is_column) in enumerate(layout.nodes):
+        length, nulls = header.read("<qq", start + 16 * number)
+        if not 0 <= nulls <= length <= length_max or (is_column and length != rows):
+            raise Malformed(f"a column of {length} values, {nulls} of them null, in {rows} rows of {body_size} bytes")
+
+
+def _check_buffers(header: _Table, layout: Layout, body_size: int) -> None:
+    start, count = header.vector(2, 16)
+    if count != layout.buffers:
+        raise Malformed(f"{count} buffers, its schema has {layout.buffers}")
+    reached = 0
+    for number in range(count):
+        offset, length = header.read("<qq", start + 16 * number)
+        if not reached <= offset <= offset + length <= body_size or offset % 8:
+            raise Malformed(f"a buffer of {length} bytes at {offset}, after {reached} of {body_size}")
+        reached = offset + length
+
+
+def _nodes(table: _Table, field: int, depth: int) -> Iterator[tuple[int, bool]]:
+    """The fields of a schema, or the children of a field, depth first."""
+    for child in table.tables(field):
+        if depth > DEPTH_MAX:
+            raise Malformed(f"types nest deeper than {DEPTH_MAX}")
+        if child.slot(4):
+            raise Malformed("a column with a dictionary")
+        _check_metadata(child, 6)
+        child.text(0).decode()  # UnicodeDecodeError of a name that is none
+        kind = child.number("<B", 2)
+        if kind not in _KINDS:
+            raise Malformed(f"a column of the type {kind}, which none of ours has")
+        (buffers, children), (_, found) = _KINDS[kind], child.vector(5, 4)
+        if children not in (found, _ANY):
+            raise Malformed(f"a column of the type {kind} with {found} children")
+        yield buffers, depth == 0
+        yield from _nodes(child, 5, depth + 1)
+
+
+def _textless(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind):
+        return pa.binary() if types.is_string(kind) else pa.large_binary()
+    if types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _textless(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_textless(kind.key_type), _textless(kind.item_type))
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_textless(kind.value_type), kind.list_size)
+    if types.is_list(kind) or types.is_large_list(kind):
+        return (pa.list_ if types.is_list(kind) else pa.large_list)(_textless(kind.value_type))
+    return kind
+
+
+def _check_metadata(table: _Table, field: int) -> None:
+    """Types that are read by code of their own are named in metadata."""
+    for pair in table.tables(field):
+        if pair.text(0).startswith(_EXTENSION):
+            raise Malformed("a column of an extension type")
+
+
+class _Budget:
+    """How many tables of a flatbuffer are looked at: a table may be named often, so its bytes do not bound them."""
+
+    def __init__(self) -> None:
+        self.left = FIELDS_MAX
+
+    def spend(self) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Malformed(f"more than {FIELDS_MAX} columns and pairs of metadata")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of a flatbuffer. Every place is looked at before it is read."""
+
+    data: bytes
+    at: int
+    budget: _Budget
+
+    def read(self, form: str, at: int) -> tuple[int, ...]:
+        if not 0 <= at <= len(self.data) - struct.calcsize(form):
+            raise Malformed("an offset that leaves the message")
+        return struct.unpack_from(form, self.data, at)
+
+    def slot(self, field: int) -> int:
+        """Where a field is; 0 if it is left out."""
+        vtable = self.at - self.read("<i", self.at)[0]
+        if 4 + 2 * field >= self.read("<H", vtable)[0]:
+            return 0
+        offset = self.read("<H", vtable + 4 + 2 * field)[0]
+        return self.at + offset if offset else 0
+
+    def number(self, form: str, field: int) -> int:
+        """A number, 0 if it is left out."""
+        at = self.slot(field)
+        return self.read(form, at)[0] if at else 0
+
+    def table(self, field: int) -> _Table:
+        at = self.slot(field)
+        if not at:
+            raise Malformed("a message without its header")
+        return _Table(self.data, at + self.read("<I", at)[0], self.budget)
+
+    def vector(self, field: int, item_bytes: int) -> tuple[int, int]:
+        """Where the items of a vector are, and how many."""
+        at = self.slot(field)
+        if not at:
+            return 0, 0
+        start = at + self.read("<I", at)[0]
+        (count,) = self.read("<I", start)
+        if count * item_bytes > len(self.data) - start - 4:
+            raise Malformed(f"a vector of {count} items, longer than the message")
+        return start + 4, count
+
+    def tables(self, field: int) -> Iterator[_Table]:
+        start, count = self.vector(field, 4)
+        for at in range(start, start + 4 * count, 4):
+            self.budget.spend()
+            yield _Table(self.data, at + self.read("<I", at)[0], self.budget)
+
+    def text(self, field: int) -> bytes:
+        start, count = self.vector(field, 1)
+        return self.data[start : start + count]
+
+
+def _header(message: pa.Buffer, kind: int) -> tuple[_Table, int]:
+    """The header of a message, and the size of its body."""
+    head = message.slice(0, min(_HEAD_BYTES, message.size)).to_pybytes()
+    size = int.from_bytes(head[4:], "little")
+    if head[:4] != _CONTINUATION or _HEAD_BYTES + size > message.size:
+        raise Malformed("not an Arrow message")
+    data = message.slice(_HEAD_BYTES, size).to_pybytes()
+    whole = _Table(data, 0, _Budget())
+    root = _Table(data, whole.read("<I", 0)[0], whole.budget)
+    body_size = message.size - _HEAD_BYTES - size
+    if root.number("<h", 0) != _VERSION_5 or root.number("<B", 1) != kind or root.vector(4, 4)[1]:
+        raise Malformed("not an Arrow message of the kind that stands here")
+    if root.number("<q", 3) != body_size:
+        raise Malformed(f"a body of {root.number('<q', 3)} bytes, there are {body_size}")
+    return root.table(2), body_size

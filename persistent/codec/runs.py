@@ -1,0 +1,176 @@
+"""A run is state rows in a sealed file: ``hash``, ``key:<name>``..., ``pane``, ``element:<name>``..., sorted.
+
+The rows are sorted by (hash, key, pane), so any range of key groups is a slice of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import Monoid
+from monoids.column import concat
+from monoids.monoid import check_schema
+from persistent.codec import sealed
+from persistent.codec.sealed import Index, open_sealed, read_index, seal
+from persistent.codec.shapes import SHA256, Misfit, both, fields, path, whole
+from persistent.errors import CorruptCheckpoint
+from persistent.rows import Rows, empty
+
+KEY_GROUPS = 1024
+_GROUP_SHIFT = 54
+_COUNT_MAX = 1 << 62
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a manifest says of a run.
+
+    ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from
+    ``low`` on still count. ``pane_min``, ``pane_max``: of its rows. ``first``, ``last``: the ids of the
+    checkpoints whose deltas it sums.
+    """
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+    start: int
+    low: int
+    high: int
+    pane_min: int
+    pane_max: int
+    first: int
+    last: int
+
+    @property
+    def rows_left(self) -> int:
+        """About how many of its rows still count."""
+        return self.rows * (self.high - self.low) // (self.high - self.start)
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Run:
+        RUN(data)
+        return Run(**data)
+
+
+def _agrees(run: Any) -> None:
+    if not run["start"] <= run["low"] < run["high"]:
+        raise Misfit(f"run {run['name']}: key groups {run['low']} to {run['high']}")
+    if run["pane_min"] > run["pane_max"] or run["first"] > run["last"]:
+        raise Misfit(f"run {run['name']}: its panes or checkpoints end before they begin")
+
+
+RUN = both(
+    fields(
+        {
+            "name": path("d"),
+            "rows": whole(0, _COUNT_MAX),
+            "bytes": whole(0, _COUNT_MAX),
+            "sha256": SHA256,
+            "start": whole(0, KEY_GROUPS),
+            "low": whole(0, KEY_GROUPS),
+            "high": whole(0, KEY_GROUPS),
+            "pane_min": whole(),
+            "pane_max": whole(),
+            "first": whole(0, _COUNT_MAX),
+            "last": whole(0, _COUNT_MAX),
+        }
+    ),
+    _agrees,
+)
+"""The shape of a run in a document."""
+
+
+def encode_run(
+    monoid: Monoid[Any], rows: Rows, key_names: Sequence[str], panes: Sequence[int] = ()
+) -> tuple[bytes, str]:
+    """The bytes of a run, and the SHA-256 of its index, which lists ``panes``. Equal rows give equal bytes."""
+    names = [
+        "hash",
+        *(f"key:{name}" for name in key_names),
+        "pane",
+        *(f"element:{name}" for name in monoid.schema.names),
+    ]
+    # Piece by piece: the tables of all rows together may have more entries than one Arrow array holds.
+    step = sealed.BATCH_ROWS_MAX
+    pieces = [rows.slice(start, min(start + step, len(rows))) for start in range(0, max(len(rows), 1), step)]
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [pa.array(piece.hashes), *piece.keys, pa.array(piece.panes), *monoid.to_arrow(piece.columns)], names
+        )
+        for piece in pieces
+    ]
+    return seal(batches, rows.hashes, panes)
+
+
+def decode_run(
+    monoid: Monoid[Any], data: pa.Buffer, run: Run, place: str, low: int = 0, high: int = KEY_GROUPS
+) -> Rows:
+    """The rows of a run in the key groups ``low <= group < high`` that it still counts for, verified."""
+    low, high = max(low, run.low), min(high, run.high)
+    index = _index(data, run, place)
+    _, batches = open_sealed(data, index, place, low << _GROUP_SHIFT, high << _GROUP_SHIFT)
+    try:
+        parts = [_rows_of(monoid, batch) for batch in batches]
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise CorruptCheckpoint(f"{place}: {error}") from error
+    if not parts:
+        return empty(monoid, 0)
+    (rows,) = parts if len(parts) == 1 else (_concat(parts),)
+    return rows.between(low << _GROUP_SHIFT, high << _GROUP_SHIFT)
+
+
+def decode_panes(data: pa.Buffer, run: Run, place: str) -> list[int]:
+    """The panes of a run, ascending, from its index alone."""
+    panes = read_index(data, run.sha256, place).panes
+    try:
+        array = np.array(panes, np.int64)
+    except OverflowError as error:
+        raise CorruptCheckpoint(f"{place}: a pane beyond 64 bits") from error
+    if np.any(array[1:] <= array[:-1]):
+        raise CorruptCheckpoint(f"{place}: the panes of its index do not ascend")
+    return panes
+
+
+def groups_of(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The key group of each hash."""
+    return (hashes >> np.uint64(_GROUP_SHIFT)).astype(np.int64)
+
+
+def _index(data: pa.Buffer, run: Run, place: str) -> Index:
+    if run.bytes and data.size != run.bytes:
+        raise CorruptCheckpoint(f"{place}: has {data.size} bytes, its manifest says {run.bytes}")
+    index = read_index(data, run.sha256, place)
+    if index.rows != run.rows:
+        raise CorruptCheckpoint(f"{place}: has {index.rows} rows, its manifest says {run.rows}")
+    return index
+
+
+def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch) -> Rows:
+    pane = batch.schema.names.index("pane")
+    arrays = batch.columns
+    for column, kind in ((arrays[0], pa.uint64()), (arrays[pane], pa.int64())):
+        if column.type != kind or column.null_count:
+            raise ValueError(f"a column of {column.type} with {column.null_count} nulls, where {kind} stands in a run")
+    hashes = np.asarray(arrays[0])
+    if np.any(hashes[1:] < hashes[:-1]):
+        raise ValueError("its rows are not in the order of their hashes")
+    check_schema(monoid, arrays[pane + 1 :])
+    return Rows(hashes, tuple(arrays[1:pane]), np.asarray(arrays[pane]), monoid.from_arrow(arrays[pane + 1 :]))
+
+
+def _concat(parts: Sequence[Rows]) -> Rows:
+    return Rows(
+        np.concatenate([part.hashes for part in parts]),
+        tuple(pa.concat_arrays([part.keys[i] for part in parts]) for i in range(len(parts[0].keys))),
+        np.concatenate([part.panes for part in parts]),
+        concat([part.columns for part in parts]),
+    )

@@ -1,0 +1,189 @@
+"""A sealed file is an Arrow IPC stream of record batches, followed by an index with which it proves itself.
+
+    [schema message][record batch]...[end of stream][index, canonical JSON][index length, 8 bytes][magic, 8 bytes]
+
+The index is the place, rows, first hash and SHA-256 of every message. The SHA-256 of the index stands in the
+manifest. So any range of keys is read, and verified, alone, and every byte of the file is covered. Where no
+manifest names the file, all else still holds: nothing is read outside of it, or made larger than it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.codec.documents import spelled
+from persistent.codec.messages import read_batch, read_schema
+from persistent.errors import CorruptCheckpoint, StorageError
+
+BATCH_ROWS_MAX = 1 << 16
+HASH_LIMIT = 1 << 64
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+_MAGIC = b"PMRUN\x00\x00\x01"
+_TRAILER_BYTES = 16
+_INTEGER_CHARS_MAX = 20
+_HEAD, _PANES, _TAIL = b'{"batches":[', b'],"panes":[', b'],"schema":'
+_ENTRY = rb'\[[0-9]{1,19},[0-9]{1,19},[0-9]{1,6},[0-9]{1,20},"[0-9a-f]{64}"\]'
+_BATCHES = re.compile(rb"(?:%b(?:,%b)*+)?" % (_ENTRY, _ENTRY))
+_SCHEMA = re.compile(rb'\[[0-9]{1,19},"[0-9a-f]{64}"\]\}')
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One record batch: where it is, its rows, the hash of the first, and its SHA-256."""
+
+    offset: int
+    size: int
+    rows: int
+    first: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """What the index of a sealed file says. ``is_proven``: a manifest has its SHA-256."""
+
+    schema_bytes: int
+    schema_sha256: str
+    batches: tuple[Batch, ...]
+    panes: list[int]
+    is_proven: bool
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.rows for batch in self.batches)
+
+
+def seal(batches: Sequence[pa.RecordBatch], hashes: Any, panes: Sequence[int]) -> tuple[bytes, str]:
+    """The file of record batches and the SHA-256 of its index; StorageError for types that are not read again.
+
+    ``hashes``: of the rows of all batches of a run.
+    """
+    message = batches[0].schema.serialize()
+    try:
+        read_schema(message)
+    except ValueError as error:
+        names = ", ".join(batches[0].schema.names)
+        raise StorageError(
+            f"rows of the columns {names} are not stored, as they could not be read again: {error}"
+        ) from error
+    parts = [message]
+    index: dict[str, Any] = {"schema": [message.size, _sha256(message)], "batches": [], "panes": list(panes)}
+    offset, row = message.size, 0
+    for batch in batches:
+        for start in range(0, max(len(batch), 1), BATCH_ROWS_MAX):
+            message = _owned(batch.slice(start, BATCH_ROWS_MAX)).serialize()
+            first = int(hashes[row]) if hashes is not None and len(hashes) else 0
+            rows = min(BATCH_ROWS_MAX, len(batch) - start)
+            index["batches"].append([offset, message.size, rows, first, _sha256(message)])
+            parts.append(message)
+            offset += message.size
+            row += rows
+    # Whole numbers and text by construction: its panes may be too many to look at one by one.
+    trailer = spelled(index).encode()
+    tail = _END_OF_STREAM + trailer + len(trailer).to_bytes(8, "little") + _MAGIC
+    return b"".join([*parts, tail]), _sha256(trailer)
+
+
+def open_sealed(
+    data: pa.Buffer, index: Index, place: str, low: int = 0, high: int = HASH_LIMIT
+) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    """The schema, and the batches that may hold hashes ``low <= hash < high``, each verified and valid throughout."""
+    message = data.slice(0, index.schema_bytes)
+    _verify(message, index.schema_sha256, f"{place}: schema")
+    try:
+        layout = read_schema(message)
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{place}: schema: {error}") from error
+    chosen = []
+    followers = [*(batch.first for batch in index.batches[1:]), HASH_LIMIT]
+    for number, (batch, following) in enumerate(zip(index.batches, followers)):
+        if (batch.first >= high and number) or following < low:
+            continue
+        message = data.slice(batch.offset, batch.size)
+        _verify(message, batch.sha256, f"{place}: batch {number}")
+        try:
+            chosen.append(read_batch(message, layout, batch.rows, with_texts=not index.is_proven))
+        except ValueError as error:
+            raise CorruptCheckpoint(f"{place}: batch {number}: {error}") from error
+    return layout.schema, chosen
+
+
+def read_index(data: pa.Buffer, sha256: str | None, place: str) -> Index:
+    """The index of a sealed file, verified; without ``sha256``, as it says of itself."""
+    size = data.size
+    if size < _TRAILER_BYTES or data.slice(size - 8).to_pybytes() != _MAGIC:
+        raise CorruptCheckpoint(f"{place}: cut short or not a run ({size} bytes)")
+    length = int.from_bytes(data.slice(size - _TRAILER_BYTES, 8).to_pybytes(), "little")
+    start = size - _TRAILER_BYTES - length
+    if start < len(_END_OF_STREAM):
+        raise CorruptCheckpoint(f"{place}: its index is said to be longer than the file")
+    trailer = data.slice(start, length)
+    if sha256 is not None:
+        _verify(trailer, sha256, f"{place}: index")
+    try:
+        index = _parsed(trailer.to_pybytes(), sha256 is not None)
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{place}: not an index ({error})") from error
+    end = _end_of_batches(index, place)
+    if end + len(_END_OF_STREAM) != start or data.slice(start - 8, 8).to_pybytes() != _END_OF_STREAM:
+        raise CorruptCheckpoint(f"{place}: bytes between its last batch and its index")
+    return index
+
+
+def _parsed(trailer: bytes, is_proven: bool) -> Index:
+    """The index in its one spelling: looked at as bytes, so that parsing it makes nothing else."""
+    head, _, rest = trailer.partition(_PANES)
+    panes, _, schema = rest.rpartition(_TAIL)
+    is_index = head.startswith(_HEAD) and _BATCHES.fullmatch(head, len(_HEAD)) and _SCHEMA.fullmatch(schema)
+    if not is_index or not _are_integers(panes):
+        raise ValueError("none that this release writes")
+    body = json.loads(trailer)
+    schema_bytes, schema_sha256 = body["schema"]
+    batches = tuple(Batch(*entry) for entry in body["batches"])
+    return Index(schema_bytes, schema_sha256, batches, body["panes"], is_proven)
+
+
+def _are_integers(text: bytes) -> bool:
+    """Whether a list of any length holds only integers of few digits."""
+    commas = np.flatnonzero(np.frombuffer(text, np.uint8) == ord(","))
+    widths = np.diff(commas, prepend=-1, append=len(text)) - 1
+    return not text.translate(None, b"0123456789,-") and int(widths.max()) <= _INTEGER_CHARS_MAX
+
+
+def _end_of_batches(index: Index, place: str) -> int:
+    """Where the last batch ends, if each begins where the one before ends, and in the order of their hashes."""
+    reached, first = index.schema_bytes, 0
+    for number, batch in enumerate(index.batches):
+        if batch.offset != reached or not first <= batch.first < HASH_LIMIT or batch.rows > BATCH_ROWS_MAX:
+            raise CorruptCheckpoint(f"{place}: batch {number} is not where the one before it ends")
+        reached, first = batch.offset + batch.size, batch.first
+    return reached
+
+
+def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows, with nothing of their neighbours: Arrow pads what it writes with the bytes that follow."""
+    rows = pa.array(np.arange(len(batch)))
+    columns = [column if _fills_words(column) else column.take(rows) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _fills_words(column: pa.Array) -> bool:
+    return not column.null_count and pa.types.is_primitive(column.type) and column.type.bit_width == 64
+
+
+def _sha256(data: Any) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _verify(data: Any, sha256: str, place: str) -> None:
+    if _sha256(data) != sha256:
+        raise CorruptCheckpoint(f"{place}: SHA-256 differs from what was committed")

@@ -1,0 +1,153 @@
+"""A folded state is the sum of the runs that a manifest names, in output columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.columns import Integers
+from monoids.hashing import hash_keys, key_column, null_safe_equal
+from persistent.checkpoint.compaction import shards
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.closing import window_sums
+from persistent.codec import KEY_GROUPS, groups_of, type_of
+from persistent.errors import NoCheckpoint, UnknownCheckpoint
+from persistent.job import Job
+from persistent.outputs import empty_outputs, final_values, window_outputs
+from persistent.rows import Rows
+from persistent.state import NonWindowState, PersistentState
+from persistent.sums import fold_keys, summing
+from persistent.task import key_names, operator_name
+
+
+@dataclass(frozen=True)
+class OneKey:
+    """One key, as the columns of a row, by which it is found."""
+
+    columns: tuple[pa.Array, ...]
+
+    @staticmethod
+    def of(columns: Sequence[pa.Array]) -> OneKey:
+        """``columns``: one value each, of the types of the state's key."""
+        return OneKey(tuple(key_column(column) for column in columns))
+
+    @property
+    def group(self) -> int:
+        """The key group where it lives."""
+        return int(groups_of(self._hash)[0])
+
+    @property
+    def _hash(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+        return hash_keys(self.columns, 1)
+
+    def rows(self, rows: Rows) -> Integers:
+        """The numbers of its rows."""
+        found = np.flatnonzero(rows.hashes == self._hash)
+        same = np.ones(len(found), bool)
+        for column, mine in zip(rows.keys, self.columns, strict=True):
+            there = column.take(pa.array(found))
+            same &= null_safe_equal(there, mine.cast(there.type).take(pa.array(np.zeros(len(found), np.int64))))
+        return found[same]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a state: of some key groups, of one key, of one window (its number); of what was before a clock (ms,
+    on the grid), as it was when the clock stood there."""
+
+    low: int = 0
+    high: int = KEY_GROUPS
+    key: OneKey | None = None
+    window: int | None = None
+    as_of: int | None = None
+
+    @staticmethod
+    def of_key(key: OneKey, window: int | None = None) -> Part:
+        """The slice of the runs where the key lives is all that is read."""
+        return Part(key.group, key.group + 1, key, window)
+
+
+WHOLE = Part()
+
+
+def state_of(job: Job, manifest: Manifest) -> OperatorState:
+    """What the manifest says of the state of the job's task."""
+    return manifest.operators[operator_name(job.task)]
+
+
+def empty_table(job: Job, manifest: Manifest | None) -> pa.Table:
+    """No rows, in the columns that ``folded_tables`` gives."""
+    types = [type_of(name) for name in state_of(job, manifest).key_types] if manifest is not None else []
+    return empty_outputs(job.state.monoid, key_names(job.task), types, job.state.window)
+
+
+def folded_tables(job: Job, manifest: Manifest, part: Part = WHOLE) -> Iterator[pa.Table]:
+    """The state that a manifest holds, or a part of it: of a state with windows, every window that holds something and
+    is not closed. In pieces of bounded size, in the order of the key groups."""
+    state, names, operator = job.state, key_names(job.task), state_of(job, manifest)
+    types = [type_of(name) for name in operator.key_types]
+    for groups in shards(operator.runs, 1, part.low, part.high):
+        with summing(job):
+            for rows, numbers in _sums(job, manifest, groups, part):
+                if part.key is not None:
+                    chosen = part.key.rows(rows)
+                    rows, numbers = rows.take(chosen), numbers if numbers is None else numbers[chosen]
+                if state.window is None or numbers is None:
+                    yield final_values(state.monoid, names, types, rows, None)
+                else:
+                    yield window_outputs(state.monoid, names, types, state.window, rows, numbers)
+
+
+def manifest_as_of(log: Log, state: PersistentState, clock: int) -> Manifest:
+    """The oldest kept checkpoint, of those the newest goes back to, that holds all of what was before ``clock`` and
+    can tell it from what came after. UnknownCheckpoint with the range where there is none."""
+    newest = log.newest()
+    if newest is None:
+        raise NoCheckpoint(f"{log.storage.url}: there is no checkpoint here; 'persistent run' makes one")
+    kept = _line_of(newest.manifest, log.kept(newest.manifest))
+    for manifest in kept:
+        if _knows(state, clock, manifest):
+            return manifest
+    clocks = f"{kept[0].clock.watermark} to {kept[-1].clock.watermark}"
+    raise UnknownCheckpoint(
+        f"{log.storage.url}: no kept checkpoint knows the state as of {clock}: their clocks are {clocks}"
+        f"{_why_unknown(state, clock)}"
+    )
+
+
+def _line_of(newest: Manifest, kept: Mapping[int, Manifest]) -> list[Manifest]:
+    """The kept checkpoints that the newest has come from, oldest first: not those that a rollback has left."""
+    return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
+
+
+def _knows(state: PersistentState, clock: int, manifest: Manifest) -> bool:
+    times = manifest.clock
+    return state.knows(clock, times.watermark) and (state.window is None or times.closed <= clock)
+
+
+def _why_unknown(state: PersistentState, clock: int) -> str:
+    if not state.panes.is_cut(clock):
+        return f", and {clock} is not on the grid of {state.panes}"
+    if isinstance(state, NonWindowState) and state.history_ms is None:
+        return ". Declare how far back it is to be known: NonWindowState(..., interval_ms=..., history=...)"
+    return ". Take a clock between those, or one of the kept checkpoints (persistent state --at ID)"
+
+
+def _sums(job: Job, manifest: Manifest, groups: tuple[int, int], part: Part) -> Iterator[tuple[Rows, Integers | None]]:
+    """The rows of some key groups, each of a window with the number of it."""
+    runs, window = state_of(job, manifest).runs, job.state.window
+    if window is None:
+        folded = fold_keys(job, runs, *groups, part.as_of)
+        if folded is not None:
+            yield folded, None
+        return
+    first, last = window.first_number(manifest.clock.closed if part.as_of is None else part.as_of), part.window
+    if last is not None:
+        if last < first:
+            return
+        first = last
+    yield from window_sums(job, runs, groups, window, first, last, part.as_of)

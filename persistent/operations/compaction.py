@@ -1,0 +1,110 @@
+"""To compact is to fold all runs of a state at once, where steps fold a bounded piece each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pyarrow as pa
+
+from persistent.checkpoint.compaction import Merge, shards
+from persistent.checkpoint.copies import Progress, newest_of
+from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
+from persistent.commit import check_follows, check_same_job, first_manifest
+from persistent.contents import Contents
+from persistent.job import Attempt, FoldRuns, Job
+from persistent.operations.entering import committed, fenced
+from persistent.pipeline import Pipeline
+from persistent.sums import compact as folded
+from persistent.task import operator_name
+
+
+def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: Progress | None = None) -> Entry:
+    """Fold the runs of the state into one for each shard, and those of the source's index into one; commit that.
+
+    The state is the same before and after, and so is what is published. In this process, one shard at a time: in
+    memory that is bounded whatever the size of the state. The files that are folded go with the next collection, once
+    no kept checkpoint names them. Where nothing is to be folded the newest manifest is returned. StillRunning.
+    ``on_progress`` is called with bytes done and of how many.
+    """
+    job = pipeline._job()
+    log = Log(job.storage)
+    newest = newest_of(log)
+    check_same_job(newest.manifest, first_manifest(job, ""), job.storage.url)
+    if not _is_due(newest.manifest, operator_name(job.task)):
+        return newest
+    fence = fenced(log, take_over=take_over)
+    with log.unless_fenced(fence.manifest.id):
+        manifest = _compacted(job, fence, on_progress)
+    check_follows(manifest, fence.manifest)
+    return committed(log, manifest)
+
+
+def _compacted(job: Job, fence: Entry, on_progress: Progress | None) -> Manifest:
+    old, name = fence.manifest, operator_name(job.task)
+    operator = old.operators[name]
+    attempt = Attempt(old.epoch, old.id + 1)
+    runs = tuple(_folded_runs(job, attempt, operator, old.clock.closed, on_progress))
+    return replace(
+        old,
+        id=old.id + 1,
+        kind="compaction",
+        nonce=new_nonce(),
+        bases={**old.bases, old.id + 1: old.committed_ms},
+        parent=(old.id, fence.sha256),
+        operators={**old.operators, name: replace(operator, runs=runs, lowest=operator.lowest if runs else None)},
+        source=replace(old.source, index=_folded_index(job, attempt, old)),
+    )
+
+
+def _is_due(manifest: Manifest, name: str) -> bool:
+    parts = _parts(manifest.operators[name])
+    return any(not _is_one_sum(part) for part in parts) or len(manifest.source.index) > 1
+
+
+def _parts(operator: OperatorState) -> list[tuple[Run, ...]]:
+    """The runs that may be folded with each other: what was published, and what was not, stay apart."""
+    published = tuple(run for run in operator.runs if run.last <= operator.published)
+    rest = tuple(run for run in operator.runs if run.last > operator.published)
+    return [part for part in (published, rest) if part]
+
+
+def _is_one_sum(part: Sequence[Run]) -> bool:
+    """Whether each key group is in one run only, and nothing in these runs has stopped counting."""
+    ranges = sorted((run.low, run.high) for run in part)
+    return all(run.low == run.start for run in part) and all(a[1] <= b[0] for a, b in pairwise(ranges))
+
+
+def _folded_runs(
+    job: Job, attempt: Attempt, operator: OperatorState, closed: int, on_progress: Progress | None
+) -> Iterator[Run]:
+    all_bytes = sum(run.bytes for run in operator.runs)
+    done_bytes = 0
+    for part in _parts(operator):
+        if _is_one_sum(part):
+            yield from part
+        else:
+            for low, high in shards(part):
+                inputs = tuple(run for run in part if run.low < high and low < run.high)
+                if inputs:
+                    run = folded(job, FoldRuns(attempt, Merge(inputs, low, high), closed)).run
+                    yield from [run] if run is not None else []
+                if on_progress is not None:
+                    on_progress(done_bytes + sum(run.bytes for run in part) * high // KEY_GROUPS, all_bytes)
+        done_bytes += sum(run.bytes for run in part)
+
+
+def _folded_index(job: Job, attempt: Attempt, manifest: Manifest) -> tuple[Run, ...]:
+    runs, contents = manifest.source.index, Contents(job.storage, None)
+    if len(runs) < 2:
+        return runs
+    tables = [decode_table(contents.read(run), run.sha256, f"{job.storage.url}/{run.name}") for run in runs]
+    table = pa.concat_tables(tables)
+    data, sha256 = encode_table(table)
+    name = f"d/{manifest.source.kind}/{attempt.name()}.arrow"
+    job.storage.write(name, data)
+    first, last = min(run.first for run in runs), max(run.last for run in runs)
+    return (Run(name, len(table), len(data), sha256, 0, 0, KEY_GROUPS, 0, 0, first, last),)

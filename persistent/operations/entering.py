@@ -1,0 +1,59 @@
+"""To enter a checkpoint is to make sure that nobody else writes there, before anything is written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.inside import open_checkpoint
+from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.running import Mark, marks
+from persistent.errors import StillRunning
+from persistent.figures import utc_text
+from persistent.storage import Storage
+
+Place = str | os.PathLike[str] | Storage
+"""A checkpoint: its storage, or its URL."""
+
+
+def log_of(place: Place) -> Log:
+    return Log(open_checkpoint(place))
+
+
+def running(log: Log, epoch: int) -> list[Mark]:
+    """The drivers that may be at work: those whose mark is there, and that nobody has fenced off."""
+    return [mark for mark in marks(log.storage) if mark.epoch >= epoch and mark.may_run]
+
+
+def check_not_running(log: Log, epoch: int, *, take_over: bool) -> None:
+    """StillRunning if a driver of this epoch or a later one may be at work, unless it is to be taken over from."""
+    for mark in () if take_over else running(log, epoch):
+        raise StillRunning(
+            f"{log.storage.url}: a driver runs: process {mark.pid} on {mark.host}, since {utc_text(mark.started_ms)}. "
+            "Stop it (SIGTERM ends it at a step's edge); or, if it is gone or is to stop here, take over: with "
+            "--take-over (take_over=True) it is fenced off and commits nothing more"
+        )
+
+
+def fenced(
+    log: Log,
+    *,
+    take_over: bool,
+    upgrade: bool = False,
+    pins: Callable[[Manifest], tuple[int, ...]] | None = None,
+) -> Entry:
+    """The newest state once more, under an epoch of ours. ``pins``, ``upgrade``: as in ``Log.fence``."""
+    newest = newest_of(log)
+    check_not_running(log, newest.manifest.epoch, take_over=take_over)
+    fence = log.fence(newest, new_nonce(), upgrade=upgrade, pins=pins)
+    log.check(fence.manifest.id)
+    return fence
+
+
+def committed(log: Log, manifest: Manifest) -> Entry:
+    """Put it. Fenced too where its id was free only because others have gone on until it was collected."""
+    entry = log.put(manifest)
+    log.check(manifest.id)
+    return entry

@@ -1,0 +1,207 @@
+"""To merge is to add up two jobs over disjoint sources: the state of both is the sum of their states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from persistent.checkpoint.copies import Target, copied, newest_of
+from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.manifest import FORMAT, Account, Manifest, OperatorState, SourcePart
+from persistent.checkpoint.running import marks
+from persistent.clock import Clock, wall_ms
+from persistent.codec import canonical_json, common_key_types
+from persistent.commit import check_same_job
+from persistent.errors import Refused, StillRunning
+from persistent.operations.entering import Place, log_of
+
+
+def merge(first: Place, second: Place, into: Place) -> Entry:
+    """Put the sum of two jobs into the new checkpoint ``into``, as a job of its own: a pipeline over both sources goes
+    on from there as if it had read both from the beginning. Neither job is changed.
+
+    Refused where they have a partition in common, as their ledgers tell; where operator, key, monoid, window or sort of
+    source differ; where one has work begun or outputs left, which one more run brings to its end; and where one has
+    published windows that the other still holds. What they have published, late rows and dead letters among it, stays
+    with them; where a state has no windows, every key is published anew at the next end of the input. Updates that do
+    not commute count in the order: those of the first job, then those of the second.
+
+    Whether a sink has shown all that was staged, it alone knows: run both to the end of what is there before.
+    A merge that was cut off is repeated by the same call. StillRunning where one of them runs.
+    """
+    one, other, there = log_of(first), log_of(second), log_of(into)
+    jobs = newest_of(one).manifest, newest_of(other).manifest
+    for log, manifest in zip((one, other), jobs, strict=True):
+        _check_at_rest(log, manifest)
+    urls = one.storage.url, other.storage.url
+    _check_disjoint(jobs, urls)
+    operators = {name: _operator(name, jobs, urls) for name in _same_operators(jobs, urls)}
+    clock = _clock(jobs, urls)
+    source = _source(jobs, urls)
+    fence = _emptied(there, jobs[0].operators, source)
+    old, id, now_ms = fence.manifest, fence.manifest.id + 1, wall_ms()
+    target = Target(there.storage, old.epoch, id)
+    copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
+    merged = replace(
+        old,
+        id=id,
+        kind="merge",
+        base=id,
+        oldest=id,
+        nonce=new_nonce(),
+        parent=(old.id, fence.sha256),
+        clock=clock,
+        source=replace(source, index=(*copies[0].source.index, *copies[1].source.index)),
+        operators={
+            name: replace(operator, runs=_counted_once(copies[0].operators[name], copies[1].operators[name]))
+            for name, operator in operators.items()
+        },
+        ledger={**jobs[0].ledger, **jobs[1].ledger},
+        fences=0,
+        replan=0,
+        bases={id: now_ms},
+        committed_ms=now_ms,
+        origin=(jobs[0].job, jobs[0].id),
+        format=FORMAT,
+    )
+    return there.put(merged)
+
+
+def _check_at_rest(log: Log, manifest: Manifest) -> None:
+    """Nobody runs it, and one more run would find nothing left to commit or to publish."""
+    url = log.storage.url
+    once = "run its pipeline once more, to the end of what is there, then merge"
+    for mark in marks(log.storage):
+        if mark.epoch >= manifest.epoch and mark.may_run:
+            raise StillRunning(
+                f"{url}: a driver runs: process {mark.pid} on {mark.host}. Stop it first; or, if it is gone, {once}"
+            )
+        if mark.epoch >= manifest.epoch:
+            raise Refused(f"{url}: its last driver was killed, and may have left outputs unpublished: {once}")
+    if log.plan(manifest.base, manifest.replan) is not None:
+        raise Refused(f"{url}: a step was begun and not committed: {once}")
+    staged = {one.name for outputs in manifest.outputs for one in (*outputs.late, *outputs.dead)}
+    for folder in {name.rpartition("/")[0] for name in staged}:
+        if any(f"{folder}/{name}" in staged for name in log.storage.list(folder)):
+            raise Refused(f"{url}: late rows or dead letters are not published yet: {once}")
+    for name, operator in manifest.operators.items():
+        if any(run.low > run.start for run in operator.runs):
+            raise Refused(f"{url}: a fold of the state of {name} is under way: 'persistent compact' it, then merge")
+
+
+def _check_disjoint(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
+    a, b = ({*job.source.partitions, *job.ledger} for job in jobs)
+    if a & b:
+        raise Refused(
+            f"both {urls[0]} and {urls[1]} have read partition {', '.join(sorted(a & b))}: what both have read would "
+            "count twice. Only jobs over disjoint partitions can be merged"
+        )
+    if jobs[0].source.index and jobs[1].source.index:
+        raise Refused(
+            f"{urls[0]} and {urls[1]} each list their inputs, numbered from 0: such lists cannot be joined. Run one "
+            "pipeline over both inputs from the beginning"
+        )
+
+
+def _same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> list[str]:
+    a, b = (sorted(job.operators) for job in jobs)
+    if a != b:
+        raise Refused(f"the operators of {urls[0]} are {', '.join(a)}, those of {urls[1]} are {', '.join(b)}")
+    return a
+
+
+def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
+    """What the state of both is, without its runs."""
+    a, b = (job.operators[name] for job in jobs)
+    for what, one, other in (
+        ("made of", canonical_json(a.fingerprint), canonical_json(b.fingerprint)),
+        ("keyed by", ", ".join(a.key_names), ", ".join(b.key_names)),
+    ):
+        if one != other:
+            raise Refused(f"the state of {name} is {what} {one} in {urls[0]}, {what} {other} in {urls[1]}")
+    try:
+        types = common_key_types([a.key_types, b.key_types])
+    except TypeError as error:
+        raise Refused(f"the keys of {name} in {urls[0]} and in {urls[1]}: {error}") from error
+    lowest = min((one.lowest for one in (a, b) if one.lowest is not None), default=None)
+    return replace(a, key_types=types, runs=(), lowest=lowest, published=0)
+
+
+def _counted_once(a: OperatorState, b: OperatorState) -> tuple[Any, ...]:
+    """The runs of both, as the delta of one checkpoint that nothing of has been published."""
+    return tuple(replace(run, first=1, last=1) for run in (*a.runs, *b.runs))
+
+
+def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Clock:
+    """The clock of both: it stands where that of the one behind does.
+
+    A window that one has closed is out in public with half of its sum. So nothing may be held of it by the other.
+    """
+    a, b = (job.clock for job in jobs)
+    closed = min(a.closed, b.closed)
+    if a.closed != b.closed and _have_windows(jobs[0]):
+        behind = 0 if a.closed < b.closed else 1
+        held = any(operator.runs for operator in jobs[behind].operators.values())
+        if held or not jobs[behind].clock.end_of_input:
+            raise Refused(
+                f"{urls[1 - behind]} has closed its windows up to {max(a.closed, b.closed)}, {urls[behind]} only up "
+                f"to {closed} and may still add to those between. Run {urls[behind]} until it has closed as many, or "
+                "both to their end (--end-of-input)"
+            )
+        closed = max(a.closed, b.closed)
+    return Clock(
+        watermark=max(min(a.watermark, b.watermark), closed),
+        closed=closed,
+        largest={**a.largest, **b.largest},
+        end_of_input=a.end_of_input and b.end_of_input,
+    )
+
+
+def _have_windows(manifest: Manifest) -> bool:
+    return any(operator.fingerprint.get("state") != "NonWindowState" for operator in manifest.operators.values())
+
+
+def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePart:
+    a, b = (job.source for job in jobs)
+    if a.kind != b.kind:
+        raise Refused(f"{urls[0]} reads a {a.kind}, {urls[1]} a {b.kind}: they must read the same sort of source")
+    if a.recorded and b.recorded and canonical_json(a.recorded) != canonical_json(b.recorded):
+        raise Refused(f"{urls[0]} has read {canonical_json(a.recorded)}, {urls[1]} {canonical_json(b.recorded)}")
+    if a.since != b.since:
+        raise Refused(f"{urls[0]} began as of clock {a.since}, {urls[1]} as of {b.since}: they must be the same")
+    return SourcePart(
+        a.kind,
+        (*a.partitions, *b.partitions),
+        {**a.positions, **b.positions},
+        a.recorded or b.recorded,
+        since=a.since,
+    )
+
+
+def _emptied(there: Log, operators: Mapping[str, OperatorState], source: SourcePart) -> Entry:
+    """A fence on the empty checkpoint of the new job, which may have been begun before."""
+    nonce = new_nonce()
+    empty = Manifest(
+        job=nonce,
+        id=0,
+        kind="checkpoint",
+        base=0,
+        oldest=0,
+        epoch=0,
+        nonce=nonce,
+        clock=Clock(),
+        source=SourcePart(source.kind, source.partitions, dict.fromkeys(source.partitions, (0, 0))),
+        operators={
+            name: replace(one, key_types=(), runs=(), lowest=None, published=0) for name, one in operators.items()
+        },
+        ledger={partition: Account() for partition in source.partitions},
+        bases={0: 0},
+    )
+    created = there.create(empty)
+    if created.manifest.base == 0:
+        check_same_job(created.manifest, empty, there.storage.url)
+        created = there.fence(created, nonce)
+    if created.manifest.base != 0:
+        raise Refused(f"{there.storage.url}: there is a job already; merge into a new checkpoint")
+    return created

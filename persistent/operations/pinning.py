@@ -1,0 +1,35 @@
+"""A pin keeps a checkpoint, and every file it names, until it is taken out."""
+
+from __future__ import annotations
+
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Entry
+from persistent.checkpoint.manifest import Manifest
+from persistent.errors import UnknownCheckpoint
+from persistent.operations.entering import Place, fenced, log_of
+
+
+def pin(storage: Place, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:
+    """Keep checkpoint ``id`` whatever the policy of retention says; ``remove``: no longer.
+
+    Pins survive steps, fences and rollbacks. What is unpinned, the next collection takes. Where nothing would change
+    the newest manifest is returned as it is. UnknownCheckpoint names the ids there are; StillRunning.
+    """
+    log = log_of(storage)
+
+    def pins(manifest: Manifest) -> tuple[int, ...]:
+        if remove:
+            if id not in manifest.pins:
+                there = ", ".join(map(str, manifest.pins)) or "none"
+                raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {id} is not pinned; pinned: {there}")
+            return tuple(one for one in manifest.pins if one != id)
+        if id not in manifest.bases:
+            kept = ", ".join(map(str, sorted(manifest.bases)))
+            raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {kept}")
+        return tuple(sorted({*manifest.pins, id}))
+
+    newest = newest_of(log)
+    log.check_upgraded(newest.manifest)
+    if pins(newest.manifest) == newest.manifest.pins:
+        return newest
+    return fenced(log, take_over=take_over, pins=pins)

@@ -1,0 +1,74 @@
+"""To restart as of a clock is to keep what was before it, and to read all the rest again from a source that is another.
+
+Where a source still has the positions of a checkpoint, that is all a run needs, and exact. Where it has not (its files
+were written anew, a topic has moved), time is all that both know:
+
+    the state as of the clock + the records of the source from that clock on = the state of all records
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.manifest import Account, Manifest
+from persistent.clock import Clock
+from persistent.codec import Run
+from persistent.commit import check_same_job, first_manifest
+from persistent.folded import manifest_as_of
+from persistent.job import Attempt, Job
+from persistent.operations.entering import check_not_running, committed, fenced
+from persistent.operations.rolling_back import check_outputs, readable, rolled_back
+from persistent.pipeline import Pipeline
+from persistent.sums import read_rows, write_run
+from persistent.task import operator_name
+
+
+def restart(pipeline: Pipeline, clock: int, *, outputs: str, take_over: bool = False) -> Entry:
+    """Set the job to the state as of ``clock`` (ms, on the grid of the state); the next run reads the pipeline's source
+    from its beginning.
+
+    Records before the clock are counted as duplicates: they are in the state. So the source must hold every record from
+    the clock on, and no record of before the clock that was not read then. ``outputs`` as in ``rollback``: what was
+    published after the checkpoint that the state is taken from. The account begins anew. UnknownCheckpoint with the
+    range where the state as of that clock is not known; StillRunning; Refused.
+    """
+    check_outputs(outputs)
+    job = pipeline._job()
+    log = Log(job.storage)
+    kept = readable(log)
+    check_not_running(log, kept.newest.manifest.epoch, take_over=take_over)
+    check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
+    manifest_as_of(log, job.state, clock)
+    last = fenced(log, take_over=True)
+    with log.unless_fenced(last.manifest.id):
+        target = manifest_as_of(log, job.state, clock)
+        attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
+        copy = _as_of(job, target, clock, tuple(_runs_before(job, target, clock, attempt)))
+    return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
+
+
+def _as_of(job: Job, target: Manifest, clock: int, runs: tuple[Run, ...]) -> Manifest:
+    """The manifest of the state before the clock, over a source that has not been read."""
+    name = operator_name(job.task)
+    operator = target.operators[name]
+    partitions = target.source.partitions
+    return replace(
+        target,
+        clock=Clock(watermark=clock, closed=min(target.clock.closed, clock)),
+        source=replace(target.source, positions=dict.fromkeys(partitions, (0, 0)), recorded={}, index=(), since=clock),
+        operators={**target.operators, name: replace(operator, runs=runs, lowest=operator.lowest if runs else None)},
+        ledger={partition: Account() for partition in partitions},
+    )
+
+
+def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> Iterator[Run]:
+    """The runs without what came after the clock, one at a time."""
+    for run in target.operators[operator_name(job.task)].runs:
+        rows = read_rows(job, run, run.low, run.high)
+        rows = rows.take(np.flatnonzero(rows.panes < clock))
+        if len(rows):
+            yield write_run(job, attempt, rows, run.first, run.last, run.low, run.high)[0]

@@ -1,0 +1,201 @@
+"""To roll back is to commit an older checkpoint once more, as the newest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
+from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.clock import wall_ms
+from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
+from persistent.operations.entering import Place, check_not_running, committed, fenced, log_of
+
+_OUTPUTS = ("retract", "again")
+
+
+@dataclass(frozen=True)
+class Readable:
+    """What can be read of a log: ``newest`` of the entries, the ``unreadable`` ids, and the ``highest`` id of all."""
+
+    entries: Mapping[int, Entry]
+    unreadable: tuple[int, ...]
+    newest: Entry
+    highest: int
+
+    def bases(self) -> dict[int, Manifest]:
+        """Those that name files of their own."""
+        known = self.newest.manifest.bases
+        manifests = {id: entry.manifest for id, entry in self.entries.items()}
+        return {id: one for id, one in manifests.items() if id in known or (not known and one.is_base)}
+
+
+def rollback(
+    storage: Place,
+    to: int | None = None,
+    *,
+    clock: int | None = None,
+    outputs: str,
+    take_over: bool = False,
+) -> Entry:
+    """Go back to checkpoint ``to``, or to the newest whose watermark is at most ``clock``: state, clock, positions and
+    account are as they were then, and the next run reads the source again from there.
+
+    ``outputs`` says what becomes of what was published since. "retract": the next run takes it back, before it
+    publishes anything; then nothing is there twice. "again": it stays, and is published a second time; from there on
+    the guarantee is at-least-once, and the history shows it as a rollback that retracts nothing.
+
+    Every run of the checkpoint is verified before anything is changed, and copied. Works also where the newest
+    manifest cannot be read: ids that cannot be read are burnt, never used again, and the manifest is then of the
+    newest format. UnknownCheckpoint; CorruptCheckpoint where it does not verify; StillRunning; Refused.
+    """
+    check_outputs(outputs)
+    if (to is None) == (clock is None):
+        raise Refused("give either the id of a checkpoint or a clock to go back to")
+    log = log_of(storage)
+    kept = readable(log)
+    epoch = kept.newest.manifest.epoch
+    check_not_running(log, epoch, take_over=take_over)
+    target = _target(log, kept, to, clock)
+    _check_not_taken_back(log, kept, target.id)
+    _verify(log, target)
+    if kept.highest == kept.newest.manifest.id:
+        last = fenced(log, take_over=True)
+        if not last.manifest.keeps(target.id):
+            raise UnknownCheckpoint(f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept")
+        id, epoch = last.manifest.id + 1, last.manifest.epoch
+    else:
+        # No manifest to fence with. Epochs never exceed ids: this one is above all that may have been.
+        last, id = kept.newest, kept.highest + 1
+        epoch = id
+    with log.unless_fenced(id - 1):
+        copy = copied(log.storage, target, Target(log.storage, epoch, id))
+    return committed(log, rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract"))
+
+
+def check_outputs(outputs: str) -> None:
+    """Refused unless it is said what becomes of what was published since."""
+    if outputs not in _OUTPUTS:
+        raise Refused(
+            f'outputs={outputs!r}: say what becomes of what was published since: "retract" takes it back, "again" '
+            "publishes it a second time"
+        )
+
+
+def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int, *, take_back: bool) -> Manifest:
+    """The manifest that sets the job to ``copy``. What was staged up to there and may not be published yet still is."""
+    old, target, now_ms = last.manifest, copy.id, wall_ms()
+    found = kept.bases()
+    # Those of a driver that went on meanwhile are not known to be lost.
+    lost = {one for one in kept.newest.manifest.bases if one not in found}
+    before = old.bases or {one: manifest.committed_ms for one, manifest in found.items()}
+    first = target + 1
+    if old.retract is not None and target >= old.base:
+        # The last rollback is not done with: whoever publishes next takes back all at once.
+        first = min(first, old.retract[0])
+    return replace(
+        old,
+        id=id,
+        kind="rollback",
+        base=id,
+        epoch=epoch,
+        nonce=new_nonce(),
+        parent=(old.id, last.sha256),
+        clock=copy.clock,
+        source=copy.source,
+        operators=copy.operators,
+        ledger=copy.ledger,
+        outputs=tuple(staged for staged in old.outputs if staged.id <= target),
+        fences=0,
+        replan=0,
+        pins=tuple(pin for pin in old.pins if pin not in lost),
+        bases={**{one: ms for one, ms in before.items() if one not in lost}, id: now_ms},
+        burnt=tuple(sorted({*old.burnt, *kept.unreadable})),
+        committed_ms=now_ms,
+        target=target,
+        retract=(first, id) if take_back else None,
+        left=(*(branch for branch in old.left if not branch[0] <= target < branch[1]), (target + 1, id, take_back)),
+        format=FORMAT,
+    )
+
+
+def readable(log: Log) -> Readable:
+    """Everything kept that can be read."""
+    _check_begun(log)
+    ids = log.ids()
+    entries: dict[int, Entry] = {}
+    unreadable = []
+    for id in reversed(ids):
+        newest = entries[max(entries)].manifest if entries else None
+        if newest is not None and not newest.keeps(id):
+            continue
+        try:
+            entries[id] = log.read(id)
+        except CorruptCheckpoint:
+            # Or collected, by a driver that went on meanwhile.
+            if id in log.ids():
+                unreadable.append(id)
+    if not entries:
+        raise CorruptCheckpoint(f"{log.storage.url}: no manifest can be read: restore the folder from a copy")
+    return Readable(entries, tuple(sorted(unreadable)), entries[max(entries)], ids[-1])
+
+
+def _check_begun(log: Log) -> None:
+    """There is a checkpoint, and its FORMAT is whole: only manifests may be damaged."""
+    try:
+        newest_of(log)
+    except CorruptCheckpoint as error:
+        if f"{log.storage.url}/FORMAT" in str(error):
+            raise
+
+
+def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Manifest:
+    bases = kept.bases()
+    if to is not None:
+        if to in kept.entries:
+            return kept.entries[to].manifest
+        what = "cannot be read" if to in kept.unreadable else "is not kept"
+        there = ", ".join(map(str, sorted(bases)))
+        raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {to} {what}; those to go back to: {there}")
+    found = [id for id, manifest in bases.items() if manifest.clock.watermark <= (clock or 0)]
+    if not found:
+        earliest = min(manifest.clock.watermark for manifest in bases.values()) if bases else None
+        raise UnknownCheckpoint(
+            f"{log.storage.url} keeps no checkpoint whose clock is at most {clock}; the earliest is at {earliest}"
+        )
+    return bases[max(found)]
+
+
+def _check_not_taken_back(log: Log, kept: Readable, target: int) -> None:
+    """A branch whose outputs have been taken back cannot be gone back to: its windows would never be seen again."""
+    for first, stop, taken_back in kept.newest.manifest.left:
+        if taken_back and first <= target < stop:
+            raise Refused(
+                f"{log.storage.url}: a rollback went back behind checkpoint {target} and takes back what it published: "
+                f"go back to one from {stop} on, or to one before {first}"
+            )
+
+
+def _newest_keeps(log: Log, id: int) -> bool:
+    """Whether the newest manifest, where it can be read, keeps that checkpoint."""
+    with suppress(CorruptCheckpoint):
+        newest = log.newest()
+        return newest is not None and newest.manifest.keeps(id)
+    return True
+
+
+def _verify(log: Log, target: Manifest) -> None:
+    try:
+        for _ in verified_runs(log.storage, target):
+            pass
+    except CorruptCheckpoint as error:
+        if not _newest_keeps(log, target.id):
+            raise UnknownCheckpoint(
+                f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept: a driver has gone on"
+            ) from error
+        raise CorruptCheckpoint(
+            f"{error}. So checkpoint {target.id} is none to go back to; 'persistent verify {log.storage.url}' names "
+            "the newest that verifies. Nothing was changed"
+        ) from error

@@ -1,0 +1,223 @@
+"""A difference is what has changed from one place to another: clock, positions, account, runs, and values of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monoids import Sum, record
+from monoids.columns import Integers
+from monoids.hashing import key_column
+from monoids.summing import group_by
+from persistent.checkpoint.compaction import shards
+from persistent.checkpoint.manifest import Manifest
+from persistent.codec import Run
+from persistent.folded import Part, empty_table, folded_tables, state_of
+from persistent.job import Job
+from persistent.outputs import END, START
+from persistent.pipeline import Pipeline
+from persistent.reading.place import Place, checked_job
+from persistent.task import key_names
+
+_SIDES = record(before=Sum(), after=Sum())
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of ``part`` (clock, position, account, state, run), the thing called ``name``: None where it is not there."""
+
+    part: str
+    name: str
+    before: Any
+    after: Any
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What differs. ``rows``: the keys, and windows, whose values differ, at most as many as asked for, each with how
+    (``added``, ``removed``, ``closed``: a window that has been published since, ``changed``); None where the values
+    were not looked at. ``differing``, ``equal``: how many there are in all."""
+
+    changes: tuple[Change, ...]
+    rows: pa.Table | None = None
+    differing: int = 0
+    equal: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.changes and not self.differing
+
+
+def diff(before: Place, after: Place, *, pipeline: Pipeline | None = None, limit: int = 100) -> Diff:
+    """What has changed from one place to another. With the pipeline also which keys and windows have other values: a
+    shard of the state after the other, so that memory stays bounded; at most ``limit`` of them are given."""
+    changes = tuple(_changes(before.manifest, after.manifest))
+    if pipeline is None:
+        return Diff(changes)
+    jobs = checked_job(pipeline, before), checked_job(pipeline, after)
+    differing = equal = 0
+    shown: list[pa.Table] = []
+    for rows, same in _different(jobs, before.manifest, after.manifest):
+        room = limit - sum(table.num_rows for table in shown)
+        shown.append(rows.slice(0, max(room, 0)))
+        differing, equal = differing + rows.num_rows, equal + same
+    return Diff(changes, pa.concat_tables(shown, promote_options="permissive"), differing, equal)
+
+
+# -- manifests -------------------------------------------------------------------------------------------------------
+
+
+def _changes(before: Manifest, after: Manifest) -> Iterator[Change]:
+    yield from _named("checkpoint", _checkpoint(before), _checkpoint(after))
+    yield from _named("clock", _clock(before), _clock(after))
+    yield from _named("position", _positions(before), _positions(after))
+    yield from _named("account", _accounts(before), _accounts(after))
+    for name in sorted({*before.operators, *after.operators}):
+        yield from _runs(_runs_of(before, name), _runs_of(after, name))
+
+
+def _named(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+    for name in dict.fromkeys((*before, *after)):
+        if before.get(name) != after.get(name):
+            yield Change(part, name, before.get(name), after.get(name))
+
+
+def _checkpoint(manifest: Manifest) -> dict[str, Any]:
+    names = ("job", "kind", "epoch", "base", "oldest", "format")
+    states = {f"state {name}": dict(one.fingerprint) for name, one in manifest.operators.items()}
+    keys = {f"key of {name}": _typed(one.key_names, one.key_types) for name, one in manifest.operators.items()}
+    return {**{name: getattr(manifest, name) for name in names}, **states, **keys}
+
+
+def _typed(names: tuple[str, ...], types: tuple[str, ...]) -> list[str]:
+    return [f"{name}: {types[i] if i < len(types) else 'unknown'}" for i, name in enumerate(names)]
+
+
+def _clock(manifest: Manifest) -> dict[str, Any]:
+    clock = manifest.clock
+    largest = {f"largest of {partition}": time for partition, time in clock.largest.items()}
+    return {"watermark": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input, **largest}
+
+
+def _positions(manifest: Manifest) -> dict[str, Any]:
+    return {partition: list(position) for partition, position in manifest.source.positions.items()}
+
+
+def _accounts(manifest: Manifest) -> dict[str, Any]:
+    names = ("read", "processed", "late", "dead", "duplicate")
+    return {
+        f"{name} of {partition}": getattr(account, name)
+        for partition, account in manifest.ledger.items()
+        for name in names
+    }
+
+
+def _runs_of(manifest: Manifest, operator: str) -> dict[str, Run]:
+    return {run.name: run for run in manifest.operators[operator].runs} if operator in manifest.operators else {}
+
+
+def _runs(before: Mapping[str, Run], after: Mapping[str, Run]) -> Iterator[Change]:
+    """Runs that have come are deltas, or sums of those that have gone; a run half folded still counts in part."""
+    gone = [run for name, run in before.items() if name not in after]
+    come = [run for name, run in after.items() if name not in before]
+    for run in gone:
+        into = [other.name for other in come if other.first <= run.first and run.last <= other.last]
+        yield Change("run", run.name, _run_text(run), f"compacted into {', '.join(into)}" if into else None)
+    for run in come:
+        sums = sum(run.first <= other.first and other.last <= run.last for other in before.values())
+        text = f"{_run_text(run)}{f', sums {sums} of the runs before' if sums else ''}"
+        yield Change("run", run.name, None, text)
+    for name in before.keys() & after.keys():
+        if before[name].low != after[name].low:
+            yield Change("run", name, f"from key group {before[name].low}", f"from key group {after[name].low}")
+
+
+def _run_text(run: Run) -> str:
+    return f"{run.rows:,} rows, {run.bytes:,} bytes, deltas {run.first} to {run.last}"
+
+
+# -- values ----------------------------------------------------------------------------------------------------------
+
+
+def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iterator[tuple[pa.Table, int]]:
+    """Of each shard the rows that differ, and how many are equal."""
+    runs = [run for job, manifest in zip(jobs, (before, after)) for run in state_of(job, manifest).runs]
+    for low, high in shards(runs, 1):
+        tables = [
+            pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, Part(low, high))])
+            for job, manifest in zip(jobs, (before, after))
+        ]
+        yield _compared(jobs[0], tables[0], tables[1], after.clock.closed)
+
+
+def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:
+    names = [*key_names(job.task), *((START, END) if job.state.window else ())]
+    ours, theirs = _aligned(job, before, after)
+    both = (ours >= 0) & (theirs >= 0)
+    same = both.copy()
+    for name in before.column_names:
+        if name not in names:
+            same[both] &= _equal(_taken(before[name], ours[both]), _taken(after[name], theirs[both]))
+    ours, theirs = ours[~same], theirs[~same]
+    identities = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
+    where = pa.array(np.where(ours >= 0, ours, theirs + before.num_rows))
+    columns = {"change": _kinds(job, before, ours, theirs, closed)}
+    columns |= {name: _taken(identities[name], where) for name in names}
+    for name in before.column_names:
+        if name not in names:
+            columns[f"{name} before"] = _taken(before[name], pa.array(ours, mask=ours < 0))
+            columns[f"{name} after"] = _taken(after[name], pa.array(theirs, mask=theirs < 0))
+    return pa.table(columns), int(same.sum())
+
+
+def _kinds(job: Job, before: pa.Table, ours: Integers, theirs: Integers, closed: int) -> pa.Array:
+    kinds = np.where(ours < 0, "added", np.where(theirs < 0, "removed", "changed")).astype(object)
+    if job.state.window is not None and len(kinds):
+        ends = before[END].cast(pa.int64()).to_numpy()
+        gone = np.flatnonzero(kinds == "removed")
+        kinds[gone[ends[ours[gone]] <= closed]] = "closed"
+    return pa.array(kinds, pa.string())
+
+
+def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
+    """The row of each key, and window, in the one table and the other; -1 where it has none.
+
+    The sum of row numbers counted from one, of which each table has each key once.
+    """
+    names = key_names(job.task)
+    whole = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
+    keys = [key_column(whole[name].combine_chunks()) for name in names]
+    first, second = before.num_rows, after.num_rows
+    rows = (
+        np.concatenate([np.arange(1, first + 1), np.zeros(second, np.int64)]),
+        np.concatenate([np.zeros(first, np.int64), np.arange(1, second + 1)]),
+    )
+    panes, step = np.zeros(first + second, np.int64), 1
+    if job.state.window is not None and first + second:
+        starts = [table[START].cast(pa.int64()).to_numpy() for table in (before, after)]
+        panes, step = np.concatenate(starts), job.state.window.every_ms
+        panes = panes - panes.min()
+    sums = group_by(_SIDES, keys, panes, rows, step)
+    return sums.columns[0] - 1, sums.columns[1] - 1
+
+
+def _taken(column: pa.ChunkedArray, rows: Any) -> pa.Array:
+    taken = column.take(rows if isinstance(rows, pa.Array) else pa.array(rows))
+    return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
+
+
+def _equal(before: pa.Array, after: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Row by row whether values are the same; null is null, and NaN is NaN."""
+    if pa.types.is_nested(before.type) or before.type != after.type:
+        pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
+        return np.array([one == other or repr(one) == repr(other) for one, other in pairs], bool)
+    equal = pc.fill_null(pc.equal(before, after), False)
+    equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
+    if pa.types.is_floating(before.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(before), pc.is_nan(after)), False))
+    return np.asarray(equal)

@@ -1,0 +1,132 @@
+"""An export is a folded state as Parquet files, typed, that any reader of Parquet takes as one table."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from persistent.clock import Clock
+from persistent.codec import canonical_json
+from persistent.errors import InvalidPipeline
+from persistent.folded import empty_table, folded_tables, state_of
+from persistent.job import Job
+from persistent.pipeline import Pipeline
+from persistent.reading.place import Place, checked_job, place
+from persistent.storage import Storage, open_storage
+from persistent.task import operator_name
+
+_FILE_BYTES = 256 << 20
+"""Of a file before it is compressed."""
+LISTING = "_export.json"
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of an export."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: of which checkpoint, where, and into which files."""
+
+    url: str
+    checkpoint: int
+    files: tuple[File, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.bytes for file in self.files)
+
+
+def export(
+    pipeline: Pipeline,
+    folder: str | Storage,
+    at: int | None = None,
+    *,
+    file_bytes: int = _FILE_BYTES,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Exported:
+    """Write the state of a checkpoint, by default the newest, into an empty folder: files of at most about
+    ``file_bytes`` before they are compressed, however large the state.
+
+    The footer of each file says of what it is: ``persistent.job``, ``.checkpoint``, ``.clock_ms`` and more.
+    ``_export.json`` is written last: where it is, the export is complete. ``on_progress`` is called with the rows
+    written, and about those there are.
+    """
+    target = open_storage(folder, private=False) if isinstance(folder, str) else folder
+    here = place(pipeline.storage, at)
+    job = checked_job(pipeline, here)
+    there = target.list("")
+    if there:
+        raise InvalidPipeline(f"{target.url} holds {there[0]} and is to be empty: name a new folder")
+    files: list[File] = []
+    rows = sum(run.rows_left for run in state_of(job, here.manifest).runs)
+    for number, table in enumerate(_pieces(_tables(job, here), file_bytes)):
+        files.append(_written(target, f"{operator_name(job.task)}-{number:05d}.parquet", table))
+        if on_progress is not None:
+            on_progress(sum(file.rows for file in files), rows)
+    listing = {**_facts(job, here), "files": [asdict(file) for file in files]}
+    target.write(LISTING, json.dumps(listing, indent=1).encode() + b"\n")
+    return Exported(target.url, here.manifest.id, tuple(files))
+
+
+def _written(target: Storage, name: str, table: pa.Table) -> File:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    data = sink.getvalue()
+    target.write(name, data)
+    return File(name, table.num_rows, data.size, hashlib.sha256(data).hexdigest())
+
+
+def _tables(job: Job, here: Place) -> Iterator[pa.Table]:
+    """All of one schema, whose metadata say what it is; the first without rows, so that there is a file in any case."""
+    empty = empty_table(job, here.manifest)
+    facts = _facts(job, here)
+    schema = empty.schema.with_metadata({f"persistent.{name}": str(value) for name, value in facts.items()})
+    yield empty.cast(schema)
+    for table in folded_tables(job, here.manifest):
+        yield table.cast(schema)
+
+
+def _facts(job: Job, here: Place) -> dict[str, str | int]:
+    """What is said of the state in every file."""
+    manifest = here.manifest
+    clock: Clock = manifest.clock
+    return {
+        "url": here.storage.url,
+        "job": manifest.job,
+        "checkpoint": manifest.id,
+        "base": manifest.base,
+        "clock_ms": clock.watermark,
+        "closed_ms": clock.closed,
+        "state": operator_name(job.task),
+        "fingerprint": canonical_json(state_of(job, manifest).fingerprint),
+    }
+
+
+def _pieces(tables: Iterable[pa.Table], file_bytes: int) -> Iterator[pa.Table]:
+    """The same rows in tables of at most about so many bytes; at least one."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        rows = max(1, table.num_rows * file_bytes // max(table.nbytes, 1))
+        for start in range(0, max(table.num_rows, 1), rows):
+            piece = table.slice(start, rows)
+            if waiting and sum(one.nbytes for one in (*waiting, piece)) > file_bytes:
+                yield pa.concat_tables(waiting)
+                waiting = []
+            waiting.append(piece)
+    yield pa.concat_tables(waiting)

@@ -1,0 +1,54 @@
+"""A place is where a state was written down: a checkpoint, and one manifest of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from persistent.checkpoint.copies import checkpoint_at
+from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.commit import check_same_job, first_manifest
+from persistent.job import Job
+from persistent.pipeline import Pipeline
+from persistent.storage import Storage
+from persistent.task import check_task
+
+
+@dataclass(frozen=True)
+class Place:
+    """A manifest, and the storage that holds what it names."""
+
+    storage: Storage
+    entry: Entry
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.entry.manifest
+
+    def __str__(self) -> str:
+        return f"{self.storage.url}, checkpoint {self.manifest.id}"
+
+
+def place(storage: Storage, at: int | None = None) -> Place:
+    """Manifest ``at`` of a checkpoint, by default the newest. NoCheckpoint if there is none at all; UnknownCheckpoint
+    if that one is not kept; CorruptCheckpoint if it cannot be read."""
+    return Place(storage, checkpoint_at(Log(storage), at))
+
+
+def readable_ids(storage: Storage, newest: Manifest) -> list[int]:
+    """The ids that are kept, ascending."""
+    return [id for id in Log(storage).ids() if id <= newest.id and newest.keeps(id)]
+
+
+def job_of(pipeline: Pipeline) -> Job:
+    """What the pipeline runs."""
+    task = pipeline.task
+    letters = pipeline.on_error == "dead-letter"
+    return Job(task, check_task(task), pipeline.source, pipeline.sink, pipeline.storage, letters)
+
+
+def checked_job(pipeline: Pipeline, at: Place) -> Job:
+    """The job of a pipeline, to read a state by; OtherJob or FingerprintChanged if that state is not its own."""
+    job = job_of(pipeline)
+    check_same_job(at.manifest, first_manifest(job, ""), at.storage.url)
+    return Job(job.task, job.state, job.source, job.sink, at.storage, job.dead_letters)

@@ -1,0 +1,104 @@
+"""A state read is a table in output columns: all of it, or one key, or one window, now or at an earlier checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.checkpoint.log import Log
+from persistent.codec import type_of
+from persistent.errors import InvalidPipeline
+from persistent.figures import utc_text
+from persistent.folded import OneKey, Part, empty_table, folded_tables, manifest_as_of, state_of
+from persistent.pipeline import Pipeline
+from persistent.reading.place import Place, checked_job, place
+from persistent.task import check_task, key_names
+from persistent.window import Window
+
+
+def state_table(
+    pipeline: Pipeline,
+    *,
+    at: int | None = None,
+    as_of: int | None = None,
+    key: Any = None,
+    window: int | None = None,
+) -> pa.Table:
+    """The folded state as an Arrow table in output columns; of a state with windows, every window that holds something
+    and is not closed.
+
+    ``at``: of that kept checkpoint. ``as_of``: what was before that clock (ms). ``key``: of one key only, a value, or a
+    tuple of values for a key of several columns; read is then little more than the slice of the runs where the key
+    lives. ``window``: of one window only, by its start (ms).
+
+    >>> from monoids import Count
+    >>> from persistent import MemorySource, NonWindowState, PersistentTask
+    >>> class Visits(PersistentTask):
+    ...     key = "page"
+    ...     def persistent_state(self): return NonWindowState(Count())
+    ...     def process_message(self, state, message): state.update(message.timestamp, 1)
+    >>> source = MemorySource([{"ts": 1, "page": "a"}, {"ts": 2, "page": "b"}], timestamp="ts")
+    >>> pipeline = Pipeline(source=source, task=Visits(), checkpoint="memory://doctest-reading")
+    >>> pipeline.run(engine="embedded").rows
+    2
+    >>> state_table(pipeline, key="b").to_pylist()
+    [{'page': 'b', 'value': 1}]
+    """
+    if at is not None and as_of is not None:
+        raise InvalidPipeline("at= names a checkpoint, as_of= a clock: choose one")
+    here = place(pipeline.storage, at)
+    job = checked_job(pipeline, here)
+    manifest = here.manifest if as_of is None else manifest_as_of(Log(pipeline.storage), job.state, as_of)
+    names, types = key_names(job.task), state_of(job, manifest).key_types
+    part = Part(window=None if window is None else _number(job.state.window, window))
+    empty = empty_table(job, manifest)
+    if key is not None:
+        values = _checked(names, key if isinstance(key, tuple) else (key,))
+        if names and not types:
+            return empty
+        part = Part.of_key(OneKey.of(_columns(values, names, types)), part.window)
+    return pa.concat_tables([empty, *folded_tables(job, manifest, replace(part, as_of=as_of))])
+
+
+def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any]) -> None:
+    """InvalidPipeline unless the values are as many as the key has columns, and of their types or text of them."""
+    job = checked_job(pipeline, here)
+    names, types = key_names(job.task), state_of(job, here.manifest).key_types
+    _columns(_checked(names, values), names[: len(types)], types)
+
+
+def check_window(pipeline: Pipeline, start: int) -> None:
+    """InvalidPipeline unless a window starts at that time (ms)."""
+    _number(check_task(pipeline.task).window, start)
+
+
+def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
+    if len(values) != len(names):
+        told = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
+        raise InvalidPipeline(f"a key of {len(values)} values was given, but {told}")
+    return tuple(values)
+
+
+def _number(window: Window | None, start: int) -> int:
+    if window is None:
+        raise InvalidPipeline("this state has no windows to choose one from")
+    if start % window.every_ms:
+        before = start // window.every_ms * window.every_ms
+        raise InvalidPipeline(
+            f"no window starts at {utc_text(start)}: the one before starts at {utc_text(before)}, the next at "
+            f"{utc_text(before + window.every_ms)}"
+        )
+    return int(window.last_number(start))
+
+
+def _columns(values: Sequence[Any], names: Sequence[str], types: Sequence[str]) -> list[pa.Array]:
+    columns = []
+    for value, name, type_ in zip(values, names, types):
+        try:
+            columns.append(pa.array([value]).cast(type_of(type_)))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InvalidPipeline(f"the key {value!r}: column {name} holds {type_}: {error}") from error
+    return columns

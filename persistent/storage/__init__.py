@@ -1,0 +1,30 @@
+"""A storage is a folder of named bytes that survive: the only package that knows fsspec, its clients, and ``os``.
+
+What is there when a verb returns stays there through a loss of power: files are synced before their names,
+names before the answer. No verb overwrites a file; only ``write`` behind a network relies on its name being
+new. HDFS answers when the data is in the memory of its DataNodes.
+
+Requests a verb, where nothing fails (S3: requests; HDFS: calls of the NameNode, and one block to the DataNodes):
+
+| | put_if_absent | write | read | list | rename | delete |
+|---|---|---|---|---|---|---|
+| S3 | 1 | 1 (parts above 256 MB) | 1 | 1 a thousand names | 3 | 1 |
+| HDFS | 4 | 3 | 1 | 1 a thousand names | 1 | 1 |
+"""
+
+from persistent.storage.fsspec_storage import FsspecStorage
+from persistent.storage.local import LocalStorage
+from persistent.storage.memory import MemoryStorage
+from persistent.storage.opening import is_proved, open_storage
+from persistent.storage.protocol import Put, Storage, delete_all
+
+__all__ = [
+    "FsspecStorage",
+    "LocalStorage",
+    "MemoryStorage",
+    "Put",
+    "Storage",
+    "delete_all",
+    "is_proved",
+    "open_storage",
+]

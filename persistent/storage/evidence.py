@@ -1,0 +1,91 @@
+"""The document ``DOCTOR`` says which implementation of fsspec has proved in a folder that it creates atomically."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from persistent.clock import wall_ms
+from persistent.codec import decode_document, encode_document
+from persistent.errors import StorageError, UnsupportedStore
+from persistent.storage.fsspec_storage import FsspecStorage
+from persistent.storage.other import OtherRequests
+from persistent.storage.protocol import Put
+from persistent.storage.retries import Patience
+
+DOCTOR = "DOCTOR"
+_PATIENCE = Patience(tries_max=3, seconds_max=5)
+
+
+def leave_evidence(storage: FsspecStorage) -> None:
+    """Say in the folder that this implementation creates atomically."""
+    storage.delete(DOCTOR)
+    body = {**_software(storage), "date": datetime.fromtimestamp(wall_ms() // 1000, UTC).date().isoformat()}
+    if storage.put_if_absent(DOCTOR, encode_document(body)) is not Put.WON:
+        raise StorageError(f"cannot create {storage.url}/{DOCTOR}: another doctor is at work. Run again.")
+
+
+def withdraw_evidence(storage: FsspecStorage) -> None:
+    """What an earlier probe found holds no longer."""
+    storage.delete(DOCTOR)
+
+
+def check_evidence(storage: FsspecStorage) -> None:
+    """Raise UnsupportedStore unless a probe has left its document in the folder, or in one above it."""
+    troubles = []
+    for url in _folders(storage.url):
+        try:
+            body = decode_document(FsspecStorage(url, patience=_PATIENCE).read(DOCTOR).to_pybytes(), f"{url}/{DOCTOR}")
+        except FileNotFoundError:
+            continue
+        except UnsupportedStore:
+            raise
+        except StorageError as error:
+            troubles.append(f" ({error})")
+            continue
+        used = _software(storage)
+        if {name: body.get(name) for name in used} == used:
+            return
+        troubles.append(
+            f" ({url}/{DOCTOR} is about {body.get('implementation')} {body.get('version')}, here is "
+            f"{used['implementation']} {used['version']})"
+        )
+    raise UnsupportedStore(
+        f"{storage.url}: nothing has shown that {storage.scheme}:// creates files atomically, so two drivers might "
+        f"commit the same checkpoint{''.join(troubles[:1])}. Let 'persistent doctor {storage.url}' probe it. Or use a "
+        "local path, s3://bucket/folder or hdfs://namenode/folder. Where never more than one driver runs at a time, "
+        "unsafe_single_driver=True takes the store as it is."
+    )
+
+
+def _software(storage: FsspecStorage) -> dict[str, Any]:
+    """What the document is about: another implementation, or another version of it, has proved nothing."""
+    assert isinstance(storage.requests, OtherRequests)
+    kind = storage._asking("open", "")(storage.requests.software)
+    return {
+        "protocol": storage.scheme,
+        "implementation": f"{kind.__module__}.{kind.__qualname__}",
+        "version": _version(kind.__module__.partition(".")[0]),
+    }
+
+
+def _version(package: str) -> str:
+    version = getattr(sys.modules.get(package), "__version__", None)
+    if version is None:
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            return "unknown"
+    return str(version)
+
+
+def _folders(url: str) -> Iterator[str]:
+    """The folder and those above it."""
+    scheme, _, rest = url.partition("://")
+    parts = rest.split("/")
+    for count in range(len(parts), 0, -1):
+        if path := "/".join(parts[:count]):
+            yield f"{scheme}://{path}"

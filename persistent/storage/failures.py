@@ -1,0 +1,167 @@
+"""A failure of a store, told: what it says of the operation, its cause without secrets, and the remedy.
+
+``FAULTS`` is the one table of what the stores answer. A code that is not in it may mean anything, so it counts
+as no answer; an error in the use of a client is refused for good.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+
+from persistent.errors import StorageError
+
+_REMEDIES = {
+    errno.ENOSPC: "The disk is full: free some space and run again; the last checkpoint is good.",
+    errno.EDQUOT: "The quota is used up: free some space and run again; the last checkpoint is good.",
+    errno.EACCES: "Let this user read and write there, or choose another place.",
+    errno.EPERM: "Let this user write there, on a file system with hard links, or choose another place.",
+    errno.EOPNOTSUPP: "This file system has no hard links: choose a place on one that has them.",
+    errno.EROFS: "The file system is read-only: choose another place.",
+    errno.ENOTDIR: "A file stands where a folder is needed: choose another place.",
+    errno.EIO: "The device fails: what it last took may be lost; check it before running again.",
+}
+_LOOK = "Look at the cause, then run again: the last checkpoint is good."
+
+
+@contextmanager
+def failures_told(operation: str, place: str, *answers: type[OSError]) -> Iterator[None]:
+    """Turn what a local disk raises into a StorageError; ``answers`` are answers, not failures."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (*answers, StorageError)):
+            raise
+        code = error.errno if isinstance(error, OSError) else None
+        remedy = _REMEDIES.get(code or 0, _LOOK)
+        cause = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
+        raise StorageError(f"cannot {operation} {place}: {cause}. {remedy}") from error
+
+
+class Fault(Enum):
+    """What a failure says of the operation that met it."""
+
+    BUSY = "nothing was done; another try may succeed"
+    UNANSWERED = "it may have been done; another try may succeed"
+    PERMANENT = "nothing was done, and no other try will do better"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An error of a store: its fault, its cause in words that hold no secret, and what to do about it."""
+
+    fault: Fault
+    cause: str
+    remedy: str
+
+
+_LATER = "The store is down or overloaded: run again when it is back; the last checkpoint is good."
+_REACH = "Check the endpoint, the network and the name of the store; the last checkpoint is good."
+_RIGHTS = "Give this user the rights to read, write, list and delete there, or choose another place."
+_CREDENTIALS = "Give valid credentials in the environment or the configuration file of the store."
+_BUCKET = "Correct the bucket in the URL, or make it."
+_REGION = "Set the region of the bucket, for example in AWS_DEFAULT_REGION."
+_CONDITIONAL = "The store does not know conditional requests: choose one that does."
+_TIME = "Set the clock of this machine right."
+
+_TABLE: tuple[tuple[Fault, str, str], ...] = (
+    (Fault.BUSY, _LATER, "SlowDown ServiceUnavailable Throttling ThrottlingException TooManyRequests"),
+    (Fault.BUSY, _LATER, "RequestLimitExceeded RequestThrottled HTTP429 HTTP503"),
+    (Fault.BUSY, _LATER, "OperationAborted ConditionalRequestConflict HTTP409"),
+    (Fault.BUSY, _REACH, "EndpointConnectionError ConnectTimeoutError ProxyConnectionError ConnectionRefusedError"),
+    (Fault.BUSY, _LATER, "StandbyException RetriableException SafeModeException"),
+    (Fault.UNANSWERED, _LATER, "InternalError RequestTimeout HTTP500 HTTP502 HTTP504 HTTP408"),
+    (Fault.UNANSWERED, _REACH, "ReadTimeoutError ConnectionClosedError ConnectionError TimeoutError"),
+    (Fault.UNANSWERED, _REACH, "HTTPClientError ClientPayloadError IncompleteRead ResponseParserError"),
+    (Fault.PERMANENT, _RIGHTS, "AccessDenied AllAccessDisabled AccessControlException PermissionError HTTP403"),
+    (Fault.PERMANENT, _CREDENTIALS, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken HTTP401"),
+    (Fault.PERMANENT, _CREDENTIALS, "NoCredentialsError PartialCredentialsError ProfileNotFound TokenRefreshRequired"),
+    (Fault.PERMANENT, _CREDENTIALS, "CredentialRetrievalError InvalidSecurity NoAuthHandlerFound SaslException"),
+    (Fault.PERMANENT, _BUCKET, "NoSuchBucket InvalidBucketName"),
+    (Fault.PERMANENT, _REGION, "PermanentRedirect AuthorizationHeaderMalformed IllegalLocationConstraintException"),
+    (Fault.PERMANENT, _REGION, "HTTP301 HTTP307 NoRegionError"),
+    (Fault.PERMANENT, _TIME, "RequestTimeTooSkewed"),
+    (Fault.PERMANENT, _CONDITIONAL, "NotImplemented HTTP501"),
+    (Fault.PERMANENT, "Free some space or raise the quota.", "QuotaExceededException DSQuotaExceededException"),
+    (Fault.PERMANENT, "Free some space or raise the quota.", "NSQuotaExceededException EntityTooLarge"),
+    (Fault.PERMANENT, "Correct the endpoint.", "InvalidEndpointURLError InvalidURL LocationParseError"),
+    (Fault.PERMANENT, "Install the client of the store.", "ImportError"),
+    (Fault.PERMANENT, "Correct the URL.", "FileNotFoundError FileExistsError IsADirectoryError NotADirectoryError"),
+    (Fault.PERMANENT, _LOOK, "HTTP400 HTTP405 ParamValidationError"),
+    (
+        Fault.PERMANENT,
+        _LOOK,
+        "TypeError ValueError LookupError AttributeError NotImplementedError",
+    ),
+)
+FAULTS = {code: (fault, remedy) for fault, remedy, codes in _TABLE for code in codes.split()}
+
+_JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*)")
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What ``error`` says, by the first code of it or of its causes that ``FAULTS`` knows."""
+    found = [code for code in codes_of(error) if code in FAULTS]
+    fault, remedy = FAULTS[found[0]] if found else (Fault.UNANSWERED, _LOOK)
+    return Failure(fault, _cause(error), remedy)
+
+
+def codes_of(error: BaseException) -> Iterator[str]:
+    """The names of an error, the most exact first: those of the store, of Java classes, of Python classes."""
+    chain = _chain(error)
+    for link in chain:
+        yield from _s3_codes(link)
+    for link in chain:
+        yield from _JAVA.findall(str(link))
+        yield from (type(OSError(int(number), "")).__name__ for number in _OS_ERROR.findall(str(link)))
+    for link in chain:
+        yield from (kind.__name__ for kind in type(link).__mro__)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An error and its causes."""
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    return chain
+
+
+def _s3_codes(error: BaseException) -> list[str]:
+    response = getattr(error, "response", None)
+    if not isinstance(response, dict):
+        return []
+    status = f"HTTP{response.get('ResponseMetadata', {}).get('HTTPStatusCode', '')}"
+    code = str(response.get("Error", {}).get("Code", ""))
+    is_told = status in ("HTTP401", "HTTP403") and FAULTS.get(code, FAULTS[status])[0] is not Fault.PERMANENT
+    return [name for name in ((status, code) if is_told else (code, status)) if name not in ("", "HTTP")]
+
+
+def _cause(error: BaseException) -> str:
+    codes = next((codes for link in _chain(error) if (codes := _s3_codes(link))), [type(error).__name__])
+    text = without_secrets(_STACK.split(str(error) or repr(error))[0].rstrip(". \n"))
+    return f"{' '.join(dict.fromkeys(codes))}: {text}"
+
+
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+_STACK = re.compile(r"(?:\\n|\n)\s*(?:\\t)?at ")
+_USER_INFO = re.compile(r"//[^/\s@'\"]*@")
+_QUERY = re.compile(r"\?[^\s'\"]*=[^\s'\"]*")
+_SECRET_NAME = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|PASSPHRASE|CREDENTIAL", re.IGNORECASE)
+_SECRET_CHARACTERS_MIN = 6
+
+
+def without_secrets(text: str) -> str:
+    """``text`` without the user info and query of a URL, and without the secrets of the environment.
+
+    >>> without_secrets("no answer from http://me:pass@host/bucket?Signature=1")
+    'no answer from http://...@host/bucket?...'
+    """
+    for name, value in os.environ.items():
+        if _SECRET_NAME.search(name) and len(value) >= _SECRET_CHARACTERS_MIN:
+            text = text.replace(value, "...")
+    return _QUERY.sub("?...", _USER_INFO.sub("//...@", text))

@@ -1,0 +1,198 @@
+"""A folder of a store behind a network: S3, HDFS, or what else fsspec reaches."""
+
+from __future__ import annotations
+
+import errno
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from persistent.errors import StorageError, UnsupportedStore
+from persistent.storage.failures import Fault, failure_of
+from persistent.storage.hdfs import HdfsRequests
+from persistent.storage.other import OtherRequests
+from persistent.storage.protocol import TEMPORARY, Put, checked_name
+from persistent.storage.retries import Asking, Patience
+from persistent.storage.s3 import S3Requests
+
+
+class Requests(Protocol):
+    """The requests of one kind of store, each tried once, on names below a folder.
+
+    With ``renames`` a file is created by renaming a temporary one; else by ``create``. ``write`` makes each of its
+    requests through ``again``. Errors are those of the client, except FileNotFoundError and FileExistsError.
+    """
+
+    renames: bool
+
+    def create(self, name: str, data: bytes | pa.Buffer) -> None: ...
+    def write(self, name: str, data: bytes | pa.Buffer, again: Callable[[Callable[[], Any]], Any]) -> None: ...
+    def read(self, name: str) -> pa.Buffer: ...
+    def list(self, folder: str) -> list[str]: ...
+    def rename(self, source: str, target: str) -> None: ...
+    def delete(self, name: str) -> None: ...
+
+
+class FsspecStorage:
+    """A folder of a store that creates atomically.
+
+    Credentials and endpoints come from the environment or the configuration files of the store, never from the
+    URL: so neither a pickle nor an error can carry them. The connection belongs to one process and is made there.
+    What the store does not answer, or cannot do now, is tried again as ``patience`` says.
+    """
+
+    shared = True
+    local = False
+
+    def __init__(self, url: str, *, patience: Patience | None = None) -> None:
+        self.url = _checked_url(url)
+        self.patience = patience or Patience()
+        self.requests: Requests = _FILES.get(self.scheme, OtherRequests)(self.url)
+
+    @property
+    def scheme(self) -> str:
+        """What stands before ``://``."""
+        return self.url.partition("://")[0]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether this kind of store creates atomically, without a probe."""
+        return self.scheme in _FILES
+
+    def __repr__(self) -> str:
+        return f"FsspecStorage({self.url!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(FsspecStorage, patience=self.patience), (self.url,)
+
+    def put_if_absent(self, name: str, data: bytes | pa.Buffer) -> Put:
+        asking = self._asking("create", checked_name(name))
+        if not self.requests.renames:
+            return self._create(asking, lambda: self.requests.create(name, data))
+        temporary = f"{name.rpartition('/')[0]}/{TEMPORARY}{uuid.uuid4().hex}".lstrip("/")
+        answer = None
+        try:
+            self.requests.write(temporary, data, asking)
+            answer = self._create(asking, lambda: self.requests.rename(temporary, name))
+        finally:
+            if answer is not Put.WON:
+                with suppress(Exception):
+                    self.requests.delete(temporary)
+        return answer
+
+    def write(self, name: str, data: bytes | pa.Buffer) -> None:
+        # Without a condition: a request repeated because its answer was lost would collide with itself.
+        self.requests.write(checked_name(name), data, self._asking("write", name))
+
+    def read(self, name: str) -> pa.Buffer:
+        checked_name(name)
+        return self._asking("read", name, FileNotFoundError)(lambda: self.requests.read(name))
+
+    def list(self, folder: str) -> list[str]:
+        if folder:
+            checked_name(folder)
+        return sorted(self._asking("list", folder)(lambda: self.requests.list(folder)))
+
+    def rename(self, source: str, target: str) -> None:
+        checked_name(source), checked_name(target)
+        if self.requests.renames:
+            self._rename(source, target)
+            return
+        data = self.read(source)
+        self._copy(data, target)
+        self.delete(source)
+
+    def delete(self, name: str) -> None:
+        checked_name(name)
+        self._asking("delete", name)(lambda: self.requests.delete(name))
+
+    def delete_all(self, names: Sequence[str]) -> None:
+        """Delete these, on S3 a thousand at once."""
+        at_once = getattr(self.requests, "delete_all", None)
+        if at_once is None or len(names) < 2:
+            for name in names:
+                self.delete(name)
+            return
+        for name in names:
+            checked_name(name)
+        self._asking("delete", f"{names[0]} and {len(names) - 1} more")(lambda: at_once(names))
+
+    def _asking(self, operation: str, name: str, *answers: type[Exception]) -> Asking:
+        return Asking(operation, f"{self.url}/{name}", self.patience, answers)
+
+    def _copy(self, data: pa.Buffer, target: str) -> None:
+        """Create ``target``, or find it with the same bytes: then an earlier try, or an earlier run, made it."""
+        for _ in range(self.patience.tries_max):
+            if self.put_if_absent(target, data) is Put.WON:
+                return
+            with suppress(FileNotFoundError):
+                if self.read(target).equals(data):
+                    return
+                raise FileExistsError(errno.EEXIST, "exists", f"{self.url}/{target}")
+        raise StorageError(
+            f"cannot rename to {self.url}/{target}: the store neither took nor showed it in {self.patience.tries_max} "
+            "tries. Run again: the last checkpoint is good."
+        )
+
+    def _create(self, asking: Asking, create: Callable[[], None]) -> Put:
+        tries = 0
+
+        def created() -> Put:
+            nonlocal tries
+            tries += 1
+            try:
+                create()
+            except FileExistsError:
+                # After another try it may be ours: a store can say "busy" of what it does all the same.
+                return Put.LOST if tries == 1 else Put.UNKNOWN
+            except Exception as error:
+                if not self._is_unanswered(error):
+                    raise
+                # The caller reads back, and there a store that is down says so.
+                asking.note(failure_of(error), "asking whether it is there")
+                self.patience.pause()
+                return Put.UNKNOWN
+            return Put.WON
+
+        return asking(created)
+
+    def _is_unanswered(self, error: Exception) -> bool:
+        if isinstance(error, StorageError):
+            return False
+        # A temporary file that is gone has been moved by an earlier request of the client.
+        is_moved = self.requests.renames and isinstance(error, FileNotFoundError)
+        return is_moved or failure_of(error).fault is Fault.UNANSWERED
+
+    def _rename(self, source: str, target: str) -> None:
+        asking = self._asking("rename", f"{source} to {target}", FileNotFoundError, FileExistsError)
+        tries = 0
+
+        def rename() -> None:
+            nonlocal tries
+            tries += 1
+            try:
+                self.requests.rename(source, target)
+            except FileNotFoundError:
+                # Gone, because an earlier try moved it and its answer was lost.
+                if tries == 1 or target.rpartition("/")[2] not in self.requests.list(target.rpartition("/")[0]):
+                    raise
+
+        asking(rename)
+
+
+_FILES: dict[str, Callable[[str], Requests]] = {"s3": S3Requests, "s3a": S3Requests, "hdfs": HdfsRequests}
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is not None or parts.query or parts.fragment:
+        raise UnsupportedStore(
+            f"{parts.scheme}://{parts.hostname}{parts.path}: a password or parameters in a URL end up in logs. "
+            "Put them into the environment or the configuration file of the store."
+        )
+    return url.rstrip("/")

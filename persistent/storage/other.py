@@ -1,0 +1,90 @@
+"""A folder of any other store that fsspec knows; whether its create is atomic, only a probe can tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.errors import UnsupportedStore
+from persistent.storage.protocol import TEMPORARY
+
+
+class OtherRequests:
+    """The calls, as the implementation of fsspec makes them."""
+
+    renames = False
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def create(self, name: str, data: bytes | pa.Buffer) -> None:
+        """As atomic as the implementation. FileExistsError."""
+        self._written(name, data, mode="create")
+
+    def write(self, name: str, data: bytes | pa.Buffer, again: Callable[[Callable[[], Any]], Any]) -> None:
+        """In one piece."""
+        again(lambda: self._written(name, data))
+
+    def read(self, name: str) -> pa.Buffer:
+        """All bytes. FileNotFoundError."""
+        files, root = self._files()
+        return pa.py_buffer(files.cat_file(f"{root}/{name}"))
+
+    def list(self, folder: str) -> list[str]:
+        """The names directly in it."""
+        files, root = self._files()
+        path = f"{root}/{folder}" if folder else root
+        try:
+            entries = files.ls(path, detail=True)
+        except FileNotFoundError:
+            return []
+        inside = f"{path.strip('/')}/"
+        found = [entry["name"].strip("/") for entry in entries if entry["type"] == "file"]
+        names = [name[len(inside) :] for name in found if name.startswith(inside)]
+        return [name for name in names if "/" not in name and not name.startswith(TEMPORARY)]
+
+    def rename(self, source: str, target: str) -> None:
+        """There is none that refuses to overwrite."""
+        raise NotImplementedError
+
+    def delete(self, name: str) -> None:
+        """Whether it is there or not."""
+        files, root = self._files()
+        try:
+            files.rm_file(f"{root}/{name}")
+        except FileNotFoundError:
+            return
+
+    def software(self) -> type:
+        """The class of fsspec that does the work."""
+        return type(self._files()[0])
+
+    def _written(self, name: str, data: bytes | pa.Buffer, **mode: str) -> None:
+        files, root = self._files()
+        path = f"{root}/{name}"
+        try:
+            files.pipe_file(path, bytes(data), **mode)
+        except FileNotFoundError:
+            files.makedirs(path.rpartition("/")[0], exist_ok=True)
+            files.pipe_file(path, bytes(data), **mode)
+
+    def _files(self) -> tuple[Any, str]:
+        return _connected(os.getpid(), self._url)
+
+
+@lru_cache(maxsize=16)
+def _connected(process: int, url: str) -> tuple[Any, str]:
+    import fsspec
+
+    scheme = url.partition("://")[0]
+    try:
+        files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
+    except ImportError as error:
+        raise UnsupportedStore(f"{scheme}:// needs another package: {error}") from error
+    except ValueError as error:
+        raise UnsupportedStore(f"{scheme}:// is no store that fsspec knows") from error
+    return files, root.rstrip("/")

@@ -1,0 +1,34 @@
+"""A racer is a process of its own that creates files at the moment it is told to.
+
+    python -m persistent.storage.racer URL
+
+Each line it reads is ``MOMENT NAME DATA``; each line it writes is the answer of the store, or what went wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from persistent.clock import monotonic_s
+from persistent.errors import StorageError
+from persistent.storage.opening import open_storage
+
+
+def race(url: str) -> None:
+    """Answer every line."""
+    storage = open_storage(url, unsafe_single_driver=True)
+    # Whoever connects only at the first race comes too late to it.
+    storage.list("")
+    print("ready", flush=True)
+    for line in sys.stdin:
+        moment, name, data = line.split()
+        while monotonic_s() < float(moment):
+            pass
+        try:
+            print(storage.put_if_absent(name, data.encode()).value, flush=True)
+        except StorageError as error:
+            print(" ".join(str(error).split()), flush=True)
+
+
+if __name__ == "__main__":
+    race(sys.argv[1])

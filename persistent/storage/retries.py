@@ -1,0 +1,107 @@
+"""A verb of a store is tried again, with growing random pauses, until it is answered or a bound is reached."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from persistent.clock import monotonic_s
+from persistent.errors import StorageError
+from persistent.storage.failures import Failure, Fault, failure_of
+
+T = TypeVar("T")
+_log = logging.getLogger("persistent.storage")
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long a store may take to come back: no try begins after ``seconds_max``, none beyond ``tries_max``.
+
+    ``sleep`` pauses; None: for real.
+    """
+
+    tries_max: int = 12
+    seconds_max: float = 60.0
+    pause_first_seconds: float = 0.2
+    pause_max_seconds: float = 10.0
+    sleep: Callable[[float], None] | None = None
+    clock: Callable[[], float] = monotonic_s
+
+    def pause(self) -> None:
+        """A short random pause, before asking whether something was done."""
+        import tenacity
+
+        wait = tenacity.wait_random(0, self.pause_first_seconds)
+        state: Any = None
+        (self.sleep or tenacity.nap.sleep)(wait(state))
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One verb on one place: asks the store again as long as ``patience`` lasts, then tells.
+
+    ``answers`` are errors that answer the caller's question.
+    """
+
+    operation: str
+    place: str
+    patience: Patience
+    answers: tuple[type[Exception], ...] = ()
+
+    def __call__(self, call: Callable[[], T]) -> T:
+        """What ``call`` returns at last; StorageError with operation, place, cause, tries, remedy."""
+        import tenacity
+
+        tries, began = 0, self.patience.clock()
+        try:
+            for attempt in self._attempts(tenacity):
+                with attempt:
+                    tries += 1
+                    return call()
+        except Exception as error:
+            if isinstance(error, (*self.answers, StorageError)):
+                raise
+            failure = failure_of(error)
+        # Raised out of the except clause: an error of a client, kept as its context, may hold an endpoint's password.
+        raise self.told(failure, tries, self.patience.clock() - began)
+
+    def told(self, failure: Failure, tries: int, seconds: float) -> StorageError:
+        """The error that says all of it."""
+        how_often = f" ({tries} {'try' if tries == 1 else 'tries'} over {seconds:.0f} seconds)"
+        if tries == 1 and seconds < 1:
+            how_often = ""
+        return StorageError(f"cannot {self.operation} {self.place}: {failure.cause}{how_often}. {failure.remedy}")
+
+    def note(self, failure: Failure, what: str) -> None:
+        """Leave a line for whoever wonders why it takes so long."""
+        _log.warning("cannot %s %s yet: %s; %s", self.operation, self.place, failure.cause, what)
+
+    def _attempts(self, tenacity: Any) -> Any:
+        patience = self.patience
+        half = patience.pause_first_seconds / 2
+        wait = tenacity.wait_exponential(half, patience.pause_max_seconds / 2)
+        wait += tenacity.wait_random_exponential(half, patience.pause_max_seconds / 2)
+        began = patience.clock()
+
+        def is_over(state: Any) -> bool:
+            is_late: bool = patience.clock() - began + state.upcoming_sleep > patience.seconds_max
+            return is_late or bool(state.attempt_number >= patience.tries_max)
+
+        def noted(state: Any) -> None:
+            self.note(failure_of(state.outcome.exception()), f"trying again in {state.upcoming_sleep:.1f} s")
+
+        return tenacity.Retrying(
+            sleep=patience.sleep or tenacity.nap.sleep,
+            wait=wait,
+            stop=is_over,
+            retry=tenacity.retry_if_exception(self._is_worth_a_try),
+            before_sleep=noted,
+            reraise=True,
+        )
+
+    def _is_worth_a_try(self, error: BaseException) -> bool:
+        if not isinstance(error, Exception) or isinstance(error, (*self.answers, StorageError)):
+            return False
+        return failure_of(error).fault is not Fault.PERMANENT

@@ -1,0 +1,125 @@
+"""Elsewhere is another process of Python, with another seed of ``hash``: as after a crash, or on a worker.
+
+The task travels there as it travels to Spark's workers: by cloudpickle.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from types import ModuleType
+
+import cloudpickle
+
+from persistent.errors import EngineError, InvalidPipeline
+from persistent.task import PersistentTask
+from persistent.testing.outcome import Outcome
+from persistent.testing.running import Records, Settings, at_once, maker
+
+_OURS = ("persistent", "monoids", "builtins", "__main__")
+_SEEDS = ("1", "2")
+
+
+class Elsewhere:
+    """Runs a task in one other process, which begins when it is first needed, and ends with ``with``."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Elsewhere:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self._process is not None:
+            self._pipe.close()
+            self._process.kill()
+            self._process.wait()
+
+    def _begin(self) -> None:
+        self._pipe, there = Pipe()
+        seed = _SEEDS[os.environ.get("PYTHONHASHSEED") == _SEEDS[0]]
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-c", f"from persistent.testing.elsewhere import serve; serve({there.fileno()})"]
+        self._process = subprocess.Popen(command, env=environment, pass_fds=[there.fileno()])
+        there.close()
+
+    def run(self, task: PersistentTask, records: Records, settings: Settings) -> Outcome:
+        """All records at once, there. What is raised there is raised here as ``EngineError``."""
+        data = _pickled(task, records, settings, ())
+        if self._process is None:
+            self._begin()
+        answer = self._ask(data)
+        if isinstance(answer, _NotFound):
+            answer = self._ask(_pickled(task, records, settings, _modules_of(task)))
+        if not isinstance(answer, Outcome):
+            raise EngineError(answer.error)
+        return answer
+
+    def _ask(self, data: bytes) -> Outcome | _Failed:
+        try:
+            self._pipe.send_bytes(data)
+            answer: Outcome | _Failed = pickle.loads(self._pipe.recv_bytes())
+        except (EOFError, OSError) as gone:
+            raise EngineError("the other process ended without an answer: what it printed says why") from gone
+        return answer
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """What the other process could not do."""
+
+    error: str
+
+
+class _NotFound(_Failed):
+    """The task's module is not to be found there."""
+
+
+def serve(descriptor: int) -> None:
+    """Answer until the other side is gone."""
+    pipe = Connection(descriptor)
+    while True:
+        try:
+            data = pipe.recv_bytes()
+        except EOFError:
+            return
+        pipe.send_bytes(pickle.dumps(_answer(data)))
+
+
+def _answer(data: bytes) -> Outcome | _Failed:
+    try:
+        task, records, settings = pickle.loads(data)
+    except Exception as error:
+        return _NotFound(f"{type(error).__name__}: {error}")
+    try:
+        return at_once(maker(task), records, settings)
+    except Exception as error:
+        return _Failed(f"{type(error).__name__}: {error}")
+
+
+def _modules_of(task: PersistentTask) -> list[ModuleType]:
+    """The modules of the task's own classes."""
+    names = {cls.__module__ for cls in type(task).__mro__ if cls.__module__.split(".")[0] not in _OURS}
+    return [sys.modules[name] for name in sorted(names) if name in sys.modules]
+
+
+def _pickled(task: PersistentTask, records: Records, settings: Settings, by_value: Sequence[ModuleType]) -> bytes:
+    """As Spark does: by reference what can be imported; ``by_value``: modules that the other process does not find."""
+    registered = [module for module in by_value if module.__name__ not in cloudpickle.list_registry_pickle_by_value()]
+    try:
+        for module in registered:
+            cloudpickle.register_pickle_by_value(module)
+        return cloudpickle.dumps((task, records, settings))  # type: ignore[no-any-return]
+    except Exception as error:
+        raise InvalidPipeline(
+            f"{type(task).__name__} cannot travel to another process ({type(error).__name__}: {error}), so no worker "
+            "of Spark can have it: make what it holds where it is used; or verify_task(..., elsewhere=False)"
+        ) from error
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)

@@ -1,0 +1,209 @@
+"""An outcome is all that a run has done to the world, without the names and ids that may differ from run to run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from persistent.checkpoint.log import Log
+from persistent.outputs import END, REVISION, START
+from persistent.pipeline import Pipeline
+from persistent.task import key_names
+
+Row = Mapping[str, Any]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SHOWN_MAX = 600
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a value stands: ``part`` of the outcome, key, and window (start and end in ms) if there is one."""
+
+    part: str
+    key: tuple[Any, ...] = ()
+    window: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``rows``: the values at each place, as a list, so that what stands there twice counts twice."""
+
+    key_names: tuple[str, ...]
+    rows: Mapping[Place, list[Row]]
+
+    def at(self, part: str) -> Iterator[tuple[Place, list[Row]]]:
+        """The places of one part."""
+        return ((place, rows) for place, rows in self.rows.items() if place.part == part)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A place at which two outcomes differ, and by what. ``field`` is None where the whole row is there or is not."""
+
+    place: Place
+    key_names: tuple[str, ...]
+    field: str | None
+    expected: Any
+    found: Any
+
+    @property
+    def key(self) -> Any:
+        """The key: a scalar of one column, a tuple of several, None of none."""
+        key = self.place.key
+        return key[0] if len(key) == 1 else key or None
+
+    def where(self) -> list[str]:
+        """Lines that say where."""
+        lines = [] if self.place.part in ("state", "outputs") else [f"in: {self.place.part}"]
+        if self.place.key:
+            named = zip(self.key_names, self.place.key)
+            lines.append("key: " + ", ".join(f"{name}={value!r}" for name, value in named))
+        if self.place.window:
+            lines.append("window: [{}, {})".format(*self.place.window))
+        return lines
+
+    def values(self, expected: str, found: str) -> list[str]:
+        """A line for each side, under its name."""
+        what = f"{self.field}, " if self.field else ""
+        return [f"{what}{expected}: {_shown(self.expected)}", f"{what}{found}: {_shown(self.found)}"]
+
+
+@dataclass(frozen=True)
+class Said:
+    """Stands for what is no value, and is shown in words."""
+
+    words: str
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+NOTHING = Said("nothing")
+ENDED = Said("comes to its end")
+
+
+@dataclass(frozen=True)
+class Raised:
+    """Stands for a run that did not come to its end."""
+
+    error: str
+
+    def __repr__(self) -> str:
+        return f"raises {self.error}"
+
+
+def outcome_of(pipeline: Pipeline, published: Iterable[Row], *, positions: bool = False) -> Outcome:
+    """What there is to see: the state, the rows of the sink, late rows and dead letters, and the account.
+
+    ``positions``: and where the records stood, for runs that read the same ones.
+    """
+    names = key_names(pipeline.task)
+    rows: dict[Place, list[Row]] = {}
+    for part, found in (("state", pipeline.state().to_pylist()), ("outputs", _newest(names, published))):
+        for row in found:
+            place, values = _placed(part, names, row)
+            rows.setdefault(place, []).append(values)
+    for part, table in (("late", pipeline.late()), ("dead letters", pipeline.dead_letters())):
+        if len(table):
+            apart = {"checkpoint"} if positions else {"checkpoint", "partition", "file", "ordinal", "offset"}
+            rows[Place(part)] = [
+                {name: value for name, value in row.items() if name not in apart} for row in table.to_pylist()
+            ]
+    newest = Log(pipeline.storage).newest()
+    accounts = newest.manifest.ledger.items() if newest else ()
+    for partition, account in accounts:
+        counted = {name: value for name, value in vars(account).items() if positions or name != "mix"}
+        rows[Place(f"ledger of {partition}")] = [counted]
+    return Outcome(names, {place: sorted(found, key=_canonical) for place, found in rows.items()})
+
+
+def first_difference(expected: Outcome, found: Outcome, tolerance: float | None) -> Difference | None:
+    """The first place, of the earliest part and the smallest key, at which they differ; None if they do not.
+
+    ``tolerance``: None compares exactly; else numbers may differ by so much of the larger one.
+    """
+    parts = {"outputs": 0, "state": 1, "late": 2, "dead letters": 3}
+    places = {**expected.rows, **found.rows}
+    for place in sorted(places, key=lambda one: (parts.get(one.part, 4), one.window or (0, 0), repr(one.key))):
+        left, right = expected.rows.get(place, []), found.rows.get(place, [])
+        differing = _rows_differ(left, right, tolerance)
+        if differing is not None:
+            return Difference(place, expected.key_names, *differing)
+    return None
+
+
+def same(a: Any, b: Any, tolerance: float | None = None) -> bool:
+    """Whether two values are the same: NaN is NaN, and bool, int and float are different.
+
+    >>> same([1.0, {"x": float("nan")}], [1.0, {"x": float("nan")}]), same(1, True), same(1.0, 1.0 + 1e-12, 1e-9)
+    (True, False, True)
+    """
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        return a.keys() == b.keys() and all(same(a[name], b[name], tolerance) for name in a)
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(same(x, y, tolerance) for x, y in zip(a, b))
+    if isinstance(a, float) and isinstance(b, float):
+        if tolerance is not None and math.isclose(a, b, rel_tol=tolerance, abs_tol=tolerance):
+            return True
+        return a == b or (math.isnan(a) and math.isnan(b))
+    return type(a) is type(b) and bool(a == b)
+
+
+def _rows_differ(left: list[Row], right: list[Row], tolerance: float | None) -> tuple[str | None, Any, Any] | None:
+    if len(left) == len(right) == 1:
+        for name in dict.fromkeys([*left[0], *right[0]]):
+            a, b = left[0].get(name, NOTHING), right[0].get(name, NOTHING)
+            if not same(a, b, tolerance):
+                return name, a, b
+        return None
+    return None if same(left, right, tolerance) else (None, _one(left), _one(right))
+
+
+def _one(rows: list[Row]) -> Any:
+    return NOTHING if not rows else dict(rows[0]) if len(rows) == 1 else [dict(row) for row in rows]
+
+
+def _newest(names: Sequence[str], rows: Iterable[Row]) -> list[Row]:
+    """Of rows with a revision those of the largest, for each key and window: whoever reads them does so."""
+    found = list(rows)
+    if not any(REVISION in row for row in found):
+        return found
+    newest: dict[Place, int] = {}
+    for row in found:
+        place, _ = _placed("outputs", names, row)
+        newest[place] = max(row[REVISION], newest.get(place, -1))
+    return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
+
+
+def _placed(part: str, names: Sequence[str], row: Row) -> tuple[Place, Row]:
+    window = (_ms(row[START]), _ms(row[END])) if START in row else None
+    apart = {*names, START, END, REVISION}
+    values = {name: value for name, value in row.items() if name not in apart}
+    return Place(part, tuple(_plain(row[name]) for name in names), window), values
+
+
+def _plain(value: Any) -> Any:
+    """A part of a key as something that equals itself."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _ms(time: Any) -> int:
+    if isinstance(time, str):
+        time = datetime.fromisoformat(time)
+    if isinstance(time, datetime):
+        aware = time if time.tzinfo else time.replace(tzinfo=UTC)
+        difference = aware - _EPOCH
+        return (difference.days * 86_400 + difference.seconds) * 1_000 + difference.microseconds // 1_000
+    return int(time)
+
+
+def _canonical(row: Row) -> str:
+    return repr(sorted(row.items(), key=lambda item: item[0]))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX // 2]} ... {text[-_SHOWN_MAX // 2 :]}"

@@ -1,0 +1,183 @@
+"""To run a task is to give it records in a pipeline of its own, in memory, in one of several ways.
+
+Whatever the way, the clock stands still, nothing is late, and every window is closed at the end.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from persistent.embedded import Embedded
+from persistent.engine import Engine
+from persistent.errors import InvalidPipeline
+from persistent.pipeline import Pipeline
+from persistent.report import StepReport
+from persistent.sinks.memory import MemorySink
+from persistent.sources.memory import MemorySource
+from persistent.sources.protocol import Budget, SourcePlan, SourceState
+from persistent.storage import MemoryStorage
+from persistent.task import PersistentTask
+from persistent.testing.clock import START_MS, ManualClock
+from persistent.testing.faults import Killed
+from persistent.testing.outcome import Outcome, outcome_of
+from persistent.testing.times import user_time
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Records: TypeAlias = Sequence[Any] | pa.Table
+MakeTask = Callable[[], PersistentTask]
+
+_EVER_MS = 1 << 61
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is the same in every way of running."""
+
+    timestamp: str = "ts"
+    timestamp_unit: str | None = "ms"
+    on_error: str = "stop"
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+    """The schema that all records have, so that a part of them is read as the whole is."""
+
+
+class PartSource(MemorySource):
+    """A part of the records, in the schema of all."""
+
+    def __init__(self, records: Records, settings: Settings) -> None:
+        super().__init__(records, timestamp=settings.timestamp, timestamp_unit=settings.timestamp_unit)
+        self._given = settings.recorded
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        fixed = replace(state, recorded=state.recorded or self._given)
+        return super().plan(fixed, budget, follow=follow)
+
+
+class Calling:
+    """An engine that works in the calling thread, and says it is ``parallelism`` workers.
+
+    ``twice``: each item is first worked on by a worker that dies before it has told its result.
+    """
+
+    name = "embedded"
+    in_process = True
+
+    def __init__(self, parallelism: int = 1, *, twice: bool = False) -> None:
+        self.parallelism = parallelism
+        self._twice = twice
+        self._inner = Embedded(threads=1)
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        if self._twice:
+            self._inner.map(function, items)
+        return self._inner.map(function, items)
+
+    def stop(self) -> None:
+        self._inner.stop()
+
+
+class Trial:
+    """One run of a task over records, from a fresh checkpoint to the end of the input, in any number of lives."""
+
+    def __init__(self, make: MakeTask, records: Records, settings: Settings) -> None:
+        self._make = make
+        self._records = records if isinstance(records, pa.Table) else list(records)
+        self._settings = settings
+        self._storage = MemoryStorage(f"testing-{uuid.uuid4().hex}")
+        self._sink = MemorySink()
+        self._task = make()
+
+    def pipeline(self, step_rows: int | None = None) -> Pipeline:
+        """The pipeline as one process makes it."""
+        settings = self._settings
+        return Pipeline(
+            source=PartSource(self._records, settings),
+            task=self._task,
+            sink=self._sink,
+            checkpoint=self._storage,
+            step_rows=step_rows,
+            on_error=settings.on_error,
+            max_future=_EVER_MS,
+        )
+
+    def live(self, step_rows: int | None = None, engine: Engine | None = None) -> None:
+        """One life, to the end."""
+        self.pipeline(step_rows).run(engine=engine or Calling(), end_of_input=True)
+
+    def die_after_a_step(self, step_rows: int | None, engine: Engine | None = None) -> bool:
+        """One life, killed after its first step; then the task is made anew. False if there was nothing left to do."""
+        try:
+            self.pipeline(step_rows).run(engine=engine or Calling(), end_of_input=True, on_step=_die)
+        except Killed:
+            self._task = self._make()
+            return True
+        return False
+
+    def outcome(self) -> Outcome:
+        """What has come of it."""
+        return outcome_of(self.pipeline(), self._sink.rows())
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self._storage.clear()
+
+
+@contextmanager
+def trial(make: MakeTask, records: Records, settings: Settings) -> Iterator[Trial]:
+    """A trial, forgotten at the end."""
+    begun = Trial(make, records, settings)
+    try:
+        yield begun
+    finally:
+        begun.forget()
+
+
+def settings_of(records: Records, timestamp: str, timestamp_unit: str | None, on_error: str) -> Settings:
+    """The settings under which these records, and parts of them, are run."""
+    settings = Settings(timestamp, timestamp_unit, on_error)
+    return replace(settings, recorded=PartSource(records, settings).plan(SourceState({}), Budget(1)).recorded)
+
+
+@contextmanager
+def standing_clock(task: PersistentTask, now_ms: int = START_MS) -> Iterator[None]:
+    """Time stands still, for us and for what the task's module asks Python."""
+    with ManualClock(now_ms), user_time(task, now_ms):
+        yield
+
+
+def at_once(make: MakeTask, records: Records, settings: Settings, now_ms: int = START_MS) -> Outcome:
+    """All records in one step."""
+    with standing_clock(make(), now_ms), trial(make, records, settings) as run:
+        run.live(step_rows=max(len(records), 1))
+        return run.outcome()
+
+
+def maker(task: Any) -> MakeTask:
+    """What makes a task as a new process does, of one that has not run, its class, or a function that makes it."""
+    if isinstance(task, PersistentTask):
+        return lambda: _copied(task)
+    if callable(task):
+        return task  # type: ignore[no-any-return]
+    raise InvalidPipeline(f"task={task!r}: give a task, its class, or a function that makes it")
+
+
+def _copied(task: PersistentTask) -> PersistentTask:
+    try:
+        return copy.deepcopy(task)
+    except Exception as error:
+        raise InvalidPipeline(
+            f"{type(task).__name__} cannot be copied ({type(error).__name__}: {error}), and every process has a task "
+            "of its own: give its class, or a function that makes it"
+        ) from error
+
+
+def _die(report: StepReport) -> None:
+    raise Killed(f"after step {report.id}")

@@ -1,0 +1,338 @@
+"""To simulate is to run a pipeline many times with faults at drawn places, and to see that nobody can tell.
+
+    crash           the process is killed before or after a storage operation
+    torn            it is killed in the middle of one
+    lost answer     an operation is done, or is not, and no answer comes
+    error           an operation is refused once
+    pause           the driver stands still before an operation while another does all there is to do
+    second driver   another driver begins at the same time, and their operations alternate
+
+A seed draws one to three of them, one after the other; then the pipeline runs in peace to its end.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from persistent.clock import wall_ms
+from persistent.errors import Fenced, InvalidPipeline, StorageError
+from persistent.pipeline import Pipeline
+from persistent.report import RunReport
+from persistent.sinks.file import FileSink
+from persistent.storage import MemoryStorage, Storage
+from persistent.task import operator_name
+from persistent.testing.clock import ManualClock
+from persistent.testing.draws import choose, draw
+from persistent.testing.faults import FaultyStorage, Killed, Operations
+from persistent.testing.outcome import Difference, Outcome, first_difference, outcome_of
+from persistent.testing.pauses import AskingStorage, Before, Once
+from persistent.testing.running import Calling, maker
+from persistent.testing.times import user_time
+from persistent.testing.turns import Turns, both
+
+FAULTS = ("crash", "lost answer", "error", "pause", "second driver", "torn")
+
+SEEDS: ContextVar[int] = ContextVar("SEEDS", default=100)
+"""How many seeds are tried where none are given."""
+
+_HOW = {
+    "crash": ("before", "after"),
+    "torn": ("half",),
+    "lost answer": ("lost", "lost-undone"),
+    "error": ("error", "full-once"),
+}
+_FAULTS_MAX = 3
+_STEPS = 8
+_LIFE_MS = 90_000_000
+
+
+class SimulationFailed(AssertionError):
+    """A run with faults came to something else than the calm run: ``seed`` brings it back, ``story`` tells it."""
+
+    def __init__(self, message: str, seed: int, story: Sequence[str], difference: Difference | None) -> None:
+        super().__init__(message)
+        self.seed = seed
+        self.story = tuple(story)
+        self.difference = difference
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What was tried: seeds, storage operations of the calm run, and how often each fault struck."""
+
+    seeds: int
+    operations: int
+    struck: Counter[str]
+
+
+def simulate(
+    pipeline: Pipeline | Callable[[], Pipeline],
+    seeds: Iterable[int] | None = None,
+    faults: Sequence[str] = FAULTS,
+    *,
+    end_of_input: bool = True,
+    tolerance: float = 1e-9,
+) -> Simulated:
+    """Run a pipeline with faults, once for each seed; raise ``SimulationFailed`` at the first that shows.
+
+    ``pipeline``: one that has not run, or a function that makes it as a process does. Its source is read as it is;
+    checkpoint and sink are replaced by others in memory, and without ``step_rows`` the input makes about eight steps.
+    Compared are state, published rows, late rows, dead letters and ledger. ``seeds``: by default 0 to 99, or as many as
+    ``pytest --persistent-seeds=N`` says. ``tolerance``: how much of a number may differ where the monoid says
+    ``exact = False``.
+
+    >>> from monoids import Count
+    >>> from persistent import MemorySource, NonWindowState, PersistentTask
+    >>> class Visits(PersistentTask):
+    ...     key = "page"
+    ...     def persistent_state(self): return NonWindowState(Count())
+    ...     def process_message(self, state, message): state.update(message.timestamp, 1)
+    >>> source = MemorySource([{"ts": number, "page": "ab"[number % 2]} for number in range(6)])
+    >>> pipeline = Pipeline(source=source, task=Visits(), checkpoint="visits/")
+    >>> simulate(pipeline, seeds=range(5)).seeds
+    5
+    """
+    unknown = [fault for fault in faults if fault not in FAULTS]
+    if unknown or not faults:
+        raise InvalidPipeline(f"faults={list(faults)!r}: choose some of {', '.join(FAULTS)}")
+    chosen = list(range(SEEDS.get()) if seeds is None else seeds)
+    if not chosen:
+        raise InvalidPipeline("seeds= is empty: give some numbers, for example range(100)")
+    simulation = _Simulation(pipeline, tuple(faults), end_of_input, tolerance)
+    for seed in chosen:
+        simulation.check(seed)
+    return Simulated(len(chosen), len(simulation.operations), simulation.struck)
+
+
+class _Simulation:
+    """A pipeline, and the calm run that all others must equal."""
+
+    def __init__(self, pipeline: Any, faults: tuple[str, ...], end_of_input: bool, tolerance: float) -> None:
+        self._make = _making(pipeline)
+        self._faults = faults
+        self._end_of_input = end_of_input
+        self._now_ms = wall_ms()
+        first = self._make()
+        exact = first.task.persistent_state().monoid.exact
+        self._tolerance = None if exact else tolerance
+        self.name = operator_name(first.task)
+        self._step_rows = first.step_rows or self._fitting_steps()
+        self.struck: Counter[str] = Counter()
+        with self._world(self._step_rows) as world:
+            counted = Operations()
+            world.run(operations=counted)
+            self.operations = counted.log
+            self.calm = world.outcome()
+
+    def check(self, seed: int) -> None:
+        """Raise SimulationFailed if the calm run is not what this seed comes to."""
+        with self._world(self._step_rows) as world:
+            try:
+                difference = self._lived(world, seed)
+            except SimulationFailed:
+                raise
+            except Exception as error:
+                raise self._failed(seed, world.story, [f"raises {type(error).__name__}: {error}"], None) from error
+        if difference is not None:
+            lines = [*difference.where(), *difference.values("calm", "after the faults")]
+            raise self._failed(seed, world.story, lines, difference)
+
+    def _lived(self, world: _World, seed: int) -> Difference | None:
+        for number in range(1 + draw(_FAULTS_MAX, seed, "faults")):
+            fault = choose(self._faults, seed, number, "fault")
+            at = draw(len(self.operations), seed, number, "place")
+            self.struck[fault] += _FATES[fault](world, fault, at, (seed, number))
+        world.run()
+        found = world.outcome()
+        again = world.run()
+        if again.steps:
+            raise self._failed(
+                seed, world.story, [f"run again in peace, it found {again.steps} more steps to do"], None
+            )
+        return first_difference(self.calm, found, self._tolerance)
+
+    def _failed(
+        self, seed: int, story: Sequence[str], lines: Sequence[str], difference: Difference | None
+    ) -> SimulationFailed:
+        told = [f"{self.name} with seed {seed}: faults can be told from the calm run"]
+        told += [f"  {number}. {life}" for number, life in enumerate(story, 1)]
+        told += [f"  {line}" for line in lines]
+        faults = "" if self._faults == FAULTS else f", faults={list(self._faults)!r}"
+        told.append(f"To see it again: simulate(..., seeds=[{seed}]{faults})")
+        return SimulationFailed("\n".join(told), seed, story, difference)
+
+    def _fitting_steps(self) -> int:
+        with self._world(None) as world:
+            rows = world.run().rows
+        if not rows:
+            raise InvalidPipeline(f"{self.name}: its source has no records, so there is nothing to simulate")
+        return math.ceil(rows / _STEPS)
+
+    @contextmanager
+    def _world(self, step_rows: int | None) -> Iterator[_World]:
+        world = _World(self._make, self._end_of_input, self._now_ms, step_rows)
+        with ManualClock(self._now_ms):
+            try:
+                yield world
+            finally:
+                world.forget()
+
+
+@dataclass
+class _World:
+    """What survives the death of a process: checkpoint and sink. ``story``: a line for each fault that struck."""
+
+    make: Callable[[], Pipeline]
+    end_of_input: bool
+    now_ms: int
+    step_rows: int | None
+    story: list[str] = field(default_factory=list)
+    lives: int = 0
+
+    def __post_init__(self) -> None:
+        name = uuid.uuid4().hex
+        self.checkpoint, self.sink = MemoryStorage(f"{name}-checkpoint"), MemoryStorage(f"{name}-sink")
+        self.format = "parquet"
+
+    def pipeline(self, operations: Operations | None = None, before: Before | None = None) -> Pipeline:
+        """The pipeline as one process makes it."""
+
+        def seen(storage: Storage) -> Storage:
+            if before is not None:
+                return AskingStorage(storage, before)
+            return FaultyStorage(storage, operations) if operations is not None else storage
+
+        made = copy.copy(self.make())
+        self.format = getattr(made.sink, "format", self.format)
+        made.storage = seen(self.checkpoint)
+        made.sink = FileSink(seen(self.sink), format=self.format) if made.sink is not None else None
+        made.step_rows = self.step_rows
+        return made
+
+    def run(self, *, operations: Operations | None = None, before: Before | None = None) -> RunReport:
+        """One life, to its end, some hours after the one before."""
+        with self.later():
+            return self.live(self.pipeline(operations, before))
+
+    def live(self, pipeline: Pipeline) -> RunReport:
+        """One life, at whatever time it is."""
+        return pipeline.run(engine=Calling(), end_of_input=self.end_of_input)
+
+    @contextmanager
+    def later(self) -> Iterator[None]:
+        """Some hours later, for the task."""
+        self.lives += 1
+        with user_time(self.make().task, self.now_ms + _LIFE_MS * self.lives):
+            yield
+
+    def outcome(self) -> Outcome:
+        """What there is to see."""
+        return outcome_of(self.pipeline(), self._published(), positions=True)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self.checkpoint.clear()
+        self.sink.clear()
+
+    def _published(self) -> Iterator[dict[str, Any]]:
+        for name in self.sink.list(""):
+            data = self.sink.read(name)
+            if self.format == "parquet":
+                yield from pq.read_table(pa.BufferReader(data)).to_pylist()
+            else:
+                yield from (json.loads(line) for line in data.to_pybytes().decode().splitlines())
+
+
+def _strike(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
+    """One life with a fault of the storage; 1 if it struck."""
+    operations = Operations(at, choose(_HOW[fault], *seed, "how"))
+    try:
+        world.run(operations=operations)
+        ended = "survived"
+    except Killed:
+        ended = "killed"
+    except StorageError as error:
+        ended = f"ended by {type(error).__name__}"
+    if operations.count <= at:
+        return 0
+    verb, url, name = operations.log[at]
+    world.story.append(f"{fault} ({operations.how}) at operation {at}, {verb} {_place(url, name)}: {ended}")
+    return 1
+
+
+def _pause(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
+    """One life that stands still while another is lived to its end."""
+    seen: list[str] = []
+
+    def here(verb: str, name: str) -> bool:
+        seen.append(f"{verb} {name}")
+        return len(seen) == at + 1
+
+    pause = Once(here, world.run)
+    try:
+        world.run(before=pause)
+        ended = "went on"
+    except Fenced:
+        ended = "was fenced off"
+    if pause.happened:
+        world.story.append(f"{fault} before operation {at}, {seen[at]}, while another driver runs: {ended}")
+    return int(pause.happened)
+
+
+def _second_driver(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
+    """Two lives at once."""
+    turns = Turns(*seed)
+
+    def life(me: int) -> Callable[[], str]:
+        def live() -> str:
+            try:
+                report = world.live(world.pipeline(before=turns.before(me)))
+            except Fenced:
+                return "was fenced off"
+            return f"did {report.steps} steps"
+
+        return live
+
+    with world.later():
+        ends = both(life(0), life(1), turns)
+    world.story.append(f"{fault}: the first {ends[0]}, the second {ends[1]}")
+    return 1
+
+
+_FATES: dict[str, Callable[[_World, str, int, tuple[int, int]], int]] = {
+    **dict.fromkeys(_HOW, _strike),
+    "pause": _pause,
+    "second driver": _second_driver,
+}
+
+
+def _place(url: str, name: str) -> str:
+    return f"{url.rpartition('-')[2]}/{name}"
+
+
+def _making(pipeline: Any) -> Callable[[], Pipeline]:
+    """What makes the pipeline as a new process does: with a task of its own."""
+    if isinstance(pipeline, Pipeline):
+        task = maker(pipeline.task)
+
+        def anew() -> Pipeline:
+            made = copy.copy(pipeline)
+            made.task = task()
+            return made
+
+        return anew
+    if callable(pipeline) and not isinstance(pipeline, type):
+        return pipeline  # type: ignore[no-any-return]
+    raise InvalidPipeline(f"simulate({pipeline!r}): give a Pipeline, or a function that makes one")

@@ -1,0 +1,247 @@
+"""To verify a task is to run it in every way a task may ever be run, and to see that all come to the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.clock import Duration, duration_ms
+from persistent.errors import InvalidPipeline, PersistentError
+from persistent.outputs import START
+from persistent.state import PersistentState
+from persistent.task import PersistentTask, check_task, operator_name
+from persistent.testing.elsewhere import Elsewhere
+from persistent.testing.outcome import ENDED, NOTHING, Difference, Outcome, Place, Raised, first_difference, same
+from persistent.testing.running import MakeTask, Records, Settings, at_once, maker, settings_of
+from persistent.testing.shrinking import smallest
+from persistent.testing.watching import Changed, Seen, law_broken, watch
+from persistent.testing.ways import Way, ways_of
+
+Expected = Mapping[Any, Any]
+"""Key to value; with windows (key, start of the window in ms) to value. A key of several columns is a tuple."""
+
+_REFERENCE = "all at once"
+_RECORDS_SHOWN = 20
+
+
+class TaskDiffers(AssertionError):
+    """A task comes to something else when it is run in another way.
+
+    ``way``: its name; ``key``, ``window``: where (None: none); ``expected``, ``found``: the values; ``records``: a
+    small part of the records that shows it.
+    """
+
+    def __init__(self, message: str, way: str, difference: Difference | None, records: Records) -> None:
+        super().__init__(message)
+        self.way = way
+        self.key = difference.key if difference else None
+        self.window = difference.place.window if difference else None
+        self.expected = difference.expected if difference else None
+        self.found = difference.found if difference else None
+        self.records = records
+
+
+def verify_task(
+    task: Any,
+    records: Records,
+    *,
+    timestamp: str = "ts",
+    timestamp_unit: str | None = "ms",
+    expected: Expected | Callable[[Records], Expected] | None = None,
+    max_out_of_orderness: Duration | None = None,
+    on_error: str = "stop",
+    steps: int = 64,
+    shuffles: int = 3,
+    elsewhere: bool = True,
+    tolerance: float = 1e-9,
+) -> None:
+    """Run a task over records in every way it may be run; raise ``TaskDiffers`` at the first with another result.
+
+    ``task``: a task that has not run, its class, or a function that makes it. ``records``: mappings, or an Arrow table.
+    All records are run at once, and then: once more; at another time of day; by ``process_message`` where there is a
+    ``process_batch`` too; one by one; reborn between messages, killed and made anew; with other numbers of workers from
+    step to step; each piece of work twice; shuffled, ``shuffles`` times; and, with ``elsewhere``, in another process
+    with another seed of ``hash``. A monoid of one's own is tried on the laws, with the values the task gave. A changed
+    message is an error.
+
+    ``expected``: what must come out, or a function of the records that says it. ``max_out_of_orderness``: how much
+    older than one before it a record may be in a shuffle; None: any order. A state that is not commutative is shuffled
+    across keys only, and not at all if updates give their keys. ``steps``: at most so many steps for each way.
+    ``tolerance``: how much of a number may differ, where the monoid says ``exact = False``.
+
+    >>> from monoids import Count
+    >>> from persistent import NonWindowState, PersistentTask
+    >>> class Visits(PersistentTask):
+    ...     key = "page"
+    ...     def persistent_state(self): return NonWindowState(Count())
+    ...     def process_message(self, state, message): state.update(message.timestamp, 1)
+    >>> verify_task(Visits, [{"ts": 1, "page": "a"}, {"ts": 2, "page": "a"}], expected={"a": 2}, elsewhere=False)
+    """
+    make = maker(task)
+    state = check_task(make())
+    _check_options(records, on_error, steps, shuffles)
+    settings = settings_of(records, timestamp, timestamp_unit, on_error)
+    verifying = _Verifying(make, records, settings, state, tolerance)
+    verifying.expect(expected)
+    seen = verifying.watch()
+    disorder = None if max_out_of_orderness is None else duration_ms(max_out_of_orderness, "max_out_of_orderness")
+    commutative = state.monoid.commutative
+    if not commutative and (seen.gives_keys or _gives_keys(make())):
+        shuffles = 0
+    with ExitStack() as ended:
+        process = ended.enter_context(Elsewhere()) if elsewhere else None
+        for way in ways_of(make(), steps, shuffles, disorder, commutative):
+            verifying.try_way(way)
+        if process is not None:
+            verifying.try_way(_elsewhere(process))
+
+
+class _Verifying:
+    """One task with its records; ``reference`` is what all ways must come to."""
+
+    def __init__(
+        self, make: MakeTask, records: Records, settings: Settings, state: PersistentState, tolerance: float
+    ) -> None:
+        self.make = make
+        self.records = records
+        self.settings = settings
+        self.state = state
+        self.tolerance = None if state.monoid.exact else tolerance
+        self.name = operator_name(make())
+        self.reference = at_once(make, records, settings)
+
+    def watch(self) -> Seen:
+        """Nothing that the task is given may change, and what it gives must obey the laws."""
+        try:
+            seen = watch(self.make, self.records, self.settings)
+        except Changed as changed:
+            message = (
+                f"{self.name} changes what it is given\n  {changed.what}, before: {changed.before!r}\n"
+                f"  {changed.what}, after: {changed.after!r}\n  in the record: {changed.record!r}\n"
+                "A message may be processed again, and others see it: work on a copy."
+            )
+            difference = Difference(Place("state"), (), None, changed.before, changed.after)
+            raise TaskDiffers(message, "watched", difference, [changed.record]) from None
+        violation = law_broken(self.state.monoid, seen.values)
+        if violation is not None:
+            message = f"{self.name}: its state is no sum, for\n{violation}\nSee docs/monoids.md."
+            raise TaskDiffers(message, "laws", None, self.records) from violation
+        return seen
+
+    def expect(self, expected: Expected | Callable[[Records], Expected] | None) -> None:
+        """Compare the reference with what the user expects."""
+        if expected is None:
+            return
+        if not callable(expected):
+            difference = self._unexpected(self.reference, expected)
+            if difference is not None:
+                raise self._differs("expected", "Look at the task, or at expected=.", difference, self.records)
+            return
+
+        def look(records: Records) -> Difference | None:
+            outcome = self._run(self._at_once, records)
+            return None if isinstance(outcome, Raised) else self._unexpected(outcome, expected(records))
+
+        seen = look(self.records)
+        if seen is not None:
+            records, found = smallest(self.records, seen, look)
+            raise self._differs("expected", "Look at the task, or at expected=.", found, records)
+
+    def try_way(self, way: Way) -> None:
+        """Raise TaskDiffers, with few records, if this way comes to something else."""
+
+        def look(records: Records) -> Difference | None:
+            reference = self.reference if records is self.records else self._run(self._at_once, records)
+            if isinstance(reference, Raised):
+                return None
+            found = self._run(way.run, records)
+            if isinstance(found, Raised):
+                return Difference(Place("state"), (), None, ENDED, found)
+            return first_difference(reference, found, self.tolerance)
+
+        seen = look(self.records)
+        if seen is not None:
+            records, difference = smallest(self.records, seen, look)
+            raise self._differs(way.name, way.remedy, difference, records)
+
+    def _at_once(self, make: MakeTask, records: Records, settings: Settings) -> Outcome:
+        return at_once(make, records, settings)
+
+    def _run(self, run: Callable[[MakeTask, Records, Settings], Outcome], records: Records) -> Outcome | Raised:
+        try:
+            return run(self.make, records, self.settings)
+        except InvalidPipeline:
+            raise
+        except PersistentError as error:
+            return Raised(f"{type(error).__name__}: {error}")
+
+    def _unexpected(self, outcome: Outcome, expected: Expected) -> Difference | None:
+        """The first place at which the outcome is not as expected."""
+        windowed = self.state.window is not None
+        part = "outputs" if windowed else "state"
+        found = {_expected_place(place): (place, rows) for place, rows in outcome.at(part)}
+        for key in sorted({**dict.fromkeys(found), **dict.fromkeys(expected)}, key=repr):
+            place, rows = found.get(key) or (_place(part, key, windowed, outcome), [])
+            values = [_presented(row) for row in rows]
+            got = values[0] if len(values) == 1 else values or NOTHING
+            wanted = expected.get(key, NOTHING)
+            if isinstance(wanted, Mapping) and isinstance(got, Mapping):
+                got = {name: value for name, value in got.items() if name in wanted}
+            if not same(wanted, got, self.tolerance):
+                return Difference(place, outcome.key_names, None, wanted, got)
+        return None
+
+    def _differs(self, way: str, remedy: str, difference: Difference, records: Records) -> TaskDiffers:
+        first = _REFERENCE if way != "expected" else "expected"
+        second = way if way != "expected" else "the task"
+        told = "comes to something else than expected" if way == "expected" else f"run {way}, comes to something else"
+        lines = [f"{self.name}{' ' if way == 'expected' else ', '}{told}"]
+        lines += [f"  {line}" for line in [*difference.where(), *difference.values(first, second)]]
+        lines.append(f"  seen with {len(records)} of {len(self.records)} records:")
+        shown = records.to_pylist() if isinstance(records, pa.Table) else list(records)
+        lines += [f"    {record!r}" for record in shown[:_RECORDS_SHOWN]]
+        if len(shown) > _RECORDS_SHOWN:
+            lines.append(f"    and {len(shown) - _RECORDS_SHOWN} more")
+        return TaskDiffers("\n".join([*lines, remedy]), way, difference, records)
+
+
+def _elsewhere(process: Elsewhere) -> Way:
+    remedy = "hash() and the order of a set differ from process to process, and so does what is kept in a module."
+    return Way("in another process", remedy, lambda make, records, settings: process.run(make(), records, settings))
+
+
+def _gives_keys(task: PersistentTask) -> bool:
+    return isinstance(task.key, Mapping) and None in task.key.values()
+
+
+def _expected_place(place: Place) -> Any:
+    key = place.key[0] if len(place.key) == 1 else place.key or None
+    return key if place.window is None else (key, place.window[0])
+
+
+def _place(part: str, key: Any, windowed: bool, outcome: Outcome) -> Place:
+    if windowed:
+        if not isinstance(key, tuple) or len(key) != 2:
+            raise InvalidPipeline(f"expected= names {key!r}: of a state with windows it is (key, {START} in ms)")
+        key, start = key
+        size = next((place.window[1] - place.window[0] for place, _ in outcome.at(part) if place.window), 0)
+        return Place(part, key if isinstance(key, tuple) else () if key is None else (key,), (start, start + size))
+    return Place(part, key if isinstance(key, tuple) else () if key is None else (key,))
+
+
+def _presented(row: Mapping[str, Any]) -> Any:
+    """The value of a row: that of its one column ``value``, else the fields."""
+    return row["value"] if tuple(row) == ("value",) else dict(row)
+
+
+def _check_options(records: Any, on_error: str, steps: int, shuffles: int) -> None:
+    if not isinstance(records, list | tuple | pa.Table) or not len(records):
+        raise InvalidPipeline("records: give a list of mappings, or an Arrow table, with at least one record")
+    if on_error not in ("stop", "dead-letter"):
+        raise InvalidPipeline(f'on_error={on_error!r}: choose "stop" or "dead-letter"')
+    for name, number, least in (("steps", steps, 1), ("shuffles", shuffles, 0)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            raise InvalidPipeline(f"{name}={number!r}: give a whole number, at least {least}")

@@ -1,0 +1,124 @@
+"""A watched task tells what it changed of what it was given, and which values it gave the state."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from monoids import Monoid
+from persistent.message import Batch, Message
+from persistent.task import PersistentTask, operator_name
+from persistent.testing.outcome import same
+from persistent.testing.running import MakeTask, Records, Settings, standing_clock, trial
+
+_VALUES_MAX = 60
+_EXAMPLES = 30
+
+
+class Changed(BaseException):
+    """The task changed what it was given: ``what``, ``before`` and ``after``, in ``record``. Stops the run at once."""
+
+    def __init__(self, what: str, before: Any, after: Any, record: Any) -> None:
+        super().__init__(f"{what} was {before!r}, is {after!r}")
+        self.what, self.before, self.after, self.record = what, before, after, record
+
+
+@dataclass
+class Seen:
+    """The first values given to ``update``; whether any key was given with ``key=``."""
+
+    values: list[Any] = field(default_factory=list)
+    gives_keys: bool = False
+
+
+def watch(make: MakeTask, records: Records, settings: Settings) -> Seen:
+    """Run the task, by message if it can; raise ``Changed`` if it changes what it is given."""
+    task, seen = make(), Seen()
+    has_message = type(task).process_message is not PersistentTask.process_message
+    has_batch = type(task).process_batch is not PersistentTask.process_batch
+    watched = ([_by_message] if has_message else []) + ([_by_batch] if has_batch else [])
+    for how in watched:
+
+        def made(how: Any = how) -> PersistentTask:
+            inner = make()
+            inner.name = operator_name(inner)
+            inner.__class__ = type(type(inner).__name__, (type(inner),), how(type(inner), seen))
+            return inner
+
+        with standing_clock(task), trial(made, records, settings) as run:
+            run.live(max(len(records), 1))
+    return seen
+
+
+def _by_message(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
+    def process_message(self: PersistentTask, state: Any, message: Message) -> Any:
+        before = copy.deepcopy(dict(message.value))
+        answer: Any = given.process_message(self, _Told(state, seen), message)
+        for name, value in dict(message.value).items():
+            if not same(before.get(name), value):
+                raise Changed(f"message.value[{name!r}]", before.get(name), value, before)
+        return answer
+
+    return {"process_message": process_message, "process_batch": PersistentTask.process_batch}
+
+
+def _by_batch(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
+    def process_batch(self: PersistentTask, state: Any, batch: Batch) -> Any:
+        before = batch.timestamps.copy(), batch.offsets.copy()
+        answer: Any = given.process_batch(self, state, batch)
+        for what, old, new in zip(("timestamps", "offsets"), before, (batch.timestamps, batch.offsets)):
+            changed = np.flatnonzero(old != new)
+            if len(changed):
+                row = int(changed[0])
+                record = batch.table.slice(row, 1).to_pylist()[0]
+                raise Changed(f"batch.{what}[{row}]", int(old[row]), int(new[row]), record)
+        return answer
+
+    return {"process_batch": process_batch}
+
+
+class _Told:
+    """A state that tells ``seen`` what it is given."""
+
+    def __init__(self, state: Any, seen: Seen) -> None:
+        self._state = state
+        self._seen = seen
+
+    def update(self, timestamp: int, value: Any, **key: Any) -> None:
+        self._seen.gives_keys |= bool(key)
+        if len(self._seen.values) < _VALUES_MAX:
+            self._seen.values.append(copy.deepcopy(value))
+        self._state.update(timestamp, value, **key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)
+
+
+def law_broken(monoid: Monoid[Any], values: list[Any]) -> AssertionError | None:
+    """The first law that is broken by what these values come to. Monoids that are wholly ours are not tried again."""
+    inputs = [value for value in values if value is not None]
+    if not inputs or _is_ours(monoid):
+        return None
+    from hypothesis import strategies
+
+    from monoids.laws import LawViolation, assert_monoid_laws
+
+    try:
+        assert_monoid_laws(monoid, strategies.sampled_from(inputs), examples=_EXAMPLES)
+    except LawViolation as violation:
+        return violation
+    return None
+
+
+def _is_ours(monoid: Any) -> bool:
+    """Whether a monoid, and every one that it is made of, is of the package ``monoids``."""
+    if isinstance(monoid, Monoid):
+        parts = [getattr(monoid, name, None) for cls in type(monoid).__mro__ for name in getattr(cls, "__slots__", ())]
+        parts += list(getattr(monoid, "__dict__", {}).values())
+        return type(monoid).__module__.split(".")[0] == "monoids" and all(_is_ours(part) for part in parts)
+    if isinstance(monoid, dict):
+        return all(_is_ours(part) for part in monoid.values())
+    return not isinstance(monoid, list | tuple) or all(_is_ours(part) for part in monoid)

@@ -1,0 +1,188 @@
+"""A way of running gives the same records to a task otherwise: what comes of it must not depend on the way.
+
+A way that runs the records in another order puts them in that order, never records of one timestamp: their positions
+are what decides between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from persistent.message import Batch
+from persistent.sources.protocol import Budget, SourceState
+from persistent.task import PersistentTask, key_columns, operator_name
+from persistent.testing.clock import START_MS
+from persistent.testing.draws import draw
+from persistent.testing.outcome import Outcome
+from persistent.testing.running import Calling, MakeTask, PartSource, Records, Settings, at_once, standing_clock, trial
+
+LATER_MS = START_MS + 100 * 86_400_000 + 12_345_678
+_PARALLEL = (1, 3, 2, 5)
+_LIVES = 5
+
+
+@dataclass(frozen=True)
+class Way:
+    """``name`` is what a reader is told; ``remedy`` what is mostly behind a difference."""
+
+    name: str
+    remedy: str
+    run: Callable[[MakeTask, Records, Settings], Outcome]
+
+
+def ways_of(task: PersistentTask, steps: int, shuffles: int, disorder_ms: int | None, commutative: bool) -> list[Way]:
+    """The ways of running this task within this process, those with the plainest message first."""
+    ways = [ONCE_MORE, ANOTHER_DAY, *_by_message_and_batch(task)]
+    ways += [one_by_one(steps), reborn(steps), RESCALED, TWICE]
+    ways += [shuffled(seed, disorder_ms, commutative) for seed in range(shuffles)]
+    return ways
+
+
+def _once_more(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    return at_once(make, records, settings)
+
+
+def _another_day(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    return at_once(make, records, settings, LATER_MS)
+
+
+def _rescaled(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    rows = math.ceil(len(records) / _LIVES)
+    with standing_clock(make()), trial(make, records, settings) as run:
+        life = 0
+        while run.die_after_a_step(rows, Calling(_PARALLEL[life % len(_PARALLEL)])):
+            life += 1
+        return run.outcome()
+
+
+def _twice(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    with standing_clock(make()), trial(make, records, settings) as run:
+        run.live(max(len(records), 1), Calling(2, twice=True))
+        return run.outcome()
+
+
+ONCE_MORE = Way(
+    "once more, just the same",
+    "What is drawn at random, or kept in the class or module, differs when a step is repeated: use the message.",
+    _once_more,
+)
+ANOTHER_DAY = Way(
+    "at another time of day",
+    "A step repeated after a crash runs later: use message.timestamp instead of the time of day.",
+    _another_day,
+)
+RESCALED = Way(
+    "rescaled: 1, 3, 2, then 5 workers",
+    "Messages are shared out among workers, each with a task of its own: keep nothing on self, and nothing of a batch.",
+    _rescaled,
+)
+TWICE = Way(
+    "each piece of work twice, as when a worker dies",
+    "Who repeats the work may have the same task object: keep nothing on self, only update the state.",
+    _twice,
+)
+
+
+def one_by_one(steps: int) -> Way:
+    """A step for each message; of more than ``steps`` records, so many steps."""
+
+    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+        with standing_clock(make()), trial(make, records, settings) as lived:
+            lived.live(_step_rows(records, steps))
+            return lived.outcome()
+
+    remedy = "Where a step ends is nobody's choice: add up what single messages contribute, nothing of a batch."
+    return Way("one by one", remedy, run)
+
+
+def reborn(steps: int) -> Way:
+    """Killed after each step, and begun anew by another process."""
+
+    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+        with standing_clock(make()), trial(make, records, settings) as lived:
+            while lived.die_after_a_step(_step_rows(records, steps)):
+                pass
+            return lived.outcome()
+
+    remedy = "After a crash the task is made anew, and what it kept on self is gone: keep it in the state."
+    return Way("reborn between messages", remedy, run)
+
+
+def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Way:
+    """In another order, as far as ``disorder_ms`` allows; of a state that is not commutative, across keys only."""
+
+    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+        times, keys = _times_and_keys(make(), records, settings)
+        if commutative:
+            order = _by_time(times, disorder_ms, seed)
+        else:
+            order = _interleaved(keys, seed)
+        taken = records.take(order) if isinstance(records, pa.Table) else [records[number] for number in order]
+        return at_once(make, taken, settings)
+
+    if commutative:
+        remedy = "The monoid says commutative = True, so the order of messages must not matter."
+    else:
+        remedy = "Messages of different keys come in any order."
+    return Way(f"shuffled (seed {seed})", remedy, run)
+
+
+def _by_message_and_batch(task: PersistentTask) -> Iterator[Way]:
+    given = type(task)
+    if given.process_batch is PersistentTask.process_batch or given.process_message is PersistentTask.process_message:
+        return
+    class_ = type(given.__name__, (given,), {"process_batch": PersistentTask.process_batch})
+
+    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+        def by_message() -> PersistentTask:
+            made = make()
+            made.name = operator_name(made)
+            made.__class__ = class_
+            return made
+
+        return at_once(by_message, records, settings)
+
+    remedy = "process_message and process_batch must mean the same: look at nulls, filters, and the types of values."
+    yield Way("by process_message instead of process_batch", remedy, run)
+
+
+def _step_rows(records: Records, steps: int) -> int:
+    return max(math.ceil(len(records) / steps), 1)
+
+
+def _times_and_keys(task: PersistentTask, records: Records, settings: Settings) -> tuple[list[int], list[str]]:
+    """The timestamp and the key of each record; of one that has none, those of the record before."""
+    source = PartSource(records, settings)
+    plan = source.plan(SourceState({}), Budget(max(len(records), 1)))
+    times, keys = [-1] * len(records), [""] * len(records)
+    for found in source.read(plan.splits[0], plan.recorded):
+        batch = Batch(found.batch, found.timestamps, "memory", 0, found.offsets, key_columns(task))
+        columns = [column.to_pylist() for column in batch.keys]
+        for row, offset in enumerate(found.offsets.tolist()):
+            times[offset] = int(found.timestamps[row])
+            keys[offset] = repr([column[row] for column in columns])
+    for number in range(1, len(records)):
+        times[number] = times[number] if times[number] >= 0 else times[number - 1]
+    return times, keys
+
+
+def _by_time(times: Sequence[int], disorder_ms: int | None, seed: int) -> list[int]:
+    """Record numbers in an order in which none comes after one that is more than ``disorder_ms`` newer."""
+    if disorder_ms is None:
+        return sorted(range(len(times)), key=lambda number: (draw(1 << 32, seed, times[number]), number))
+    return sorted(
+        range(len(times)), key=lambda number: (times[number] + draw(disorder_ms + 1, seed, times[number]), number)
+    )
+
+
+def _interleaved(keys: Sequence[str], seed: int) -> list[int]:
+    """Record numbers in an order that leaves the records of each key in theirs."""
+    numbers: dict[str, Iterator[int]] = {}
+    for key in dict.fromkeys(keys):
+        numbers[key] = iter([number for number, other in enumerate(keys) if other == key])
+    mixed = sorted(range(len(keys)), key=lambda number: (draw(1 << 32, seed, number), number))
+    return [next(numbers[keys[number]]) for number in mixed]

@@ -1,0 +1,83 @@
+"""The laws of the manifest log, as sentences that say which of them is broken.
+
+of one manifest             it is of this job, its account balances, nothing is closed ahead of the clock
+of a manifest and the next  the next names it as its parent, nothing goes back, a fence changes nothing
+of the runs in a manifest   in every key group each delta counts once
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+from persistent.checkpoint.log import Entry
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.shapes import SETS
+from persistent.codec import Run
+from persistent.commit import check_follows
+from persistent.errors import LawBroken
+
+_COPIED = {
+    "fence": ("base", "clock", "source", "operators", "ledger", "outputs"),
+    "compaction": ("base", "clock", "ledger", "outputs"),
+    "migration": ("base", "clock", "source", "ledger", "outputs"),
+}
+"""What a kind of manifest takes over from the one before it as it is."""
+
+
+def differences(before: Run, after: Run) -> str:
+    """What two manifests say otherwise of one run: only ``low``, from which on it still counts, may change, upwards."""
+    one, other = before.to_json(), after.to_json()
+    changed = [name for name in one if name != "low" and one[name] != other[name]]
+    return ", ".join([*changed, *(["low"] if after.low < before.low else [])])
+
+
+def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
+    """The laws of one manifest. ``job``: that of FORMAT, where it could be read."""
+    if job is not None and manifest.job != job:
+        yield f"is of job {manifest.job}, FORMAT of {job}"
+    if manifest.kind in ("checkpoint", *SETS) and not manifest.is_base:
+        yield f"is a {manifest.kind} with base {manifest.base}"
+    for partition, account in manifest.ledger.items():
+        if not account.balances:
+            yield f"{partition}: the account does not balance: {account}"
+    if not 0 <= manifest.clock.closed <= manifest.clock.watermark:
+        yield f"closed {manifest.clock.closed} is ahead of the watermark {manifest.clock.watermark}"
+
+
+def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
+    """The laws between a manifest and the one before it."""
+    if manifest.parent != (parent.manifest.id, parent.sha256):
+        yield f"names another parent than manifest {parent.manifest.id} as it is now"
+    try:
+        check_follows(manifest, parent.manifest)
+    except (LawBroken, KeyError) as error:
+        yield f"does not follow {parent.manifest.id}: {error or 'an id, epoch or base goes back'}"
+    before, after = parent.manifest, manifest
+    changed = [name for name in _COPIED.get(after.kind, ()) if getattr(before, name) != getattr(after, name)]
+    if changed:
+        yield f"is a {after.kind}, but changes {', '.join(changed)}"
+    if after.kind == "fence" and after.epoch != before.epoch + 1:
+        yield "is a fence, but changes the epoch otherwise than by one"
+    elif after.kind != "fence" and after.epoch != before.epoch:
+        yield f"is a {after.kind} of epoch {after.epoch} on one of epoch {before.epoch}"
+    for partition, account in before.ledger.items() if after.kind not in SETS else ():
+        if not _grows(account.__dict__, after.ledger[partition].__dict__ if partition in after.ledger else {}):
+            yield f"{partition}: the account goes back"
+
+
+def _grows(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    return all(after.get(name, -1) >= value for name, value in before.items() if name != "mix")
+
+
+def sum_faults(runs: tuple[Run, ...], id: int) -> Iterator[str]:
+    """In every key group each delta counts once: the runs follow each other, and none overlaps the next."""
+    for run in runs:
+        if not 0 <= run.first <= run.last <= id:
+            yield f"run {run.name} sums the deltas {run.first} to {run.last}"
+    borders = sorted({border for run in runs for border in (run.low, run.high)})
+    for low in borders[:-1]:
+        there = [run for run in runs if run.low <= low < run.high]
+        for one, other in itertools.pairwise(there):
+            if one.last > other.first:
+                yield f"runs {one.name} and {other.name} both count deltas up to {one.last} in key group {low}"

@@ -1,0 +1,312 @@
+"""One look at a checkpoint: its log, its runs, its outputs, its plans, and what else lies there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monoids.hashing import VERSION as HASH_VERSION
+from persistent.checkpoint.log import Entry, Log, manifest_name, plan_name
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.shapes import check_format
+from persistent.codec import KEY_GROUPS, Run, decode_document, decode_table
+from persistent.errors import CorruptCheckpoint, PersistentError
+from persistent.publish import aside_name
+from persistent.sinks.protocol import Staged
+from persistent.storage import Storage
+from persistent.verify.found import MISSING, Finding, Verification
+from persistent.verify.laws import differences, manifest_faults, step_faults, sum_faults
+from persistent.verify.runs import UNREADABLE, OnProgress, check_runs
+
+_DIGITS = 20
+_ROOT = ("FORMAT", "DOCTOR")
+_MARK = re.compile(r"e\d+-[0-9a-f]{32}\.json")
+
+
+def verify(storage: Storage, *, on_progress: OnProgress | None = None) -> Verification:
+    """Look at everything that is kept. What a run that works meanwhile collects under our eyes is not missed.
+
+    ``on_progress`` is called with the bytes of runs that are done, and those there are.
+    """
+    log = Log(storage)
+    ids = log.ids()
+    found = _Look(storage, log, ids).look(on_progress)
+    if not found.ok and log.ids() != ids:
+        _forgive_collected(found, log)
+    return found
+
+
+def _forgive_collected(found: Verification, log: Log) -> None:
+    """Take back the faults of files that are missing and that by now no kept manifest names."""
+    kept: list[Manifest] = []
+    for id in reversed(log.ids()):
+        if kept and not kept[0].keeps(id):
+            continue
+        # One that cannot be read is collected too, or a fault of its own.
+        with suppress(CorruptCheckpoint):
+            kept.append(log.read(id).manifest)
+    if not kept:
+        return
+    named = {name for one in kept for name in one.files()} | {name for out in kept[0].outputs for name in out.names()}
+
+    def is_collected(finding: Finding) -> bool:
+        folder, _, name = finding.place.rpartition("/")
+        if finding.text != MISSING or finding.place in named:
+            return False
+        return folder.startswith("d/") or (folder in ("m", "p") and not kept[0].keeps(int(name[:_DIGITS])))
+
+    found.findings = [finding for finding in found.findings if not is_collected(finding)]
+
+
+class _Look:
+    """One look at a checkpoint whose log holds ``ids``."""
+
+    def __init__(self, storage: Storage, log: Log, ids: list[int]) -> None:
+        self.storage = storage
+        self.log = log
+        self.ids = ids
+        self.job: str | None = None
+        self.found = Verification(storage.url)
+        self.entries: dict[int, Entry] = {}
+        self.bad_ids: set[int] = set()
+        self.bad_runs: set[str] = set()
+
+    def look(self, on_progress: OnProgress | None) -> Verification:
+        self._format()
+        self._chain()
+        if self.entries:
+            self._check(self._runs(), on_progress)
+            self._sums()
+            self._outputs()
+            self._plans()
+            self._strays()
+        good = [entry.manifest for id, entry in self.entries.items() if id not in self.bad_ids]
+        whole = [one.id for one in good if one.is_base and not one.files() & self.bad_runs]
+        self.found.newest = max(self.ids, default=None)
+        self.found.newest_good = max(whole, default=None)
+        return self.found
+
+    @property
+    def newest(self) -> Manifest:
+        """The newest manifest that can be read."""
+        return self.entries[max(self.entries)].manifest
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def _format(self) -> None:
+        data = self._read("FORMAT", "FORMAT")
+        if data is None:
+            return
+        try:
+            body = decode_document(data.to_pybytes(), "FORMAT")
+            check_format(body, "FORMAT")
+        except CorruptCheckpoint as error:
+            self.found.fault("FORMAT", "FORMAT", str(error))
+            return
+        if (body.get("key_groups"), body.get("hash")) != (KEY_GROUPS, HASH_VERSION):
+            self.found.fault("FORMAT", "FORMAT", f"key groups {body.get('key_groups')}, hash {body.get('hash')}")
+        self.job = body.get("job")
+
+    def _chain(self) -> None:
+        if not self.ids:
+            self.found.fault("manifests", "m", "no manifest: this is no checkpoint, or its log is lost")
+        for id in reversed(self.ids):
+            if self.entries and not self.newest.keeps(id):
+                # What still lies there waits to be collected.
+                continue
+            try:
+                self.entries[id] = self.log.read(id)
+            except CorruptCheckpoint as error:
+                self._bad(id, str(error))
+            else:
+                self.found.count("manifests", self.entries[id].bytes)
+        self.entries = dict(sorted(self.entries.items()))
+        for id, entry in self.entries.items():
+            for text in manifest_faults(entry.manifest, self.job):
+                self._bad(id, text)
+            if id - 1 in self.entries:
+                for text in step_faults(entry.manifest, self.entries[id - 1]):
+                    self._bad(id, text)
+            elif id - 1 not in self.ids and not self._may_be_first(id):
+                self._bad(id, f"its parent {id - 1} is not there")
+
+    def _may_be_first(self, id: int) -> bool:
+        """Whether what was before a manifest is rightly gone. Of a job that went back behind manifests that could not
+        be read, nobody knows how far their driver had collected."""
+        newest = self.newest
+        lowest = min(one for one in self.ids if one >= newest.oldest)
+        return id <= newest.oldest or id - 1 in newest.burnt or (bool(newest.burnt) and id == lowest)
+
+    def _bad(self, id: int, text: str) -> None:
+        self.bad_ids.add(id)
+        self.found.fault("manifests", manifest_name(id), text)
+
+    # -- runs ----------------------------------------------------------------------------------------------------
+
+    def _runs(self) -> dict[str, tuple[Run, Manifest]]:
+        """Every run that a kept manifest names, with the newest that does. All must say the same of it."""
+        named: dict[str, tuple[Run, Manifest]] = {}
+        for manifest in (entry.manifest for entry in self.entries.values()):
+            for run in _all_runs(manifest):
+                before = named.get(run.name)
+                if before is not None and (said := differences(before[0], run)):
+                    self._bad(manifest.id, f"says of {run.name} another {said} than manifest {before[1].id}")
+                named[run.name] = run, manifest
+        return named
+
+    def _check(self, runs: dict[str, tuple[Run, Manifest]], on_progress: OnProgress | None = None) -> None:
+        threads = os.cpu_count() or 1
+        self.bad_runs |= check_runs(self.storage, runs, self.found, threads=threads, on_progress=on_progress)
+
+    def _sums(self) -> None:
+        for id, entry in self.entries.items():
+            for name, operator in entry.manifest.operators.items():
+                for text in sum_faults(operator.runs, id):
+                    self._bad(id, f"{name}: {text}")
+
+    # -- outputs -------------------------------------------------------------------------------------------------
+
+    def _outputs(self) -> None:
+        """Late rows and dead letters: published, or staged by the newest checkpoint; as many as the account says."""
+        for folder, part in (("late", "late rows"), ("dead", "dead letters")):
+            named = self._named_aside(folder)
+            published = [f"{folder}/{name}" for name in self.storage.list(folder) if self._is_known(name)]
+            counted = sum(self._aside(name, part, named.get(name)) for name in published)
+            unpublished = [name for name in named if name not in published and not self._is_taken_back(name)]
+            counted += sum(self._unpublished(name, named[name], part) for name in unpublished)
+            accounts = self.newest.ledger.values()
+            expected = sum(account.late if folder == "late" else account.dead for account in accounts)
+            if counted > expected:
+                self.found.warn(part, folder, f"{_said(counted, part, expected)}: a rollback published some again?")
+            elif counted < expected and self.newest.origin is None:
+                # A job begun with a savepoint goes on with its account, and the rows stayed where they were.
+                self.found.warn(part, folder, f"{_said(counted, part, expected)}: were files deleted?")
+
+    def _named_aside(self, folder: str) -> dict[str, Staged]:
+        """What kept manifests staged, by the name under which it is published."""
+        return {
+            aside_name(folder, outputs.id, staged): staged
+            for id, entry in self.entries.items()
+            for outputs in entry.manifest.outputs
+            for staged in getattr(outputs, folder)
+            if id >= self.newest.oldest
+        }
+
+    def _is_known(self, name: str) -> bool:
+        """Whether a published file counts: it is of no checkpoint newer than those we look at, nor soon taken back."""
+        if not name[:_DIGITS].isdigit():
+            return True
+        first, stop = self.newest.retract or (0, 0)
+        return int(name[:_DIGITS]) <= self.newest.id and not first <= int(name[:_DIGITS]) < stop
+
+    def _is_taken_back(self, name: str) -> bool:
+        """Whether a rollback has taken a published file back."""
+        id = int(name.rpartition("/")[2][:_DIGITS])
+        ranges = [entry.manifest.retract for entry in self.entries.values() if entry.manifest.retract]
+        return any(first <= id < stop for first, stop in ranges)
+
+    def _unpublished(self, name: str, staged: Staged, part: str) -> int:
+        if all(staged.name not in outputs.names() for outputs in self.newest.outputs):
+            self.found.fault(part, staged.name, "was published, and is gone")
+            return 0
+        folder, _, published = name.partition("/")
+        if staged.name.rpartition("/")[2] in self.storage.list(staged.name.rpartition("/")[0]):
+            return self._aside(staged.name, part, staged)
+        # Published since we listed the folder, or lost.
+        return self._aside(name if published in self.storage.list(folder) else staged.name, part, staged)
+
+    def _aside(self, name: str, part: str, staged: Staged | None) -> int:
+        """How many records of the account a file of late rows or dead letters holds."""
+        data = self._read(name, part)
+        if data is None:
+            return 0
+        try:
+            table = decode_table(data, staged.sha256 if staged else None, name)
+            partly = pc.sum(pc.equal(table["reason"], "partly-late")).as_py() or 0
+        except UNREADABLE as error:
+            self.found.fault(part, name, str(error))
+            return 0
+        self.found.count(part, data.size, table.num_rows)
+        return int(table.num_rows - partly)
+
+    # -- plans and strays ----------------------------------------------------------------------------------------
+
+    def _plans(self) -> None:
+        for name in self.storage.list("p"):
+            if not name[:_DIGITS].isdigit() or not self.newest.keeps(int(name[:_DIGITS])):
+                continue
+            data = self._read(f"p/{name}", "plans")
+            if data is None:
+                continue
+            self.found.count("plans", data.size)
+            try:
+                plan = StepPlan.decode(data.to_pybytes(), f"p/{name}")
+            except CorruptCheckpoint as error:
+                self.found.fault("plans", f"p/{name}", str(error))
+                continue
+            for text in self._plan_faults(name, plan):
+                self.found.fault("plans", f"p/{name}", text)
+
+    def _plan_faults(self, name: str, plan: StepPlan) -> Iterator[str]:
+        if f"p/{name}" != plan_name(plan.base, plan.number):
+            yield f"is the plan number {plan.number} of checkpoint {plan.base}"
+        base = self.entries.get(plan.base)
+        if base is None:
+            return
+        if (plan.job, dict(plan.start)) != (base.manifest.job, dict(base.manifest.source.positions)):
+            yield f"does not start where checkpoint {plan.base} stands"
+        if plan.base == self.newest.base:
+            known = self.newest.files()
+            self._check({run.name: (run, self.newest) for run in plan.appended if run.name not in known})
+
+    def _strays(self) -> None:
+        known = {name for entry in self.entries.values() for name in entry.manifest.files()}
+        known |= {name for outputs in self.newest.outputs for name in outputs.names()}
+        pending = self._pending()
+        known |= {run.name for run in pending.appended} if pending else set()
+        operators = {name for entry in self.entries.values() for name in entry.manifest.operators}
+        for folder in sorted({f"d/{name}" for name in (*operators, self.newest.source.kind)}):
+            strays = [name for name in self.storage.list(folder) if f"{folder}/{name}" not in known]
+            self._tell(folder, strays, "no kept manifest names it: left by a run that was cut off, or by one at work")
+        self._tell("", [name for name in self.storage.list("") if name not in _ROOT], "is no part of a checkpoint")
+        self._tell("r", [name for name in self.storage.list("r") if not _MARK.fullmatch(name)], "is no mark of a run")
+        for folder in ("m", "p"):
+            names = self.storage.list(folder)
+            strays = [name for name in names if not (name[:_DIGITS].isdigit() and name.endswith(".json"))]
+            self._tell(folder, strays, "is no part of a checkpoint")
+
+    def _tell(self, folder: str, names: Iterable[str], text: str) -> None:
+        for name in names:
+            self.found.warn("strays", f"{folder}/{name}".lstrip("/"), text)
+
+    def _pending(self) -> StepPlan | None:
+        try:
+            return self.log.plan(self.newest.base, self.newest.replan)
+        except CorruptCheckpoint:
+            # Told already, with the plans.
+            return None
+
+    def _read(self, name: str, part: str) -> pa.Buffer | None:
+        try:
+            return self.storage.read(name)
+        except FileNotFoundError:
+            self.found.fault(part, name, MISSING)
+        except PersistentError as error:
+            self.found.fault(part, name, str(error))
+        return None
+
+
+def _all_runs(manifest: Manifest) -> Iterator[Run]:
+    for operator in manifest.operators.values():
+        yield from operator.runs
+    yield from manifest.source.index
+
+
+def _said(counted: int, part: str, expected: int) -> str:
+    return f"holds {counted:,} {part}, the account says {expected:,}"

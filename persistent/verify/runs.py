@@ -1,0 +1,105 @@
+"""Runs are looked at several at once: one is read and hashed while the rows of another are checked."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.codec import Run, decode_table
+from persistent.errors import CorruptCheckpoint, PersistentError
+from persistent.storage import Storage
+from persistent.verify.found import MISSING, Verification
+from persistent.verify.rows import Each, size_faults, state_table_faults
+
+UNREADABLE = (CorruptCheckpoint, pa.ArrowException, ValueError, KeyError, TypeError, IndexError)
+"""What decoding damaged bytes may raise."""
+
+OnProgress = Callable[[int, int], None]
+"""Is told how much is done, and of how much."""
+
+_AHEAD = 2
+"""Runs read before the rows of the one in turn are checked: more would only take memory."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A run as it was read: its bytes, and its table or what is wrong with it."""
+
+    data: pa.Buffer | None = None
+    table: pa.Table | None = None
+    fault: str | None = None
+
+
+def check_runs(
+    storage: Storage,
+    runs: Mapping[str, tuple[Run, Manifest]],
+    found: Verification,
+    *,
+    threads: int,
+    on_progress: OnProgress | None = None,
+) -> set[str]:
+    """Read every run, and tell ``found`` what is wrong; the names of those that are not good."""
+    bad: set[str] = set()
+    total, done = sum(run.bytes for run, _ in runs.values()), 0
+    with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
+        for name, (run, manifest), read in _ahead(pool, storage, runs):
+            operator = next((one for one in manifest.operators.values() if _holds(one, name)), None)
+            part = "index runs" if operator is None else "state runs"
+            if read.data is not None:
+                found.count(part, read.data.size, run.rows)
+            for text in dict.fromkeys(_faults(read, run, operator, pool.map)):
+                bad.add(name)
+                found.fault(part, name, text)
+            done += run.bytes
+            if on_progress is not None:
+                on_progress(done, total)
+    return bad
+
+
+def _ahead(
+    pool: ThreadPoolExecutor, storage: Storage, runs: Mapping[str, tuple[Run, Manifest]]
+) -> Iterator[tuple[str, tuple[Run, Manifest], _Read]]:
+    """Each run with what was read of it, in order, a few read before they are asked for."""
+    waiting: deque[tuple[str, tuple[Run, Manifest], Future[_Read]]] = deque()
+    for name, named in runs.items():
+        waiting.append((name, named, pool.submit(_read, storage, named[0])))
+        if len(waiting) > _AHEAD:
+            name, named, future = waiting.popleft()
+            yield name, named, future.result()
+    for name, named, future in waiting:
+        yield name, named, future.result()
+
+
+def _read(storage: Storage, run: Run) -> _Read:
+    try:
+        data = storage.read(run.name)
+    except FileNotFoundError:
+        return _Read(fault=MISSING)
+    except PersistentError as error:
+        return _Read(fault=str(error))
+    try:
+        return _Read(data, decode_table(data, run.sha256, run.name))
+    except UNREADABLE as error:
+        return _Read(data, fault=str(error))
+
+
+def _faults(read: _Read, run: Run, operator: OperatorState | None, each: Each) -> list[str]:
+    if read.data is None or read.table is None:
+        return [str(read.fault)]
+    try:
+        if operator is None:
+            read.table.validate(full=True)
+            return list(size_faults(read.table, read.data, run))
+        names, types = operator.key_names, operator.key_types
+        return list(state_table_faults(read.table, read.data, run, run.name, names, types, each))
+    except UNREADABLE as error:
+        return [str(error)]
+
+
+def _holds(operator: OperatorState, name: str) -> bool:
+    return any(run.name == name for run in operator.runs)

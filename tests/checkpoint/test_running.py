@@ -1,0 +1,79 @@
+"""A mark tells people who drives; a wrong one must mislead nobody, and none may stay for ever."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from persistent.checkpoint.running import Mark, marks, put_mark, sweep_dead_marks, sweep_marks
+from persistent.codec import encode_document
+from persistent.storage import MemoryStorage, Storage
+
+NONCE = "0123456789abcdef" * 2
+
+
+@pytest.fixture
+def storage(request: pytest.FixtureRequest) -> Storage:
+    return MemoryStorage(request.node.name)
+
+
+def put(storage: Storage, epoch: int, host: str, pid: int) -> str:
+    name = f"r/e{epoch}-{NONCE}.json"
+    storage.put_if_absent(name, encode_document({"epoch": epoch, "host": host, "pid": pid, "started_ms": 5}))
+    return name
+
+
+def ended_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_mark_says_who_runs(storage: Storage) -> None:
+    """An operator asks which machine to look at."""
+    name = put_mark(storage, 3, NONCE)
+    (mark,) = marks(storage)
+    assert (mark.name, mark.epoch, mark.host, mark.pid) == (name, 3, socket.gethostname(), os.getpid())
+    assert name == f"r/e3-{NONCE}.json" and mark.started_ms > 0 and mark.may_run
+
+
+def test_only_a_process_of_this_machine_is_known_to_have_ended(storage: Storage) -> None:
+    """A running driver taken for dead is one that an operator restarts beside."""
+    here, ended = socket.gethostname(), ended_pid()
+    assert not Mark("r/x", 1, here, ended, 0).may_run
+    assert Mark("r/x", 1, here + "-other", ended, 0).may_run
+    dead, far = put(storage, 1, here, ended), put(storage, 2, here + "-other", ended)
+    assert {mark.name for mark in marks(storage)} == {dead, far}
+    sweep_dead_marks(storage)
+    assert [mark.name for mark in marks(storage)] == [far]
+
+
+def test_a_process_of_another_user_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to be allowed to signal it is proof that it lives."""
+
+    def forbidden(pid: int, signal: int) -> None:
+        assert (pid, signal) == (7, 0)
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert Mark("r/x", 1, socket.gethostname(), 7, 0).may_run
+
+
+def test_a_mark_that_cannot_be_read_is_left_out(storage: Storage) -> None:
+    """A driver killed while it put its mark must not stop the commands that list the others."""
+    storage.put_if_absent("r/e1-torn.json", b"{")
+    storage.put_if_absent("r/e2-empty.json", encode_document({}))
+    name = put(storage, 3, "host", 1)
+    assert [mark.name for mark in marks(storage)] == [name]
+
+
+def test_a_driver_sweeps_the_marks_of_other_epochs(storage: Storage) -> None:
+    """They would be shown for ever; its own, and one whose epoch only begins alike, are told apart."""
+    for epoch in (1, 3, 31):
+        put(storage, epoch, "host", 1)
+    sweep_marks(storage, 3)
+    assert storage.list("r") == [f"e3-{NONCE}.json"]

@@ -1,0 +1,31 @@
+"""The types of keys have names, and other names none."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from persistent.codec import common_key_types, type_of
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us", "UTC"), pa.decimal128(38, 2), pa.decimal128(3, -2)])
+def test_a_type_is_found_by_its_name(kind: pa.DataType) -> None:
+    """The outputs would be columns of another type."""
+    assert type_of(str(kind)) == kind
+
+
+@pytest.mark.parametrize(
+    "name", ["", "int32", "decimal128(a, b)", "decimal128(99, 2)", "decimal128(9999999999, 2)", "x"]
+)
+def test_other_names_are_refused(name: str) -> None:
+    """A name in a manifest is anything until it is looked at."""
+    with pytest.raises(ValueError):
+        type_of(name)
+
+
+def test_types_agree_or_not() -> None:
+    """Keys of two types in one state are two states."""
+    assert common_key_types([(), ()]) == ()
+    assert common_key_types([("null", "int64"), (), ("string", "int64")]) == ("string", "int64")
+    with pytest.raises(TypeError):
+        common_key_types([("string",), ("int64",)])

@@ -1,0 +1,292 @@
+"""Two jobs merged are one job that read both sources."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from monoids import Count, Max, Sum, record
+from persistent import (
+    MemorySink,
+    MemorySource,
+    NoCheckpoint,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    Refused,
+    StillRunning,
+    WindowState,
+    tumbling,
+)
+from persistent.checkpoint.log import Log, new_nonce
+from persistent.checkpoint.running import put_mark
+from persistent.operations import collect_garbage, merge
+from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
+from persistent.storage import MemoryStorage, Put
+from persistent.testing.faults import FaultyStorage as Faulty
+from persistent.verify import verify
+from tests.crash.sweep import deaths
+from tests.faults import FaultyStorage, Killed, Operations
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass
+class Named:
+    """Several lists, each a partition of its own name."""
+
+    lists: Mapping[str, Rows]
+    kind: str = "Named"
+    max_out_of_orderness: int = 0
+
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(self.lists)
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        splits: list[Split] = []
+        end, cap, recorded = dict(state.positions), {}, dict(state.recorded)
+        for name, rows in self.lists.items():
+            position = {"memory": state.positions.get(name, (0, 0))}
+            one = MemorySource(rows, ordered=True).plan(SourceState(position, state.recorded), budget, follow=True)
+            splits += [replace(split, partition=name) for split in one.splits]
+            end[name], cap[name] = one.end["memory"], one.cap["memory"]
+            recorded = dict(one.recorded) or recorded
+        return SourcePlan(tuple(splits), end, cap, recorded)
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        return MemorySource([]).schema(recorded)
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        yield from MemorySource(self.lists[split.partition]).read(split, recorded)
+
+    def acknowledge(self, positions: Positions) -> None:
+        pass
+
+
+class Windows(PersistentTask):
+    """Sums by page and ten milliseconds."""
+
+    key = "page"
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(record(count=Count(), total=Sum()), tumbling(10))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, {"count": 1, "total": message.value["n"]})
+
+
+class Totals(PersistentTask):
+    """Running sums by page, published at the end of the input."""
+
+    key = "page"
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(record(total=Sum(), largest=Max()))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, {"total": message.value["n"], "largest": message.value["n"]})
+
+
+def rows(seed: int, count: int, start: int = 0) -> Rows:
+    return [{"ts": start + 3 * i, "page": "abc"[(i * seed) % 3], "n": seed * i} for i in range(count)]
+
+
+A, B = rows(2, 9), rows(5, 9)
+MORE_A, MORE_B = A + rows(2, 8, 27), B + rows(5, 8, 27)
+
+
+@dataclass
+class Side:
+    """A job, its sink and its checkpoint."""
+
+    task: PersistentTask
+    storage: MemoryStorage
+    sink: MemorySink
+
+    def pipeline(self, lists: Mapping[str, Rows], **options: Any) -> Pipeline:
+        return Pipeline(
+            source=Named(lists), task=self.task, checkpoint=self.storage, sink=self.sink, step_rows=50, **options
+        )
+
+    def run(self, lists: Mapping[str, Rows], *, end: bool = False) -> Any:
+        return self.pipeline(lists).run(engine="embedded", end_of_input=end)
+
+
+def side(task: type[PersistentTask]) -> Side:
+    return Side(task(), MemoryStorage(f"merging-{uuid.uuid4().hex}"), MemorySink())
+
+
+def begun(task: type[PersistentTask], *, end: bool = False) -> tuple[Side, Side]:
+    """Two jobs that have each read a part of their source."""
+    one, other = side(task), side(task)
+    one.run({"a": A}, end=end)
+    other.run({"b": B}, end=end)
+    return one, other
+
+
+def shown(table: Any) -> list[str]:
+    return sorted(str(sorted((k, v) for k, v in row.items() if k != "revision")) for row in table)
+
+
+@pytest.mark.parametrize("task", [Windows, Totals])
+def test_merged_they_go_on_as_one_job_over_both(task: type[PersistentTask]) -> None:
+    """A sum of sums: what is lost or counted twice on the way is lost or counted twice for good."""
+    one, other = begun(task)
+    into, whole = side(task), side(task)
+    entry = merge(one.storage, other.storage, into.storage)
+    assert entry.manifest.kind == "merge" and verify(into.storage).ok
+    lists = {"a": A, "b": B}
+    whole.run(lists)
+    assert shown(into.pipeline(lists).state().to_pylist()) == shown(whole.pipeline(lists).state().to_pylist())
+    more = {"a": MORE_A, "b": MORE_B}
+    before = len(whole.sink.rows())
+    into.run(more, end=True)
+    whole.run(more, end=True)
+    assert shown(into.pipeline(more).state().to_pylist()) == shown(whole.pipeline(more).state().to_pylist())
+    # What had been published before the merge, each has published by itself.
+    assert shown(into.sink.rows()) == shown(whole.sink.rows()[before:])
+    assert into.sink.rows()
+    newest = [Log(one.storage).newest() for one in (into, whole)]
+    assert newest[0].manifest.ledger == newest[1].manifest.ledger  # type: ignore[union-attr]
+    collect_garbage(into.storage)
+    assert not verify(into.storage).findings
+
+
+def test_two_that_have_ended_at_different_times_are_merged() -> None:
+    """The way out for jobs whose windows are closed up to different times: both hold nothing any more."""
+    one, other = side(Windows), side(Windows)
+    one.run({"a": A}, end=True)
+    other.run({"b": B[:5]}, end=True)
+    into = side(Windows)
+    entry = merge(one.storage, other.storage, into.storage)
+    clocks = [Log(job.storage).newest().manifest.clock for job in (one, other)]  # type: ignore[union-attr]
+    assert clocks[0].closed != clocks[1].closed
+    assert entry.manifest.clock.closed == max(clock.closed for clock in clocks)
+    late = [{"ts": 200 + i, "page": "a", "n": 1} for i in range(4)]
+    report = into.run({"a": A + late, "b": B[:5] + late}, end=True)
+    assert report.rows == 8 and into.sink.rows()[0]["count"] == 8
+
+
+def test_windows_closed_in_one_and_held_by_the_other_are_refused() -> None:
+    """Half of the sum of such a window is out in public: the other half would be lost, or look like the whole."""
+    one, other = side(Windows), side(Windows)
+    one.run({"a": A})
+    other.run({"b": B[:5]})
+    into = side(Windows)
+    with pytest.raises(Refused, match=r"has closed its windows up to 24, .* only up to 12 .*--end-of-input"):
+        merge(one.storage, other.storage, into.storage)
+    assert not into.storage._files
+    one.run({"a": A}, end=True)
+    with pytest.raises(Refused, match="only up to 12"):
+        merge(one.storage, other.storage, into.storage)
+    other.run({"b": B[:5]}, end=True)
+    merge(one.storage, other.storage, into.storage)
+
+
+def test_what_cannot_be_added_up_is_refused_and_nothing_is_made() -> None:
+    """A merge of what does not belong together gives numbers that mean nothing."""
+    one, other = begun(Windows)
+    into = side(Windows)
+
+    class Larger(Windows):
+        def persistent_state(self) -> WindowState:
+            return WindowState(record(count=Count(), total=Sum()), tumbling(20))
+
+    class Named2(Named):
+        kind = "Other"
+
+    Larger.__name__ = "Windows"
+    larger, overlapping, totals, elsewhere, numbers = (
+        side(Larger),
+        side(Windows),
+        side(Totals),
+        side(Windows),
+        side(Windows),
+    )
+    larger.run({"b": B})
+    overlapping.run({"b": B, "a": A[:1]})
+    totals.run({"b": B})
+    Pipeline(source=Named2({"b": B}, "Other"), task=Windows(), checkpoint=elsewhere.storage).run(engine="embedded")
+    numbers.run({"b": [{**row, "page": row["n"]} for row in B]})
+    for second, says in (
+        (overlapping, "have read partition a: .*would count twice"),
+        (larger, "the state of Windows is made of"),
+        (totals, "the operators of .* are Windows, those of .* are Totals"),
+        (elsewhere, "reads a Named, .* a Other"),
+        (numbers, "the keys of Windows|has read"),
+        (one, "have read partition a"),
+    ):
+        with pytest.raises(Refused, match=says):
+            merge(one.storage, second.storage, into.storage)
+        assert not into.storage._files
+    with pytest.raises(NoCheckpoint):
+        merge(one.storage, side(Windows).storage, into.storage)
+    assert not into.storage._files
+    before = dict(totals.storage._files)
+    with pytest.raises(Exception, match=r"another job|there is a job already"):
+        merge(one.storage, other.storage, totals.storage)
+    assert totals.storage._files == before
+    overlapped = dict(overlapping.storage._files)
+    with pytest.raises(Exception, match=r"another job|there is a job already"):
+        merge(one.storage, other.storage, overlapping.storage)
+    assert overlapping.storage._files == overlapped
+
+
+def test_work_under_way_is_brought_to_its_end_first() -> None:
+    """What one of them has begun belongs to neither sum."""
+    one, other = begun(Windows)
+    into = side(Windows)
+    mark = put_mark(other.storage, 9, new_nonce())
+    with pytest.raises(StillRunning, match="a driver runs: process"):
+        merge(one.storage, other.storage, into.storage)
+    other.storage.delete(mark)
+
+    class Planned(Faulty):
+        """The process is killed once its plan is put."""
+
+        def put_if_absent(self, name: str, data: bytes) -> Put:
+            answer = self.inner.put_if_absent(name, data)
+            self.operations.dead = name.startswith("p/")
+            return answer
+
+    job = other.pipeline({"b": MORE_B})
+    job.storage = Planned(other.storage, Operations())  # type: ignore[assignment]
+    with pytest.raises(Killed):
+        job.run(engine="embedded")
+    with pytest.raises((Refused, StillRunning), match=r"once more|a driver runs"):
+        merge(one.storage, other.storage, into.storage)
+    for name in other.storage.list("r"):
+        other.storage.delete(f"r/{name}")
+    with pytest.raises(Refused, match="a step was begun and not committed: run its pipeline once more"):
+        merge(one.storage, other.storage, into.storage)
+    assert not into.storage._files
+    other.run({"b": MORE_B}, end=True)
+    one.run({"a": A}, end=True)
+    merge(one.storage, other.storage, into.storage)
+
+
+def test_killed_anywhere_it_is_merged_by_the_same_call() -> None:
+    """I7 for operators: a sum of one and a half jobs."""
+    one, other = begun(Windows)
+    lists = {"a": A, "b": B}
+    calm, operations = side(Windows), Operations()
+    expected = merge(one.storage, other.storage, FaultyStorage(calm.storage, operations)).manifest  # type: ignore[arg-type]
+    state = shown(calm.pipeline(lists).state().to_pylist())
+    for death in deaths(operations.log):
+        into = side(Windows)
+        with pytest.raises(Killed):
+            merge(one.storage, other.storage, FaultyStorage(into.storage, Operations(death.at, death.how)))  # type: ignore[arg-type]
+        newest = Log(into.storage).newest() if Log(into.storage).ids() else None
+        if newest is None or newest.manifest.base == 0:
+            newest = merge(one.storage, other.storage, into.storage)
+        assert newest.manifest.clock == expected.clock, death
+        assert shown(into.pipeline(lists).state().to_pylist()) == state, death
+        into.run(lists, end=True)
+        assert verify(into.storage).ok, death
+        collect_garbage(into.storage)
+        assert not verify(into.storage).findings, death

@@ -1,0 +1,266 @@
+"""A job that went back goes on as if what came since had never been."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persistent import CorruptCheckpoint, MemorySink, NoCheckpoint, Refused, UnknownCheckpoint
+from persistent.checkpoint.log import Log, manifest_name
+from persistent.operations import pin, rollback
+from persistent.verify import verify
+from tests.crash.sweep import calm
+from tests.crash.worlds import CrashJob, World
+from tests.operations.twins import (
+    OPEN,
+    TOTALS,
+    VISITS,
+    bases,
+    check_sound,
+    content,
+    die_everywhere,
+    ended,
+    newest,
+    refusals,
+    twin,
+)
+
+JOBS = [VISITS, TOTALS, OPEN]
+
+
+def damage(world: World, name: str) -> None:
+    """Flip one byte of a file."""
+    data = bytearray(world.checkpoint.read(name).to_pybytes())
+    data[len(data) // 2] ^= 1
+    world.checkpoint.delete(name)
+    world.checkpoint.write(name, bytes(data))
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_back_to_any_checkpoint_and_on(job: CrashJob, folder: Path) -> None:
+    """Retracted, nothing is there twice and nothing is missing: else going back would cost what it should save."""
+    expected = calm(job, folder).outcome
+    world = ended(job, folder)
+    for to in bases(world):
+        other = twin(world)
+        before = Log(other.checkpoint).read(to).manifest
+        entry = rollback(other.checkpoint, to, outputs="retract")
+        assert content(entry.manifest) == content(before)
+        assert (entry.manifest.kind, entry.manifest.target) == ("rollback", to)
+        assert verify(other.checkpoint).ok
+        other.run()
+        assert other.outcome() == expected, to
+        check_sound(other)
+        other.close()
+
+
+def test_published_again_is_there_twice(folder: Path) -> None:
+    """Who keeps what was published must know that it comes a second time; and nothing may be missing."""
+    expected = calm(VISITS, folder).outcome
+    world = ended(VISITS, folder)
+    entry = rollback(world.checkpoint, 0, outputs="again")
+    assert entry.manifest.retract is None
+    world.run()
+    outcome = world.outcome()
+    assert outcome.published == sorted(expected.published * 2)
+    assert (outcome.state, outcome.ledger) == (expected.state, expected.ledger)
+
+
+def test_back_twice_and_back_to_a_rollback(folder: Path) -> None:
+    """What one rollback was still to take back, the next must: else rows of a branch that is no more stay for ever."""
+    expected = calm(VISITS, folder).outcome
+    world = ended(VISITS, folder)
+    ids = bases(world)
+    first = rollback(world.checkpoint, ids[1], outputs="retract").manifest
+    second = rollback(world.checkpoint, first.id, outputs="retract").manifest
+    assert second.retract == (ids[1] + 1, second.id)
+    world.run()
+    assert world.outcome() == expected
+    third = rollback(world.checkpoint, ids[0], outputs="retract").manifest
+    world.run()
+    assert world.outcome() == expected
+    abandoned = max(id for id in bases(world) if id < third.id)
+    with pytest.raises(Refused, match=f"a rollback went back behind checkpoint {abandoned}"):
+        rollback(world.checkpoint, abandoned, outputs="retract")
+    check_sound(world)
+
+
+def test_back_to_a_clock(folder: Path) -> None:
+    """An operator knows when things went wrong, not which id that was."""
+    world = ended(OPEN, folder)
+    log = Log(world.checkpoint)
+    clocks = {id: log.read(id).manifest.clock.watermark for id in bases(world)}
+    assert len(set(clocks.values())) > 2
+    for clock in sorted({value + more for value in clocks.values() for more in (0, 1)}):
+        other = twin(world)
+        target = max(id for id, watermark in clocks.items() if watermark <= clock)
+        assert rollback(other.checkpoint, clock=clock, outputs="retract").manifest.target == target
+    with pytest.raises(UnknownCheckpoint, match="at most -1; the earliest is at 0"):
+        rollback(world.checkpoint, clock=-1, outputs="retract")
+
+
+def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:
+    """A job killed between commit and publish, then rolled back to that very commit, owes its rows to the sink."""
+    expected = calm(VISITS, folder).outcome
+    world = World(VISITS, folder)
+    sink: Any = world.sink
+    world.run()
+    staged = [entry.manifest for entry in world.entries() if entry.manifest.outputs and entry.manifest.outputs[0].sink]
+    last = staged[-1]
+    assert last.id == newest(world).id
+    published = [name for name in sink.list("") if int(name[:20]) == last.id]
+    for name in published:
+        sink._files[last.outputs[0].sink[0].name] = sink._files.pop(name)
+    sink.delete(f"_published/{last.id:020d}.json")
+    assert len(world.published()) < len(expected.published)
+    rollback(world.checkpoint, last.id, outputs="retract")
+    world.run()
+    assert world.outcome() == expected
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_a_corrupt_newest_manifest_is_gone_back_behind(job: CrashJob, folder: Path) -> None:
+    """The way back that every error names must be one: else a flipped bit ends the job."""
+    expected = calm(job, folder).outcome
+    world = ended(job, folder)
+    id = newest(world).id
+    damage(world, manifest_name(id))
+    with pytest.raises(CorruptCheckpoint, match=r"persistent rollback .* --outputs=retract") as told:
+        world.run()
+    to = int(str(told.value).partition("persistent rollback ")[2].split()[1])
+    entry = rollback(world.checkpoint, to, outputs="retract")
+    assert entry.manifest.id == entry.manifest.epoch == id + 1
+    assert entry.manifest.burnt == (id,)
+    assert verify(world.checkpoint).ok
+    world.run()
+    assert world.outcome() == expected
+    check_sound(world)
+
+
+def test_a_corrupt_manifest_in_the_middle_is_burnt(folder: Path) -> None:
+    """A kept manifest that cannot be read stops every run: going back to the newest must be enough to go on."""
+    expected = calm(VISITS, folder).outcome
+    world = ended(VISITS, folder)
+    *_, middle, last = bases(world)
+    damage(world, manifest_name(middle))
+    entry = rollback(world.checkpoint, last, outputs="retract")
+    assert entry.manifest.burnt == (middle,)
+    assert middle not in entry.manifest.bases
+    world.run()
+    assert world.outcome() == expected
+    assert verify(world.checkpoint).ok
+
+
+def test_pins_stay(folder: Path) -> None:
+    """A checkpoint kept for good is not lost by going back."""
+    world = ended(VISITS, folder)
+    first, *_, last = bases(world)
+    pin(world.checkpoint, last)
+    assert rollback(world.checkpoint, first, outputs="retract").manifest.pins == (last,)
+    world.run()
+    assert newest(world).pins == (last,)
+    assert verify(world.checkpoint).ok
+
+
+def test_every_damaged_target_is_refused_and_nothing_is_changed(folder: Path) -> None:
+    """I4: going back to half a checkpoint would lose state for good, and the good one with it."""
+    world = ended(OPEN, folder)
+    to = bases(world)[-1]
+    for name in sorted(Log(world.checkpoint).read(to).manifest.files()):
+        for harm in (damage, lambda place, file: place.checkpoint.delete(file)):
+            other = twin(world)
+            harm(other, name)
+            before = dict(copy.copy(other.checkpoint._files))  # type: ignore[attr-defined]
+            with pytest.raises(CorruptCheckpoint, match=f"{name}.*checkpoint {to} is none to go back to"):
+                rollback(other.checkpoint, to, outputs="retract")
+            assert other.checkpoint._files == before  # type: ignore[attr-defined]
+            other.close()
+
+
+def test_bad_input_is_refused_with_what_helps_and_nothing_is_changed(folder: Path) -> None:
+    """A wrong id typed in a hurry must not cost anything."""
+    world = ended(VISITS, folder)
+    place: Any = world.checkpoint
+    before = dict(place._files)
+    said = list(
+        refusals(
+            Refused,
+            lambda: rollback(place, 0, outputs="keep"),
+            lambda: rollback(place, outputs="retract"),
+            lambda: rollback(place, 0, clock=4, outputs="retract"),
+        )
+    )
+    assert "retract" in said[0] and "either" in said[1] and "either" in said[2]
+    with pytest.raises(UnknownCheckpoint, match="those to go back to: 0, 2"):
+        rollback(place, 99, outputs="retract")
+    with pytest.raises(NoCheckpoint, match="there is no checkpoint"):
+        rollback("memory://nothing-there", 0, outputs="retract")
+    assert place._files == before
+
+
+@pytest.mark.parametrize("harm", ["missing", "torn"])
+def test_a_lost_format_is_told_with_what_it_was(harm: str, folder: Path) -> None:
+    """FORMAT says nothing that the manifests do not: its loss must not end the job."""
+    expected = calm(OPEN, folder).outcome
+    world = ended(OPEN, folder)
+    data = world.checkpoint.read("FORMAT").to_pybytes()
+    world.checkpoint.delete("FORMAT")
+    if harm == "torn":
+        world.checkpoint.write("FORMAT", data[:-7])
+    with pytest.raises(CorruptCheckpoint, match=r"FORMAT.*printf") as told:
+        rollback(world.checkpoint, 0, outputs="retract")
+    body, sha256 = str(told.value).partition("printf '%s\\n' '")[2].rpartition("' > FORMAT")[0].split("' '")
+    world.checkpoint.delete("FORMAT")
+    world.checkpoint.write("FORMAT", f"{body}\n{sha256}\n".encode())
+    assert world.checkpoint.read("FORMAT").to_pybytes() == data
+    rollback(world.checkpoint, 0, outputs="retract")
+    world.run()
+    assert world.outcome() == expected
+
+
+@pytest.mark.parametrize("newest_is", ["good", "corrupt"])
+def test_killed_anywhere_it_has_happened_or_has_not(newest_is: str, folder: Path) -> None:
+    """I7 for operators: half a rollback would be a state that never was."""
+    expected = calm(VISITS, folder).outcome
+    world = ended(VISITS, folder)
+    to = bases(world)[1]
+    if newest_is == "corrupt":
+        damage(world, manifest_name(newest(world).id))
+    log = Log(world.checkpoint)
+    target = content(log.read(to).manifest)
+    before = None if newest_is == "corrupt" else content(newest(world))
+
+    def check(other: World, story: str) -> None:
+        try:
+            now: Any = content(newest(other))
+        except CorruptCheckpoint:
+            now = None
+        assert now in (before, target), story
+        if now != target:
+            rollback(other.checkpoint, to, outputs="retract")
+        other.run()
+        assert other.outcome() == expected, story
+        check_sound(other)
+
+    assert die_everywhere(world, lambda place: rollback(place, to, outputs="retract"), check) >= 15
+
+
+def test_a_sink_that_cannot_take_back_says_what_to_do(folder: Path) -> None:
+    """The rows that stay must not be taken for rows taken back."""
+
+    class Forward(MemorySink):
+        retract = None  # type: ignore[assignment]
+
+    world = World(OPEN, folder)
+    pipeline = world.pipeline()
+    pipeline.sink = Forward()
+    pipeline.run(engine="embedded")
+    rollback(world.checkpoint, 0, outputs="retract")
+    with pytest.raises(Exception, match=r"persistent rollback .* --outputs=again") as told:
+        pipeline.run(engine="embedded")
+    to = int(str(told.value).partition("persistent rollback ")[2].split()[1])
+    rollback(world.checkpoint, to, outputs="again")
+    assert pipeline.run(engine="embedded").steps

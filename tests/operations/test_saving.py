@@ -1,0 +1,288 @@
+"""A savepoint is a checkpoint of its own, and a job that starts from it goes on where it stood."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monoids import Count
+from persistent import (
+    FingerprintChanged,
+    MemorySink,
+    MemorySource,
+    NoCheckpoint,
+    NonWindowState,
+    OtherJob,
+    PersistentTask,
+    Pipeline,
+    Refused,
+    UnknownCheckpoint,
+)
+from persistent.checkpoint.copies import renumbered
+from persistent.checkpoint.inside import open_checkpoint, savepoint_folder
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import OperatorState
+from persistent.operations import collect_garbage, compact, savepoint
+from persistent.storage import LocalStorage, MemoryStorage
+from persistent.testing.faults import FaultyStorage as Faulty
+from persistent.verify import verify
+from tests.checkpoint.samples import run
+from tests.crash.sweep import calm, deaths
+from tests.crash.worlds import CrashJob, Totals, World
+from tests.faults import FaultyStorage, Killed, Operations
+from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, die_everywhere, ended, newest
+
+JOBS = [VISITS, TOTALS, OPEN]
+
+
+def pipeline(world: World, sink: MemorySink, storage: Any, **options: Any) -> Pipeline:
+    """The job of a world, over another checkpoint."""
+    job = world.job
+    return Pipeline(
+        source=MemorySource(list(job.rows), timestamp="ts", ordered=job.ordered),
+        task=job.task(),
+        sink=sink,
+        checkpoint=storage,
+        step_rows=job.step_rows,
+        on_error="dead-letter",
+        **options,
+    )
+
+
+def shown(rows: Any) -> list[str]:
+    kept = [{name: value for name, value in row.items() if name != "revision"} for row in rows]
+    return sorted(repr(sorted(row.items())) for row in kept)
+
+
+@pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
+def test_started_from_any_checkpoint_it_ends_as_the_job_did(job: CrashJob, folder: Path) -> None:
+    """A copy that left out a run, a position or what was published would go on with another state than it shows."""
+    world = ended(job, folder)
+    expected = world.outcome()
+    published = {int(name[:20]): name for name in world.sink.list("")}
+    for at in bases(world):
+        url = savepoint(world.checkpoint, f"at-{at}", at=at)
+        saved = open_checkpoint(url)
+        assert verify(saved).ok
+        sink, storage = MemorySink(), MemoryStorage(f"{world.name}-{at}")
+        started = pipeline(world, sink, storage, start_from=url)
+        # As the savepoint shows it, before it goes on.
+        assert pipeline(world, sink, saved).state().equals(world.pipeline().state(at=at))
+        started.run(engine="embedded", end_of_input=job.end_of_input)
+        assert shown(started.state().to_pylist()) == expected.state
+        assert Log(storage).newest().manifest.ledger == expected.ledger  # type: ignore[union-attr]
+        since = [name for id, name in published.items() if id > at]
+        rows = [line for name in since for line in world.sink.read(name).to_pybytes().decode().splitlines()]
+        assert len(sink.rows()) == len(rows), f"from {at}: only what was published since is published"
+        assert verify(storage).ok
+        # Once more: it goes on, and does not begin anew.
+        assert pipeline(world, sink, storage, start_from=url).run(engine="embedded").steps == 0
+    check_sound(world)
+
+
+def test_a_savepoint_needs_nothing_of_the_job(folder: Path) -> None:
+    """It is made to outlive the job: on another disk, after the job's folder is gone."""
+    world = World(replace(VISITS, local=True), folder)
+    world.run()
+    url = savepoint(world.checkpoint, "monday")
+    moved = LocalStorage(folder / "elsewhere")
+    Path(url).rename(moved.url)
+    started = pipeline(world, MemorySink(), MemoryStorage(f"{world.name}-moved"), start_from=moved.url)
+    started.run(engine="embedded", end_of_input=True)
+    assert shown(started.state().to_pylist()) == world.outcome().state
+    # Its start is remembered, so the same script goes on once the savepoint is deleted.
+    other = pipeline(world, MemorySink(), started.storage, start_from=str(folder / "gone"))
+    assert other.run(engine="embedded").steps == 0
+
+
+def test_the_job_is_not_touched(folder: Path) -> None:
+    """A savepoint of a running job that fenced it, or held back its garbage, would be an outage."""
+    world = ended(OPEN, folder)
+    operations = Operations()
+    savepoint(FaultyStorage(world.checkpoint, operations), "monday")
+    changes = [name for verb, _, name in operations.log if verb not in ("read", "list")]
+    assert changes and all(name.startswith("s/monday/") for name in changes)
+
+
+def test_files_collected_under_the_copy_begin_it_anew(folder: Path) -> None:
+    """The job goes on meanwhile: what was newest may be gone before it is copied."""
+    world = ended(replace(OPEN, rows=OPEN.rows[:3]), folder)
+
+    class Overtaken(Faulty):
+        """Before the first run is read, the job does all the rest, and collects."""
+
+        happened = False
+
+        def read(self, name: str) -> Any:
+            if name.startswith("d/") and not self.happened:
+                self.happened = True
+                later = World(OPEN, folder)
+                later.checkpoint, later.sink = world.checkpoint, world.sink
+                later.job = replace(OPEN, rows=OPEN.rows + OPEN.rows[7:] * 30, step_rows=2)
+                compact(later.pipeline())
+                later.run()
+                collect_garbage(world.checkpoint)
+            return super().read(name)
+
+    overtaken = Overtaken(world.checkpoint, Operations())
+    before = newest(world).base
+    url = savepoint(overtaken, "monday")  # type: ignore[arg-type]
+    assert overtaken.happened
+    saved = Log(open_checkpoint(url)).newest()
+    assert saved is not None and saved.manifest.id > before
+    assert verify(open_checkpoint(url)).ok
+    with pytest.raises(UnknownCheckpoint, match=f"keeps no checkpoint {before}; it keeps"):
+        savepoint(world.checkpoint, "tuesday", at=before)
+
+
+def test_a_lost_file_is_no_savepoint(folder: Path) -> None:
+    """Copied on without it, the loss would be kept for good."""
+    world = ended(OPEN, folder)
+    lost = sorted(newest(world).files())[0]
+    world.checkpoint.delete(lost)
+    with pytest.raises(Exception, match=f"{lost}: missing"):
+        savepoint(world.checkpoint, "monday")
+
+
+def test_names_that_are_taken_or_none_are_refused(folder: Path) -> None:
+    """A savepoint overwritten is the one thing it was made against."""
+    world = ended(OPEN, folder)
+    savepoint(world.checkpoint, "monday")
+    before = dict(world.checkpoint._files)  # type: ignore[attr-defined]
+    with pytest.raises(Refused, match="there is a savepoint of this name"):
+        savepoint(world.checkpoint, "monday")
+    for name in ("", "../up", "a/b", ".hidden", "ü", "x" * 300):
+        with pytest.raises(Refused, match="use letters, digits"):
+            savepoint(world.checkpoint, name)
+    with pytest.raises(UnknownCheckpoint, match="keeps no checkpoint 99; it keeps 0"):
+        savepoint(world.checkpoint, "tuesday", at=99)
+    with pytest.raises(NoCheckpoint):
+        savepoint("memory://nothing-there", "monday")
+    assert world.checkpoint._files == before  # type: ignore[attr-defined]
+
+
+def test_a_savepoint_killed_anywhere_is_none_or_whole(folder: Path) -> None:
+    """I4: half a savepoint taken for one would be found out on the day it is needed."""
+    world = ended(OPEN, folder)
+    expected = newest(world)
+
+    def check(other: World, story: str) -> None:
+        saved = savepoint_folder(other.checkpoint, "monday")
+        if Log(saved).ids():
+            assert verify(saved).ok, story
+        else:
+            started = pipeline(other, MemorySink(), MemoryStorage(f"{other.name}-x"), start_from=saved)
+            with pytest.raises(NoCheckpoint, match="a savepoint that was cut off"):
+                started.run(engine="embedded")
+            assert not Log(started.storage).ids(), story
+            savepoint(other.checkpoint, "monday")
+        found = Log(saved).newest()
+        assert found is not None and found.manifest.clock == expected.clock, story
+        assert found.manifest.origin == (expected.job, expected.base), story
+        if "after" not in story and "half" not in story:
+            assert collect_garbage(saved, dry_run=True) == (), story
+
+    assert die_everywhere(world, lambda place: savepoint(place, "monday"), check) >= 15
+
+
+def test_progress_is_told(folder: Path) -> None:
+    """A copy of hours that says nothing looks like one that hangs."""
+    world = ended(OPEN, folder)
+    told: list[tuple[int, int]] = []
+    savepoint(world.checkpoint, "monday", on_progress=lambda done, all: told.append((done, all)))
+    assert told == sorted(told) and told[-1][0] == told[-1][1] > 0
+
+
+# -- starting ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_start_killed_anywhere_is_started_again(folder: Path) -> None:
+    """I7: a checkpoint left half begun would refuse its own pipeline, or begin with nothing."""
+    world = ended(TOTALS, folder)
+    expected = calm(TOTALS, folder).outcome
+    url = savepoint(world.checkpoint, "monday", at=bases(world)[1])
+    empty = replace(TOTALS, name="empty")
+
+    def start(place: Any) -> None:
+        pipeline(world, MemorySink(), place, start_from=url).run(engine="embedded", end_of_input=True)
+
+    operations = Operations()
+    start(FaultyStorage(MemoryStorage(f"{world.name}-calm"), operations))
+    planned = next(at for at, (_, _, name) in enumerate(operations.log) if name.startswith("p/"))
+    for death in deaths(operations.log[:planned]):
+        other = World(empty, folder)
+        with pytest.raises(Killed):
+            start(FaultyStorage(other.checkpoint, Operations(death.at, death.how)))
+        started = pipeline(world, MemorySink(), other.checkpoint, start_from=url)
+        started.run(engine="embedded", end_of_input=True)
+        assert shown(started.state().to_pylist()) == expected.state, death
+        assert verify(other.checkpoint).ok, death
+        collect_garbage(other.checkpoint, take_over=True)
+        assert not verify(other.checkpoint).findings, death
+        other.close()
+
+
+def test_only_an_empty_checkpoint_is_started(folder: Path) -> None:
+    """A state that is there must never be replaced by another, or added to."""
+    world = ended(OPEN, folder)
+    url = savepoint(world.checkpoint, "monday", at=0)
+    other = ended(OPEN, folder)
+    before = dict(other.checkpoint._files)  # type: ignore[attr-defined]
+    with pytest.raises(OtherJob, match=r"began with nothing, not from start_from=.*s/monday"):
+        pipeline(world, MemorySink(), other.checkpoint, start_from=url).run(engine="embedded")
+    assert other.checkpoint._files == before  # type: ignore[attr-defined]
+    storage = MemoryStorage(f"{world.name}-started")
+    pipeline(world, MemorySink(), storage, start_from=url).run(engine="embedded")
+    second = savepoint(world.checkpoint, "tuesday")
+    with pytest.raises(OtherJob, match="of another job, not from"):
+        pipeline(world, MemorySink(), storage, start_from=second).run(engine="embedded")
+    with pytest.raises(NoCheckpoint, match="there is no checkpoint there"):
+        pipeline(world, MemorySink(), MemoryStorage(f"{world.name}-e"), start_from="memory://nothing").run(
+            engine="embedded"
+        )
+
+
+def test_another_job_is_not_started_from(folder: Path) -> None:
+    """Runs of another monoid decode into numbers that mean nothing."""
+
+    class Visits(PersistentTask):
+        """Of the same name, and another monoid."""
+
+        key = "page"
+
+        def persistent_state(self) -> NonWindowState:
+            return NonWindowState(Count())
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, 1)
+
+    world = ended(OPEN, folder)
+    url = savepoint(world.checkpoint, "monday")
+    for task, error in ((Visits(), FingerprintChanged), (Totals(), OtherJob)):
+        storage = MemoryStorage(f"{world.name}-{type(task).__name__}")
+        job = Pipeline(source=MemorySource([{"ts": 1}]), task=task, checkpoint=storage, start_from=url)
+        with pytest.raises(error):
+            job.run(engine="embedded")
+        assert not storage._files
+
+
+def test_what_is_to_be_told_apart_stays_apart() -> None:
+    """Renumbered as one, what was published would be published again, and a fold under way would take in older runs,
+    in another order."""
+
+    def numbers(*runs: Any, published: int = 0) -> list[int]:
+        found = renumbered(OperatorState({}, (), (), runs, None, published))
+        return [*(one.last for one in found.runs), found.published]
+
+    old, new = run("a", first=3, last=7), run("b", first=9, last=9)
+    begun = [run("m", first=8, last=8, high=400), run("c", first=8, last=8, low=400)]
+    assert numbers(old, new) == [1, 1, 0]
+    assert numbers(old, new, published=7) == [0, 1, 0]
+    assert numbers(old, new, published=9) == [0, 0, 0]
+    assert numbers(old, *begun, new) == [1, 2, 2, 2, 0]
+    assert numbers(old, *begun, new, published=7) == [0, 1, 1, 1, 0]
+    assert numbers(old, *begun, new, published=8) == [0, 1, 1, 2, 1]
+    assert numbers(published=5) == [0]

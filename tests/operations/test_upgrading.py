@@ -1,0 +1,129 @@
+"""A checkpoint of an older format is read as it is, and written only once it is upgraded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from persistent import (
+    FileSink,
+    OldFormat,
+    Pipeline,
+)
+from persistent.checkpoint.log import Log
+from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
+from persistent.storage import LocalStorage
+from persistent.verify import verify
+from tests.golden.make import TASKS, pipeline, shown
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "format-1"
+
+
+@pytest.fixture(params=TASKS, ids=lambda task: task.__name__)
+def old(request: pytest.FixtureRequest, folder: Path) -> Pipeline:
+    """The pipeline of a checkpoint that the release before has written, over a copy of it."""
+    shutil.copytree(GOLDEN, folder / "golden")
+    return pipeline(request.param(), folder / "golden")
+
+
+def published(job: Pipeline) -> list[str]:
+    assert isinstance(job.sink, FileSink)
+    rows = []
+    for path in sorted(Path(job.sink.url).glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            row.pop("revision", None)
+            rows.append(json.dumps(row, sort_keys=True))
+    return sorted(rows)
+
+
+def all_files(place: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+
+
+def test_the_old_format_is_read(old: Pipeline) -> None:
+    """An operator looks at a job before deciding to upgrade it; what it shows must be what it showed then."""
+    name = type(old.task).__name__.lower()
+    expected = json.loads((GOLDEN / f"{name}.json").read_text())
+    assert shown(old.state().to_pylist()) == expected
+    newest = Log(old.storage).newest()
+    assert newest is not None and newest.manifest.format == 1
+    found = verify(old.storage)
+    assert found.ok, found.findings
+    assert found.newest_good == newest.manifest.base
+    assert len(old.dead_letters()) == 1
+
+
+def test_the_old_format_is_not_written(old: Pipeline) -> None:
+    """Written by the way, it would be unreadable to the release that made it, without anybody having asked for that."""
+    place = Path(old.storage.url)
+    Path(old.source.root if hasattr(old.source, "root") else place.parent / "input")
+    (place.parent / "input" / "3.jsonl").write_text('{"ts": 200000, "page": "a", "country": "de", "n": 7}\n')
+    before = all_files(place)
+    for write in (
+        lambda: old.run(engine="embedded"),
+        lambda: pin(old.storage, 6),
+        lambda: collect_garbage(old.storage),
+        lambda: rollback(old.storage, 6, outputs="retract"),
+        lambda: compact(old),
+    ):
+        with pytest.raises(OldFormat, match=f"'persistent upgrade {old.storage.url}'"):
+            write()
+        assert all_files(place) == before
+
+
+def test_upgraded_it_goes_on(old: Pipeline, folder: Path) -> None:
+    """The state of years is worth more than the format it is kept in."""
+    newest = Log(old.storage).newest()
+    assert newest is not None
+    entry = upgrade(old.storage)
+    assert (entry.manifest.format, entry.manifest.kind, entry.manifest.id) == (2, "fence", newest.manifest.id + 1)
+    assert upgrade(old.storage).manifest.id == entry.manifest.id, "nothing to do, nothing done"
+    assert verify(old.storage).ok
+    more = '{"ts": 200000, "page": "a", "country": "de", "n": 7}\n'
+    (folder / "golden" / "input" / "3.jsonl").write_text(more)
+    old.run(engine="embedded", end_of_input=True)
+    fresh = folder / "fresh"
+    shutil.copytree(folder / "golden" / "input", fresh / "input")
+    anew = pipeline(old.task, fresh)
+    anew.run(engine="embedded", end_of_input=True)
+    assert shown(old.state().to_pylist()) == shown(anew.state().to_pylist())
+    assert published(old) == published(anew)
+    ledgers = [Log(job.storage).newest().manifest.ledger for job in (old, anew)]  # type: ignore[union-attr]
+    assert ledgers[0] == ledgers[1]
+    collect_garbage(old.storage)
+    assert not verify(old.storage).findings
+    rollback(old.storage, newest.manifest.base, outputs="retract")
+    old.run(engine="embedded", end_of_input=True)
+    assert published(old) == published(anew)
+
+
+def test_a_savepoint_of_the_old_format_starts_a_new_job(old: Pipeline, folder: Path) -> None:
+    """The other way to the new format, which leaves the old job as it is."""
+    before = all_files(Path(old.storage.url))
+    url = savepoint(LocalStorage(old.storage.url), "before-upgrade")
+    started = pipeline(old.task, folder / "golden")
+    started = Pipeline(
+        source=started.source, task=old.task, checkpoint=str(folder / "new"), step_rows=5, start_from=url
+    )
+    started.run(engine="embedded")
+    assert shown(started.state().to_pylist()) == shown(old.state().to_pylist())
+    assert {name: data for name, data in all_files(Path(old.storage.url)).items() if name in before} == before
+
+
+def test_a_corrupt_old_checkpoint_is_gone_back_behind(old: Pipeline) -> None:
+    """Neither can it be upgraded, which takes its newest manifest, nor must it be lost for that."""
+    log = Log(old.storage)
+    newest = log.newest()
+    assert newest is not None
+    path = Path(old.storage.url) / f"m/{newest.manifest.id:020d}.json"
+    path.write_bytes(path.read_bytes()[:-3])
+    entry = rollback(old.storage, newest.manifest.id - 1, outputs="retract")
+    assert (entry.manifest.format, entry.manifest.burnt) == (2, (newest.manifest.id,))
+    assert verify(old.storage).ok
+    old.run(engine="embedded")
+    expected = json.loads((GOLDEN / f"{type(old.task).__name__.lower()}.json").read_text())
+    assert shown(old.state().to_pylist()) == expected

@@ -1,0 +1,114 @@
+"""A server is a process of ours on free loopback ports, that is killed, paused and started again by its id."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+START_SECONDS = 240
+_POLL_SECONDS = 0.02
+_PR_SET_PDEATHSIG = 1
+
+
+def kept(begin: AbstractContextManager[T]) -> T:
+    """What ``begin`` gives, until this process ends: so that all tests of a run share one server."""
+    owner, stack = os.getpid(), ExitStack()
+    # A child that was forked runs this too, when it exits.
+    atexit.register(lambda: stack.close() if os.getpid() == owner else None)
+    return stack.enter_context(begin)
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Server:
+    """A command that serves ``port`` of 127.0.0.1; what it prints is appended to ``log``.
+
+    It dies with the thread that has started it, so that a test run killed with -9 leaves no server behind.
+    """
+
+    def __init__(self, command: Sequence[str], port: int, log: Path, environment: Mapping[str, str] = {}) -> None:
+        self.port = port
+        self.log = log
+        self._command = list(command)
+        self._environment = {**os.environ, **environment}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        assert self._process is not None, f"{self._command[0]} was not started"
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and not killed since."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Begin, without waiting until it serves."""
+        assert self._process is None, "it runs already"
+        with self.log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env=self._environment,
+                preexec_fn=_die_with_parent,
+            )
+
+    def wait(self) -> None:
+        """Return when it takes connections. AssertionError with the end of its log if it does not."""
+        deadline = time.monotonic() + START_SECONDS
+        while not self._answers():
+            assert self._process is not None, "it was not started"
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"{' '.join(self._command)[:200]} does not serve: {self.last_words()}")
+            time.sleep(_POLL_SECONDS)
+
+    def kill(self) -> None:
+        """As when the machine is lost."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Stop it where it stands: connections are accepted by the kernel, and nobody answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        return self.log.read_text(errors="replace")[-3000:]
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,116 @@
+"""The servers of the tests do what their docstrings say: what is proved on them depends on it."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persistent.storage import open_storage
+from tests.servers.drivers import descendants
+from tests.servers.processes import Server, free_port
+from tests.servers.s3 import Fault, Front, S3Server
+
+
+def put(server: S3Server, path: str, data: bytes) -> int:
+    """The status of a PUT; 0 for a connection closed without an answer."""
+    request = urllib.request.Request(f"{server.endpoint}/{path}", data, method="PUT")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except (http.client.RemoteDisconnected, ConnectionResetError):
+        return 0
+
+
+def test_the_front_answers_one_request_at_a_time() -> None:
+    """Moto looks and then stores: without the front two conditional puts at once would both win."""
+    inside: list[int] = []
+    most: list[int] = []
+
+    def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        inside.append(1)
+        most.append(len(inside))
+        threading.Event().wait(0.01)
+        inside.pop()
+        start_response("200 OK", [])
+        return [b""]
+
+    class Input:
+        def read(self, size: int) -> bytes:
+            return b""
+
+    front = Front(application)
+    environ = {"REQUEST_METHOD": "PUT", "PATH_INFO": "/b/k", "wsgi.input": Input()}
+    clients = [threading.Thread(target=lambda: front(dict(environ), lambda *_: None)) for _ in range(6)]
+    for client in clients:
+        client.start()
+    for client in clients:
+        client.join()
+    assert most == [1] * 6
+
+
+@pytest.mark.parametrize("status", [0, 503])
+@pytest.mark.parametrize("performed", [False, True])
+def test_a_fault_is_met_as_told(s3_server: S3Server, status: int, performed: bool) -> None:
+    """A test of a lost answer would be one of a request that never came."""
+    bucket = f"test-{uuid.uuid4().hex}"
+    s3_server.bucket(bucket)
+    s3_server.fail(Fault("PUT", "/faulty", status, performed, times=1, after=1))
+    assert put(s3_server, f"{bucket}/other", b"x") == 200
+    assert put(s3_server, f"{bucket}/faulty-1", b"x") == 200
+    assert put(s3_server, f"{bucket}/faulty-2", b"x") == status
+    assert put(s3_server, f"{bucket}/faulty-3", b"x") == 200
+    assert ("faulty-2" in open_storage(f"s3://{bucket}").list("")) == performed
+
+
+def test_requests_are_written_down_with_their_size(s3_server: S3Server) -> None:
+    """The figure of requests a step is counted here."""
+    bucket = f"test-{uuid.uuid4().hex}"
+    s3_server.bucket(bucket)
+    s3_server.requests()
+    put(s3_server, f"{bucket}/a", b"12345")
+    assert s3_server.sized_requests() == [(f"PUT /{bucket}/a", 5)]
+    assert s3_server.requests() == []
+
+
+def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
+    """A missing Java would look like a test that hangs."""
+    server = Server([sys.executable, "-c", "raise SystemExit('no such thing')"], free_port(), tmp_path / "log")
+    server.start()
+    with pytest.raises(AssertionError, match="no such thing"):
+        server.wait()
+    server.kill()
+    assert not server.is_running
+
+
+def test_a_server_does_not_outlive_who_started_it(tmp_path: Path) -> None:
+    """A test run killed with -9 would leave its servers behind, and the next one would meet them."""
+    script = (
+        "import sys, time; from pathlib import Path; from tests.servers.processes import Server\n"
+        f"server = Server([sys.executable, '-c', 'import time; time.sleep(60)'], 1, Path({str(tmp_path / 'log')!r}))\n"
+        "server.start(); print(server.pid, flush=True); time.sleep(60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=Path(__file__).parents[2])
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    assert child in [pid for pid, _ in descendants(parent.pid)]
+    ended = os.pidfd_open(child)
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    assert select.select([ended], [], [], 30)[0], "it goes on"
+    os.close(ended)
+    parent.stdout.close()

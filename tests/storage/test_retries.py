@@ -1,0 +1,169 @@
+"""What a store does not answer is asked again, for a bounded time, and told in the end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from persistent.errors import StorageError
+from persistent.storage.failures import FAULTS, Fault, failure_of, without_secrets
+from persistent.storage.retries import Asking, Patience
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.pauses: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.pauses.append(seconds)
+
+    def patience(self, **bounds: Any) -> Patience:
+        return Patience(sleep=self.sleep, clock=lambda: self.now, **bounds)
+
+
+def failing(*errors: Exception) -> Callable[[], str]:
+    """Raises the errors one after the other, then returns."""
+    waiting = list(errors)
+
+    def call() -> str:
+        if waiting:
+            raise waiting.pop(0)
+        return "done"
+
+    return call
+
+
+def asking(time: Time, *answers: type[Exception], **bounds: Any) -> Asking:
+    return Asking("read", "s3://bucket/x", time.patience(**bounds), answers)
+
+
+def test_a_passing_trouble_is_not_seen() -> None:
+    """A busy store would stop a job that has only to wait."""
+    time = Time()
+    assert asking(time)(failing(TimeoutError(), ConnectionResetError())) == "done"
+    assert len(time.pauses) == 2
+
+
+def test_a_lasting_trouble_is_told_with_tries_and_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    """Nobody could tell a store that is down from a job that hangs."""
+    time = Time()
+    with (
+        caplog.at_level(logging.WARNING, "persistent"),
+        pytest.raises(
+            StorageError, match=r"cannot read s3://bucket/x: TimeoutError: no answer \(12 tries over \d+ sec"
+        ),
+    ):
+        asking(time)(failing(*[TimeoutError("no answer")] * 100))
+    assert len(time.pauses) == 11 == len(caplog.records)
+    assert 10 < time.now < 60
+    assert all(later <= 10 for later in time.pauses)
+
+
+def test_time_is_bounded_whatever_the_tries() -> None:
+    """A store that takes its time to fail would hold a step up for ever."""
+    time = Time()
+
+    def slow() -> None:
+        time.now += 25
+        raise TimeoutError("slow")
+
+    with pytest.raises(StorageError, match=r"3 tries over 7[5-9] seconds"):
+        asking(time)(slow)
+
+
+def test_pauses_grow_and_are_drawn() -> None:
+    """Workers that were refused together would come back together."""
+    first, second = Time(), Time()
+    for time in (first, second):
+        asking(time)(failing(*[TimeoutError()] * 6))
+        assert time.pauses[-1] > time.pauses[0]
+    assert first.pauses != second.pauses
+
+
+@pytest.mark.parametrize("error", [PermissionError("no"), ImportError("s3fs"), ValueError("bad")])
+def test_what_will_not_change_is_told_at_once(error: Exception) -> None:
+    """A wrong credential would be reported a minute late, at every try."""
+    time = Time()
+    with pytest.raises(StorageError, match=type(error).__name__) as caught:
+        asking(time)(failing(error))
+    assert not time.pauses
+    assert "tries" not in str(caught.value)
+
+
+def test_an_answer_is_passed_on() -> None:
+    """ "There is none" would be asked for a minute, then called a failure."""
+    time = Time()
+    with pytest.raises(FileNotFoundError):
+        asking(time, FileNotFoundError)(failing(FileNotFoundError()))
+    assert not time.pauses
+
+
+def test_an_interrupt_is_not_asked_again() -> None:
+    """Ctrl-C would take a minute."""
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        asking(Time())(interrupted)
+
+
+def s3_error(code: str, status: int) -> Exception:
+    from botocore.exceptions import ClientError
+
+    return ClientError({"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": {"HTTPStatusCode": status}}, "Put")
+
+
+@pytest.mark.parametrize(
+    ("error", "fault"),
+    [
+        (s3_error("SlowDown", 503), Fault.BUSY),
+        (s3_error("ConditionalRequestConflict", 409), Fault.BUSY),
+        (s3_error("Unheard", 409), Fault.BUSY),
+        (s3_error("InternalError", 500), Fault.UNANSWERED),
+        (s3_error("RequestTimeout", 400), Fault.UNANSWERED),
+        (s3_error("InternalError", 403), Fault.PERMANENT),
+        (s3_error("NoSuchBucket", 404), Fault.PERMANENT),
+        (s3_error("ExpiredToken", 400), Fault.PERMANENT),
+        (RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "standby")'), Fault.BUSY),
+        (RuntimeError('RPCError("org.apache.hadoop.security.AccessControlException", "no")'), Fault.PERMANENT),
+        (OSError("Connection refused (os error 111)"), Fault.BUSY),
+        (ConnectionResetError(), Fault.UNANSWERED),
+        (RuntimeError("never heard of"), Fault.UNANSWERED),
+    ],
+)
+def test_each_failure_has_its_fault(error: Exception, fault: Fault) -> None:
+    """A put that may have been done would be taken for one that was not, or a wrong key for a busy store."""
+    assert failure_of(error).fault is fault
+    assert failure_of(error).remedy.endswith(".")
+
+
+def test_a_cause_behind_a_cause_is_found() -> None:
+    """s3fs wraps what the service said into an OSError that says nothing."""
+    error = OSError("busy")
+    error.__cause__ = s3_error("SlowDown", 503)
+    assert failure_of(error).fault is Fault.BUSY
+    assert failure_of(error).cause == "SlowDown HTTP503: busy"
+
+
+def test_a_code_stands_once_in_the_table() -> None:
+    """The later of two would silently win."""
+    from persistent.storage.failures import _TABLE
+
+    codes = [code for _, _, line in _TABLE for code in line.split()]
+    assert len(codes) == len(set(codes)) == len(FAULTS)
+
+
+def test_a_cause_holds_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs and mails would carry the key to the data."""
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "session/token+1")
+    text = "GET http://user:pass@host/x?X-Amz-Signature=abc failed with session/token+1\n\tat java.Frame(1)"
+    assert without_secrets(text.partition("\n")[0]) == "GET http://...@host/x?... failed with ..."
+    assert failure_of(OSError(text)).cause == "OSError: GET http://...@host/x?... failed with ..."
