@@ -1,4 +1,4 @@
-"""What tests share: one local Spark for all that are marked ``spark``."""
+"""What tests share: a local Spark for all that are marked ``spark``, and the same examples of Hypothesis every time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("same", deadline=None, derandomize=True, database=None)
+settings.load_profile("same")
 
 _LAST = ("spark", "crash", "slow")
 

@@ -7,6 +7,7 @@ key and window, and sums the list up.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +22,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from monoids import Count, Max, Mean, Min, Monoid, SetUnion, Sum, record
+from monoids import (
+    Bag,
+    Count,
+    ExactSum,
+    HyperLogLog,
+    Last,
+    Max,
+    Mean,
+    Min,
+    MinBy,
+    Monoid,
+    SetUnion,
+    Sum,
+    TopK,
+    exact_until,
+    mapping,
+    record,
+)
 from persistent import (
     Batch,
     FileSource,
@@ -561,6 +579,91 @@ def _totals() -> Job:
     )
 
 
+# -- sales: sets, sketches, lists of values and what depends on the order, in sliding windows -----------------------
+
+
+class Sales(PersistentTask):
+    name = "sales"
+    key: Any = "shop"
+
+    def persistent_state(self) -> WindowState:
+        fields = record(
+            buyers=exact_until(1_000, HyperLogLog()),
+            spent=ExactSum(),
+            best=TopK(2),
+            tags=Bag(str),
+            last=Last(str),
+            units=mapping(Sum(), key=str),
+            cheapest=MinBy(str, by=int),
+        )
+        return WindowState(fields, sliding("1 min", "20 s"))
+
+    def process_message(self, state: State, message: Message) -> None:
+        sale = message.value
+        state.update(message.timestamp, self.values(sale, message.order, {sale["tag"]: sale["n"]}))
+
+    def values(self, sale: Any, order: Any, units: Any) -> dict[str, Any]:
+        return {
+            "buyers": sale["buyer"],
+            "spent": sale["price"],
+            "best": sale["n"],
+            "tags": sale["tag"],
+            "last": (order, sale["tag"]),
+            "units": units,
+            "cheapest": (sale["n"], sale["tag"]),
+        }
+
+
+class SalesByBatch(Sales):
+    def process_batch(self, state: State, batch: Batch) -> None:
+        offsets = pa.array(np.arange(len(batch) + 1, dtype=np.int32))
+        units = pa.MapArray.from_arrays(offsets, batch["tag"], batch["n"])
+        state.update_batch(batch.timestamps, self.values(batch, batch.order, units))
+
+
+def _sales() -> Job:
+    rng = random.Random(9)
+    rows = [
+        {
+            "ts": ts,
+            "id": number,
+            "shop": rng.choice(["a", "b", None]),
+            "buyer": rng.randrange(40),
+            "price": rng.choice([0.1, 0.2, 1e15, -1e15, 3.3]),
+            "n": rng.randrange(6),
+            "tag": rng.choice(["red", "blue", "grün", ""]),
+        }
+        for number, ts in enumerate(_times(rng, 300, 1_000, 5_000))
+    ]
+
+    def summary(given: list[Row]) -> tuple[Any, ...]:
+        units: Counter[str] = Counter()
+        for row in given:
+            units[row["tag"]] += row["n"]
+        tags = Counter(row["tag"] for row in given)
+        return (
+            len({row["buyer"] for row in given}),
+            math.fsum(row["price"] for row in given),
+            sorted((row["n"] for row in given), reverse=True)[:2],
+            [{"value": tag, "count": tags[tag]} for tag in sorted(tags)],
+            max(given, key=lambda row: (row["ts"], row["id"]))["tag"],
+            [(tag, units[tag]) for tag in sorted(units) if units[tag]],
+            min((row["n"], row["tag"]) for row in given)[1],
+        )
+
+    return Job(
+        name="sales",
+        by_message=Sales,
+        by_batch=SalesByBatch,
+        rows=rows,
+        contributions=lambda row: [((row["shop"],), row)],
+        summary=summary,
+        window=(MINUTE, 20_000),
+        keys=("shop",),
+        values=("buyers", "spent", "best", "tags", "last", "units", "cheapest"),
+    )
+
+
 JOBS: tuple[Job, ...] = (
     _visits(),
     _words(),
@@ -574,5 +677,6 @@ JOBS: tuple[Job, ...] = (
     _trails(),
     _cities(),
     _totals(),
+    _sales(),
 )
 BY_NAME: Mapping[str, Job] = {job.name: job for job in JOBS}

@@ -43,6 +43,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log, manifest_name
 from persistent.embedded import Embedded
+from persistent.operations import rollback
 from persistent.storage import LocalStorage, MemoryStorage, Storage
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.jobs import BY_NAME, Job
@@ -781,16 +782,10 @@ def test_a_corrupt_newest_manifest(tmp_path: Path) -> None:
         with pytest.raises(CorruptCheckpoint) as error:
             refused()
         says(error, str(checkpoint / manifest_name(ids[-1])), "SHA-256")
-        says(
-            error, f"Checkpoint {good} is the newest that verifies", "by hand", f"above {good:020d}", "published again"
-        )
+        says(error, f"Checkpoint {good} is the newest", f"'persistent rollback {storage.url} {good} --outputs=retract'")
     assert sorted(os.listdir(checkpoint / "d" / "Visits")) == listed, "a refused run has deleted"
 
-    places = [checkpoint / name for name in ("m", "p", "late", "dead")] + [results, results / "_published"]
-    for number, place in enumerate(places):
-        for path in list(place.iterdir()):
-            if path.name[:20].isdigit() and int(path.name[:20]) > good:
-                path.rename(tmp_path / f"{number}-{path.name}")
+    rollback(storage, good, outputs="retract")
     assert make().state().equals(at_good)
     run(make(), end_of_input=True)
     found = [row for path in sorted(results.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
@@ -812,7 +807,7 @@ def test_a_manifest_of_an_unknown_format(tmp_path: Path) -> None:
     run(pipeline)
     path = Path(storage.url) / manifest_name(Log(storage).ids()[-1])
     body = decode_document(path.read_bytes(), "")
-    for change, part in (({"format": 2}, "format 2"), ({"features": ["time travel"]}, "time travel")):
+    for change, part in (({"format": 3}, "format 3"), ({"features": ["time travel"]}, "time travel")):
         path.write_bytes(encode_document({**body, **change}))
         with pytest.raises(CorruptCheckpoint) as error:
             run(pipeline)
@@ -828,7 +823,7 @@ def test_a_format_without_manifests_and_manifests_without_a_format(tmp_path: Pat
     (place / "FORMAT").rename(tmp_path / "FORMAT")
     with pytest.raises(CorruptCheckpoint) as error:
         run(pipeline)
-    says(error, str(place / "FORMAT"), "missing", "restore")
+    says(error, str(place / "FORMAT"), "missing", "Restore it from a copy")
     (tmp_path / "FORMAT").rename(place / "FORMAT")
     (place / "m").rename(tmp_path / "m")
     with pytest.raises(CorruptCheckpoint) as error:

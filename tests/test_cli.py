@@ -19,6 +19,7 @@ from click.testing import CliRunner, Result
 
 from persistent import __version__
 from persistent.cli import main
+from persistent.cli.exits import EXITS
 
 ROOT = Path(__file__).parents[1]
 
@@ -158,8 +159,8 @@ def test_show(done: Path) -> None:
     (manifest,) = json_of("show", "checkpoint", "0")
     assert (manifest["id"], manifest["kind"]) == (0, "checkpoint")
     missing = command("show", "checkpoint", "999")
-    assert missing.exit_code == 1
-    assert "keeps the ids 0 to" in missing.stderr
+    assert missing.exit_code == 3
+    assert "keeps no checkpoint 999" in missing.stderr
 
 
 def test_state(done: Path) -> None:
@@ -187,8 +188,12 @@ def test_state_of_a_key_at_a_checkpoint(done: Path) -> None:
     assert json_of(*state, "--limit", "0") == []
     assert "0 of 1 rows" in command(*state, "--limit", "0").stdout
     for words, text in (
-        (("--key", "/home"), "give --key 2 times"),
+        (("--key", "/home"), "the key is (page, status): give 2"),
         (("--key", "/home", "--key", "ok"), "column status holds int64"),
+        (("--window", "2024-05-01T10:00:07Z"), "the one before starts at 2024-05-01 10:00:00Z"),
+        (("--window", "noon"), "'noon' is no time"),
+        (("--at", "1", "--as-of", "7"), "choose one"),
+        (("--output", "state.txt"), "say --format"),
     ):
         result = command(*state, *words)
         assert result.exit_code == 2
@@ -215,25 +220,30 @@ def test_verify(done: Path) -> None:
     path = done / "checkpoint" / "m" / f"{newest:020d}.json"
     path.write_bytes(path.read_bytes().replace(b'"late":1', b'"late":0'))
     damaged = command("verify", "checkpoint")
-    assert damaged.exit_code == 1
+    assert damaged.exit_code == 4
     assert f"fault: m/{newest:020d}.json: SHA-256 differs from its trailer" in damaged.stdout
-    assert f"1 fault; checkpoint {newest - 1} is the newest that verifies" in damaged.stderr
+    assert re.search(
+        rf"1 fault: m/{newest:020d}.json: SHA-256 differs.*; checkpoint {newest - 1} is the", damaged.stderr
+    )
     told = command("verify", "checkpoint", "--json")
     assert json.loads(told.stdout)["ok"] is False
-    assert told.exit_code == 1
+    assert told.exit_code == 4
 
 
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("history", "nowhere"), 1, "there is no checkpoint here"),
-        (("late", "nowhere"), 1, "there is no checkpoint here"),
-        (("verify", "nowhere"), 1, "no checkpoint verifies"),
+        (("history", "nowhere"), 3, "there is no checkpoint here"),
+        (("late", "nowhere"), 3, "there is no checkpoint here"),
+        (("verify", "nowhere"), 3, "no checkpoint verifies"),
         (("run", "none.py:pipeline"), 1, "none.py: no such file"),
         (("run", "visits.py:pipeline", "--follow", "--end-of-input"), 2, "choose one"),
         (("run", "visits.py:pipeline", "--engine", "storm"), 2, "'storm' is not one of"),
         (("state", "checkpoint"), 2, "give its pipeline as FILE.py:NAME"),
-        (("history", "ftp://host/x"), 1, "no checkpoint can be committed"),
+        (("history", "nosuch://host/x"), 6, "nosuch:// is no store"),
+        (("rollback", "checkpoint"), 2, "--outputs"),
+        (("rollback", "checkpoint", "--outputs=again"), 2, "either its ID, or --clock"),
+        (("diff", "checkpoint"), 2, "TARGET TARGET"),
     ],
 )
 def test_errors_are_one_line_and_have_their_exit_codes(
@@ -261,9 +271,14 @@ def test_an_error_in_the_task_names_the_message(folder: Path) -> None:
 def test_help_and_version() -> None:
     """Without it nobody would find the commands."""
     told = command("--help").stdout
-    for name in ("run", "history", "show", "state", "late", "dead-letters", "verify"):
+    assert len(main.commands) == 19
+    for name in main.commands:
         assert re.search(rf"^  {name} ", told, re.M), name
-        assert "..." not in command(name, "--help").stdout.partition("Options:")[0].splitlines()[0]
+        about = command(name, "--help").stdout
+        assert re.search(rf"^  persistent {name} \S", about, re.M), f"{name} --help shows no example"
+        assert "--json" in about, name
+    for one in EXITS:
+        assert re.search(rf"^  {one.code} +{one.text}$", told, re.M), one
     assert command("--version").stdout == f"persistent, version {__version__}\n"
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from persistent import tumbling
 from persistent.checkpoint.compaction import Merge
+from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
 from persistent.clock import Clock
@@ -49,7 +50,7 @@ def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes:
         "operator": "Visits",
         "index": (),
         "lag_ms": 0,
-        "checkpoints": [0, 1, 4],
+        "retention": Retention(),
         "publishes": True,
         "nonce": "mine",
         **changes,
@@ -140,12 +141,11 @@ def test_a_fold_takes_the_place_of_its_inputs() -> None:
 
 def test_ten_checkpoints_are_kept() -> None:
     """``oldest`` says what may be deleted: never forward past what is kept, never back."""
-    assert commit(entry(), checkpoints=list(range(5))).oldest == 0
-    assert (
-        commit(Entry(manifest(30, oldest=3), "0" * 64, 1), NOTHING, plan(30), checkpoints=list(range(3, 31))).oldest
-        == 22
-    )
-    assert commit(entry(oldest=4), checkpoints=[0, 4]).oldest == 4
+    assert commit(entry(bases=dict.fromkeys(range(5), 0))).oldest == 0
+    kept = dict.fromkeys(range(3, 31), 0)
+    newest = commit(Entry(manifest(30, oldest=3, bases=kept), "0" * 64, 1), NOTHING, plan(30))
+    assert newest.oldest == 22 and newest.bases == {**dict.fromkeys(range(22, 31), 0), 31: plan(30).wall_ms}
+    assert commit(entry(oldest=4, bases={0: 0, 4: 0})).oldest == 4
 
 
 def test_key_columns_keep_their_type() -> None:

@@ -70,7 +70,10 @@ def test_a_message_knows_its_place() -> None:
     assert second.order == (1_000, "files", (3, 17)) > first.order
     assert (second.origin, second.sequence, second.delivery) == (None, None, 1)
     assert [message.position for message in batch_of().messages()] == batch_of().positions
-    assert [message.order for message in batch_of().messages()] == batch_of().order
+    listed = [
+        (row["timestamp"], row["partition"], tuple(row["position"].values())) for row in batch_of().order.to_pylist()
+    ]
+    assert [message.order for message in batch_of().messages()] == listed
     assert "position=(3, 7)" in repr(first) and "'page': 'a'" in repr(first)
 
 

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import pyarrow as pa
 import pytest
 
 import monoids
 import persistent
+from monoids.record import RecordMonoid
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -36,6 +38,17 @@ def test_docstrings_of(name: str) -> None:
     module: ModuleType = importlib.import_module(name)
     found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert found.failed == 0
+
+
+TAUGHT = [page for page in sorted((ROOT / "docs").glob("*.md")) if ">>> " in page.read_text(encoding="utf-8")]
+"""Pages with examples; the others are tables that commands make."""
+
+
+@pytest.mark.parametrize("page", TAUGHT, ids=lambda page: page.name)
+def test_pages_run(page: Path) -> None:
+    """Without it a page that teaches would teach what was true once."""
+    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted and not found.failed
 
 
 def test_the_readme_runs(tmp_path: Path) -> None:
@@ -80,6 +93,23 @@ def test_the_example_is_short() -> None:
     """Without it the first thing that a reader sees would grow with every feature."""
     (example,) = (text for _, name, text in BLOCK.findall(README) if name == "visits.py")
     assert len([line for line in example.splitlines() if line.strip()]) <= 16
+
+
+def monoid_rows() -> list[list[str]]:
+    table = README.partition("## Monoids")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:3] == "| `"]
+
+
+@pytest.mark.parametrize("row", monoid_rows(), ids=lambda row: row[0])
+def test_monoids_are_what_the_readme_says(row: list[str]) -> None:
+    """Without it a law could be claimed that no test tries, or an output of another type."""
+    letters = {"c": "commutative", "i": "idempotent", "e": "exact"}
+    for code in re.findall(r"`([^`]+)`", row[0]):
+        monoid = eval(code, {**vars(monoids), "pa": pa})
+        traits = [letter for letter, trait in letters.items() if getattr(monoid, trait)]
+        assert " ".join(traits + ["g"] * isinstance(monoid, monoids.Group)) == row[4], code
+        shown = "JSON" if monoid.output_type is None else str(monoid.output_type)
+        assert shown.startswith(row[3].partition(" of ")[0].partition(",")[0]) or isinstance(monoid, RecordMonoid), code
 
 
 def test_all_monoids_are_in_the_readme() -> None:

@@ -18,6 +18,7 @@ from monoids import Count, Sum, record
 from monoids.hashing import hash_keys
 from persistent import (
     FileSink,
+    FileSource,
     MemorySink,
     MemorySource,
     NonWindowState,
@@ -26,14 +27,18 @@ from persistent import (
     WindowState,
     tumbling,
 )
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.inside import savepoint_folder
 from persistent.checkpoint.log import Log, manifest_name
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.running import put_mark
 from persistent.codec import KEY_GROUPS, Run, encode_run
 from persistent.embedded import Embedded
+from persistent.operations import compact, pin, rollback, savepoint
 from persistent.rows import Rows
 from persistent.storage import LocalStorage, MemoryStorage
-from persistent.verify import Verification, verify
-from persistent.verify_rows import state_faults
+from persistent.verify import Verification, verify, verify_source
+from persistent.verify.rows import state_faults
 
 
 class Visits(PersistentTask):
@@ -223,7 +228,7 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
         "holds string",
     ),
     "key name": (
-        lambda m: replace(m, operators={"Visits": replace(m.operators["Visits"], key_names=("page",))}),
+        lambda m: replace(m, operators={"Visits": replace(m.operators["Visits"], key_names=("a", "b"))}),
         "its columns are",
     ),
 }
@@ -308,6 +313,137 @@ def test_a_fence_that_changes_something_is_found(tmp_path: Path) -> None:
     assert look(tmp_path).ok
     change_newest(tmp_path, lambda m: replace(m, clock=replace(m.clock, watermark=m.clock.watermark + 1)))
     assert "changes clock" in faults(look(tmp_path))
+
+
+# -- after operations ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outputs", ["retract", "again"])
+def test_what_operations_leave_verifies(tmp_path: Path, outputs: str) -> None:
+    """Without it verify would cry out at every checkpoint that was ever gone back to, pinned, compacted or copied."""
+    storage = LocalStorage(tmp_path / "checkpoint")
+    made = pipeline(tmp_path / "checkpoint", 1500)
+    made.run(engine="embedded")
+    ids = Log(storage).ids()
+    pin(storage, ids[-8])
+    compact(made)
+    assert look(tmp_path / "checkpoint").findings == []
+    savepoint(storage, "monday")
+    copy = verify(savepoint_folder(storage, "monday"))
+    assert (copy.ok, copy.findings) == (True, [])
+    rollback(storage, ids[-9], outputs=outputs)
+    rolled = look(tmp_path / "checkpoint")
+    assert rolled.ok and rolled.newest_good == rolled.newest
+    more = pipeline(tmp_path / "checkpoint", 1600)
+    more.run(engine="embedded", end_of_input=True)
+    found = look(tmp_path / "checkpoint")
+    assert found.ok, faults(found)
+    again = [one.text for one in found.findings]
+    assert all("a rollback published some again" in text for text in again)
+    assert outputs == "again" or not again
+    assert verify_source(more, newest_of(Log(storage))).findings == []
+
+
+def test_a_rollback_past_what_cannot_be_read_verifies(checkpoint: Path) -> None:
+    """Without it nobody could tell whether the way back from damage has worked."""
+    storage = LocalStorage(checkpoint)
+    last = Log(storage).ids()[-1]
+    (checkpoint / manifest_name(last)).write_bytes(b"torn")
+    found = look(checkpoint)
+    assert (found.ok, found.newest_good) == (False, last - 1)
+    rollback(storage, last - 1, outputs="retract")
+    assert look(checkpoint).ok, faults(look(checkpoint))
+    assert look(checkpoint).newest_good == last + 1
+
+
+def test_marks_and_the_word_of_the_doctor_are_no_strays(checkpoint: Path) -> None:
+    """Without it a running job would look littered."""
+    storage = LocalStorage(checkpoint)
+    put_mark(storage, 7, "0" * 32)
+    storage.put_if_absent("DOCTOR", b"fit")
+    assert look(checkpoint).findings == []
+    (checkpoint / "r" / "notes.txt").write_text("mine")
+    assert [one.place for one in look(checkpoint).findings] == ["r/notes.txt"]
+
+
+def test_a_compaction_that_changes_more_than_runs_is_found(tmp_path: Path) -> None:
+    """Without it a fold could move the clock or the account past records never read."""
+    made = pipeline(tmp_path, 400)
+    made.run(engine="embedded")
+    compact(made)
+    assert look(tmp_path).ok
+    change_newest(tmp_path, lambda m: replace(m, clock=replace(m.clock, watermark=m.clock.watermark + 1)))
+    assert "is a compaction, but changes clock" in faults(look(tmp_path))
+
+
+def test_progress_ends_with_every_byte(made: Path) -> None:
+    """Without it a long look would show nothing, or never reach its end."""
+    told: list[tuple[int, int]] = []
+    found = verify(LocalStorage(made), on_progress=lambda done, total: told.append((done, total)))
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] == told[-1][1] == found.parts["state runs"].bytes
+
+
+# -- the source ------------------------------------------------------------------------------------------------------
+
+
+def source_findings(made: Pipeline) -> list[tuple[str, str]]:
+    found = verify_source(made, newest_of(Log(made.storage)))
+    assert found.ok == (not found.findings)
+    return [(one.place, one.text) for one in found.findings]
+
+
+def test_the_source_proves_the_account(tmp_path: Path) -> None:
+    """Without it the account would only be consistent with itself."""
+    made = pipeline(tmp_path, 1500)
+    made.run(engine="embedded")
+    assert source_findings(made) == []
+    # What came after the checkpoint is not counted.
+    assert source_findings(pipeline(tmp_path, 1860)) == []
+    changed = rows(1500)
+    changed[700] = {**changed[700], "ts": changed[700]["ts"] + 1}
+    other = Pipeline(source=MemorySource(changed, timestamp="ts"), task=Visits(), checkpoint=str(tmp_path))
+    ((place, text),) = source_findings(other)
+    assert place == "memory"
+    assert "as many as the account says, but not the same ones" in text
+
+
+def test_records_lost_from_the_account_are_counted(tmp_path: Path) -> None:
+    """Without it records that a bug never read would not be missed."""
+    made = pipeline(tmp_path, 1500)
+    made.run(engine="embedded")
+    account = newest_of(Log(made.storage)).manifest.ledger["memory"]
+    lost = {"read": account.read - 3, "processed": account.processed - 3}
+    change_newest(tmp_path, lambda m: change_account(m, **lost))
+    ((place, text),) = source_findings(made)
+    assert place == "memory"
+    assert "holds 1,500 records before position (0, 1500), the account says 1,497 were read" in text
+    change_newest(tmp_path, lambda m: change_account(m, dead=0, processed=account.processed + 1, read=account.read))
+    ((_, text),) = source_findings(made)
+    assert "1 records without a time" in text
+
+
+def test_files_are_read_once_more_up_to_the_positions(tmp_path: Path) -> None:
+    """Without it a checkpoint in the middle of a file, with bad lines and new files behind it, could not be proved."""
+    (tmp_path / "input").mkdir()
+    for number in range(3):
+        lines = [f'{{"ts": {1000 * n}, "page": "a", "country": "de", "bytes": 1}}' for n in range(100)]
+        lines[7] = "nonsense"
+        (tmp_path / "input" / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+    source = FileSource(f"{tmp_path}/input/*.jsonl", timestamp="ts", timestamp_unit="ms")
+    made = Pipeline(source=source, task=Visits(), checkpoint=str(tmp_path / "c"), step_rows=130)
+    made.run(engine="embedded")
+    (tmp_path / "input" / "3.jsonl").write_text('{"ts": 1, "page": "a", "country": "de", "bytes": 1}\n')
+    log = Log(made.storage)
+    entries = [log.read(id) for id in log.ids()]
+    reads = {entry.manifest.ledger["files"].read: entry for entry in entries}
+    assert sorted(reads) == [0, 130, 260, 300]
+    for entry in reads.values():
+        assert verify_source(made, entry).findings == []
+    text = (tmp_path / "input" / "1.jsonl").read_text()
+    (tmp_path / "input" / "1.jsonl").write_text(text.replace('"bytes": 1', '"bytes": 2'))
+    ((_, found),) = source_findings(made)
+    assert "1.jsonl" in found
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------

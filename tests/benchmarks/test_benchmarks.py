@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from benchmarks import checkpoint, clicks, measure, memory, views, workloads
 
-NAMES = ("clicks", "views", "checkpoint", "memory", "many_steps")
+NAMES = ("clicks", "views", "checkpoint", "memory", "many_steps", "kernels", "sketches", "verify")
 
 
 def run(name: str, cache: Path, *arguments: object) -> dict[str, Any]:
@@ -230,3 +230,10 @@ def test_many_steps(tmp_path: Path) -> None:
     assert line["parameters"]["steps"] >= 100
     assert values(line)["files, largest number seen"] <= 200
     assert values(line)["manifest, largest seen"] <= 65_536
+
+
+def test_verify(tmp_path: Path) -> None:
+    """Without it the rate of verify could be measured on a checkpoint that does not verify."""
+    line = run("verify", tmp_path, "--megabytes", 4, "--step-rows", 20_000, "--runs", 1)
+    assert values(line)["verify"] > 0
+    assert values(line)["state"] > 3

@@ -1,54 +1,15 @@
-"""A storage that asks before each operation, so that a test can delay it, or let another driver run in between."""
+"""The asking storage of ``persistent.testing``, and waits that make drivers meet at many places."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
-import pyarrow as pa
+from persistent.testing.pauses import AskingStorage, Before, Once
 
-from persistent.storage import Put, Storage
-
-Before = Callable[[str, str], None]
-"""Called with the verb and the name, before the operation."""
-
-
-class AskingStorage:
-    """``inner``; every operation is told to ``before`` first."""
-
-    def __init__(self, inner: Storage, before: Before) -> None:
-        self.inner = inner
-        self.before = before
-        self.url = inner.url
-        self.shared = inner.shared
-        self.local = inner.local
-
-    def put_if_absent(self, name: str, data: bytes) -> Put:
-        self.before("put_if_absent", name)
-        return self.inner.put_if_absent(name, data)
-
-    def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        self.before("write", name)
-        self.inner.write(name, data)
-
-    def read(self, name: str) -> pa.Buffer:
-        self.before("read", name)
-        return self.inner.read(name)
-
-    def list(self, folder: str) -> list[str]:
-        self.before("list", folder)
-        return self.inner.list(folder)
-
-    def rename(self, source: str, target: str) -> None:
-        self.before("rename", source)
-        self.inner.rename(source, target)
-
-    def delete(self, name: str) -> None:
-        self.before("delete", name)
-        self.inner.delete(name)
+__all__ = ["AskingStorage", "Before", "Once", "delays"]
 
 
 def delays(seed: Any, often: float, seconds: float) -> Before:
@@ -62,17 +23,3 @@ def delays(seed: Any, often: float, seconds: float) -> Before:
             time.sleep(wait)
 
     return before
-
-
-class Once:
-    """Runs ``action`` before the first operation that ``matches``, in the thread that was about to perform it."""
-
-    def __init__(self, matches: Callable[[str, str], bool], action: Callable[[], object]) -> None:
-        self._matches = matches
-        self._action = action
-        self.happened = False
-
-    def __call__(self, verb: str, name: str) -> None:
-        if not self.happened and self._matches(verb, name):
-            self.happened = True
-            self._action()

@@ -1,0 +1,53 @@
+"""An actor is a process that works on the checkpoint, one operation of the store after the other.
+
+``moves`` are all the things that an actor may do next. They mirror ``persistent.driver``, ``persistent.publish``,
+``persistent.checkpoint.log`` and ``persistent.operations``. ``without``: rules that are removed, see ``model_mutants``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tests.proof.model_commands import compact, done, roll_back
+from tests.proof.model_entering import fence, fence_lost, fence_won, look, look_for_plan, put, read_back
+from tests.proof.model_garbage import collect, delete, delete_dropped, pending
+from tests.proof.model_moves import Move, Without
+from tests.proof.model_state import Actor, Bounds, Store
+from tests.proof.model_steps import check, commit_step, make_plan, map_step, next_step, publish, publish_early, retract
+
+
+def moves(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """What the actor may do next. Broken, if a law does not hold of it."""
+    yield from _MOVES[actor.at](store, actor, bounds, without)
+
+
+_MOVES: dict[str, Callable[[Store, Actor, Bounds, Without], Iterator[Move]]] = {
+    "look": look,
+    "look for plan": look_for_plan,
+    "fence": fence,
+    "put fence": put,
+    "read back fence": read_back,
+    "fence won": fence_won,
+    "fence lost": fence_lost,
+    "publish": publish,
+    "publish only": publish,
+    "retract": retract,
+    "retract only": retract,
+    "pending": pending,
+    "collect": collect,
+    "delete": delete,
+    "delete dropped": delete_dropped,
+    "next": next_step,
+    "plan": make_plan,
+    "put plan": put,
+    "read back plan": read_back,
+    "map": map_step,
+    "publish early": publish_early,
+    "commit": commit_step,
+    "put commit": put,
+    "read back commit": read_back,
+    "check": check,
+    "compact": compact,
+    "roll back": roll_back,
+    "done": done,
+}

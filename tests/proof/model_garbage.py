@@ -1,0 +1,81 @@
+"""Garbage in the model: the moves that read what is pending, list, choose and delete, as in ``persistent.publish``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.proof.model_moves import Move, Without, finished, is_abandoned, takes_over, to
+from tests.proof.model_state import Actor, Bounds, Manifest, Store, plan_at
+
+
+def pending(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """Read the plan that may be under way, before what is to be deleted is listed."""
+    entry = actor.entry
+    assert entry is not None
+    plan = plan_at(store, entry.base, entry.replan)
+    yield Move("reads the pending plan", store, to(actor, "collect", want=plan))
+
+
+def collect(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """List, and choose what to delete; in most steps only what was named by manifests that are no longer kept."""
+    entry, pending = actor.entry, actor.want
+    assert entry is not None and not isinstance(pending, Manifest)
+    kept = (entry,) if "kept" in without else actor.kept
+    in_step = actor.kind == "run" and not takes_over(actor)
+    if "pins" in without:
+        kept = tuple(one for one in kept if one.id >= entry.oldest)
+    live = {name for one in kept for name in one.names()}
+    if "unpublished" not in without:
+        live |= {output.file for output in entry.outputs}
+    if pending is not None and pending.listed is not None and "pending plan" not in without:
+        live.add(pending.listed)
+    settled = entry.kind in ("checkpoint", "rollback") or pending is not None or "settled" in without
+    if in_step:
+        named = {name for one in actor.dropped for name in one.names()} - live
+        victims = frozenset(file for file in named if is_abandoned(file, entry, without))
+        yield Move("deletes what it drops", store, to(actor, "delete dropped", victims=victims, want=None))
+        if not bounds.sweeps:
+            return
+    victims = frozenset(
+        file
+        for file in store.files
+        if file not in live and (settled or file.kind != "i") and is_abandoned(file, entry, without)
+    )
+    yield Move("lists what to delete", store, to(actor, "delete", victims=victims, want=None))
+
+
+def delete(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    entry = actor.entry
+    assert entry is not None
+
+    def kept(id: int) -> bool:
+        return id >= entry.oldest or id >= entry.id or (id in entry.pins and "pins" not in without)
+
+    store = store._replace(
+        files=store.files - actor.victims,
+        here=frozenset(id for id in store.here if kept(id)),
+        strays=tuple(stray for stray in store.strays if kept(stray.id)),
+        plans=frozenset(plan for plan in store.plans if plan.base >= entry.oldest or plan.base >= entry.id),
+    )
+    yield Move("deletes", store, _collected(actor, without))
+
+
+def delete_dropped(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    entry, dropped = actor.entry, actor.dropped
+    assert entry is not None
+    ids = {one.id for one in dropped}
+    plans = {(one.base, n) for one in dropped if one.base < entry.oldest for n in range(one.replan + 1)}
+    store = store._replace(
+        files=store.files - actor.victims,
+        here=store.here - ids,
+        strays=tuple(stray for stray in store.strays if stray.id not in ids),
+        plans=frozenset(plan for plan in store.plans if plan[:2] not in plans),
+    )
+    yield Move("deletes", store, _collected(actor, without))
+
+
+def _collected(actor: Actor, without: Without) -> Actor:
+    actor = actor._replace(victims=frozenset(), dropped=())
+    if "publish before collect" in without and "publish in time" not in without and not takes_over(actor):
+        return to(actor, "publish")
+    return finished(actor)

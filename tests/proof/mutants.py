@@ -1,0 +1,246 @@
+"""The section "mutants" changes the code that stores and commits, a spot at a time, and asks its tests to notice.
+
+Each mutant runs with the tests that mirror its module: found means that one of them failed or did not end. A survivor
+that nobody can tell from the original is in ``EXPLAINED``; any other one is a failure.
+
+    python -m tests.proof.mutants --all --write docs/mutants.md       every mutant of every module, and the table
+    python -m tests.proof.mutants --module persistent.checkpoint.garbage
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from tests.proof.mutants_bench import Bench, Mirror, Verdict
+from tests.proof.mutation import ROOT, Mutation
+from tests.proof.result import Result
+
+_MUTANTS = 100
+_KEPT = ROOT / ".mutants"
+
+
+_LONG = {"persistent.checkpoint.compaction": ("four_hundred", "many_small", "any_merges_in_pieces")}
+
+
+def _mirrors() -> dict[str, Mirror]:
+    table: dict[str, tuple[str, ...]] = {
+        "persistent.commit": ("tests/test_commit.py",),
+        "persistent.publish": ("tests/test_publish.py",),
+        "persistent.checkpoint.compaction": ("tests/checkpoint/test_compaction.py",),
+        "persistent.checkpoint.copies": ("tests/operations/test_saving.py",),
+        "persistent.checkpoint.garbage": ("tests/checkpoint/test_garbage.py",),
+        "persistent.checkpoint.inside": ("tests/checkpoint/test_inside.py",),
+        "persistent.checkpoint.log": ("tests/checkpoint/test_log.py",),
+        "persistent.checkpoint.manifest": ("tests/checkpoint/test_manifest.py", "tests/checkpoint/test_log.py"),
+        "persistent.checkpoint.plan": ("tests/checkpoint/test_plan.py", "tests/checkpoint/test_log.py"),
+        "persistent.checkpoint.running": ("tests/checkpoint/test_running.py",),
+        "persistent.checkpoint.shapes": ("tests/checkpoint/test_manifest.py", "tests/checkpoint/test_plan.py"),
+        "persistent.codec.documents": ("tests/codec/test_documents.py",),
+        "persistent.codec.key_types": ("tests/codec/test_key_types.py", "tests/codec/test_tables.py"),
+        "persistent.codec.messages": ("tests/codec/test_messages.py",),
+        "persistent.codec.runs": ("tests/codec/test_runs.py", "tests/codec/test_tables.py"),
+        "persistent.codec.sealed": ("tests/codec/test_runs.py", "tests/codec/test_tables.py"),
+        "persistent.codec.shapes": ("tests/codec/test_shapes.py", "tests/codec/test_tables.py"),
+        "persistent.codec.tables": ("tests/codec/test_tables.py", "tests/codec/test_runs.py"),
+        "persistent.storage.doctor": ("tests/storage/test_doctor.py",),
+        "persistent.storage.evidence": ("tests/storage/test_doctor.py", "tests/storage/test_opening.py"),
+        "persistent.storage.failures": ("tests/storage/test_retries.py", "tests/storage/test_storage_contract.py"),
+        "persistent.storage.files": ("tests/storage/test_local_storage.py",),
+        "persistent.storage.fsspec_storage": ("tests/storage/test_storage_contract.py", "tests/storage/test_s3.py"),
+        "persistent.storage.hdfs": ("tests/storage/test_hdfs.py", "tests/storage/test_storage_contract.py"),
+        "persistent.storage.local": ("tests/storage/test_local_storage.py", "tests/storage/test_storage_contract.py"),
+        "persistent.storage.memory": (
+            "tests/storage/test_memory_storage.py",
+            "tests/storage/test_storage_contract.py",
+        ),
+        "persistent.storage.opening": ("tests/storage/test_opening.py", "tests/storage/test_storage_contract.py"),
+        "persistent.storage.other": ("tests/storage/test_opening.py", "tests/storage/test_doctor.py"),
+        "persistent.storage.protocol": ("tests/storage/test_storage_contract.py",),
+        "persistent.storage.retries": ("tests/storage/test_retries.py",),
+        "persistent.storage.s3": ("tests/storage/test_s3.py", "tests/storage/test_storage_contract.py"),
+    }
+    servers = {"persistent.storage.hdfs": "hdfs", "persistent.storage.s3": "s3"}
+    servers |= dict.fromkeys(["persistent.storage.fsspec_storage", "persistent.storage.protocol"], "s3")
+    mirrors = {}
+    for module, tests in table.items():
+        server = servers.get(module, "")
+        without = tuple(word for word in ("hdfs", "s3") if word != server) + _LONG.get(module, ())
+        mirrors[module] = Mirror(module, tests, without, server)
+    return mirrors
+
+
+MIRRORS = _mirrors()
+
+SETTLED = (
+    "persistent.checkpoint.garbage",
+    "persistent.checkpoint.plan",
+    "persistent.checkpoint.inside",
+    "persistent.checkpoint.running",
+)
+"""Modules of which every mutant has been tried and every survivor explained: from these ``prove`` draws."""
+
+
+def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Result:
+    """A hundred mutants, drawn from those of the settled modules."""
+    began = time.monotonic()
+    count = max(1, round(_MUTANTS * scale))
+    every = [one for module in SETTLED for one in MIRRORS[module].mutations()]
+    drawn = sorted(random.Random(seed).sample(every, min(count, len(every))), key=lambda one: (one.module, one.number))
+    verdicts: list[Verdict] = []
+    untold: list[str] = []
+    until = began + 0.9 * seconds_max if seconds_max is not None else math.inf
+    for verdict in _tried(drawn, untold, until):
+        verdicts.append(verdict)
+    explained = sum(verdict.is_explained for verdict in verdicts)
+    failures = tuple(untold) + tuple(f"survived: {verdict.mutation}" for verdict in verdicts if verdict.is_survivor)
+    found = sum(verdict.is_found for verdict in verdicts)
+    note = f"seed {seed}; {explained} more cannot be told from the original"
+    if len(verdicts) < len(drawn):
+        note += f"; out of time after {len(verdicts)} of {len(drawn)}"
+    seconds = time.monotonic() - began
+    return Result("mutants", len(verdicts), failures, (found, len(verdicts) - explained), seconds, note)
+
+
+def _tried(drawn: Sequence[Mutation], untold: list[str], until: float) -> Iterator[Verdict]:
+    """The verdicts, module by module, ``drawn`` in their order; ``untold``: why there are none of a module."""
+    for module, of_module in groupby(drawn, key=lambda mutation: mutation.module):
+        left = until - time.monotonic()
+        if left <= 0:
+            return
+        try:
+            bench = Bench(MIRRORS[module], min(left, 900.0))
+        except RuntimeError as error:
+            # Out of time is said in the note; it is no verdict on the tests.
+            if time.monotonic() < until:
+                untold.append(str(error))
+            continue
+        for mutation in of_module:
+            # A mutant begun too late would be stopped by the end of the section, and count as found.
+            if time.monotonic() + bench.seconds_max > until:
+                break
+            yield bench.tried(mutation)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 0 if no survivor is unexplained, else 1."""
+    options = _parsed(arguments)
+    modules = options.module or list(MIRRORS)
+    until = time.monotonic() + 60 * options.minutes
+    verdicts: list[Verdict] = []
+    for module in modules:
+        verdicts += _module(MIRRORS[module], options.sample, options.seed, until)
+    survivors = [verdict for verdict in verdicts if verdict.is_survivor]
+    for verdict in survivors:
+        print(f"survived: {verdict.mutation}")
+    print(f"{len(verdicts):,} mutants, {sum(one.is_found for one in verdicts):,} found, {len(survivors):,} unexplained")
+    if options.write:
+        Path(options.write).write_text(_page())
+    return 1 if survivors else 0
+
+
+def _module(mirror: Mirror, sample: int | None, seed: int, until: float) -> list[Verdict]:
+    """The verdicts of a module, of which those that are known are not had again."""
+    every = mirror.mutations()
+    numbers = {one.number for one in (random.Random(seed).sample(every, min(sample, len(every))) if sample else every)}
+    known = _known(mirror)
+    wanted = [one for one in every if one.number in numbers and one.number not in known]
+    verdicts = [verdict for number, verdict in known.items() if number in numbers]
+    if not wanted or time.monotonic() > until:
+        return verdicts
+    _KEPT.mkdir(exist_ok=True)
+    bench, began = Bench(mirror), time.monotonic()
+    with open(_KEPT / f"{mirror.module}-{mirror.key}.jsonl", "a") as kept:
+        for count, mutation in enumerate(wanted, 1):
+            verdict = bench.tried(mutation)
+            verdicts.append(verdict)
+            print(json.dumps([mutation.number, verdict.end, round(verdict.seconds, 3)]), file=kept, flush=True)
+            rate = count / (time.monotonic() - began)
+            left = (len(wanted) - count) / rate
+            sign = "SURVIVED " + str(mutation) if verdict.is_survivor else verdict.end
+            print(f"{mirror.module} {count}/{len(wanted)} {rate:.2f}/s {left:,.0f} s left: {sign}", flush=True)
+            if time.monotonic() > until:
+                break
+    return verdicts
+
+
+def _known(mirror: Mirror) -> dict[int, Verdict]:
+    """The verdicts of earlier runs over the same module and the same tests."""
+    path = _KEPT / f"{mirror.module}-{mirror.key}.jsonl"
+    every = mirror.mutations()
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {number: Verdict(every[number], end, seconds) for number, end, seconds in map(json.loads, lines)}
+
+
+def _page() -> str:
+    """The committed table."""
+    rows, told, totals = [], [], [0, 0, 0, 0]
+    for mirror in MIRRORS.values():
+        every, verdicts = mirror.mutations(), list(_known(mirror).values())
+        found = sum(one.is_found for one in verdicts)
+        explained = [one for one in verdicts if one.is_explained]
+        survivors = [one for one in verdicts if one.is_survivor]
+        run = "whole" if len(verdicts) == len(every) else f"{len(verdicts)} of {len(every)}" if verdicts else "not yet"
+        row = (len(every), len(verdicts), found, len(explained))
+        totals = [total + one for total, one in zip(totals, row, strict=True)]
+        rows.append(_row(f"`{mirror.module}`", row, run))
+        told += [_line(one, one.explanation) for one in sorted(explained, key=lambda one: one.mutation.number)]
+        told += [_line(one, "**not explained**") for one in sorted(survivors, key=lambda one: one.mutation.number)]
+    rows.append(_row("all", tuple(totals), f"{totals[1]:,} of {totals[0]:,}"))
+    survived = "\n".join(told) if told else "None."
+    return _PAGE.format(rows="\n".join(rows), survivors=survived)
+
+
+def _row(name: str, numbers: Sequence[int], run: str) -> str:
+    mutants, tried, found, explained = numbers
+    counted = tried - explained
+    share = f"{100 * found / counted:.1f} %" if counted else ""
+    return f"| {name} | {mutants:,} | {tried:,} | {found:,} | {explained:,} | {share} | {run} |"
+
+
+def _line(verdict: Verdict, why: str) -> str:
+    mutation = verdict.mutation
+    return f"- `{mutation.module}`, `{mutation.text}`, {mutation.change}: {why}"
+
+
+_PAGE = """# Mutants
+
+What the tests of storing and committing would notice: each mutant is one small change to a module (a comparison, a
+condition, a constant, a call or a raise left out), and the tests that mirror the module are run with it. A mutant is
+found if a test fails or does not end. Made by `make mutants`, not by hand; the share is of those tried
+that can be found, so it says little of a module, or of all, that was not run whole.
+
+| module | mutants | tried | found | explained | share | run |
+|---|---|---|---|---|---|---|
+{rows}
+
+## Survivors
+
+A survivor that is explained behaves like the original: nobody can write a test that fails for it.
+
+{survivors}
+"""
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.proof.mutants", description="Change the code, run its tests."
+    )
+    parser.add_argument("--all", action="store_true", help="every module; the default")
+    parser.add_argument("--module", action="append", choices=list(MIRRORS), help="this module; may be repeated")
+    parser.add_argument("--sample", type=int, metavar="N", help="so many mutants of each module instead of all")
+    parser.add_argument("--seed", type=int, default=0, help="draws the sample")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin nothing after this; go on another time")
+    parser.add_argument("--write", metavar="FILE", help="write the table of all that is known")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

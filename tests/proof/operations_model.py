@@ -1,0 +1,330 @@
+"""The dictionary model of a job under operations: what every checkpoint that was ever committed must hold.
+
+It knows collections and nothing of this package. Checkpoints are known by the ids that were seen committed; what each
+of them holds, which are kept, and what the sink shows follows from the operations alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+WINDOW_MS, GRID_MS, HISTORY_MS = 10, 5, 40
+
+Lists = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The rows of each partition of a source, in the order in which they are read."""
+
+Place = tuple[Any, int | None]
+"""A page, and the start of its window; None of a state without windows."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A row that counts in the state. ``fresh``: nothing has been published of it."""
+
+    page: Any
+    ts: int
+    n: int
+    fresh: bool = True
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a step reads up to, and which windows it closes."""
+
+    stop: Mapping[str, int]
+    close_at: int
+    ends: bool
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one checkpoint publishes: values of windows or keys, and the numbers of rows late and dead."""
+
+    values: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    late: Counter[int] = field(default_factory=Counter)
+    dead: Counter[int] = field(default_factory=Counter)
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.late or self.dead)
+
+    def __le__(self, other: Shown) -> bool:
+        return self.values <= other.values and self.late <= other.late and self.dead <= other.dead
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a checkpoint holds. ``source``: which of the sources of the world its ``positions`` are of. ``accounts``:
+    by partition, read, processed, late, dead and duplicate."""
+
+    windows: bool
+    source: int
+    positions: Mapping[str, int]
+    accounts: Mapping[str, Counter[str]]
+    rows: tuple[Held, ...] = ()
+    largest: Mapping[str, int] = field(default_factory=dict)
+    watermark: int = 0
+    closed: int = 0
+    ended: bool = False
+    since: int | None = None
+
+    @staticmethod
+    def empty(windows: bool, source: int, partitions: Sequence[str]) -> Snapshot:
+        return Snapshot(windows, source, dict.fromkeys(partitions, 0), {name: Counter() for name in partitions})
+
+    # -- what it shows -------------------------------------------------------------------------------------------
+
+    def state(self, as_of: int | None = None) -> dict[Place, tuple[int, int]]:
+        """Count and total of each key, and of each window that is not closed; of what was before a clock."""
+        closed = self.closed if as_of is None else as_of
+        return (
+            self._folded(row for row in self.rows if as_of is None or row.ts < as_of)
+            if not self.windows
+            else (
+                self._folded(row for row in self.rows if self.end(row) > closed and (as_of is None or row.ts < as_of))
+            )
+        )
+
+    def knows(self, clock: int) -> bool:
+        """Whether what was before that clock can be told from what came after."""
+        if self.windows:
+            return clock % GRID_MS == 0 and self.closed <= clock <= self.watermark
+        known_from = max(0, (self.watermark - HISTORY_MS) // GRID_MS * GRID_MS)
+        return clock % GRID_MS == 0 and known_from <= clock <= self.watermark
+
+    def end(self, row: Held) -> int:
+        """Where the window of a row ends."""
+        return row.ts // WINDOW_MS * WINDOW_MS + WINDOW_MS
+
+    # -- what becomes of it --------------------------------------------------------------------------------------
+
+    def plan(self, lists: Lists, step_rows: int, ends: bool) -> Plan | None:
+        """The next step; None if there is nothing to do."""
+        stop = {name: min(len(rows), self.positions[name] + step_rows) for name, rows in lists.items()}
+        if stop != self.positions:
+            return Plan(stop, self.watermark, False)
+        ends = ends and not self.ended
+        open_ends = [self.end(row) for row in self.rows if self.windows and self.end(row) > self.closed]
+        close_at = max([self.watermark, *(open_ends if ends else [])])
+        moves = self._reached(self.largest) > self.watermark
+        if not (ends or moves or any(end <= close_at for end in open_ends)):
+            return None
+        return Plan(stop, close_at, ends)
+
+    def after(self, plan: Plan, lists: Lists) -> tuple[Snapshot, Shown]:
+        """The checkpoint that a step makes of it, and what the step publishes: of what was there before its rows."""
+        values, late, dead = self._closing(plan), Counter[int](), Counter[int]()
+        accounts = {name: Counter(account) for name, account in self.accounts.items()}
+        rows, largest = list(self.rows), dict(self.largest)
+        if plan.ends and not self.windows:
+            rows = [replace(row, fresh=False) for row in rows]
+        for name in self.positions:
+            for row in lists[name][self.positions[name] : plan.stop[name]]:
+                fate = self._fate(row)
+                accounts[name].update(["read", fate])
+                if fate == "processed":
+                    rows.append(Held(row["page"], row["ts"], row["n"]))
+                    largest[name] = max(row["ts"], largest.get(name, 0))
+                late.update([row["id"]] if fate == "late" else [])
+                dead.update([row["id"]] if fate == "dead" else [])
+        closed = max(self.closed, plan.close_at)
+        after = replace(
+            self,
+            positions=dict(plan.stop),
+            accounts=accounts,
+            rows=tuple(row for row in rows if not self.windows or self.end(row) > closed),
+            largest=largest,
+            watermark=max(self.watermark, self._reached(largest), plan.close_at),
+            closed=closed,
+            ended=plan.ends or (self.ended and plan.stop == self.positions),
+        )
+        return after, Shown(values, late, dead)
+
+    def restarted(self, clock: int, source: int) -> Snapshot:
+        """The state as of a clock, over a source of which nothing has been read."""
+        empty = Snapshot.empty(self.windows, source, list(self.positions))
+        rows = tuple(row for row in self.rows if row.ts < clock)
+        return replace(empty, rows=rows, watermark=clock, closed=min(self.closed, clock), since=clock)
+
+    def merged(self, other: Snapshot, source: int) -> Snapshot:
+        """The sum of two jobs that have both come to their end."""
+        closed = (max if self.windows else min)(self.closed, other.closed)
+        return Snapshot(
+            self.windows,
+            source,
+            {**self.positions, **other.positions},
+            {**self.accounts, **other.accounts},
+            tuple(replace(row, fresh=True) for row in (*self.rows, *other.rows)),
+            {**self.largest, **other.largest},
+            max(min(self.watermark, other.watermark), closed),
+            closed,
+            self.ended and other.ended,
+            self.since,
+        )
+
+    def _fate(self, row: Mapping[str, Any]) -> str:
+        ts = row["ts"]
+        if ts < 0:
+            return "dead"
+        if self.since is not None and ts < self.since:
+            return "duplicate"
+        if self.windows and ts // WINDOW_MS * WINDOW_MS + WINDOW_MS <= self.watermark:
+            return "late"
+        return "dead" if row["n"] < 0 else "processed"
+
+    def _reached(self, largest: Mapping[str, int]) -> int:
+        return min(largest.get(name, 0) for name in self.positions)
+
+    def _closing(self, plan: Plan) -> Counter[tuple[Any, ...]]:
+        if self.windows:
+            due = self._folded(row for row in self.rows if self.closed < self.end(row) <= plan.close_at)
+        elif plan.ends:
+            fresh = {row.page for row in self.rows if row.fresh}
+            due = self._folded(row for row in self.rows if row.page in fresh)
+        else:
+            due = {}
+        return Counter((*place, *value) for place, value in due.items())
+
+    def _folded(self, rows: Iterator[Held]) -> dict[Place, tuple[int, int]]:
+        sums: dict[Place, tuple[int, int]] = {}
+        for row in rows:
+            place = row.page, self.end(row) - WINDOW_MS if self.windows else None
+            count, total = sums.get(place, (0, 0))
+            sums[place] = count + 1, total + row.n
+        return sums
+
+
+@dataclass
+class Model:
+    """What the whole checkpoint must be.
+
+    ``held``: of every id ever seen, kept or not. ``bases``: the ids that are kept, with ``pins`` among them, and all
+    from ``oldest`` on. ``targets``: where each rollback went back to. ``gone``: ranges of ids whose outputs were to be
+    taken back; ``doubtful``: those where another rollback came before they were. ``retract``: the one that still may
+    have to be. ``shown``: what each id has published; of those in ``partly`` perhaps only a part. ``owed``: the id
+    whose outputs the newest manifest lists. ``plans``: those put and not yet committed, by base.
+    """
+
+    last: int
+    held: dict[int, Snapshot] = field(default_factory=dict)
+    newest: int = -1
+    base: int = 0
+    oldest: int = 0
+    bases: set[int] = field(default_factory=set)
+    pins: set[int] = field(default_factory=set)
+    targets: dict[int, int] = field(default_factory=dict)
+    gone: list[tuple[int, int]] = field(default_factory=list)
+    doubtful: list[tuple[int, int]] = field(default_factory=list)
+    retract: tuple[int, int] | None = None
+    shown: dict[int, Shown] = field(default_factory=dict)
+    partly: set[int] = field(default_factory=set)
+    owed: int | None = None
+    plans: dict[int, Plan] = field(default_factory=dict)
+
+    @property
+    def now(self) -> Snapshot:
+        """What the newest checkpoint holds."""
+        return self.held[self.newest]
+
+    def keeps(self, id: int) -> bool:
+        return id <= self.newest and (id >= self.oldest or id in self.bases)
+
+    def kept(self) -> list[int]:
+        return [id for id in self.held if self.keeps(id)]
+
+    # -- what is committed ---------------------------------------------------------------------------------------
+
+    def fence(self, id: int) -> None:
+        self._put(id, self.now)
+
+    def checkpoint(self, id: int, snapshot: Snapshot, shown: Shown) -> None:
+        """A step: whoever commits one has taken back and published all that was to be before."""
+        self.settle()
+        self.retract = None
+        self.plans.pop(self.base, None)
+        self._put(id, snapshot)
+        self._name(id)
+        self.oldest = max(self.oldest, sorted(self.bases)[-self.last :][0])
+        self.bases = {one for one in self.bases if one >= self.oldest or one in self.pins}
+        self.owed = id if shown else None
+        if shown:
+            self.shown[id] = shown
+            self.partly.add(id)
+
+    def compaction(self, id: int) -> None:
+        base = self.base
+        self._put(id, self.now)
+        self._name(id)
+        self.base = base
+
+    def rollback(self, id: int, target: int, snapshot: Snapshot, *, take_back: bool) -> None:
+        first = target + 1
+        if self.retract is not None and target >= self.base:
+            first = min(first, self.retract[0])
+        if take_back:
+            self.gone.append((first, id))
+        elif self._taken_back() and self.retract is not None:
+            self.doubtful.append(self.retract)
+        self.retract = (first, id) if take_back else None
+        self._put(id, snapshot)
+        self._name(id)
+        self.targets[id] = target
+        if self.owed is not None and self.owed > target:
+            self.owed = None
+
+    def begun(self, id: int, snapshot: Snapshot) -> None:
+        """The first content of a job, that began empty, as a copy or as a sum; what was put before may be gone."""
+        self.held[id], self.newest = snapshot, id
+        self.base, self.oldest, self.bases = id, id, {id}
+
+    def _put(self, id: int, snapshot: Snapshot) -> None:
+        assert id == self.newest + 1, f"{id} was put after {self.newest}"
+        self.held[id], self.newest = snapshot, id
+
+    def _name(self, id: int) -> None:
+        self.bases.add(id)
+        self.base = id
+
+    # -- what is published ---------------------------------------------------------------------------------------
+
+    def settling(self) -> None:
+        """A driver has taken over: what it takes back may be gone in part."""
+        self.partly |= set(self._taken_back())
+
+    def settle(self) -> None:
+        """All that was to be taken back and to be published is."""
+        for id in self._taken_back():
+            del self.shown[id]
+            self.partly.discard(id)
+        if self.owed is not None:
+            self.partly.discard(self.owed)
+
+    def _taken_back(self) -> list[int]:
+        first, stop = self.retract or (0, 0)
+        return [id for id in self.shown if first <= id < stop]
+
+    # -- what may be asked ---------------------------------------------------------------------------------------
+
+    def line(self) -> list[int]:
+        """The kept checkpoints that the newest has come from, oldest first; not those that a rollback has left."""
+        found, id = [], self.newest
+        while id >= 0:
+            if id in self.bases or id == self.newest:
+                found.append(id)
+            id = self.targets.get(id, id - 1)
+        return found[::-1]
+
+    def as_of(self, clock: int) -> int | None:
+        """The oldest of them that knows the state as of a clock."""
+        return next((id for id in self.line() if self.held[id].knows(clock)), None)
+
+    def is_taken_back(self, id: int) -> bool:
+        """Whether windows that this checkpoint counts as published are not to be seen any more."""
+        return any(first <= id < stop for first, stop in self.gone)
+
+    def is_doubtful(self, id: int) -> bool:
+        """Whether nobody can tell so: another rollback came before all was taken back, or that one is kept no more."""
+        forgotten = [one for one in self.gone if not self.keeps(one[1])]
+        return any(first <= id < stop for first, stop in (*self.doubtful, *forgotten))

@@ -1,0 +1,188 @@
+"""A world of operations is a checkpoint, a sink and the sources of one job, which processes and commands come to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from monoids import Count, Sum, record
+from persistent import (
+    FileSink,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    Retention,
+    WindowState,
+    tumbling,
+)
+from persistent.embedded import Embedded
+from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
+from persistent.sources.schemas import to_json
+from persistent.storage import MemoryStorage, Storage
+from tests.faults import FaultyStorage, Operations
+from tests.proof.operations_model import GRID_MS, HISTORY_MS, WINDOW_MS, Lists, Model, Place, Shown
+
+KEPT_LAST = 4
+_MEMORY = "memory"
+_SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("page", pa.string()), ("n", pa.int64())])
+_RECORDED = {"format": "memory", "schema": to_json(_SCHEMA)}
+
+
+@dataclass
+class Named:
+    """Several lists, each a partition of its own name; of each of them a step reads as many rows."""
+
+    lists: Lists
+    kind: str = "Named"
+    max_out_of_orderness: int = 0
+
+    def partitions(self) -> tuple[str, ...]:
+        return tuple(self.lists)
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        splits: list[Split] = []
+        end = dict(state.positions)
+        for name, rows in self.lists.items():
+            here = SourceState({_MEMORY: state.positions.get(name, (0, 0))}, _RECORDED)
+            planned = MemorySource(rows, ordered=True).plan(here, budget, follow=True)
+            splits += [replace(split, partition=name) for split in planned.splits]
+            end[name] = planned.end[_MEMORY]
+        return SourcePlan(tuple(splits), end, dict.fromkeys(self.lists), _RECORDED)
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        return _SCHEMA
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        yield from MemorySource(self.lists[split.partition]).read(split, recorded)
+
+    def acknowledge(self, positions: Positions) -> None:
+        pass
+
+
+class Visits(PersistentTask):
+    """Count and total by page, in windows or for ever; raises on a negative number."""
+
+    key = "page"
+
+    def __init__(self, windows: bool) -> None:
+        self.windows = windows
+
+    def persistent_state(self) -> Any:
+        monoid = record(visits=Count(), total=Sum())
+        if self.windows:
+            return WindowState(monoid, tumbling(WINDOW_MS), interval_ms=GRID_MS)
+        return NonWindowState(monoid, interval_ms=GRID_MS, history=HISTORY_MS)
+
+    def process_message(self, state: Any, message: Any) -> None:
+        if message.value["n"] < 0:
+            raise ValueError("negative")
+        state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
+
+
+class Enough(Exception):
+    """As many steps were made as were asked for."""
+
+
+@dataclass
+class World:
+    """``sources``: the one it began with, and another for each restart as of a clock. ``start_from``: the savepoint it
+    began with."""
+
+    name: str
+    windows: bool
+    sources: list[dict[str, list[dict[str, Any]]]]
+    start_from: str | None = None
+    model: Model = field(default_factory=lambda: Model(KEPT_LAST))
+
+    def __post_init__(self) -> None:
+        self.checkpoint, self.sink = MemoryStorage(f"{self.name}-c"), MemoryStorage(f"{self.name}-s")
+
+    @property
+    def source(self) -> int:
+        """The number of the source that the newest checkpoint is of."""
+        return self.model.now.source if self.model.held else len(self.sources) - 1
+
+    def pipeline(
+        self,
+        operations: Operations | None = None,
+        *,
+        step_rows: int = 3,
+        source: int | None = None,
+        checkpoint: Storage | None = None,
+    ) -> Pipeline:
+        """The job as one process sees it; over another ``checkpoint``, to read that."""
+        counted = operations or Operations()
+        return Pipeline(
+            source=Named(self.sources[self.source if source is None else source]),
+            task=Visits(self.windows),
+            sink=FileSink(FaultyStorage(self.sink, counted), format="jsonl"),
+            checkpoint=checkpoint or FaultyStorage(self.checkpoint, counted),
+            step_rows=step_rows,
+            on_error="dead-letter",
+            retention=Retention(last=KEPT_LAST),
+            start_from=self.start_from,
+        )
+
+    def run(self, operations: Operations, *, steps: int, step_rows: int, ends: bool, threads: int) -> None:
+        """One process: some steps, or until there is nothing more to do, or to its death."""
+        made = 0
+
+        def enough(_: object) -> None:
+            nonlocal made
+            made += 1
+            if made == steps:
+                raise Enough
+
+        engine = Embedded(threads=threads)
+        try:
+            self.pipeline(operations, step_rows=step_rows).run(engine=engine, end_of_input=ends, on_step=enough)
+        except Enough:
+            pass
+        finally:
+            engine.stop()
+
+    def files(self) -> dict[str, Any]:
+        """All there is."""
+        return {**self.checkpoint._files, **{f"sink/{name}": data for name, data in self.sink._files.items()}}
+
+    def shown(self) -> dict[int, Shown]:
+        """What a reader sees, by the id of the checkpoint that published it."""
+        found: dict[int, Shown] = {}
+        for name in self.sink.list(""):
+            id, values = int(name[:20]), found.setdefault(int(name[:20]), Shown()).values
+            for line in self.sink.read(name).to_pybytes().decode().splitlines():
+                row = json.loads(line)
+                assert row.get("revision", id) == id
+                values[(*_place(row), row["visits"], row["total"])] += 1
+        pipeline = self.pipeline()
+        for table, aside in ((pipeline.late(), "late"), (pipeline.dead_letters(), "dead")):
+            for row in table.to_pylist():
+                numbers: Counter[int] = getattr(found.setdefault(row["checkpoint"], Shown()), aside)
+                numbers[row["value"]["id"]] += 1
+        return found
+
+
+def values(rows: Sequence[Mapping[str, Any]]) -> dict[Place, tuple[int, int]]:
+    """Count and total by place, of the rows of a state."""
+    found = {_place(row): (row["visits"], row["total"]) for row in rows}
+    assert len(found) == len(rows), f"a key stands there twice: {rows}"
+    return found
+
+
+def start_of(row: Mapping[str, Any]) -> int | None:
+    """Where the window of a row starts, ms since the epoch."""
+    start = row.get("window_start")
+    if isinstance(start, str):
+        start = datetime.fromisoformat(start)
+    return None if start is None else round((start - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000)
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return row["page"], start_of(row)

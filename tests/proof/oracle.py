@@ -1,0 +1,237 @@
+"""An oracle says whether a disk holds what it must: at every commit, and at the end of every run.
+
+It reads the disk by itself, from the manifest down to the rows, and compares with the twin. Files of equal bytes are
+decoded once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.codec import decode_table
+from tests.proof.twin import Expected, Place, Step
+
+CHECKPOINT, SINK = "/checkpoint", "/sink"
+_DIGITS = 20
+_GROUP_SHIFT = 54
+
+Acknowledged = tuple[tuple[str, bytes], ...]
+"""The manifests whose put was answered with WON, oldest first: name and bytes."""
+
+
+class Readable(Protocol):
+    """What an oracle looks at: a simulated disk, or a bucket."""
+
+    def data(self, path: str) -> bytes:
+        """What a reader of the file sees. FileNotFoundError."""
+
+    def files_in(self, path: str) -> list[str]:
+        """The names of the files directly in a folder, sorted; none where there is no folder."""
+
+    def files_below(self, path: str) -> list[str]:
+        """The paths of all files below a folder, sorted."""
+
+
+class Lost(AssertionError):
+    """The disk is not as it must be."""
+
+
+class Oracle:
+    """What a job's disk is measured against. ``window_ms`` as in the twin."""
+
+    def __init__(self, steps: Mapping[Step, Expected], window_ms: int | None) -> None:
+        self.steps = steps
+        self.window_ms = window_ms
+        self.mixes: dict[int, int] = {}
+
+    def at_start(self, disk: Readable, acknowledged: Acknowledged) -> None:
+        """After a crash: no acknowledged checkpoint is lost. Those below ``oldest`` may be deleted."""
+        if not acknowledged:
+            return
+        newest = manifest_of(acknowledged[-1][1])
+        for name, data in acknowledged:
+            if int(name[:_DIGITS]) >= newest.oldest:
+                there = _data(disk, f"{CHECKPOINT}/m/{name}")
+                _require(there is not None, f"acknowledged, and lost: m/{name}")
+                _require(there == data, f"acknowledged, and changed: m/{name}")
+
+    def at_commit(
+        self, disk: Readable, name: str, data: bytes, acknowledged: Acknowledged, *, alone: bool
+    ) -> Acknowledged:
+        """A manifest was put, and its driver has just been told; those acknowledged by now. ``alone``: no other driver
+        was at work."""
+        oldest = manifest_of(acknowledged[-1][1]).oldest if acknowledged else 0
+        # What is deleted may be put again, by a driver that slept; its next look at the log tells it.
+        kept = tuple((known, bytes_) for known, bytes_ in acknowledged if int(known[:_DIGITS]) >= oldest)
+        for known, bytes_ in kept:
+            _require(_data(disk, f"{CHECKPOINT}/m/{known}") in (None, bytes_), f"overwritten: m/{known}")
+            _require(known != name, f"acknowledged twice: m/{name}")
+        if not acknowledged or name > acknowledged[-1][0]:
+            self._check_commit(disk, data, acknowledged, alone)
+        else:
+            # The answer came late: others have gone on since, and may have collected what it names.
+            _require(not alone, f"m/{name} after m/{acknowledged[-1][0]}")
+        return tuple(sorted((*kept, (name, data))))
+
+    def _check_commit(self, disk: Readable, data: bytes, acknowledged: Acknowledged, alone: bool) -> None:
+        manifest = manifest_of(data)
+        expected = self._expected(manifest)
+        self._check_account(manifest, expected)
+        self._check_state(disk, manifest, expected)
+        if acknowledged:
+            before = manifest_of(acknowledged[-1][1])
+            _require(manifest.epoch >= before.epoch, f"epoch {manifest.epoch} after {before.epoch}")
+            _require(manifest.oldest >= before.oldest, f"oldest {manifest.oldest} after {before.oldest}")
+        shown = self.shown(disk)
+        if manifest.kind == "checkpoint":
+            published = self.steps[expected.before].outputs if expected.before else Counter()
+            # Another driver may have published what this manifest names before its own driver had the answer.
+            as_far = shown == published if alone else published <= shown <= expected.outputs
+            _require(as_far, f"before m/{manifest.id}: shown {_diff(shown, published)}")
+            staged = sum(one.rows for outputs in manifest.outputs for one in outputs.sink)
+            _require(staged == expected.staged, f"m/{manifest.id} stages {staged} outputs, not {expected.staged}")
+        else:
+            _require(shown <= expected.outputs, f"shown, and not named: {_diff(shown, expected.outputs)}")
+
+    def at_edge(self, disk: Readable, *, ended: bool) -> Expected:
+        """A run has come to a step's edge (``ended``: to its end): everything is published, exactly once."""
+        names = manifest_names(disk)
+        _require(bool(names), "no manifest")
+        manifest = manifest_of(disk.data(f"{CHECKPOINT}/m/{names[-1]}"))
+        expected = self._expected(manifest)
+        self._check_account(manifest, expected)
+        self._check_state(disk, manifest, expected)
+        shown = self.shown(disk)
+        _require(shown == expected.outputs, f"published {_diff(shown, expected.outputs)}")
+        for folder, numbers in (("late", expected.late), ("dead", expected.dead)):
+            found = _aside(disk, folder)
+            _require(found == sorted(numbers), f"{folder}: rows {found}, not {sorted(numbers)}")
+        if ended:
+            last = list(self.steps.values())[-1]
+            _require(expected == last, f"ended at {expected.step}, the twin at {last.step}")
+        return expected
+
+    def clean(self, disk: Readable) -> None:
+        """Nothing is left over once a step has been made."""
+        newest = manifest_of(disk.data(f"{CHECKPOINT}/m/{manifest_names(disk)[-1]}"))
+        _require(not (left := _leftovers(disk, newest)), f"left over: {left}")
+
+    def shown(self, disk: Readable) -> Counter[tuple[Any, ...]]:
+        """The published rows that a reader of the sink sees."""
+        found: Counter[tuple[Any, ...]] = Counter()
+        for name in disk.files_in(SINK):
+            found.update(_output_rows(disk.data(f"{SINK}/{name}"), self.window_ms is None))
+        return found
+
+    def _expected(self, manifest: Manifest) -> Expected:
+        read = sum(account.read for account in manifest.ledger.values())
+        step = read, manifest.clock.closed, manifest.clock.end_of_input
+        _require(step in self.steps, f"m/{manifest.id}: at no border of a step: {step}")
+        return self.steps[step]
+
+    def _check_account(self, manifest: Manifest, expected: Expected) -> None:
+        ledger = manifest.ledger.values()
+        _require(all(account.balances for account in ledger), f"m/{manifest.id}: the account does not balance")
+        late, dead = sum(one.late for one in ledger), sum(one.dead for one in ledger)
+        counts = len(expected.late), len(expected.dead)
+        _require((late, dead) == counts, f"m/{manifest.id}: {late} late and {dead} dead, not {counts}")
+        _require(manifest.clock.watermark == expected.watermark, f"m/{manifest.id}: clock {manifest.clock}")
+        mix = sum(account.mix for account in ledger) % (1 << 64)
+        known = self.mixes.setdefault(expected.step[0], mix)
+        _require(mix == known, f"m/{manifest.id}: its account is of other records")
+
+    def _check_state(self, disk: Readable, manifest: Manifest, expected: Expected) -> None:
+        """The runs, folded in plain Python, are the fold of the input."""
+        found: dict[Place, tuple[int, int]] = {}
+        (operator,) = manifest.operators.values()
+        for run in operator.runs:
+            data = _data(disk, f"{CHECKPOINT}/{run.name}")
+            _require(data is not None, f"m/{manifest.id} names {run.name}, which is not there")
+            for group, key, pane, count, total in _run_rows(data or b"", run.sha256):
+                end = None if self.window_ms is None else pane + self.window_ms
+                if run.low <= group < run.high and (end is None or end > manifest.clock.closed):
+                    place = key, None if end is None else pane
+                    before = found.get(place, (0, 0))
+                    found[place] = before[0] + count, before[1] + total
+        _require(found == expected.state, f"m/{manifest.id}: state {found}, not {dict(expected.state)}")
+
+
+def manifest_names(disk: Readable) -> list[str]:
+    """The names of the manifests there are, ascending."""
+    return [name for name in disk.files_in(f"{CHECKPOINT}/m") if name[:_DIGITS].isdigit()]
+
+
+@lru_cache(maxsize=4096)
+def manifest_of(data: bytes) -> Manifest:
+    """A manifest, verified."""
+    return Manifest.decode(data, "manifest")
+
+
+@lru_cache(maxsize=4096)
+def _run_rows(data: bytes, sha256: str) -> list[tuple[int, Any, int, int, int]]:
+    """Key group, key, pane, count and sum of each row."""
+    rows = decode_table(pa.py_buffer(data), sha256, "run").to_pylist()
+    return [
+        (row["hash"] >> _GROUP_SHIFT, row["key:page"], row["pane"], row["element:visits"], row["element:total"])
+        for row in rows
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _output_rows(data: bytes, is_final: bool) -> list[tuple[Any, ...]]:
+    """Key, window start, count and sum of each row."""
+    rows = [json.loads(line) for line in data.decode().splitlines()]
+    return [
+        (row["page"], None if is_final else _milliseconds(row["window_start"]), row["visits"], row["total"])
+        for row in rows
+    ]
+
+
+@lru_cache(maxsize=4096)
+def _aside_rows(data: bytes) -> list[int]:
+    """The "id" of each row put aside."""
+    return [row["value"]["id"] for row in decode_table(pa.py_buffer(data), None, "aside").to_pylist()]
+
+
+def _aside(disk: Readable, folder: str) -> list[int]:
+    names = disk.files_in(f"{CHECKPOINT}/{folder}")
+    return sorted(number for name in names for number in _aside_rows(disk.data(f"{CHECKPOINT}/{folder}/{name}")))
+
+
+def _leftovers(disk: Readable, newest: Manifest) -> list[str]:
+    """Files that nothing names, temporary ones apart."""
+    kept = [name for name in manifest_names(disk) if int(name[:_DIGITS]) >= newest.oldest]
+    manifests = [manifest_of(disk.data(f"{CHECKPOINT}/m/{name}")) for name in kept]
+    named = {name for manifest in manifests for name in manifest.files()}
+    found = [path.removeprefix(f"{CHECKPOINT}/") for path in disk.files_below(f"{CHECKPOINT}/d")]
+    left = [name for name in found if name not in named]
+    left += [f"_staged/{name}" for name in disk.files_in(f"{SINK}/_staged")]
+    return [name for name in left if not name.rpartition("/")[2].startswith(".tmp-")]
+
+
+def _data(disk: Readable, path: str) -> bytes | None:
+    try:
+        return disk.data(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _milliseconds(time: str) -> int:
+    return round(datetime.fromisoformat(time).timestamp() * 1000)
+
+
+def _diff(found: Counter[Any], expected: Counter[Any]) -> str:
+    return f"{dict(found - expected)} too many, {dict(expected - found)} missing"
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise Lost(message)

@@ -1,0 +1,396 @@
+"""A simulation runs whole jobs with several drivers and commands, taking turns at their operations as a seed says.
+
+    python -m tests.proof.simulation --seed 17      that run again, with its schedule
+    python -m tests.proof.simulation --seeds 200    the seeds from 0 on
+
+The drivers are the production ones; stores are in memory, so that an operation costs next to nothing. They fall asleep
+and wake up, die, lose answers, have requests arrive late; more input comes meanwhile; each of them works with other
+options than the last. Steps, folds and retention are made small, so that all of them happen in a job of forty rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import random
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from persistent import FileSink, FileSource, MemorySource, Pipeline, Retention
+from persistent.driver import Driver, Options
+from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
+from persistent.storage import MemoryStorage
+from persistent.testing.faults import Killed
+from tests.proof.result import Result
+from tests.proof.simulation_mutants import MUTANTS, mutated
+from tests.proof.simulation_oracle import Oracle
+from tests.proof.simulation_schedule import Process, Schedule, SimulatedStorage
+from tests.proof.simulation_small import small
+from tests.proof.simulation_twin import Counts
+
+try:
+    from persistent import operations
+except ImportError:
+    operations = None  # type: ignore[assignment]
+
+SEEDS = 2_000
+COMMANDS = ("rollback", "pin", "unpin", "compact", "collect") if operations else ()
+WINDOWS = ((10, 10), (10, 4), None)
+_ALIVE_MAX = 3
+_MUTANT_SEEDS = 300
+_PAGES = ("a", "b", None, "é")
+
+
+@dataclass(frozen=True)
+class Story:
+    """What became of a seed. ``faults``: empty if every law held."""
+
+    seed: int
+    faults: tuple[str, ...]
+    schedule: tuple[str, ...]
+    commits: int
+    happened: frozenset[str]
+
+    def told(self, lines_max: int = 40) -> str:
+        """The end of the schedule, the faults, and how to see all of it."""
+        lines = [f"seed {self.seed}:", *self.schedule[-lines_max:], *self.faults]
+        return "\n".join([*lines, f"see it again: python -m tests.proof.simulation --seed {self.seed}"])
+
+
+class Engine:
+    """Works on the items of a step in a drawn order, on some of them twice, as if on so many workers."""
+
+    name = "simulated"
+    in_process = True
+
+    def __init__(self, parallelism: int, drawn: random.Random) -> None:
+        self.parallelism = parallelism
+        self._drawn = drawn
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        results: dict[int, Any] = {}
+        order = list(range(len(items))) + [number for number in range(len(items)) if self._drawn.random() < 0.1]
+        self._drawn.shuffle(order)
+        try:
+            for number in order:
+                results[number] = function(items[number])
+        except PersistentError:
+            raise
+        except Exception as error:
+            raise EngineError(f"{type(error).__name__}: {error}") from error
+        return [results[number] for number in range(len(items))]
+
+    def stop(self) -> None:
+        """There are no workers."""
+
+
+@dataclass
+class Simulation:
+    """One seed: what is drawn from it, and the world it happens to."""
+
+    seed: int
+    folder: Path
+    schedule: Schedule = field(init=False)
+
+    def __post_init__(self) -> None:
+        drawn = self.drawn = random.Random(f"simulation {self.seed}")
+        self.schedule = Schedule(self.seed, drawn.choice((0, 0.02, 0.06)), drawn.choice((0.005, 0.02, 0.05)))
+        self.window = drawn.choice(WINDOWS)
+        self.lag_ms = drawn.choice((0, 0, 5))
+        self.ordered = drawn.random() < 0.6
+        self.files = drawn.random() < 0.25
+        self.step_rows = drawn.choice((None, 1, 3, 5))
+        self.retention = Retention(last=drawn.choice((1, 2, 3, 10)))
+        self.runs_left = drawn.randrange(2, 9)
+        self.commands_left = drawn.choice((0, 0, 1, 2, 4)) if COMMANDS else 0
+        self.coming = [_row(drawn, number) for number in range(drawn.randrange(8, 40))]
+        self.rows: list[Any] = []
+        self.borders: list[list[int]] = []
+        self.happened: set[str] = set()
+        name = f"simulation-{self.seed}"
+        self.checkpoint, self.sink = MemoryStorage(f"{name}-c"), MemoryStorage(f"{name}-s")
+        self.come(drawn.randrange(1, len(self.coming)))
+        self.oracle = Oracle(
+            self.checkpoint, self.sink, self.window, self.lag_ms, self.rows, self.rows_before, self._reader
+        )
+
+    # -- the input -------------------------------------------------------------------------------------------------
+
+    def come(self, count: int) -> None:
+        """More input is there."""
+        new, self.coming = self.coming[:count], self.coming[count:]
+        if not new:
+            return
+        self.rows += new
+        self.schedule.story.append(f"{len(new)} rows come")
+        if self.files:
+            lines = [json.dumps(row) + "\n" for row in new]
+            ends = [0]
+            for line in lines:
+                ends.append(ends[-1] + len(line.encode()))
+            (self.folder / f"{len(self.borders):04d}.jsonl").write_text("".join(lines))
+            self.borders.append(ends[:-1])
+
+    def rows_before(self, position: tuple[int, int]) -> int:
+        """How many rows lie before a position."""
+        ordinal, offset = position
+        if not self.files:
+            return offset
+        before = sum(len(starts) for starts in self.borders[:ordinal])
+        here = self.borders[ordinal] if ordinal < len(self.borders) else []
+        return before + sum(start < offset for start in here)
+
+    def _source(self) -> Any:
+        options = {"timestamp": "ts", "timestamp_unit": "ms", "max_out_of_orderness": self.lag_ms}
+        if self.files:
+            return FileSource(str(self.folder / "*.jsonl"), ordered=self.ordered, **options)
+        return MemorySource(self.rows, ordered=self.ordered, **options)
+
+    # -- who works -------------------------------------------------------------------------------------------------
+
+    def pipeline(self, checkpoint: Any, sink: Any) -> Pipeline:
+        """The job over these stores."""
+        return Pipeline(
+            source=self._source(),
+            task=Counts(self.window),
+            sink=FileSink(sink, format="jsonl"),
+            checkpoint=checkpoint,
+            step_rows=self.step_rows,
+            on_error="dead-letter",
+            retention=self.retention,
+        )
+
+    def _reader(self) -> Pipeline:
+        return self.pipeline(self.checkpoint, self.sink)
+
+    def _stores(self, process: Process) -> tuple[Any, Any]:
+        return tuple(
+            SimulatedStorage(inner, where, process, self.schedule, self.oracle.watch)
+            for inner, where in ((self.checkpoint, "checkpoint"), (self.sink, "sink"))
+        )
+
+    def start_run(self, *, last: bool = False) -> Process:
+        """A driver begins, with a parallelism of its own."""
+        drawn = self.drawn
+        parallelism, number = drawn.choice((1, 1, 2, 3)), len(self.schedule.processes)
+        follow = not last and drawn.random() < 0.2
+        ends = last or (not follow and drawn.random() < 0.3)
+
+        def work(process: Process) -> Any:
+            pipeline = self.pipeline(*self._stores(process))
+            options = Options(self.step_rows, follow, ends, 86_400_000, self.retention, None)
+            driver = Driver(pipeline._job(), Engine(parallelism, drawn), options)
+            driver._stopped = _Stopped(process, self.schedule)
+            process.stop = driver.stop
+            return driver.run()
+
+        kind = "follows" if follow else "ends the input" if ends else "drains"
+        return self.schedule.start(f"driver {number} ({kind}, {parallelism} at once)", work)
+
+    def start_command(self) -> Process | None:
+        """A command begins, on whatever is there."""
+        drawn, command = self.drawn, self.drawn.choice(COMMANDS)
+        if not self.oracle.chain:
+            return None
+        newest = self.oracle.newest
+        kept = [id for id, (one, _) in self.oracle.chain.items() if newest.keeps(id) and one.is_base]
+        target = drawn.choice(kept or [newest.base])
+
+        def work(process: Process) -> Any:
+            checkpoint, sink = self._stores(process)
+            return _command(command, checkpoint, lambda: self.pipeline(checkpoint, sink), target)
+
+        return self.schedule.start(f"{command} {len(self.schedule.processes)} ({target})", work)
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def run(self) -> Story:
+        """Chaos, then peace."""
+        try:
+            self._chaos()
+            if not self.oracle.faults:
+                self._peace()
+        except Exception as error:
+            self.oracle.faults.append(f"{type(error).__name__}: {error}")
+        finally:
+            self.schedule.end()
+            self.checkpoint.clear()
+            self.sink.clear()
+        faults, schedule = tuple(self.oracle.faults), tuple(self.schedule.story)
+        return Story(self.seed, faults, schedule, self.oracle.commits, frozenset(self.happened))
+
+    def _chaos(self) -> None:
+        drawn, schedule = self.drawn, self.schedule
+        self.start_run()
+        while (schedule.alive or self.runs_left) and not self.oracle.faults:
+            chance = drawn.random()
+            room = len(schedule.alive) < _ALIVE_MAX
+            if self.runs_left and room and (schedule.all_asleep or chance < 0.01):
+                self.runs_left -= 1
+                self.start_run()
+            elif self.commands_left and room and chance > 0.99:
+                self.commands_left -= 1
+                self.start_command()
+            elif chance < 0.03 and self.coming:
+                self.come(drawn.randrange(1, 12))
+            elif chance < 0.08 and schedule.delayed:
+                schedule.land()
+            elif chance < 0.1:
+                self._stop_one()
+            if schedule.alive:
+                schedule.go_on()
+                self._judge()
+
+    def _stop_one(self) -> None:
+        """Someone asks a driver that follows to stop; at the latest when no other will come."""
+        for process in self.schedule.alive:
+            if process.stop is not None and (not self.runs_left or self.drawn.random() < 0.3):
+                process.stop()
+
+    def _judge(self) -> None:
+        """Those that have ended must have had a reason."""
+        for process in self.schedule.processes:
+            if process.done and process.answer is not None:
+                answer, process.answer = process.answer, None
+                self.happened.add(type(answer).__name__)
+                if not isinstance(answer, BaseException):
+                    self._check_done(process, answer)
+                elif not _expected(process, answer):
+                    self.oracle.faults.append(f"{process.name}: {type(answer).__name__}: {answer}")
+
+    def _check_done(self, process: Process, answer: Any) -> None:
+        """A command that says it has committed has: its manifest is in the log."""
+        self.happened.add(process.name.partition(" ")[0])
+        manifest = getattr(answer, "manifest", None)
+        if manifest is not None:
+            known = self.oracle.chain.get(manifest.id)
+            if known is None or known[0].nonce != manifest.nonce:
+                self.oracle.faults.append(f"{process.name}: says it put {manifest.id}, which is not in the log")
+
+    def _peace(self) -> None:
+        schedule = self.schedule
+        schedule.land(every=True)
+        schedule.faults = schedule.sleeps = 0
+        self.come(len(self.coming))
+        for _ in range(2):
+            last = self.start_run(last=True)
+            while not last.done:
+                schedule.go_on()
+            report = last.answer
+            self._judge()
+        if not self.oracle.faults:
+            self.oracle.at_end()
+            assert report.steps == 0, f"run again in peace, it found {report.steps} steps to do"
+
+
+class _Stopped(threading.Event):
+    """A driver that waits for input hands over."""
+
+    def __init__(self, process: Process, schedule: Schedule) -> None:
+        super().__init__()
+        self._process, self._schedule = process, schedule
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._schedule.turn_of(self._process, "wait", "", fated=False)
+        return self.is_set()
+
+
+def _command(command: str, checkpoint: Any, pipeline: Callable[[], Pipeline], target: int) -> Any:
+    if command == "rollback":
+        return operations.rollback(checkpoint, target, outputs="retract", take_over=True)
+    if command in ("pin", "unpin"):
+        return operations.pin(checkpoint, target, remove=command == "unpin", take_over=True)
+    if command == "compact":
+        return operations.compact(pipeline(), take_over=True)
+    return operations.collect_garbage(checkpoint, take_over=True)
+
+
+def _expected(process: Process, error: BaseException) -> bool:
+    if isinstance(error, Killed):
+        return process.dead
+    if isinstance(error, Fenced | Refused | UnknownCheckpoint):
+        return True
+    hurt = isinstance(error, StorageError) or (type(error) is PersistentError and "neither took" in str(error))
+    return process.hurt and hurt
+
+
+def _row(drawn: random.Random, number: int) -> dict[str, Any]:
+    """About in the order of time; some too late, some dead."""
+    time_ms = max(0, 3 * number + drawn.choice((0, 0, 1, 4, -3, -15)))
+    n = -1 if drawn.random() < 0.05 else drawn.randrange(100)
+    return {"id": number, "ts": -7 if drawn.random() < 0.05 else time_ms, "page": drawn.choice(_PAGES), "n": n}
+
+
+def simulated(seed: int) -> Story:
+    """What a seed comes to."""
+    shared = Path("/dev/shm")
+    with small(seed), tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        return Simulation(seed, Path(folder)).run()
+
+
+def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Result:
+    """So many seeds, from ``seed`` times as many on, then the mutants; each for a share of the time at most."""
+    began = time.monotonic()
+    seeds_end = None if seconds_max is None else began + 0.75 * seconds_max
+    end = None if seconds_max is None else began + 0.95 * seconds_max
+    count = max(1, round(SEEDS * scale))
+    failures, done, commits, happened = [], 0, 0, set()
+    for number in range(seed * SEEDS, seed * SEEDS + count):
+        story = simulated(number)
+        done, commits, happened = done + 1, commits + story.commits, happened | story.happened
+        if story.faults:
+            failures.append(story.told())
+        if seeds_end is not None and time.monotonic() > seeds_end:
+            break
+    found = hunted(_MUTANT_SEEDS, end) if scale >= 1 else {}
+    failures += [f"mutant not found in {_MUTANT_SEEDS} seeds: {name}" for name, seen in found.items() if seen is None]
+    mutants = (sum(seen is not None for seen in found.values()), len(found)) if found else None
+    note = f"{commits:,} commits checked" + ("" if done == count else f"; stopped after {done} of {count} seeds")
+    if found and len(found) < len(MUTANTS):
+        note += f"; {len(MUTANTS) - len(found)} mutants not tried to the end: out of time"
+    return Result("simulation", done, tuple(failures), mutants, time.monotonic() - began, note)
+
+
+def hunted(seeds: int, end: float | None = None) -> dict[str, int | None]:
+    """The first seed that finds each mutant of the production code; None where none of so many does. At ``end`` (of the
+    monotonic clock) it stops, and leaves out those not tried with all seeds."""
+    found: dict[str, int | None] = {}
+    for name in MUTANTS:
+        with mutated(name):
+            for seed in range(seeds):
+                if simulated(seed).faults:
+                    found[name] = seed
+                    break
+                if end is not None and time.monotonic() > end:
+                    return found
+            else:
+                found[name] = None
+    return found
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 1 if a law does not hold."""
+    parser = argparse.ArgumentParser(prog="python -m tests.proof.simulation")
+    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seeds", type=int, default=100)
+    options = parser.parse_args(arguments)
+    logging.getLogger("persistent").setLevel(logging.CRITICAL)
+    if options.seed is not None:
+        story = simulated(options.seed)
+        print(story.told(100_000))
+        return bool(story.faults)
+    result = prove(None, scale=options.seeds / SEEDS)
+    print("\n\n".join(result.failures[:5]))
+    print(f"{result.cases} seeds, {len(result.failures)} failures, {result.seconds:.1f} s; {result.note}")
+    return bool(result.failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,70 @@
+"""A mutant of the simulation is the production code with one safety rule taken out of it, as it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from persistent import commit, driver, publish
+from persistent.checkpoint import garbage
+from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import StepPlan
+from persistent.driver import Step
+
+
+def _put_any(self: Log, name: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bool:
+    self.storage.put_if_absent(name, data)
+    return True
+
+
+def _fence_without_outputs(self: Log, manifest: Manifest) -> Entry:
+    return _PUT(self, replace(manifest, outputs=()) if manifest.kind == "fence" else manifest)
+
+
+def _fence_without_epoch(self: Log, manifest: Manifest) -> Entry:
+    return _PUT(self, replace(manifest, epoch=max(1, manifest.epoch - 1)) if manifest.kind == "fence" else manifest)
+
+
+def _own_plan(self: Log, plan: StepPlan) -> StepPlan:
+    _PUT_PLAN(self, plan)
+    return plan
+
+
+def _under_the_current_id(job: Any, log: Log, manifest: Manifest) -> None:
+    outputs = tuple(replace(staged, id=manifest.id) for staged in manifest.outputs)
+    _PUBLISH(job, log, replace(manifest, outputs=outputs))
+
+
+def _inputs_stay(runs: Any, merge: Any, output: Any) -> Any:
+    return (*runs, output) if output is not None else runs
+
+
+_PUT, _PUT_PLAN, _PUBLISH = Log.put, Log.put_plan, publish.publish
+
+Patch = tuple[Any, str, Any]
+
+MUTANTS: Mapping[str, Patch] = {
+    "a put that was lost counts as won": (Log, "_put", _put_any),
+    "no look at the log before an effect": (Log, "check", lambda self, id: None),
+    "a fence drops the outputs not yet published": (Log, "put", _fence_without_outputs),
+    "a fence does not raise the epoch": (Log, "put", _fence_without_epoch),
+    "a plan that another has put is not run": (Log, "put_plan", _own_plan),
+    "outputs are published under the id of who publishes": (driver, "publish", _under_the_current_id),
+    "a step does not publish": (Step, "_publish", lambda self: None),
+    "garbage is whatever is not live": (garbage, "is_abandoned", lambda name, epoch, id: True),
+    "only what the newest manifest names is live": (publish, "_live", lambda manifest, kept: manifest.files()),
+    "a fold does not replace its inputs": (commit, "replaced", _inputs_stay),
+}
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """While inside, the production code is without that rule."""
+    where, what, instead = MUTANTS[name]
+    assert hasattr(where, what), f"{where.__name__} has no {what} any more"
+    with mock.patch.object(where, what, instead):
+        yield

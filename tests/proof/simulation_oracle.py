@@ -1,0 +1,244 @@
+"""The oracle of a simulation sees every effect on the stores as it happens, and says which law it breaks.
+
+- one manifest per id, each on top of the one before (I5); what it holds is what the twin says of its plan (I3, I9);
+- nothing is deleted that a kept manifest, the pending plan or an unpublished output names;
+- an output is shown only if a manifest of the log names it (I6), and is shown before the next checkpoint is put.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+from persistent import Pipeline
+from persistent.checkpoint.log import plan_name
+from persistent.checkpoint.manifest import Manifest, manifest_sha256
+from persistent.checkpoint.plan import StepPlan
+from persistent.codec import decode_table
+from persistent.commit import check_follows
+from persistent.publish import aside_name
+from persistent.storage import MemoryStorage
+from tests.proof.simulation_twin import Snapshot, Step
+
+_DIGITS = 20
+
+
+class Oracle:
+    """``rows_before``: how many rows lie before a position. ``reader``: a pipeline that reads the checkpoint."""
+
+    def __init__(
+        self,
+        checkpoint: MemoryStorage,
+        sink: MemoryStorage,
+        window: tuple[int, int] | None,
+        lag_ms: int,
+        rows: Sequence[Any],
+        rows_before: Callable[[tuple[int, int]], int],
+        reader: Callable[[], Pipeline],
+    ) -> None:
+        self.checkpoint, self.sink = checkpoint, sink
+        self.window, self.lag_ms = window, lag_ms
+        self.rows, self.rows_before, self.reader = rows, rows_before, reader
+        self.chain: dict[int, tuple[Manifest, str]] = {}
+        self.snapshots: dict[int, Snapshot] = {}
+        self.plans: dict[str, StepPlan] = {}
+        self.ran: dict[int, StepPlan] = {}
+        self.faults: list[str] = []
+        self.commits = 0
+
+    def watch(self, where: str, verb: str, name: str, data: Any) -> None:
+        """An effect has happened."""
+        try:
+            self._watch(where, verb, name, data)
+        except Exception as error:
+            self.faults.append(f"{where} {verb} {name}: {type(error).__name__}: {error}")
+
+    @property
+    def newest(self) -> Manifest:
+        return self.chain[max(self.chain)][0]
+
+    def _watch(self, where: str, verb: str, name: str, data: Any) -> None:
+        if verb == "put" and where == "checkpoint" and name.startswith("m/"):
+            self._committed(Manifest.decode(data, name), data)
+        elif verb == "put" and where == "checkpoint" and name.startswith("p/"):
+            self.plans.setdefault(name, StepPlan.decode(data, name))
+        elif verb == "delete" and self.chain:
+            self._deleted(where, name)
+        elif verb == "rename":
+            _require(name in self._named(where, self.chain), f"shown, and no manifest names it: {name}")
+
+    @cached_property
+    def _reader(self) -> Pipeline:
+        return self.reader()
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    def _committed(self, new: Manifest, data: bytes) -> None:
+        if not self.chain:
+            self.chain[new.id] = new, manifest_sha256(data)
+            self.snapshots[new.id] = Snapshot()
+            return
+        old, sha256 = self.chain[max(self.chain)]
+        if new.id <= old.id:
+            # Its id had become free. Nothing may rely on it: that shows in what is done next.
+            _require(not old.keeps(new.id), f"manifest {new.id} was deleted, though it is kept")
+            return
+        self.commits += 1
+        _require(new.parent == (old.id, sha256), f"manifest {new.id} is not on top of {old.id}")
+        check_follows(new, old)
+        raised = new.epoch == old.epoch + 1 if new.kind == "fence" else new.epoch == old.epoch
+        _require(raised, f"{new.kind} {new.id} has epoch {new.epoch} after {old.epoch}")
+        if new.kind == "checkpoint":
+            self._check_published(old)
+        self.chain[new.id] = new, manifest_sha256(data)
+        self.snapshots[new.id] = snapshot = self._expected(new, old)
+        gone = [name for name in new.files() if name not in self.checkpoint._files]
+        _require(not gone, f"manifest {new.id} names what is not there: {gone}")
+        self._check_account(new, snapshot)
+        if new.operators != old.operators or new.source != old.source:
+            self._check_state(new, snapshot)
+        if new.kind == "checkpoint":
+            self._check_staged(new, snapshot)
+
+    def _expected(self, new: Manifest, old: Manifest) -> Snapshot:
+        if new.kind == "rollback":
+            assert new.target is not None
+            return self.snapshots[new.target]
+        if new.kind != "checkpoint":
+            return self.snapshots[old.id]
+        plan = self.plans.get(plan_name(old.base, old.replan))
+        _require(plan is not None, f"checkpoint {new.id} was put before a plan of {old.base}-{old.replan}")
+        assert plan is not None
+        _require(plan.end == new.source.positions, f"checkpoint {new.id} did not run the plan of {old.base}")
+        self.ran[new.id] = plan
+        ((partition, end),) = plan.end.items()
+        rows = self.rows[self.rows_before(plan.start[partition]) : self.rows_before(end)]
+        step = Step(rows, plan.close_at, plan.end_of_input, plan.cap.get(partition))
+        return self.snapshots[old.id].after(step, self.window, self.lag_ms)
+
+    def _check_account(self, new: Manifest, expected: Snapshot) -> None:
+        (account,) = new.ledger.values()
+        found = account.read, account.late, account.dead, new.clock.watermark, new.clock.end_of_input
+        wanted = expected.read, expected.late_count, expected.dead_count, expected.watermark, expected.ended
+        _require(account.balances, f"{account} does not balance")
+        _require(found == wanted, f"manifest {new.id}: read, late, dead, clock, end: {found}, not {wanted}")
+
+    def _check_state(self, new: Manifest, expected: Snapshot) -> None:
+        table = self._reader.state(at=new.id)
+        found = {_place(row): (row["visits"], row["total"], row["top"]) for row in table.to_pylist()}
+        _require(len(found) == table.num_rows, f"manifest {new.id}: a key stands twice")
+        _require(found == dict(expected.sums), f"manifest {new.id}: state {found}, not {dict(expected.sums)}")
+
+    def _check_staged(self, new: Manifest, expected: Snapshot) -> None:
+        outputs, late, dead = [], [], []
+        for staged in new.outputs:
+            for one in staged.sink:
+                lines = self.sink.read(one.name).to_pybytes().decode().splitlines()
+                rows = [json.loads(line) for line in lines]
+                outputs += [(*_place(row), row["visits"], row["total"], row["top"]) for row in rows]
+            late += [number for one in staged.late for number in self._aside(one.name)]
+            dead += [number for one in staged.dead for number in self._aside(one.name)]
+        found = tuple(sorted(outputs, key=repr)), tuple(sorted(late)), tuple(sorted(dead))
+        wanted = expected.outputs, expected.late, expected.dead
+        _require(found == wanted, f"checkpoint {new.id}: outputs, late, dead: {found}, not {wanted}")
+
+    def _aside(self, name: str) -> Iterable[int]:
+        table = decode_table(self.checkpoint.read(name), None, name)
+        return [row["value"]["id"] for row in table.to_pylist()]
+
+    # -- what is seen ----------------------------------------------------------------------------------------------
+
+    def _named(self, where: str, ids: Iterable[int]) -> set[str]:
+        """The names under which the outputs of these checkpoints are shown."""
+        names = set()
+        for id in ids:
+            manifest = self.chain[id][0]
+            for staged in manifest.outputs if manifest.kind == "checkpoint" else ():
+                if where == "sink":
+                    names |= {_final(staged.id, one.name) for one in staged.sink}
+                else:
+                    names |= {aside_name("late", staged.id, one) for one in staged.late}
+                    names |= {aside_name("dead", staged.id, one) for one in staged.dead}
+        return names
+
+    def shown(self, where: str) -> set[str]:
+        """What a reader sees."""
+        if where == "sink":
+            return set(self.sink.list(""))
+        folders = ("late", "dead")
+        return {f"{folder}/{name}" for folder in folders for name in self.checkpoint.list(folder)}
+
+    def lineage(self) -> list[int]:
+        """The ids that the newest manifest goes back to; what was rolled back is left out."""
+        found, id = [], max(self.chain)
+        while id >= 0 and id in self.chain:
+            found.append(id)
+            manifest = self.chain[id][0]
+            id = manifest.target if manifest.kind == "rollback" and manifest.target is not None else id - 1
+        return found
+
+    def _check_published(self, last: Manifest) -> None:
+        """All outputs of the lineage are shown, and no others."""
+        for where in ("sink", "checkpoint"):
+            named, shown = self._named(where, self.lineage()), self.shown(where)
+            _require(named <= shown, f"not shown after {last.id}: {sorted(named - shown)}")
+            _require(shown <= named, f"shown after {last.id}, and of no checkpoint: {sorted(shown - named)}")
+
+    def at_end(self) -> None:
+        """Everything was read, nothing is left to be shown, and nothing is shown twice."""
+        self._check_published(self.newest)
+        snapshot = self.snapshots[self.newest.id]
+        _require(snapshot.read == len(self.rows), f"read {snapshot.read} of {len(self.rows)} rows")
+
+    # -- garbage ---------------------------------------------------------------------------------------------------
+
+    def _deleted(self, where: str, name: str) -> None:
+        newest = self.newest
+        if where == "sink":
+            if name.startswith("_staged/"):
+                for staged in newest.outputs:
+                    for one in staged.sink:
+                        there = _final(staged.id, one.name) in self.shown("sink")
+                        _require(one.name != name or there, f"deleted, and not yet published: {name}")
+            return
+        folder, _, rest = name.partition("/")
+        if folder == "m":
+            id = int(rest[:_DIGITS])
+            known = self.chain.get(id)
+            _require(known is None or not newest.keeps(id), f"deleted, though {newest.id} keeps it: {name}")
+        elif folder == "p":
+            _require(name != plan_name(newest.base, newest.replan), f"deleted, though pending: {name}")
+        elif folder == "d":
+            _require(name not in self._needed(newest), f"deleted, though {newest.id} needs it: {name}")
+
+    def _needed(self, newest: Manifest) -> set[str]:
+        kept = [one for id, (one, _) in self.chain.items() if newest.keeps(id)]
+        needed = {name for one in kept for name in one.files()}
+        plan = self.plans.get(plan_name(newest.base, newest.replan))
+        if plan is not None:
+            needed |= {run.name for run in plan.appended}
+        shown = self.shown("checkpoint")
+        for staged in newest.outputs:
+            for folder, ones in (("late", staged.late), ("dead", staged.dead)):
+                needed |= {one.name for one in ones if aside_name(folder, staged.id, one) not in shown}
+        return needed
+
+
+def _final(id: int, name: str) -> str:
+    attempt, _, extension = name.rpartition("/")[2].partition(".")
+    return f"{id:0{_DIGITS}d}-{attempt.rpartition('-')[2]}.{extension}"
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, int | None]:
+    start = row.get("window_start")
+    if isinstance(start, str):
+        start = datetime.fromisoformat(start)
+    return row["page"], None if start is None else round(start.timestamp() * 1000)
+
+
+def _require(holds: bool, fault: str) -> None:
+    if not holds:
+        raise AssertionError(fault)

@@ -1,0 +1,44 @@
+"""A damaged checkpoint is told, and there is a way back: a slice of the proof."""
+
+from __future__ import annotations
+
+import pytest
+
+from persistent.checkpoint.log import Log
+from tests.proof import corruption
+
+
+def test_damage_is_told_and_the_way_back_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One bit that is read as another is a wrong number for ever after."""
+    monkeypatch.setattr(corruption, "_WAY_BACK_EVERY", 40)
+    result = corruption.prove(None, scale=0.01)
+    assert result.failures == ()
+    assert result.cases > 400
+
+
+def test_a_reader_that_believes_what_it_reads_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proof that no defect can fail proves nothing: here no hash is compared."""
+    monkeypatch.setattr("hashlib.sha256", _Believing)
+    trial = corruption.Trial(corruption.victim(windows=False), [])
+    newest = Log(trial.victim.storage(trial.victim.files)).newest()
+    assert newest is not None
+    run = f"checkpoint:{max(newest.manifest.files())}"
+    for place in range(0, len(trial.victim.files[run]), 7):
+        trial.run(corruption.flipped(run, 8 * place))
+    assert any("nothing was told" in failure for failure in trial.failures)
+
+
+class _Believing:
+    """A hash that is the same of everything."""
+
+    def __init__(self, data: object = b"") -> None:
+        pass
+
+    def update(self, data: object) -> None:
+        pass
+
+    def digest(self) -> bytes:
+        return bytes(32)
+
+    def hexdigest(self) -> str:
+        return "0" * 64

@@ -1,0 +1,93 @@
+"""The section "mutants" must notice a test that notices nothing: here over a module made for it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.proof.mutants import MIRRORS
+from tests.proof.mutants_bench import Bench, Mirror, Verdict
+from tests.proof.mutants_explained import EXPLAINED
+from tests.proof.mutation import Mutation, mutated, mutations
+
+_MODULE = """
+def total(numbers, start=0):
+    while numbers:
+        start += numbers.pop()
+    return start
+"""
+_TEST = "import summing\n\n\ndef test_total():\n    assert summing.total([1, 2]) == 3\n"
+
+
+def _mirror(folder: Path, test: str) -> Mirror:
+    (folder / "summing.py").write_text(_MODULE)
+    (folder / "test_summing.py").write_text(test)
+    return Mirror("summing", ("test_summing.py",), root=folder)
+
+
+def _ends(mirror: Mirror, changes: set[str]) -> dict[str, str]:
+    bench = Bench(mirror)
+    return {one.change: bench.tried(one).end for one in mirror.mutations() if one.change in changes}
+
+
+def test_a_change_that_a_test_notices_is_found(tmp_path: Path) -> None:
+    """The mutant must be what the test imports, not the file on the disk."""
+    assert _ends(_mirror(tmp_path, _TEST), {"+ to -"}) == {"+ to -": "killed"}
+    assert (tmp_path / "summing.py").read_text() == _MODULE
+
+
+def test_a_change_that_no_test_notices_survives(tmp_path: Path) -> None:
+    """The figure would say that all is well whatever is tested."""
+    blind = _TEST.replace(" == 3", " != 77")
+    assert _ends(_mirror(tmp_path, blind), {"+ to -"}) == {"+ to -": "survived"}
+
+
+def test_tests_that_fail_anyway_are_refused(tmp_path: Path) -> None:
+    """They would find every mutant."""
+    with pytest.raises(RuntimeError, match="as it is"):
+        Bench(_mirror(tmp_path, _TEST.replace("3", "4")))
+
+
+def test_a_test_that_hangs_has_noticed(tmp_path: Path) -> None:
+    """A mutant that never ends would hold up the proof for ever."""
+    mirror = _mirror(tmp_path, _TEST)
+    bench = Bench(mirror)
+    bench.seconds_max = 0.0
+    assert bench.tried(mirror.mutations()[0]).end == "timeout"
+
+
+def test_what_is_only_told_is_not_changed() -> None:
+    """A message that reads differently loses nothing; its mutants would only hide the others."""
+    source = "import logging\ndef f(a: 'int' = 1) -> 3:\n    logging.info(4)\n    raise ValueError(5 + 6)\n"
+    assert [one.change for one in mutations("m", source)] == ["1 to 2", "removed"]
+
+
+def test_every_change_changes_something() -> None:
+    """A mutant that is the original survives for ever; one that is made twice counts twice."""
+    mirror = MIRRORS["persistent.checkpoint.garbage"]
+    source = mirror.path.read_text()
+    texts = [ast.unparse(mutated(source, one.number)) for one in mirror.mutations()]
+    assert ast.unparse(ast.parse(source)) not in texts and len(set(texts)) == len(texts) > 30
+
+
+def test_what_stores_and_commits_is_there() -> None:
+    """A module that is new, or has another name, would be left out in silence; an explanation may outlive its line."""
+    root = MIRRORS["persistent.commit"].root
+    paths = {root / f"persistent/{name}.py" for name in ("commit", "publish")}
+    for folder in ("storage", "checkpoint", "codec"):
+        paths |= set((root / "persistent" / folder).glob("*.py"))
+    left_out = {path for path in paths if path.name in ("__init__.py", "racer.py")}
+    assert {mirror.path for mirror in MIRRORS.values()} == paths - left_out
+    there = {(one.module, one.text, one.change) for mirror in MIRRORS.values() for one in mirror.mutations()}
+    assert set(EXPLAINED) <= there
+    assert all((mirror.root / test).exists() for mirror in MIRRORS.values() for test in mirror.tests)
+
+
+def test_an_explained_survivor_is_no_failure() -> None:
+    """The figure is of what can be found."""
+    module, text, change = next(iter(EXPLAINED))
+    verdict = Verdict(Mutation(module, 0, 1, text, change), "survived")
+    assert verdict.is_explained and not verdict.is_survivor
+    assert Verdict(Mutation(module, 0, 1, "other", change), "survived").is_survivor

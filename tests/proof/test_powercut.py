@@ -1,0 +1,34 @@
+"""A slice of the section "disk": a run that dies anywhere, by kill or loss of power, is as if it had not."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proof.powercut import swept
+from tests.proof.powercut_mutants import MUTANTS, Mutant, failure_of
+from tests.proof.worlds import FILES, LONG, OPEN, TOTALS, VISITS, DiskJob
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("job", "cases"), [(VISITS, 90), (TOTALS, 60), (OPEN, 40), (FILES, 25), (LONG, 25)], ids=repr)
+def test_nothing_is_lost_or_doubled(job: DiskJob, cases: int) -> None:
+    """The promise, on the weakest disk that POSIX allows."""
+    sweep = swept(job, 0, cases)
+    assert sweep.failures == [] and sweep.cases >= cases
+
+
+@pytest.mark.crash
+def test_equal_seeds_give_equal_cases() -> None:
+    """A failure that cannot be had again cannot be mended."""
+    stories = []
+    for seed in (3, 3, 4):
+        sweep = swept(VISITS, seed, 25)
+        stories.append((sweep.cases, sweep.drawn.random()))
+    assert stories[0] == stories[1] != stories[2]
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_storage_that_is_not_safe_is_found(mutant: Mutant) -> None:
+    """If what makes a storage safe could be left out unseen, the sweep would be blind."""
+    assert failure_of(mutant)

@@ -1,0 +1,221 @@
+"""The worlds of the proof: tiny jobs with their twins, on a simulated disk."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from monoids import Count, Sum, record
+from persistent import (
+    FileSink,
+    FileSource,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    tumbling,
+)
+from persistent.embedded import Embedded
+from persistent.report import RunReport
+from persistent.storage import LocalStorage, Put, Storage
+from tests.crash.worlds import write_files
+from tests.proof.disk import CHANGES, Before, SimulatedDisk, SimulatedFiles
+from tests.proof.oracle import CHECKPOINT, SINK, Acknowledged, Oracle
+from tests.proof.twin import Twin
+
+
+class Visits(PersistentTask):
+    """Count and sum by page and window, or (``window_ms`` None) for ever; raises on a negative number."""
+
+    key = "page"
+
+    def __init__(self, window_ms: int | None) -> None:
+        self.window_ms = window_ms
+
+    def persistent_state(self) -> Any:
+        monoid = record(visits=Count(), total=Sum())
+        return NonWindowState(monoid) if self.window_ms is None else WindowState(monoid, tumbling(self.window_ms))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        if message.value["n"] < 0:
+            raise ValueError("negative")
+        state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
+
+
+@dataclass(frozen=True, repr=False)
+class DiskJob:
+    """A job and its twin. ``files``: rows stand in that many JSON files. ``share``: of the cases of a sweep."""
+
+    name: str
+    rows: tuple[Any, ...]
+    step_rows: int
+    window_ms: int | None = 10
+    files: int = 0
+    end_of_input: bool = True
+    share: float = 0.0
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @cached_property
+    def twin(self) -> Twin:
+        return Twin(self.rows, self.step_rows, self.window_ms, self.end_of_input)
+
+    def oracle(self) -> Oracle:
+        return Oracle(self.twin.steps(), self.window_ms)
+
+
+def _rows(*rows: tuple[int, str | None, int]) -> tuple[Any, ...]:
+    return tuple({"id": number, "ts": ts, "page": page, "n": n} for number, (ts, page, n) in enumerate(rows))
+
+
+ROWS = _rows(
+    (3, "a", 1),
+    (14, "b", 2),
+    (12, "a", 3),
+    (21, None, 4),
+    (4, "a", 5),  # late, where the clock is that of the rows before
+    (-7, "a", 6),  # dead: before 1970
+    (22, "b", -1),  # dead: the task raises
+    (36, "é", 8),
+    (13, "b", 9),
+    (37, "a", 10),
+)
+LONG_ROWS = _rows(*((4 * i, "ab"[i % 2], i) for i in range(13)))
+
+VISITS = DiskJob("visits", ROWS, 4, share=0.35)
+TOTALS = DiskJob("totals", ROWS, 4, window_ms=None, share=0.3)
+OPEN = DiskJob("open", ROWS, 3, end_of_input=False, share=0.15)
+FILES = DiskJob("files", ROWS, 4, files=3, share=0.08)
+LONG = DiskJob("long", LONG_ROWS, 1, share=0.12)
+"""So many steps that the first checkpoints are deleted before the last is made."""
+
+JOBS = (VISITS, TOTALS, OPEN, FILES, LONG)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A disk just before an operation, and the manifests acknowledged by then."""
+
+    verb: str
+    path: str
+    data: bytes
+    disk: SimulatedDisk
+    acknowledged: Acknowledged
+
+
+class Enough(Exception):
+    """As many steps were made as were asked for."""
+
+
+OnCommit = Callable[[str, bytes, Put], None]
+
+
+class Watched:
+    """``inner``; told of the answer of every put-if-absent. Whatever else a storage can do, it can."""
+
+    def __init__(self, inner: Storage, answered: OnCommit) -> None:
+        self._inner = inner
+        self._answered = answered
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def put_if_absent(self, name: str, data: bytes) -> Put:
+        answer = self._inner.put_if_absent(name, data)
+        self._answered(name, data, answer)
+        return answer
+
+
+@dataclass
+class Process:
+    """One driver on a disk. ``before`` is asked at each of its operations; ``changed`` makes another of a storage."""
+
+    job: DiskJob
+    oracle: Oracle
+    disk: SimulatedDisk
+    acknowledged: Acknowledged = ()
+    before: Before | None = None
+    files: Callable[[SimulatedDisk, Before | None], SimulatedFiles] = SimulatedFiles
+    changed: Callable[[Storage], Storage] = lambda storage: storage
+    moments: list[Moment] = field(default_factory=list)
+    alone: bool = True
+
+    def run(self, *, steps_max: int | None = None) -> RunReport | None:
+        """Run to the end, or until that many steps are made (None). The oracle speaks at every commit."""
+        made = 0
+
+        def enough(_: object) -> None:
+            nonlocal made
+            made += 1
+            if made == steps_max:
+                raise Enough
+
+        try:
+            return self.pipeline().run(engine=Embedded(threads=1), end_of_input=self.job.end_of_input, on_step=enough)
+        except Enough:
+            return None
+
+    def record(self, verb: str, path: str, data: bytes) -> None:
+        """A ``before`` that keeps the moment before every operation that changes the disk."""
+        if verb in CHANGES:
+            self.moments.append(Moment(verb, path, data, self.disk.copy(), self.acknowledged))
+
+    def storages(self) -> tuple[Storage, Storage]:
+        """The storages of checkpoint and sink, as a new process opens them."""
+        files = self.files(self.disk, self.before)
+        return LocalStorage(CHECKPOINT, files=files), LocalStorage(SINK, private=False, files=files)
+
+    def pipeline(self) -> Pipeline:
+        checkpoint, sink = self.storages()
+        return Pipeline(
+            source=source_of(self.job),
+            task=Visits(self.job.window_ms),
+            sink=FileSink(self.changed(sink), format="jsonl"),
+            checkpoint=Watched(self.changed(checkpoint), self._answered),
+            step_rows=self.job.step_rows,
+            on_error="dead-letter",
+        )
+
+    def _answered(self, name: str, data: bytes, answer: Put) -> None:
+        if answer is Put.WON and name.startswith("m/"):
+            name = name.removeprefix("m/")
+            self.acknowledged = self.oracle.at_commit(self.disk, name, data, self.acknowledged, alone=self.alone)
+
+
+_FOLDERS: dict[tuple[str, int], tempfile.TemporaryDirectory[str]] = {}
+
+
+def source_of(job: DiskJob) -> Any:
+    """The input of the job; files lie on a real disk, once for each process."""
+    if not job.files:
+        return MemorySource(list(job.rows), timestamp="ts", ordered=True)
+    place = (job.name, job.files)
+    if place not in _FOLDERS:
+        shared_memory = Path("/dev/shm")
+        _FOLDERS[place] = tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None)
+        write_files(Path(_FOLDERS[place].name) / "input", job.rows, job.files)
+    pattern = f"{_FOLDERS[place].name}/input/*.jsonl"
+    return FileSource(pattern, timestamp="ts", timestamp_unit="ms", ordered=True)
+
+
+@contextmanager
+def drawn_names(seed: object) -> Iterator[None]:
+    """Unique names are drawn from ``seed``, so that equal seeds give equal runs."""
+    drawn = random.Random(repr(seed))
+    with mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=drawn.getrandbits(128), version=4)):
+        yield
+
+
+def named(jobs: Sequence[DiskJob]) -> dict[str, DiskJob]:
+    """The jobs by name."""
+    return {job.name: job for job in jobs}

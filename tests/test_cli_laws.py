@@ -1,0 +1,163 @@
+"""``persistent laws``: the laws of one monoid on the command line, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from monoids import Sum
+from monoids.laws import laws_of
+from persistent.cli import main
+
+SUMS = """
+from hypothesis import strategies
+from monoids import Count, Monoid, Sum, record
+from persistent import FileSource, NonWindowState, PersistentTask, Pipeline
+
+
+class Longest(Monoid[str]):
+    identity = ""
+    commutative = True
+
+    def combine(self, a: str, b: str) -> str:
+        return b if len(b) > len(a) else a
+
+
+class Boom(Monoid[int]):
+    identity = 0
+
+    def combine(self, a: int, b: int) -> int:
+        raise KeyError("boom")
+
+
+class Untyped(Monoid):
+    identity = 0
+
+    def combine(self, a, b):
+        return a + b
+
+
+class Capped(Monoid[int]):
+    def __init__(self, most):
+        self.most = most
+
+    identity = 0
+
+    def lift(self, value):
+        return min(value, self.most)
+
+    def combine(self, a, b):
+        return min(a + b, self.most)
+
+
+class Totals(PersistentTask):
+    key = "page"
+
+    def persistent_state(self):
+        return NonWindowState(record(rows=Count(), total=Sum()))
+
+    def process_message(self, state, message):
+        state.update(message.timestamp, {"rows": 1})
+
+
+total = Sum()
+capped = (Capped(5), strategies.integers(0, 9))
+wrong = (Sum(), strategies.text())
+nothing = 3
+pipeline = Pipeline(source=FileSource("views/*.csv", timestamp="time"), task=Totals(), checkpoint="checkpoint")
+
+
+def chosen():
+    return Sum(float)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "sums_of_mine.py").write_text(SUMS)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if name.startswith("sums_of_mine"):
+            del sys.modules[name]
+
+
+def laws(*words: str, examples: int = 20) -> Result:
+    return CliRunner().invoke(main, ["laws", *words, "--examples", str(examples)])
+
+
+def test_lawful_monoid_has_a_table_of_laws(folder: Path) -> None:
+    """The table is what is copied into a pull request."""
+    result = laws("sums_of_mine.py:total")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    names = [law.name for law in laws_of(Sum())]
+    assert [line.split("  ")[0] for line in lines[1 : len(names) + 1]] == names
+    assert all(" holds " in line for line in lines[1 : len(names) + 1])
+    assert f"Sum(): {len(names)} of {len(names)} laws hold, on 20 examples each" in lines
+
+
+def test_broken_law_is_shown_with_its_counterexample(folder: Path) -> None:
+    """A verdict without the example is not believed."""
+    result = laws("sums_of_mine.py:Longest", examples=200)
+    assert result.exit_code == 1
+    assert "commutativity" in next(line for line in result.stdout.splitlines() if " BROKEN " in line)
+    assert "Longest() breaks 'commutativity': combine(a, b) == combine(b, a)\n  a = lift('" in result.stdout
+    assert "laws hold" in result.stdout and "Traceback" not in result.output
+
+
+def test_json_is_one_law_a_line(folder: Path) -> None:
+    """A script reads it."""
+    result = laws("sums_of_mine:Longest", "--json", examples=200)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 1
+    (broken,) = [row for row in rows if not row["holds"]]
+    assert broken["law"] == "commutativity" and broken["formula"] == "combine(a, b) == combine(b, a)"
+    assert broken["examples"] == 200 and broken["violation"].startswith("Longest() breaks")
+    assert all(row["violation"] is None for row in rows if row["holds"])
+
+
+@pytest.mark.parametrize(
+    ("name", "monoid"),
+    [
+        ("pipeline", "record(rows=Count(), total=Sum())"),
+        ("Totals", "record(rows=Count(), total=Sum())"),
+        ("chosen", "Sum(float)"),
+        ("capped", "Capped()"),
+    ],
+)
+def test_monoid_of_a_task_pipeline_function_or_pair(folder: Path, name: str, monoid: str) -> None:
+    """The monoid that matters is the one that the pipeline runs with."""
+    result = laws(f"sums_of_mine.py:{name}")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[-1].startswith(f"{monoid}: ")
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("sums_of_mine.py:Untyped", "no inputs are known for Untyped()"),
+        ("sums_of_mine.py:Capped", "cannot be made without arguments"),
+        ("sums_of_mine.py:wrong", "lift takes none of the inputs that were drawn"),
+        ("sums_of_mine.py:nothing", "is int, not a monoid, nor a task or pipeline"),
+        ("sums_of_mine.py:missing", "has no 'missing'; its monoids: Boom, Capped, Longest, Untyped, total"),
+        ("sums_of_mine.py", "name a monoid as FILE.py:NAME or package.module:NAME"),
+        ("sums_of_mine.py:Boom", "Boom: combine(identity, identity) raises KeyError"),
+        ("sums_of_nobody:total", "No module named 'sums_of_nobody': run it in the folder that holds it"),
+        ("nowhere.py:total", "nowhere.py: no such file"),
+    ],
+)
+def test_what_cannot_be_tried_is_told_in_one_line(folder: Path, target: str, told: str) -> None:
+    """A traceback is no answer to a typing error."""
+    result = laws(target)
+    assert result.exit_code == 1
+    assert told in result.stderr
+    assert len([line for line in result.stderr.splitlines() if line.startswith("Error: ")]) == 1
+    assert "Traceback" not in result.output
