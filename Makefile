@@ -1,14 +1,24 @@
 # Two commands: `make run` shows the thing at work, `make test` checks everything. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench clean
+.PHONY: help run test laws proof mutants coverage soak bench clean
 
 python = .venv/bin/python
-BENCH ?= clicks views checkpoint memory many_steps
+HOURS ?= 1
+covered = 'persistent/storage/*,persistent/commit.py,persistent/publish.py,persistent/checkpoint/*,persistent/codec/*'
+covering = tests/test_commit.py tests/test_publish.py tests/checkpoint tests/codec tests/storage \
+	tests/operations/test_saving.py tests/operations/test_keeping.py
+MINUTES ?= 30
+BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
 	@echo 'make test    linter, types, doctests and all tests'
+	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 200)'
+	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=30'
+	@echo 'make mutants small changes to what stores and commits, and whether tests notice; goes on where it ended'
+	@echo 'make coverage every branch of the same code must be taken by its tests'
+	@echo 'make soak    the same with other seeds until HOURS=n are over'
 	@echo 'make bench   the benchmarks, one after the other; BENCH="views memory" chooses'
 	@echo 'make clean   remove what these have made'
 
@@ -18,24 +28,42 @@ run: .venv/installed
 test: .venv/installed
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
-	$(python) -m mypy monoids persistent tests/typing/user_task.py
+	$(python) -m mypy monoids persistent pytest_monoids.py pytest_persistent.py tests/typing/user_task.py
 	$(python) -m mypy --config-file= --ignore-missing-imports examples
 	$(python) -m pytest
+
+laws: .venv/installed
+	$(python) -m pytest --monoid-laws=monoids --monoid-laws-examples=5000 --timeout=0
+
+proof: .venv/installed
+	$(python) -m tests.proof --minutes $(MINUTES)
+
+mutants: .venv/installed
+	$(python) -m tests.proof.mutants --all --write docs/mutants.md
+
+coverage: .venv/installed
+	$(python) -m coverage run --branch --include=$(covered) -m pytest $(covering)
+	$(python) -m coverage report --show-missing --fail-under=100
+
+soak: .venv/installed
+	$(python) -m tests.proof --hours $(HOURS) --seed 1
 
 bench: .venv/installed-bench
 	@for name in $(BENCH); do echo "$$ $(python) -m benchmarks.$$name"; $(python) -m benchmarks.$$name || exit 1; done
 
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .mutants .coverage spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The first of these that runs, is new enough and can make a virtual environment.
+# The first of these that runs, is new enough and can make a virtual environment. An older pip than the newest tries many
+# more versions before it finds those that fit.
 .venv/installed: setup.cfg pyproject.toml
 	@test -x $(python) || for found in python3.13 python3.12 python3.11 python3; do \
 		$$found -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
 		echo "making .venv with $$found"; $$found -m venv .venv && break; \
 	done
 	@test -x $(python) || { echo 'no Python 3.11 or newer with venv found (Debian: apt-get install python3-venv)'; exit 1; }
+	$(python) -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
