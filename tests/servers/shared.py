@@ -1,0 +1,24 @@
+"""The servers that all tests of a process share, begun with the first test that wants them.
+
+A module of its own: pytest imports a conftest under two names, and then there would be two of each.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tests.servers.hdfs import HdfsServer, hdfs_server
+from tests.servers.processes import kept
+from tests.servers.s3 import S3Server, s3_server
+
+
+@cache
+def shared_hdfs() -> HdfsServer:
+    """A NameNode and a DataNode; a test that kills one starts it again."""
+    return kept(hdfs_server())
+
+
+@cache
+def shared_s3() -> S3Server:
+    """A moto server behind our front."""
+    return kept(s3_server())
