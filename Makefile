@@ -8,14 +8,14 @@ HOURS ?= 1
 covered = 'persistent/storage/*,persistent/commit.py,persistent/publish.py,persistent/checkpoint/*,persistent/codec/*'
 covering = tests/test_commit.py tests/test_publish.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_saving.py tests/operations/test_keeping.py
-MINUTES ?= 30
+MINUTES ?= 40
 BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
 	@echo 'make test    linter, types, doctests and all tests'
 	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 200)'
-	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=30'
+	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
 	@echo 'make mutants small changes to what stores and commits, and whether tests notice; goes on where it ended'
 	@echo 'make coverage every branch of the same code must be taken by its tests'
 	@echo 'make soak    the same with other seeds until HOURS=n are over'

@@ -23,7 +23,7 @@ from persistent.storage import Put, Storage
 from tests.proof.bucket import Bucket, BucketProcess, refused
 from tests.proof.disk import SimulatedDisk
 from tests.proof.oracle import Oracle
-from tests.proof.result import Result
+from tests.proof.result import Result, in_turn
 from tests.proof.worlds import FILES, TOTALS, VISITS, DiskJob, Process, drawn_names
 
 _FAILURES_MAX = 20
@@ -216,6 +216,7 @@ class Cases:
     seed: object = 0
     until: float = float("inf")
     cases: int = 0
+    wanted: int = 0
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -230,7 +231,8 @@ class Cases:
         if pairs:
             single = [fault for (fault,) in stories if fault.times == 1]
             stories = [tuple(self.drawn.sample(single, 2)) for _ in stories]
-        for story in self.drawn.sample(stories, max(1, round(len(stories) * share))):
+        self.wanted = max(1, round(len(stories) * share))
+        for story in self.drawn.sample(stories, self.wanted):
             if len(self.failures) >= _FAILURES_MAX or time.monotonic() > self.until:
                 break
             self.case(story)
@@ -281,9 +283,9 @@ def prove(seconds_max: float | None = None, seed: int = 0, scale: float = 1.0) -
     began = time.monotonic()
     until = began + (seconds_max or float("inf"))
     done = []
-    for ground, job in PLAN:
+    for (ground, job), job_until in in_turn(PLAN, [1.0] * len(PLAN), until):
         with drawn_names((ground.name, job.name, seed)):
-            done.append(Cases(ground, job, seed, until).run(scale, pairs=seed != 0))
+            done.append(Cases(ground, job, seed, job_until).run(scale, pairs=seed != 0))
     failures = tuple(line for cases in done for line in cases.failures)
-    note = "stopped by time" if time.monotonic() > until else ", ".join(f"{c.ground.name} {c.cases:,}" for c in done)
+    note = ", ".join(f"{cases.ground.name} {cases.cases:,} of {cases.wanted:,}" for cases in done)
     return Result("errors", sum(cases.cases for cases in done), failures, None, time.monotonic() - began, note)

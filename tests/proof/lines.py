@@ -22,7 +22,7 @@ from typing import Any
 
 from persistent.errors import CorruptCheckpoint
 from tests.proof.errors import S3, System
-from tests.proof.result import Result
+from tests.proof.result import Result, in_turn
 from tests.proof.worlds import FILES, LONG, TOTALS, VISITS, DiskJob, drawn_names
 
 MODULES = (
@@ -103,6 +103,7 @@ class Cases:
     struck: set[Place] = field(default_factory=set)
     until: float = float("inf")
     cases: int = 0
+    wanted: int = 0
     failures: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -112,7 +113,8 @@ class Cases:
     def run(self, share: float = 1.0) -> Cases:
         """All lines, or that share of them, drawn."""
         strikes = list(self.strikes())
-        for strike in self.drawn.sample(strikes, max(1, round(len(strikes) * share))):
+        self.wanted = max(1, round(len(strikes) * share))
+        for strike in self.drawn.sample(strikes, self.wanted):
             if len(self.failures) >= _FAILURES_MAX or time.monotonic() > self.until:
                 break
             self.case(strike)
@@ -168,9 +170,10 @@ def prove(seconds_max: float | None = None, seed: int = 0, scale: float = 1.0) -
     until = began + (seconds_max or float("inf"))
     done: list[Cases] = []
     struck: set[Place] = set()
-    for ground, job in PLAN:
+    for (ground, job), job_until in in_turn(PLAN, [1.0] * len(PLAN), until):
         with drawn_names((ground.name, job.name, seed)):
-            done.append(Cases(ground, job, seed, struck, until).run(scale))
+            done.append(Cases(ground, job, seed, struck, job_until).run(scale))
     failures = tuple(line for cases in done for line in cases.failures)
-    note = "stopped by time" if time.monotonic() > until else f"{len(struck):,} lines"
+    wanted = sum(cases.wanted for cases in done)
+    note = f"{len(struck):,} lines" if all(c.cases == c.wanted for c in done) else f"stopped, {wanted:,} were planned"
     return Result("lines", sum(cases.cases for cases in done), failures, None, time.monotonic() - began, note)

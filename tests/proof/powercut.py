@@ -23,7 +23,7 @@ from typing import Protocol
 from persistent.errors import Fenced, PersistentError
 from tests.proof.disk import Before, SimulatedDisk, append
 from tests.proof.oracle import Acknowledged
-from tests.proof.result import Result
+from tests.proof.result import Result, in_turn
 from tests.proof.worlds import JOBS, DiskJob, Moment, Process, drawn_names
 
 CASES = 50_000
@@ -272,10 +272,10 @@ def prove(seconds_max: float | None = None, seed: int = 0, scale: float = 1.0) -
     until = began + (seconds_max or float("inf"))
     cases, failures = 0, []
     planned = 0
-    for job in JOBS:
+    for job, job_until in in_turn(JOBS, [job.share for job in JOBS], until):
         wanted = round(CASES * scale * job.share)
         planned += wanted
-        sweep = swept(job, seed, wanted, until)
+        sweep = swept(job, seed, wanted, job_until)
         cases += sweep.cases
         failures += sweep.failures
     found = [mutant.name for mutant in MUTANTS if is_found(mutant, seed)]

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,3 +61,15 @@ def table(results: list[Result], wall_seconds: float | None = None) -> str:
             line += f" {result.cases / max(result.seconds, 1e-9) * 3600:>12,.0f}"
         lines.append(f"{line}  {result.note}".rstrip())
     return "\n".join(lines)
+
+
+def in_turn(parts: Sequence[T], weights: Sequence[float], until: float) -> Iterator[tuple[T, float]]:
+    """The parts of a section, one after the other, each with when it must end: what one leaves of its time, the
+    others have.
+
+    >>> [part for part, end in in_turn(["a", "b"], [1, 2], float("inf"))]
+    ['a', 'b']
+    """
+    for number, part in enumerate(parts):
+        now = time.monotonic()
+        yield part, now + (until - now) * weights[number] / sum(weights[number:])

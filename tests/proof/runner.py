@@ -35,18 +35,18 @@ SECTIONS = {
 }
 """Section and module, in the order in which they begin; a module that is not there is left out of the table."""
 
-SHARES = {
-    "disk": 0.28,
-    "errors": 0.22,
-    "lines": 0.13,
-    "model": 0.14,
-    "simulation": 0.26,
-    "operations": 0.14,
-    "corruption": 0.12,
-    "mutants": 0.12,
+WEIGHTS = {
+    "disk": 1200.0,
+    "errors": 600.0,
+    "lines": 200.0,
+    "model": 140.0,
+    "simulation": 900.0,
+    "operations": 170.0,
+    "corruption": 160.0,
+    "mutants": 300.0,
 }
-"""Of the whole time, what a section takes at most, so that a slow machine tries less of each rather than none of the
-last; two run at a time, and a quarter is kept for those that run alone."""
+"""About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in
+these proportions, so that a slow machine tries less of each rather than none of the last."""
 
 ALONE = frozenset({"kills"})
 """Sections that start processes of their own: nothing runs beside them."""
@@ -110,19 +110,18 @@ class _Started:
     process: BaseProcess
     answer: Connection
     began: float
+    until: float
 
 
 def _finished(sections: Sequence[str], until: float, seed: int, scale: float) -> Iterator[Result]:
     """The results, as they come: sections that run alone at the end."""
     waiting = sorted(sections, key=lambda name: name in ALONE)
     running: list[_Started] = []
-    all_seconds = max(until - time.monotonic(), 0.0)
-    kept_seconds = _ALONE_SHARE * all_seconds if ALONE & set(sections) else 0.0
+    kept_seconds = _ALONE_SHARE * max(until - time.monotonic(), 0.0) if ALONE & set(sections) else 0.0
     while waiting or running:
         while waiting and _may_start(waiting[0], running):
             name = waiting.pop(0)
-            share = SHARES.get(name, 1.0) if len(sections) > 1 else 1.0
-            end = until if name in ALONE else min(until - kept_seconds, time.monotonic() + share * all_seconds)
+            end = until if name in ALONE else _end(name, waiting, running, until - kept_seconds)
             running.append(_start(name, end, seed, scale))
         left = max(until + _GRACE_SECONDS - time.monotonic(), 0.0)
         # A process that dies closes its end, so that too is an answer.
@@ -132,6 +131,14 @@ def _finished(sections: Sequence[str], until: float, seed: int, scale: float) ->
             result = _result(started, overdue=not ready)
             _told(result)
             yield result
+
+
+def _end(name: str, waiting: Sequence[str], running: Sequence[_Started], until: float) -> float:
+    """When a section has had its share of what the running ones leave of the time."""
+    now = time.monotonic()
+    free = _AT_ONCE * (until - now) - sum(max(started.until - now, 0.0) for started in running)
+    weights = [WEIGHTS.get(other, 1.0) for other in (name, *waiting) if other not in ALONE]
+    return min(until, now + free * weights[0] / sum(weights))
 
 
 def _may_start(name: str, running: Sequence[_Started]) -> bool:
@@ -149,7 +156,7 @@ def _start(section: str, until: float, seed: int, scale: float) -> _Started:
     process = processes.Process(target=_section, args=arguments, name=section)
     process.start()
     sender.close()
-    return _Started(section, process, answer, began)
+    return _Started(section, process, answer, began, until)
 
 
 def _section(name: str, module: str, seconds_max: float, seed: int, scale: float, answer: Connection) -> None:

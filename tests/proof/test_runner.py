@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.proof import runner, sample_section
-from tests.proof.result import Result, table
+from tests.proof.result import Result, in_turn, table
 
 
 @pytest.fixture(autouse=True)
@@ -86,3 +86,27 @@ def test_a_section_that_is_not_there_is_said(capsys: pytest.CaptureFixture[str])
     assert "no such section: none" in capsys.readouterr().out
     assert not Result("disk", 0, (), None, 0.0).passed
     assert "disk" in table([Result("disk", 0, (), None, 0.0)])
+
+
+def test_time_is_shared_out_by_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine the first sections would use up the time, and the last would prove nothing."""
+    monkeypatch.setattr(runner, "WEIGHTS", {"one": 3.0, "two": 1.0})
+    monkeypatch.setattr(runner, "_AT_ONCE", 1)
+    left: dict[str, float] = {}
+    start = runner._start
+
+    def started(section: str, until: float, *arguments: Any) -> Any:
+        left[section] = until - time.monotonic()
+        return start(section, until, *arguments)
+
+    monkeypatch.setattr(runner, "_start", started)
+    runner.prove(["one", "two", "alone"], time.monotonic() + 400, 0, 1.0)
+    assert left["one"] == pytest.approx(225, abs=2)
+    assert left["two"] > 280 and left["alone"] > 380
+
+
+def test_parts_of_a_section_take_turns() -> None:
+    """Else the first job of a section that runs out of time would leave none for the others."""
+    now = time.monotonic()
+    ends = [end - now for _, end in in_turn(["a", "b", "c"], [2, 1, 1], now + 100)]
+    assert ends == pytest.approx([50, 50, 100], abs=1)
