@@ -181,8 +181,9 @@ class Pipeline:
         )
         try:
             if self.start_from is not None:
-                start(self.storage, first_manifest(self._job(), new_nonce()), self.start_from)
-            return Driver(self._job(), chosen, options).run()
+                first = first_manifest(self.job(), new_nonce())
+                start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
+            return Driver(self.job(), chosen, options).run()
         finally:
             if chosen is not engine:
                 chosen.stop()
@@ -209,6 +210,10 @@ class Pipeline:
         decoded."""
         return read_aside(self.storage, "dead")
 
+    def job(self) -> Job:
+        """What drivers and operations work on."""
+        return Job(self.task, self._state, self.source, self.sink, self.storage, self.on_error == "dead-letter")
+
     def _entry(self, at: int | None) -> Entry | None:
         log = Log(self.storage)
         if at is None:
@@ -216,20 +221,17 @@ class Pipeline:
         else:
             entry = checkpoint_at(log, at)
         if entry is not None:
-            check_same_job(entry.manifest, first_manifest(self._job(), ""), self.storage.url)
+            check_same_job(entry.manifest, first_manifest(self.job(), ""), self.storage.url)
         return entry
 
-    def _job(self) -> Job:
-        return Job(self.task, self._state, self.source, self.sink, self.storage, self.on_error == "dead-letter")
-
     def _state_table(self, at: int | None) -> pa.Table:
-        entry, job = self._entry(at), self._job()
+        entry, job = self._entry(at), self.job()
         manifest = entry.manifest if entry is not None else None
         tables = folded_tables(job, manifest) if manifest is not None else ()
         return pa.concat_tables([empty_table(job, manifest), *tables])
 
     def _table_as_of(self, clock: int) -> pa.Table:
-        job = self._job()
+        job = self.job()
         manifest = manifest_as_of(Log(self.storage), self._state, clock)
         check_same_job(manifest, first_manifest(job, ""), self.storage.url)
         return pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, Part(as_of=clock))])

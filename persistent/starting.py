@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 from persistent.checkpoint.copies import Target, copied_while_running, renumbered
@@ -11,17 +12,21 @@ from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.clock import wall_ms
 from persistent.commit import check_same_job
 from persistent.errors import NoCheckpoint, OtherJob
+from persistent.evolution import Evolution, adapted
 from persistent.storage import Storage
 
 logger = logging.getLogger("persistent.starting")
 
 
-def start(storage: Storage, first: Manifest, origin: Storage) -> None:
+def start(
+    storage: Storage, first: Manifest, origin: Storage, evolve: Evolution | None = None, dropped: Sequence[str] = ()
+) -> None:
     """See to it that this checkpoint was started from ``origin``: it is, or is empty and becomes a copy of it.
 
     ``first``: the empty checkpoint of the job. The new job has an id of its own, and so its sink a folder of its own:
     what the old job has published, or staged and not published yet, is not part of it. Killed anywhere, it is done by
-    the next start; OtherJob where the checkpoint began otherwise, or ``origin`` is of another job.
+    the next start; OtherJob where the checkpoint began otherwise, or ``origin`` is of another job. A state of the task
+    as it was is copied as it is: its first driver evolves it, as ``evolve`` and ``dropped`` say.
     """
     log, theirs = Log(storage), Log(origin)
     newest = log.newest()
@@ -33,7 +38,7 @@ def start(storage: Storage, first: Manifest, origin: Storage) -> None:
         raise NoCheckpoint(
             f"start_from={origin.url!r}: there is no checkpoint there, or a savepoint that was cut off: make it again"
         )
-    check_same_job(found.manifest, first, origin.url)
+    adapted(found.manifest, first, evolve, dropped, origin.url)
     nonce = first.nonce
     created = log.create(first)
     check_same_job(created.manifest, first, storage.url)

@@ -177,7 +177,7 @@ def test_a_second_ctrl_c_stops_at_once() -> None:
 def test_follow_waits_for_more() -> None:
     """A service sees what comes in while it runs, and ends with everything published."""
     shop, reports = Shop(4), []
-    running = Driver(shop.pipeline()._job(), Embedded(threads=1), Options(step_rows=4, follow=True))
+    running = Driver(shop.pipeline().job(), Embedded(threads=1), Options(step_rows=4, follow=True))
     more = threading.Event()
 
     def seen(step: StepReport) -> None:

@@ -31,7 +31,7 @@ from persistent.checkpoint.log import Entry, Log
 from persistent.codec import decode_run, encode_run
 from persistent.embedded import Embedded
 from persistent.evolution import Evolution
-from persistent.operations import collect_garbage, compact, rollback
+from persistent.operations import collect_garbage, compact, rollback, savepoint
 from persistent.state import PersistentState
 from persistent.storage import MemoryStorage, Storage
 from persistent.verify import verify
@@ -592,3 +592,31 @@ def test_an_evolution_killed_anywhere_equals_the_one_that_was_not(
         assert outcome(world) == expected, killing
         cases += 1
     assert cases >= 40
+
+
+# From a savepoint
+
+
+def test_a_savepoint_of_the_task_as_it_was_starts_the_task_as_it_is(worlds: Callable[[], World]) -> None:
+    """What was saved before a release could otherwise only be started by the release before it."""
+    old, new, calm = worlds(), worlds(), worlds()
+    old.run(Visits(OLD), BEFORE)
+    saved = savepoint(old.checkpoint, "monday")
+    with pytest.raises(FingerprintChanged, match=r"Pipeline\(evolve=Evolution"):
+        new.run(Visits(NEW), start_from=saved)
+    assert new.checkpoint.list("m") == [], "refused before anything is written"
+    calm.run(Visits(OLD), BEFORE)
+    calm.run(Visits(NEW), evolve=RENAMED)
+    new.run(Visits(NEW), start_from=saved, evolve=RENAMED)
+    assert "savepoint" in new.kinds() and "migration" in new.kinds()
+    expected = table(calm.pipeline(Visits(NEW)))
+    assert table(new.pipeline(Visits(NEW))) == expected
+    assert verify(new.checkpoint).ok
+    operations = Operations()
+    worlds().run(Visits(NEW), start_from=saved, evolve=RENAMED, operations=operations)
+    for death in list(deaths(operations.log))[::6]:
+        again = worlds()
+        with pytest.raises(Killed):
+            again.run(Visits(NEW), start_from=saved, evolve=RENAMED, operations=Operations(death.at, death.how))
+        again.run(Visits(NEW), start_from=saved, evolve=RENAMED)
+        assert table(again.pipeline(Visits(NEW))) == expected, death

@@ -30,7 +30,7 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: Progres
     no kept checkpoint names them. Where nothing is to be folded the newest manifest is returned. StillRunning.
     ``on_progress`` is called with bytes done and of how many.
     """
-    job = pipeline._job()
+    job = pipeline.job()
     log = Log(job.storage)
     newest = newest_of(log)
     check_same_job(newest.manifest, first_manifest(job, ""), job.storage.url)

@@ -37,7 +37,7 @@ def restart(pipeline: Pipeline, clock: int, *, outputs: str, take_over: bool = F
     range where the state as of that clock is not known; StillRunning; Refused.
     """
     check_outputs(outputs)
-    job = pipeline._job()
+    job = pipeline.job()
     log = Log(job.storage)
     kept = readable(log)
     check_not_running(log, kept.newest.manifest.epoch, take_over=take_over)

@@ -186,7 +186,7 @@ class Simulation:
         def work(process: Process) -> Any:
             pipeline = self.pipeline(*self._stores(process))
             options = Options(self.step_rows, follow, ends, 86_400_000, self.retention, None)
-            driver = Driver(pipeline._job(), Engine(parallelism, drawn), options)
+            driver = Driver(pipeline.job(), Engine(parallelism, drawn), options)
             driver._stopped = _Stopped(process, self.schedule)
             process.stop = driver.stop
             return driver.run()

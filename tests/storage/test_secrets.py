@@ -67,7 +67,7 @@ def test_a_run_leaves_no_secret(
     assert not [name for name, data in found.items() if holds_secret(data) or holds_secret(name)]
     assert caplog.records, "the failures were to be told"
     assert not holds_secret(caplog.text)
-    for thing in (job, job.storage, job.sink, job._job(), job.task):
+    for thing in (job, job.storage, job.sink, job.job(), job.task):
         assert not holds_secret(cloudpickle.dumps(thing))
         assert not holds_secret(repr(thing))
     assert not holds_secret(pickle.dumps(job.storage))
