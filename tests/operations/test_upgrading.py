@@ -14,9 +14,12 @@ from persistent import (
     Pipeline,
 )
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import FORMAT
 from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
 from persistent.storage import LocalStorage
 from persistent.verify import verify
+from tests.crash.sweep import deaths
+from tests.faults import FaultyStorage, Killed, Operations
 from tests.golden.make import TASKS, pipeline, shown
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "format-1"
@@ -99,6 +102,24 @@ def test_upgraded_it_goes_on(old: Pipeline, folder: Path) -> None:
     rollback(old.storage, newest.manifest.base, outputs="retract")
     old.run(engine="embedded", end_of_input=True)
     assert published(old) == published(anew)
+
+
+def test_killed_anywhere_it_is_old_or_new(old: Pipeline) -> None:
+    """A checkpoint of years, half upgraded, would belong to no release."""
+    place = Path(old.storage.url)
+    before, operations = all_files(place), Operations()
+    rows = shown(old.state().to_pylist())
+    upgrade(FaultyStorage(old.storage, operations))
+    for death in deaths(operations.log):
+        shutil.rmtree(place)
+        for name, data in before.items():
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).write_bytes(data)
+        with pytest.raises(Killed):
+            upgrade(FaultyStorage(old.storage, Operations(death.at, death.how)))
+        assert verify(old.storage).ok and shown(old.state().to_pylist()) == rows, death
+        assert upgrade(old.storage).manifest.format == FORMAT
+        assert verify(old.storage).ok and shown(old.state().to_pylist()) == rows, death
 
 
 def test_a_savepoint_of_the_old_format_starts_a_new_job(old: Pipeline, folder: Path) -> None:
