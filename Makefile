@@ -30,7 +30,7 @@ test: .venv/installed
 	$(python) -m ruff format --check .
 	$(python) -m mypy monoids persistent pytest_monoids.py pytest_persistent.py tests/typing/user_task.py
 	$(python) -m mypy --config-file= --ignore-missing-imports examples
-	$(python) -m pytest
+	$(python) -m pytest -n 2
 
 laws: .venv/installed
 	$(python) -m pytest --monoid-laws=monoids --monoid-laws-examples=5000 --timeout=0

@@ -12,19 +12,26 @@ settings.register_profile("same", deadline=None, derandomize=True, database=None
 settings.load_profile("same")
 
 _LAST = ("spark", "crash", "slow")
-_SERVERS = ("hdfs_server", "s3_server")
+_SERVED = ("tests/servers/", "tests/storage/")
 
 
-# First, because pytest-xdist reads the groups in a hook of its own.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a mistake shows early. What shares a Spark or a server stays in one process."""
+    """Fast tests first: a mistake shows early."""
     items.sort(key=lambda item: sum(item.get_closest_marker(name) is not None for name in _LAST))
-    for item in items:
-        if item.get_closest_marker("spark") is not None:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif set(_SERVERS) & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.xdist_group("servers"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several processes (``-n``): what shares a Spark or a server stays in one of them, and begins first."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByServer(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            if nodeid.startswith(_SERVED):
+                return "servers"
+            return "spark" if "spark" in nodeid else nodeid
+
+    return ByServer(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -131,7 +131,7 @@ def test_run_on_spark(folder: Path) -> None:
 
 def run_process(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "persistent", *words], capture_output=True, text=True, timeout=120, env=environment()
+        [sys.executable, "-m", "persistent", *words], capture_output=True, text=True, timeout=600, env=environment()
     )
 
 
@@ -317,7 +317,7 @@ def test_a_signal_ends_a_run_with_everything_committed(folder: Path, number: int
         time.sleep(0.01)
     running.send_signal(number)
     (folder / "go").touch()
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=300)
     assert running.returncode == (0 if follow else 130), err
     report = json.loads(out)
     assert report["stopped"] is True

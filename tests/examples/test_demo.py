@@ -16,7 +16,7 @@ def demo(*arguments: object) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(ROOT / "examples" / "demo.py"), *map(str, arguments)]
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path}
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=800, env=environment)
 
 
 def check(result: subprocess.CompletedProcess[str]) -> None:
