@@ -33,7 +33,7 @@ test: .venv/installed
 	$(python) -m pytest -n 2
 
 laws: .venv/installed
-	$(python) -m pytest --monoid-laws=monoids --monoid-laws-examples=5000 --timeout=0
+	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=5000 --timeout=0
 
 proof: .venv/installed
 	$(python) -m tests.proof --minutes $(MINUTES)
