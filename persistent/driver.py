@@ -40,7 +40,7 @@ from persistent.engine import Engine
 from persistent.errors import CorruptCheckpoint, StorageError
 from persistent.evolution import Evolution, adapted, migrate
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
-from persistent.publish import claim, collect, collect_dropped, index_folder, publish
+from persistent.publish import claim, collect, collect_dropped, index_folder, publish, shown
 from persistent.report import RunReport, StepReport
 from persistent.sources.protocol import Budget, SourceState
 from persistent.step import Item, Work
@@ -139,7 +139,8 @@ class Driver:
         recovered = found is not None
         with self.log.unless_fenced(last.manifest.id):
             draft = self._next(last)
-        if draft is None and not (evolves or self.options.follow) and last.manifest.retract is None:
+        idle = draft is None and not (evolves or self.options.follow) and last.manifest.retract is None
+        if idle and not self._is_lost(found):
             publish(self.job, self.log, last.manifest)
             sweep_dead_marks(self.job.storage)
             return self._report(last, began, 0.0, recovered=recovered)
@@ -209,7 +210,8 @@ class Driver:
             last = self.log.create(self._first)
             self._adapted(last.manifest)
         claim(self.job, last.manifest)
-        fence = self.log.fence(last, self.nonce, self._replan(last.manifest))
+        above = self.log.check_whole(last.manifest, shown(self.job))
+        fence = self.log.fence(last, self.nonce, self._replan(last.manifest), above=above)
         manifest = fence.manifest
         logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
         self.log.check(manifest.id)
@@ -220,6 +222,12 @@ class Driver:
         collect(self.job, manifest, self.kept.values(), self.log.plan(manifest.base, manifest.replan))
         publish(self.job, self.log, manifest)
         return self._evolved(fence)
+
+    def _is_lost(self, found: Entry | None) -> bool:
+        """Whether there is something of a newer checkpoint, and nothing has been said of it: who takes over tells."""
+        if found is None or found.manifest.target is not None:
+            return False
+        return self.log.lost(found.manifest.base, found.manifest.id, shown(self.job)) is not None
 
     def _adapted(self, manifest: Manifest) -> Manifest:
         """The manifest as the state of this job will be in it; itself, where it is so already."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from persistent.checkpoint.garbage import garbage
-from persistent.checkpoint.log import Log, manifest_name, plan_name
+from persistent.checkpoint.log import Log, Trace, manifest_name, plan_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import InvalidPipeline, StagedMissing
@@ -27,12 +27,20 @@ def claim(job: Job, manifest: Manifest) -> None:
         job.sink.claim(manifest.job)
 
 
+def shown(job: Job) -> Trace:
+    """The newest checkpoint that the sink shows anything of, where it can tell."""
+    newest = getattr(job.sink, "newest", None)
+    return Trace() if newest is None else Trace(newest(), f"{job.sink!r}")
+
+
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
     staged it. InvalidPipeline, before anything is done, where windows are listed and there is no sink."""
     _check_sink(job, manifest)
     if manifest.retract is not None:
-        _take_back(job, manifest, *manifest.retract)
+        # Up to ours, not only to the rollback: of what is lost or was left since, nothing is listed any more. And never
+        # above: there is what a driver publishes that has fenced us while we slept.
+        _take_back(job, manifest, manifest.retract[0], manifest.id)
     for outputs in manifest.outputs:
         try:
             if job.sink is not None and outputs.sink:

@@ -4,6 +4,8 @@
 - The state of the job is the manifest of the highest id. If it does not verify, nothing falls back by itself.
 - Every driver fences before it writes: it puts a manifest of a higher epoch, and whoever still works under
   the old one finds its next id taken.
+- What a checkpoint leaves behind (the plan of the step after it, what it has published) is there only after its
+  manifest. So what is of a checkpoint above the newest tells that its manifest is lost.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from persistent.checkpoint.shapes import FORMAT_FILE, check_format
 from persistent.codec import KEY_GROUPS, decode_document, encode_document
 from persistent.codec.shapes import check_shape
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, PersistentError, StorageError
+from persistent.sinks.staging import published_id
 from persistent.storage import Put, Storage
 
 _DIGITS = 20
@@ -35,6 +38,14 @@ def way_back_told(url: str) -> Iterator[None]:
             f"{error}. Restore the file from a copy; or 'persistent verify {url}' names the newest checkpoint that "
             "verifies, and how to go back to it"
         ) from error
+
+
+@dataclass(frozen=True, order=True)
+class Trace:
+    """What there is of checkpoint ``id`` besides its manifest, and where."""
+
+    id: int = -1
+    place: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,18 +155,21 @@ class Log:
         *,
         upgrade: bool = False,
         pins: Callable[[Manifest], tuple[int, ...]] | None = None,
+        above: int = -1,
     ) -> Entry:
         """Take over: the newest state once more, under a higher epoch. Goes on top of whatever a working
-        driver still commits. ``upgrade``: write it in the newest format. ``pins``: the pins from now on."""
+        driver still commits. ``upgrade``: write it in the newest format. ``pins``: the pins from now on. ``above``: an
+        id not to be used again: the first fence burns it, and whoever goes on from there does so above it."""
         while True:
             old = newest.manifest
             if old.id == 0:
                 # Whoever put manifest 0 may have died before FORMAT, which must be there before any id above.
                 self._put("FORMAT", _format_of(old.job), lambda other: True)
             replan = old.replan if replan is None else replan
+            id = max((old.id, *old.burnt)) + 1
             fence = replace(
                 old,
-                id=old.id + 1,
+                id=id,
                 kind="fence",
                 epoch=old.epoch + 1,
                 nonce=nonce,
@@ -163,18 +177,22 @@ class Log:
                 fences=old.fences + 1 if replan == old.replan else 1,
                 replan=replan,
                 pins=old.pins if pins is None else pins(old),
+                burnt=(*old.burnt, above) if above > id else old.burnt,
             )
             if upgrade:
                 bases = {id: kept.committed_ms for id, kept in self.kept(old).items() if kept.is_base}
                 fence = replace(fence, bases=bases, format=FORMAT)
             try:
-                return self.put(fence)
+                newest = self.put(fence)
             except Fenced:
                 entry = self.newest()
                 assert entry is not None
                 if entry.manifest.epoch > old.epoch:
                     raise
                 newest = entry
+            else:
+                if id > above:
+                    return newest
 
     def plan(self, base: int, number: int) -> StepPlan | None:
         """The plan of the step after checkpoint ``base``, if it was put."""
@@ -201,6 +219,32 @@ class Log:
         if other is None or (other.job, other.base, other.start) != (plan.job, plan.base, plan.start):
             raise CorruptCheckpoint(f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}")
         return other
+
+    def lost(self, above: int, newest: int, shown: Trace = Trace()) -> Trace | None:
+        """A trace of the newest checkpoint that there was above that id, which is lost, then, if ``newest`` is the id
+        of the newest manifest; None where there is none, or where others have gone on meanwhile. ``shown``: a trace in
+        the sink."""
+        traces = [
+            Trace(published_id(name), f"{self.storage.url}/{folder}/{name}")
+            for folder in ("p", "late", "dead")
+            for name in self.storage.list(folder)
+        ]
+        found = max([*traces, shown])
+        # Listed last: the manifest was there before what it leaves behind.
+        return found if found.id > above and self.ids()[-1:] == [newest] else None
+
+    def check_whole(self, newest: Manifest, shown: Trace = Trace(), *, goes_back: bool = False) -> int:
+        """The id above which to go on from the newest manifest. CorruptCheckpoint where one above it is lost, unless
+        a rollback has said what becomes of what that one published, or is about to (``goes_back``)."""
+        # Above its base: fences stand on a checkpoint, and hide nothing.
+        lost = self.lost(newest.base, newest.id, shown)
+        if lost is not None and newest.target is None and not goes_back:
+            raise CorruptCheckpoint(
+                f"{lost.place}: left by checkpoint {lost.id}, whose manifest {manifest_name(lost.id)} is lost: to go "
+                f"on from {newest.base} would publish a second time what was published since. Restore the manifests "
+                f"from a copy of {self.storage.url}. Or: {self._way_back(self.ids())}"
+            )
+        return -1 if lost is None else lost.id
 
     @contextmanager
     def unless_fenced(self, id: int) -> Iterator[None]:

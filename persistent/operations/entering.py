@@ -43,11 +43,14 @@ def fenced(
     take_over: bool,
     upgrade: bool = False,
     pins: Callable[[Manifest], tuple[int, ...]] | None = None,
+    goes_back: bool = False,
 ) -> Entry:
-    """The newest state once more, under an epoch of ours. ``pins``, ``upgrade``: as in ``Log.fence``."""
+    """The newest state once more, under an epoch of ours. ``pins``, ``upgrade``: as in ``Log.fence``. CorruptCheckpoint
+    where a newer manifest is lost, unless it ``goes_back`` behind that."""
     newest = newest_of(log)
     check_not_running(log, newest.manifest.epoch, take_over=take_over)
-    fence = log.fence(newest, new_nonce(), upgrade=upgrade, pins=pins)
+    above = log.check_whole(newest.manifest, goes_back=goes_back)
+    fence = log.fence(newest, new_nonce(), upgrade=upgrade, pins=pins, above=above)
     log.check(fence.manifest.id)
     return fence
 

@@ -70,6 +70,7 @@ def merge(first: Place, second: Place, into: Place) -> Entry:
 
 def _check_at_rest(log: Log, manifest: Manifest) -> None:
     """Nobody runs it, and one more run would find nothing left to commit or to publish."""
+    log.check_whole(manifest)
     url = log.storage.url
     once = "run its pipeline once more, to the end of what is there, then merge"
     for mark in marks(log.storage):

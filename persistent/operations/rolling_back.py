@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
-from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.log import Entry, Log, Trace, new_nonce
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.clock import wall_ms
 from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
@@ -48,8 +48,8 @@ def rollback(
     the guarantee is at-least-once, and the history shows it as a rollback that retracts nothing.
 
     Every run of the checkpoint is verified before anything is changed, and copied. Works also where the newest
-    manifest cannot be read: ids that cannot be read are burnt, never used again, and the manifest is then of the
-    newest format. UnknownCheckpoint; CorruptCheckpoint where it does not verify; StillRunning; Refused.
+    manifest is lost or cannot be read: such ids are burnt, never used again, and where it cannot be read the manifest
+    is then of the newest format. UnknownCheckpoint; CorruptCheckpoint where it does not verify; StillRunning; Refused.
     """
     check_outputs(outputs)
     if (to is None) == (clock is None):
@@ -62,13 +62,15 @@ def rollback(
     _check_not_taken_back(log, kept, target.id)
     _verify(log, target)
     if kept.highest == kept.newest.manifest.id:
-        last = fenced(log, take_over=True)
+        last = fenced(log, take_over=True, goes_back=True)
         if not last.manifest.keeps(target.id):
             raise UnknownCheckpoint(f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept")
         id, epoch = last.manifest.id + 1, last.manifest.epoch
     else:
         # No manifest to fence with. Epochs never exceed ids: this one is above all that may have been.
-        last, id = kept.newest, kept.highest + 1
+        lost = log.lost(kept.highest, kept.highest) or Trace()
+        last, id = kept.newest, max(kept.highest, lost.id) + 1
+        kept = replace(kept, unreadable=(*kept.unreadable, id - 1))
         epoch = id
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, epoch, id))
@@ -91,7 +93,8 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
     # Those of a driver that went on meanwhile are not known to be lost.
     lost = {one for one in kept.newest.manifest.bases if one not in found}
     before = old.bases or {one: manifest.committed_ms for one, manifest in found.items()}
-    first = target + 1
+    # Of a fence or compaction too: what is published under an id above that of its checkpoint is of a lost one.
+    first = copy.base + 1
     if old.retract is not None and target >= old.base:
         # The last rollback is not done with: whoever publishes next takes back all at once.
         first = min(first, old.retract[0])

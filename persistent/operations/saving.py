@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from persistent.checkpoint.copies import Progress, Target, copied_while_running
+from persistent.checkpoint.copies import Progress, Target, copied_while_running, newest_of
 from persistent.checkpoint.inside import savepoint_folder
 from persistent.checkpoint.log import Entry, Log, new_nonce
 from persistent.checkpoint.manifest import FORMAT, Manifest, check_name
@@ -30,6 +30,8 @@ def savepoint(storage: Place, name: str, *, at: int | None = None, on_progress: 
         raise Refused(f"{log.storage.url}: {error}") from error
     there = Log(savepoint_folder(log.storage, name))
     _check_free(there)
+    if at is None:
+        log.check_whole(newest_of(log).manifest)
 
     def target(entry: Entry) -> Target:
         return Target(there.storage, 0, entry.manifest.base)

@@ -105,6 +105,11 @@ class FileSink:
                 if first <= published_id(name) < stop:
                     self.storage.delete(f"{folder}/{name}".lstrip("/"))
 
+    def newest(self) -> int:
+        """The highest id under which a file is published, or was; -1 if none."""
+        names = (*self.storage.list(_PUBLISHED), *self.storage.list(""))
+        return max(map(published_id, names), default=-1)
+
     def _publish_one(self, name: str, final: str) -> None:
         try:
             self.storage.rename(name, final)

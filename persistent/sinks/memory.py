@@ -97,6 +97,11 @@ class MemorySink:
             for name in [name for name in self._published if first <= published_id(name) < stop]:
                 del self._published[name]
 
+    def newest(self) -> int:
+        """The highest id under which something is published; -1 if none."""
+        with self._lock:
+            return max(map(published_id, self._published), default=-1)
+
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Forget the staged rows that nobody will publish."""
         with self._lock:

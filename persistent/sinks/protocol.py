@@ -33,7 +33,9 @@ class Sink(Protocol):
     crash: twice is once; a staged file that is neither staged nor published raises ``StagedMissing``.
     ``sweep`` deletes every staged file that is not in ``live`` and whose epoch is lower than ``epoch``, or
     equal with an id at or below ``id``. A sink that can may also have ``retract(first, stop)``: take back what was
-    published under the ids ``first <= id < stop``; twice is once. ``shared`` tells whether workers in other
+    published under the ids ``first <= id < stop``; twice is once. One that can may have ``newest()``: the highest id
+    under which anything is published, -1 if none; then a checkpoint that has lost its newest manifest is told by
+    what it published. ``shared`` tells whether workers in other
     processes can stage.
     """
 

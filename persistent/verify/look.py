@@ -78,9 +78,11 @@ class _Look:
         self.bad_runs: set[str] = set()
 
     def look(self, on_progress: OnProgress | None) -> Verification:
+        self.found.newest = max(self.ids, default=None)
         self._format()
         self._chain()
         if self.entries:
+            self._lost()
             self._check(self._runs(), on_progress)
             self._sums()
             self._outputs()
@@ -88,7 +90,6 @@ class _Look:
             self._strays()
         good = [entry.manifest for id, entry in self.entries.items() if id not in self.bad_ids]
         whole = [one.id for one in good if one.is_base and not one.files() & self.bad_runs]
-        self.found.newest = max(self.ids, default=None)
         self.found.newest_good = max(whole, default=None)
         return self.found
 
@@ -142,6 +143,14 @@ class _Look:
         newest = self.newest
         lowest = min(one for one in self.ids if one >= newest.oldest)
         return id <= newest.oldest or id - 1 in newest.burnt or (bool(newest.burnt) and id == lowest)
+
+    def _lost(self) -> None:
+        newest, top = self.newest, self.ids[-1]
+        lost = self.log.lost(newest.base if newest.id == top else top, top)
+        if lost is not None and newest.target is None:
+            self.found.newest = max(lost.id, top)
+            place = lost.place.removeprefix(f"{self.storage.url}/")
+            self.found.fault("manifests", place, f"left by checkpoint {lost.id}, whose manifest is lost")
 
     def _bad(self, id: int, text: str) -> None:
         self.bad_ids.add(id)
@@ -257,7 +266,8 @@ class _Look:
         if f"p/{name}" != plan_name(plan.base, plan.number):
             yield f"is the plan number {plan.number} of checkpoint {plan.base}"
         base = self.entries.get(plan.base)
-        if base is None:
+        if base is None or not base.manifest.is_base:
+            # Or a fence stands under the id of a lost checkpoint: nobody looks for a plan of that.
             return
         if (plan.job, dict(plan.start)) != (base.manifest.job, dict(base.manifest.source.positions)):
             yield f"does not start where checkpoint {plan.base} stands"

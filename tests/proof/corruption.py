@@ -1,9 +1,10 @@
 """Corruption is a file of a checkpoint that is not what was written: it must be told, and the way back must work.
 
 Every bit and every truncation of the newest manifest and of a pending plan; runs at every border of a batch, the bytes
-beside it, and at places drawn; files deleted, and taken for one another. Of each case: the state is not given, unless
-it is the right one; the error is ``CorruptCheckpoint`` and names the command that goes back; and of some the command is
-done, and the job goes on to the result of a run that nothing happened to.
+beside it, and at places drawn; files deleted, and taken for one another; the newest manifests lost, one and more. Of
+each case: the state is not given, unless it is the right one; the error is ``CorruptCheckpoint`` and names the command
+that goes back; and of some the command is done, and the job goes on to the result of a run that nothing happened to.
+Where the newest manifests are lost, a run comes to that result, or tells.
 """
 
 from __future__ import annotations
@@ -65,11 +66,13 @@ class _CutOff(Exception):
 
 @dataclass(frozen=True)
 class Victim:
-    """A job of which checkpoints are damaged: ``files`` as after its last step, ``planned`` with one step planned."""
+    """A job of which checkpoints are damaged: ``files`` as after its last step, ``planned`` with one step planned,
+    ``ended`` at the end of its input."""
 
     windows: bool
     files: Files = field(default_factory=dict)
     planned: Files = field(default_factory=dict)
+    ended: Files = field(default_factory=dict)
 
     def storage(self, files: Files, place: str = "checkpoint") -> MemoryStorage:
         """A copy of those of these files that are of the checkpoint, or of the sink."""
@@ -106,7 +109,10 @@ def victim(*, windows: bool) -> Victim:
     pipeline = empty.pipeline(files)
     before = _cut_off_after_planning(pipeline)
     assert before in _files(pipeline)
-    return Victim(windows, files, _files(pipeline))
+    planned = _files(pipeline)
+    pipeline = empty.pipeline(files)
+    pipeline.run(engine="embedded", end_of_input=True)
+    return Victim(windows, files, planned, _files(pipeline))
 
 
 def _cut_off_after_planning(pipeline: Pipeline) -> str:
@@ -163,8 +169,8 @@ def cut(name: str, size: int) -> Damage:
     return f"{name} cut to {size} bytes", lambda files: {**files, name: files[name][:size]}
 
 
-def gone(name: str) -> Damage:
-    return f"{name} deleted", lambda files: {other: data for other, data in files.items() if other != name}
+def gone(*names: str) -> Damage:
+    return f"{', '.join(names)} deleted", lambda files: {n: data for n, data in files.items() if n not in names}
 
 
 def swapped(one: str, other: str) -> Damage:
@@ -208,6 +214,7 @@ class Trial:
     victim: Victim
     failures: list[str]
     cases: int = 0
+    told: int = 0
 
     def manifest(self, damage: Damage) -> None:
         """Damage to the newest manifest: nothing of the job is read by it."""
@@ -277,13 +284,34 @@ class Trial:
         self.cases += 1
         pipeline = self.victim.pipeline(change(self.victim.files))
         try:
-            if pipeline.state().to_pylist() != self.victim.state and not self._is_as_if_never_committed(
-                story, pipeline
-            ):
+            if story == gone(newest_manifest(self.victim))[0]:
+                self._runs_on(story, pipeline)
+            elif pipeline.state().to_pylist() != self.victim.state:
                 self.failures.append(f"{story}: silently another state")
         except CorruptCheckpoint:
             if not story.startswith("checkpoint:FORMAT"):
                 self.goes_back(story, pipeline)
+
+    def lost(self, files: Files) -> None:
+        """The newest manifests are gone, whatever else there is."""
+        names = sorted(name for name in files if name.startswith("checkpoint:m/"))
+        for at in range(1, len(names)):
+            self.cases += 1
+            story, change = gone(*names[at:])
+            self._runs_on(story, self.victim.pipeline(change(files)))
+
+    def _runs_on(self, story: str, pipeline: Pipeline) -> None:
+        """A run tells what is lost, or comes to the result of one from which nothing was."""
+        try:
+            try:
+                self._goes_on(story, pipeline)
+            except CorruptCheckpoint as error:
+                self.told += 1
+                if "persistent rollback" not in str(error):
+                    self.failures.append(f"{story}: no way back is told: {error}")
+                self.goes_back(story, pipeline)
+        except Exception as error:
+            self.failures.append(f"{story}: {type(error).__name__}: {error}")
 
 
 def newest_manifest(victim: Victim) -> str:
@@ -305,6 +333,8 @@ def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Resul
                     skipped += 1
                     continue
                 attempt(damage)
+        for lost in (trial.victim.files, trial.victim.planned, trial.victim.ended):
+            trial.lost(lost)
         cases += trial.cases
     note = f"{skipped:,} not tried: out of time" if skipped else ""
     return Result("corruption", cases, tuple(failures), None, time.monotonic() - began, note)
@@ -327,8 +357,7 @@ def _damages(
     yield trial.plan, _part(list(bits_and_cuts(plan, planned[plan])), scale, drawn)
     yield trial.run, _part(damages, scale, drawn)
     mine = [name for name in sorted(files) if name.startswith("checkpoint:") and ":late" not in name]
-    # Without its newest manifest a checkpoint cannot be told from the one before.
-    losses = [gone(name) for name in mine if name != manifest]
+    losses = [gone(name) for name in mine]
     for one, other in [pair for pair in pairwise(mine) if pair[0][:13] == pair[1][:13]]:
         losses += [swapped(one, other), doubled(one, other), doubled(other, one)]
     yield trial.files, _part(losses, scale, drawn)

@@ -28,6 +28,24 @@ def test_a_reader_that_believes_what_it_reads_is_found(monkeypatch: pytest.Monke
     assert any("nothing was told" in failure for failure in trial.failures)
 
 
+@pytest.mark.parametrize("windows", [True, False])
+def test_lost_manifests_are_told_or_are_nothing(windows: bool) -> None:
+    """Where outputs were published they would come twice, and nobody would hear of it."""
+    trial = corruption.Trial(corruption.victim(windows=windows), [])
+    for files in (trial.victim.files, trial.victim.planned, trial.victim.ended):
+        trial.lost(files)
+    assert trial.failures == []
+    assert 0 < trial.told < trial.cases
+
+
+def test_a_driver_that_goes_on_from_the_manifest_below_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And where nobody looks at what the lost checkpoint left, the proof must fail."""
+    monkeypatch.setattr(Log, "lost", lambda *_: None)
+    trial = corruption.Trial(corruption.victim(windows=True), [])
+    trial.lost(trial.victim.ended)
+    assert any("another result than without damage" in failure for failure in trial.failures)
+
+
 class _Believing:
     """A hash that is the same of everything."""
 
