@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
-from persistent import tumbling
+from monoids import Count
+from persistent import MemorySource, NonWindowState, PersistentTask, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
+from persistent.checkpoint.shapes import SETS
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
-from persistent.commit import Results, check_follows, check_same_job, next_manifest
+from persistent.commit import Results, check_follows, check_same_job, first_manifest, next_manifest
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
-from persistent.job import Attempt, Closed, Folded, FoldRuns, Mapped
+from persistent.job import Attempt, Closed, Folded, FoldRuns, Job, Mapped
 from persistent.sinks.protocol import Staged
+from persistent.storage import MemoryStorage
 from tests.checkpoint.samples import manifest, plan, run
 
 WINDOW = tumbling(10)
@@ -148,6 +151,80 @@ def test_ten_checkpoints_are_kept() -> None:
     assert commit(entry(oldest=4, bases={0: 0, 4: 0})).oldest == 4
 
 
+def test_a_split_without_records_moves_no_clock() -> None:
+    """Without a time of its own it would set the clock to that of another, or fail."""
+    new = commit(entry(), Results((mapped(run=None, largest=None, key_types=()),), (), ()))
+    assert new.clock.largest == {} and new.clock.watermark == 0
+    assert new.operators["Visits"].runs == () and new.operators["Visits"].lowest is None
+
+
+def test_input_without_an_end_has_none() -> None:
+    """A step that only closes windows, of a source that is idle, would end the job."""
+    assert not commit(entry(), NOTHING, plan(4, splits=())).clock.end_of_input
+
+
+def test_a_checkpoint_takes_nothing_over_from_a_fence() -> None:
+    """Crashes are counted from here; what was taken back is done; the next plan is the first."""
+    last = entry(fences=2, replan=1, target=3, retract=(3, 4), kind="fence")
+    new = commit(last)
+    assert (new.fences, new.replan, new.target, new.retract) == (0, 0, None, None)
+
+
+def test_a_window_that_ends_at_the_clock_is_over() -> None:
+    """Its run would be read in every step, for nothing, and its pane be needed for ever."""
+    held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10))
+    last = entry(clock=Clock(10, 0, {"memory": 10}), operators={"Visits": OperatorState({}, (), (), held)})
+    assert commit(last, NOTHING, plan(4, close_at=10)).operators["Visits"].runs == held[1:]
+    assert commit(last, NOTHING, plan(4, close_at=9)).operators["Visits"].runs == held
+
+
+def test_pins_and_what_rollbacks_left_are_kept_as_long_as_they_matter() -> None:
+    """A pin collected is a promise broken; a branch forgotten, and its outputs are published a second time."""
+    last = entry(
+        bases={0: 0, 1: 0, 2: 0, 4: 0},
+        pins=(1,),
+        burnt=(2, 3, 4),
+        left=((0, 1, True), (0, 2, True), (1, 2, False), (2, 4, True), (3, 5, True), (4, 6, False), (6, 8, True)),
+    )
+    new = commit(last, retention=Retention(last=2))
+    assert new.oldest == 4 and new.bases == {1: 0, 4: 0, 5: plan(4).wall_ms}
+    assert new.burnt == (4,)
+    assert new.left == ((0, 2, True), (1, 2, False), (3, 5, True), (4, 6, False))
+
+
+def test_a_step_that_breaks_a_law_is_not_committed() -> None:
+    """I2: whatever the plan says."""
+    last = entry(source=SourcePart("MemorySource", ("memory",), {"memory": (0, 5)}))
+    with pytest.raises(LawBroken, match="manifest 5 after 4 breaks the law that positions of memory never go back"):
+        commit(last, NOTHING, plan(4))
+
+
+class Visits(PersistentTask):
+    """Counts visits of a page."""
+
+    key = "page"
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+def test_a_first_manifest_holds_nothing() -> None:
+    """It stands for the beginning of the source and an empty state: anything else would be invented."""
+    task, source = Visits(), MemorySource([{"ts": 1}], timestamp="ts")
+    job = Job(task, task.persistent_state(), source, None, MemoryStorage("first"), False)
+    expected = manifest(
+        job="mine",
+        nonce="mine",
+        source=SourcePart("MemorySource", ("memory",), {"memory": (0, 0)}),
+        operators={"Visits": OperatorState(task.persistent_state().fingerprint(), ("page",), ())},
+        bases={0: 0},
+    )
+    assert first_manifest(job, "mine") == expected
+
+
 def test_key_columns_keep_their_type() -> None:
     """The type is fixed by the first manifest that holds one."""
     last = entry(operators={"Visits": OperatorState({}, ("page",), ("null",))})
@@ -184,6 +261,51 @@ def test_what_goes_back_is_not_committed(changes: dict[str, Any]) -> None:
         check_follows(replace(good, **changes), parent)
 
 
+PARENT = manifest(
+    4, epoch=2, oldest=1, clock=Clock(20, 10), source=SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})
+)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "fence", "base": 4},
+        {"epoch": 3},
+        {"oldest": 2},
+        {"clock": Clock(20, 20)},
+        {"clock": Clock(21, 10)},
+        {"source": SourcePart("MemorySource", ("memory",), {"memory": (0, 8)})},
+        *({"kind": kind, "clock": Clock(0, 0)} for kind in SETS),
+        *({"kind": kind, "source": SourcePart("MemorySource", ("memory",), {"memory": (0, 6)})} for kind in SETS),
+    ],
+    ids=str,
+)
+def test_what_may_follow_is_committed(changes: dict[str, Any]) -> None:
+    """A law too strict stops a job for good, at a step that was right."""
+    check_follows(replace(PARENT, id=5, **{"base": 5, **changes}), PARENT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "law"),
+    [
+        ({"id": 6}, "ids count up by one"),
+        ({"epoch": 1}, "epochs never decrease"),
+        ({"oldest": 0}, "the oldest kept id never decreases"),
+        ({"base": 3}, "the base never decreases"),
+        ({"clock": Clock(20, -1)}, "what is closed lies behind the clock"),
+        ({"clock": Clock(20, 21)}, "what is closed lies behind the clock"),
+        ({"ledger": {"memory": Account(5, 4)}}, r"the account of memory balances: Account\(read=5"),
+    ],
+)
+@pytest.mark.parametrize("kind", SETS)
+def test_a_rollback_is_not_above_the_other_laws(kind: str, changes: dict[str, Any], law: str) -> None:
+    """Clock and positions may go back; the log itself never does."""
+    good = replace(PARENT, id=5, base=5, kind=kind)
+    check_follows(good, PARENT)
+    with pytest.raises(LawBroken, match=f"breaks the law that {law}"):
+        check_follows(replace(good, **changes), PARENT)
+
+
 # -- whose checkpoint it is -------------------------------------------------------------------------------------------
 
 
@@ -209,3 +331,17 @@ def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
         FingerprintChanged, match=r'key: old \["user"\], new \["page"\]; monoid: old {"name":"Max"}, new null'
     ):
         check_same_job(manifest(operators=changed), ours, "url")
+
+
+@pytest.mark.parametrize(
+    ("base", "says"),
+    [
+        (0, r"Nothing has been committed there yet: delete url \(and the folder of the sink\) and run again$"),
+        (1, r"Put the task back as it was; or say how its state becomes the new one, Pipeline\(evolve="),
+    ],
+)
+def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> None:
+    """To delete a checkpoint that holds something is no remedy."""
+    changed = {"Visits": OperatorState({"state": "Other"}, ("page",), ())}
+    with pytest.raises(FingerprintChanged, match=says):
+        check_same_job(manifest(4, base=base, operators=changed), manifest(), "url")

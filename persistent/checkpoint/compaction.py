@@ -66,7 +66,7 @@ def _merge(inputs: tuple[Run, ...], budget_rows: int) -> Merge:
     low = min(run.low for run in inputs)
     if rows <= budget_rows:
         return Merge(inputs, low, KEY_GROUPS)
-    return Merge(inputs, low, min(KEY_GROUPS, low + max(1, (KEY_GROUPS - low) * budget_rows // rows)))
+    return Merge(inputs, low, low + max(1, (KEY_GROUPS - low) * budget_rows // rows))
 
 
 def shards(
@@ -148,8 +148,8 @@ def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:
             if its_tier > tier or mixes:
                 if sums >= FAN_IN:
                     break
-                streak, until, sums = [], 0, 0
-            if its_tier == tier or (streak and its_tier < tier):
+                streak, sums = [], 0
+            if its_tier == tier or streak:
                 streak += one
             if its_tier == tier:
                 until, sums = len(streak), sums + len(_sums(one))

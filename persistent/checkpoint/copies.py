@@ -114,7 +114,7 @@ def check_kept(log: Log, newest: Manifest, id: int) -> None:
     """UnknownCheckpoint, naming those there are, unless ``id`` is kept."""
     kept = [one for one in log.ids() if newest.keeps(one)]
     if id not in kept:
-        shown = ", ".join(map(str, kept[:1] if len(kept) == 1 else kept))
+        shown = ", ".join(map(str, kept))
         raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {shown}")
 
 
@@ -127,9 +127,8 @@ def renumbered(operator: OperatorState) -> OperatorState:
     """
     runs = operator.runs
     published = sum(run.last <= operator.published for run in runs)
-    begun = [run for run in runs if run.low > run.start]
-    first = min((run.first for run in begun), default=0)
-    before = sum(run.last < first for run in runs) if begun else 0
+    first = min((run.first for run in runs if run.low > run.start), default=0)
+    before = sum(run.last < first for run in runs)
     cuts = {cut for cut in (published, before) if cut}
     numbers = [(0 if published else 1) + sum(cut <= place for cut in cuts) for place in range(len(runs))]
     return replace(

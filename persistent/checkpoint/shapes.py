@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from persistent.codec import KEY_GROUPS, RUN, type_of
+from persistent.codec import RUN, type_of
 from persistent.codec.shapes import (
     NAME,
     SHA256,
@@ -63,12 +63,7 @@ def _as_many_key_types(operator: Any) -> None:
         raise Misfit("as many key types as key names are wanted")
 
 
-def _in_its_key_groups(run: Any) -> None:
-    if not run["start"] <= run["low"] < run["high"] <= KEY_GROUPS:
-        raise Misfit(f"key groups {run['low']} to {run['high']}, starting at {run['start']}, cannot be")
-
-
-_RUNS = sequence(both(RUN, _in_its_key_groups), _MANY)
+_RUNS = sequence(RUN, _MANY)
 _OPERATOR = both(
     fields(
         {

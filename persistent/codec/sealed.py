@@ -177,7 +177,9 @@ def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _fills_words(column: pa.Array) -> bool:
-    return not column.null_count and pa.types.is_primitive(column.type) and column.type.bit_width == 64
+    """Whether all its memory is words of its own rows."""
+    memory_bytes: int = column.get_total_buffer_size()
+    return memory_bytes == 8 * len(column) and pa.types.is_primitive(column.type) and column.type.bit_width == 64
 
 
 def _sha256(data: Any) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.checkpoint.log import new_nonce
+from persistent.checkpoint.log import Log, new_nonce
 from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
 from persistent.checkpoint.plan import StepPlan
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.sinks.protocol import Staged
 from persistent.sources.protocol import Span, Split
-from persistent.storage import MemoryStorage, Put
+from persistent.storage import MemoryStorage, Put, Storage
 
 
 def run(name: str = "e1-c1-0", rows: int = 3, first: int = 1, last: int = 1, **changes: Any) -> Run:
@@ -96,6 +96,15 @@ def plan(base: int = 0, **changes: Any) -> StepPlan:
         **changes,
     }
     return StepPlan(**fields)
+
+
+def logged(storage: Storage, last: int, **changes: Any) -> Log:
+    """A log of the manifests up to ``last``; ``changes``: to those above 0."""
+    log = Log(storage)
+    log.create(manifest())
+    for id in range(1, last + 1):
+        log.put(manifest(id, **changes))
+    return log
 
 
 class ForgetfulStorage:

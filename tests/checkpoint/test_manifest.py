@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from persistent.checkpoint.manifest import Account, Manifest, check_name
+from persistent.checkpoint.manifest import (
+    FORMAT,
+    HASH_VERSION,
+    Account,
+    Manifest,
+    OperatorState,
+    Outputs,
+    check_name,
+    manifest_sha256,
+)
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
 from persistent.errors import CorruptCheckpoint
+from persistent.sinks.protocol import Staged
 from tests.checkpoint.samples import full_manifest, manifest, run
 
 
@@ -126,10 +137,76 @@ def test_a_run_that_cannot_be_is_refused(bad: Any) -> None:
 
 def test_accounts_add_up() -> None:
     """I9: the ledger is a sum like any other, its mix modulo 2**64."""
-    a, b = Account(5, 2, 1, 1, 1, 1 << 63), Account(4, 4, 0, 0, 0, 1 << 63)
-    assert a + b == Account(9, 6, 1, 1, 1, 0)
+    a, b = Account(5, 2, 1, 1, 1, (1 << 64) - 1), Account(10, 4, 1, 2, 3, 3)
+    assert a + b == Account(15, 6, 2, 3, 4, 2)
     assert a.balances and (a + b).balances
     assert not Account(1).balances
+
+
+def test_a_manifest_of_format_1_is_read() -> None:
+    """The first release did not know of what came later: nothing of it may be invented, and nothing else be lost."""
+    body = decode_document(full_manifest().encode(), "m")
+    for name in ("bases", "burnt", "committed_ms", "target", "retract", "left", "origin"):
+        del body[name]
+    del body["source"]["since"]
+    found = Manifest.decode(encode_document({**body, "format": 1}), "m")
+    later = manifest()
+    expected = replace(
+        full_manifest(),
+        format=1,
+        **{name: getattr(later, name) for name in ("bases", "burnt", "committed_ms", "target", "retract", "origin")},
+        left=(),
+    )
+    assert found == expected and found.source.since is None
+    with pytest.raises(CorruptCheckpoint, match="not a manifest"):
+        Manifest.decode(encode_document({**body, "format": 2}), "m")
+
+
+def test_when_a_source_was_read_before_is_kept() -> None:
+    """Records of an earlier time would be counted twice."""
+    one = replace(full_manifest(), source=replace(full_manifest().source, since=1_000))
+    assert Manifest.decode(one.encode(), "m").source.since == 1_000
+
+
+def test_the_newest_format_is_written() -> None:
+    """And the hash of keys is a part of it: another one, and every key is in another group."""
+    assert decode_document(manifest(format=1).encode(), "m")["format"] == FORMAT == 2
+    assert HASH_VERSION == 1
+
+
+def test_what_is_not_said_is_nothing() -> None:
+    """A first manifest that began with one fence, or an account with one record, would never balance."""
+    assert Account() == Account(0, 0, 0, 0, 0, 0)
+    one = manifest()
+    assert (one.fences, one.replan, one.committed_ms, one.format) == (0, 0, 0, 2)
+    assert OperatorState({}, (), ()).published == 0
+
+
+@pytest.mark.parametrize("kind", ["sink", "late", "dead"])
+def test_outputs_of_one_kind_are_outputs(kind: str) -> None:
+    """Dead letters without windows would not be published."""
+    staged = Staged("d/V/x", 1, 1, "")
+    outputs = Outputs(1, **{kind: (staged,)})
+    assert outputs and outputs.names() == {"d/V/x"}
+    assert not Outputs(1)
+
+
+def test_a_manifest_keeps_what_it_may_still_name() -> None:
+    """Files of a kept checkpoint that are deleted are lost for good."""
+    one = manifest(9, oldest=7, bases={3: 0, 8: 0, 9: 0}, burnt=(3, 8))
+    assert [id for id in range(11) if one.keeps(id)] == [7, 9, 10]
+    assert [id for id in range(9) if manifest(9, oldest=7, bases={3: 0}).keeps(id)] == [3, 7, 8]
+
+
+def test_its_files_are_the_runs_of_state_and_index() -> None:
+    """What it forgot to name would be collected."""
+    assert full_manifest().files() == {f"d/Visits/{name}.arrow" for name in ("e1-c1-0", "b", "i")}
+    assert manifest().is_base and not manifest(4, base=3).is_base
+
+
+def test_a_checkpoint_is_named_by_its_parent_in_full() -> None:
+    """A chain that names other bytes does not verify."""
+    assert manifest_sha256(b"abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", ".a", "-a", "é", "a" * 201, "a\n"])

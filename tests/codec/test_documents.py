@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -26,43 +27,6 @@ def proven(body: bytes) -> bytes:
     return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 
-@settings(deadline=None, max_examples=300)
-@given(JSON)
-def test_what_is_written_is_read(value: Any) -> None:
-    """A manifest that cannot be read again ends the job for good."""
-    data = encode_document(value)
-    assert decode_document(data, "place") == value
-    assert decode_document(pa.py_buffer(data), "place") == value
-
-
-@settings(deadline=None, max_examples=300)
-@given(JSON, st.data())
-def test_changed_bytes_are_refused_or_read(value: Any, drawn: st.DataObject) -> None:
-    """Behind a trailer that matches: never anything but a value or CorruptCheckpoint."""
-    body = bytearray(canonical_json([value, {"a": "é\\"}]).encode())
-    for _ in range(drawn.draw(st.integers(1, 3))):
-        body[drawn.draw(st.integers(0, len(body) - 1))] = drawn.draw(st.sampled_from(b'[]{}",:\\u019-.eNd\xff\x00'))
-    assert_read_or_refused(bytes(body))
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.binary(max_size=80))
-def test_any_bytes_are_refused_or_read(body: bytes) -> None:
-    """The same of bytes that nothing like us has written."""
-    assert_read_or_refused(body)
-    with pytest.raises(CorruptCheckpoint, match="place"):
-        decode_document(body, "place")
-
-
-def assert_read_or_refused(body: bytes) -> None:
-    try:
-        value = decode_document(proven(body), "place")
-    except CorruptCheckpoint as error:
-        assert str(error).startswith("place: ")
-    else:
-        assert decode_document(encode_document(value), "place") == value
-
-
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -78,6 +42,7 @@ def assert_read_or_refused(body: bytes) -> None:
         (b"[" * 101 + b"]" * 101, "nests deeper than 100"),
         (b'{"a":' * 101 + b"1" + b"}" * 101, "nests deeper than 100"),
         (b'["\\\\"' + b",[" * 101, "nests deeper than 100"),
+        (b"[" + b"[]," * 200 + b"[" * 100 + b"]" * 101, "nests deeper than 100"),
         (b'{"a":1,"\\u0061":2}', "a key stands twice"),
         (b"1.5", "1.5 is not an integer"),
         (b"1" * 500 + b".5", "1111 is not an integer"),
@@ -108,18 +73,35 @@ def test_what_is_just_within_the_bounds_is_read(value: Any) -> None:
     assert decode_document(encode_document(value), "place") == value
 
 
-def nested(depth: int) -> list[Any]:
-    value: list[Any] = []
+def nested(depth: int, around: Callable[[Any], Any]) -> Any:
+    value = around(1)
     for _ in range(depth - 1):
-        value = [value]
+        value = around(value)
     return value
 
 
-def test_depth_is_the_same_both_ways() -> None:
+@pytest.mark.parametrize("around", [lambda inner: [inner], lambda inner: {"a": inner}], ids=["list", "mapping"])
+def test_depth_is_the_same_both_ways(around: Callable[[Any], Any]) -> None:
     """What is put must be read again."""
-    assert decode_document(encode_document(nested(documents.DOCUMENT_DEPTH_MAX)), "place")
+    value = nested(documents.DOCUMENT_DEPTH_MAX, around)
+    assert decode_document(encode_document(value), "place") == value
     with pytest.raises(ValueError, match="nests deeper than 100"):
-        encode_document(nested(documents.DOCUMENT_DEPTH_MAX + 1))
+        encode_document(nested(documents.DOCUMENT_DEPTH_MAX + 1, around))
+
+
+def test_the_bounds_are_part_of_the_format() -> None:
+    """A driver with wider ones puts what the driver beside it, of another release, cannot read."""
+    assert documents.DOCUMENT_BYTES_MAX == 64 * 1024 * 1024
+    assert documents.DOCUMENT_MARKS_MAX == 4 * 1024 * 1024
+    assert documents.DOCUMENT_DEPTH_MAX == 100
+    assert documents.INTEGER_DIGITS_MAX == 1_000
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [float("-inf")]])
+def test_no_number_without_a_spelling_is_spelled(value: Any) -> None:
+    """NaN is no JSON: the index of a run would be bytes that nothing parses."""
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        documents.spelled(value)
 
 
 @pytest.mark.parametrize(
@@ -181,3 +163,40 @@ def test_nothing_is_parsed_before_its_hash_is_verified(monkeypatch: pytest.Monke
         with pytest.raises(CorruptCheckpoint, match="SHA-256 differs"):
             decode_document(wrong, "place")
     assert not parsed
+
+
+@settings(deadline=None, max_examples=300)
+@given(JSON)
+def test_what_is_written_is_read(value: Any) -> None:
+    """A manifest that cannot be read again ends the job for good."""
+    data = encode_document(value)
+    assert decode_document(data, "place") == value
+    assert decode_document(pa.py_buffer(data), "place") == value
+
+
+@settings(deadline=None, max_examples=300)
+@given(JSON, st.data())
+def test_changed_bytes_are_refused_or_read(value: Any, drawn: st.DataObject) -> None:
+    """Behind a trailer that matches: never anything but a value or CorruptCheckpoint."""
+    body = bytearray(canonical_json([value, {"a": "é\\"}]).encode())
+    for _ in range(drawn.draw(st.integers(1, 3))):
+        body[drawn.draw(st.integers(0, len(body) - 1))] = drawn.draw(st.sampled_from(b'[]{}",:\\u019-.eNd\xff\x00'))
+    assert_read_or_refused(bytes(body))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.binary(max_size=80))
+def test_any_bytes_are_refused_or_read(body: bytes) -> None:
+    """The same of bytes that nothing like us has written."""
+    assert_read_or_refused(body)
+    with pytest.raises(CorruptCheckpoint, match="place"):
+        decode_document(body, "place")
+
+
+def assert_read_or_refused(body: bytes) -> None:
+    try:
+        value = decode_document(proven(body), "place")
+    except CorruptCheckpoint as error:
+        assert str(error).startswith("place: ")
+    else:
+        assert decode_document(encode_document(value), "place") == value

@@ -21,6 +21,7 @@ from persistent.codec import (
     encode_run,
     groups_of,
 )
+from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
 from persistent.rows import Rows, sum_up
 from tests.codec.files import sealed_of, sha256
@@ -129,6 +130,32 @@ def test_rows_without_keys_are_runs_too() -> None:
     run = Run("x", 2, len(data), sha256, 0, 0, KEY_GROUPS, 0, 60, 1, 1)
     read = decode_run(Sum(), pa.py_buffer(data), run, "place")
     assert read.keys == () and read.panes.tolist() == [0, 60] and Sum().unpack(read.columns) == [4, 2]
+
+
+def test_key_groups_are_the_top_bits_of_a_hash() -> None:
+    """Part of the format: read by another division, keys are in the group of another shard."""
+    assert KEY_GROUPS == 1024
+    assert groups_of(np.array([0, (1 << 54) - 1, 1 << 54, (1 << 64) - 1], np.uint64)).tolist() == [0, 0, 1, 1023]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_no_batch_is_empty_but_that_of_no_rows(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """A request for nothing in every run of a key."""
+    monkeypatch.setattr("persistent.codec.sealed.BATCH_ROWS_MAX", 1)
+    rows = sum_up(Sum(), [], np.arange(2), Sum().lift_list([5, 6]), 1).slice(0, number)
+    data, sha256 = encode_run(Sum(), rows, [])
+    assert [batch.rows for batch in read_index(pa.py_buffer(data), sha256, "place").batches] == ([1] * number or [0])
+    run = Run("x", number, len(data), sha256, 0, 0, KEY_GROUPS, 0, 1, 1, 1)
+    assert decode_run(Sum(), pa.py_buffer(data), run, "place").panes.tolist() == [0, 1][:number]
+
+
+def test_a_range_without_key_groups_has_no_rows() -> None:
+    """A shard above what still counts of a run: not even one batch is decoded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("persistent.codec.sealed.BATCH_ROWS_MAX", 5)
+        data, run = encoded(rows_of(400, keys=200))
+    rows = decode(data, Run(**{**run.__dict__, "low": KEY_GROUPS - 1}), 0, 1)
+    assert len(rows) == 0 and rows.keys == ()
 
 
 # -- what is not as it was written ------------------------------------------------------------------------------------
@@ -256,6 +283,23 @@ def test_columns_that_are_no_state_rows_are_refused(columns: dict[str, pa.Array]
     data, run = rows_file(**columns)
     with pytest.raises(CorruptCheckpoint, match=r"^place: "):
         decode_run(Sum(), pa.py_buffer(data), run, "place")
+
+
+class Trusting(type(Sum())):  # type: ignore[misc]
+    """A user's monoid, which reads whatever it is given."""
+
+    def from_arrow(self, arrays: Any) -> Any:
+        return tuple(np.asarray(array) for array in arrays)
+
+
+@pytest.mark.parametrize("element", [pa.array([1.0, 2.0]), pa.array([1, None])], ids=["type", "null"])
+def test_elements_are_of_the_type_that_their_monoid_says(element: pa.Array) -> None:
+    """Not every monoid looks at what it reads: numbers that look right would be its state."""
+    data, run = rows_file(hash=HASHES, pane=PANES, element=element)
+    with pytest.raises(CorruptCheckpoint, match="place: "):
+        decode_run(Trusting(), pa.py_buffer(data), run, "place")
+    data, run = rows_file(hash=HASHES, pane=PANES, element=PANES)
+    assert len(decode_run(Trusting(), pa.py_buffer(data), run, "place")) == 2
 
 
 def test_rows_written_by_others_are_read_if_they_are_rows() -> None:

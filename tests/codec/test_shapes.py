@@ -8,9 +8,12 @@ import pytest
 
 from persistent.codec import RUN, Run
 from persistent.codec.shapes import (
+    INT64_MAX,
+    INT64_MIN,
     NAME,
     SHA256,
     Misfit,
+    Shape,
     anything,
     both,
     check_shape,
@@ -141,6 +144,7 @@ def test_a_run_is_read_from_its_shape() -> None:
     """``rows_left`` divides by the width of its key groups."""
     assert Run.from_json(RUN_JSON).to_json() == RUN_JSON
     assert Run.from_json(RUN_JSON).rows_left == 4
+    assert Run.from_json({**RUN_JSON, "rows": 10, "start": 512, "low": 768}).rows_left == 5
 
 
 @pytest.mark.parametrize(
@@ -165,6 +169,82 @@ def test_a_run_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     """A run in no key group counts for none, silently."""
     with pytest.raises(Misfit):
         Run.from_json({**RUN_JSON, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"start": 0, "low": 0, "high": 1},
+        {"start": 1024 - 1, "low": 1024 - 1},
+        {"pane_min": 60, "pane_max": 60},
+        {"pane_min": INT64_MIN, "pane_max": INT64_MAX},
+        {"first": 0, "last": 0},
+        {"rows": 0, "bytes": 0},
+        *({name: 1 << 62} for name in ("rows", "bytes", "last")),
+        {"first": 1 << 62, "last": 1 << 62},
+    ],
+    ids=str,
+)
+def test_a_run_at_its_bounds_is_read(changes: dict[str, Any]) -> None:
+    """It has been committed: a bound that is too narrow makes its checkpoint unreadable."""
+    assert Run.from_json({**RUN_JSON, **changes}).to_json() == {**RUN_JSON, **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        *(
+            ({name: (1 << 62) + 1}, f"{name}: 4611686018427387905 is not")
+            for name in ("rows", "bytes", "first", "last")
+        ),
+        ({"start": 0, "low": 0, "high": 0}, "key groups 0 to 0"),
+        ({"pane_min": INT64_MIN - 1}, "pane_min: -9223372036854775809 is not"),
+        ({"pane_max": INT64_MAX + 1}, "pane_max: 9223372036854775808 is not"),
+        ({"pane_max": -2}, "end before they begin"),
+    ],
+)
+def test_a_run_just_beyond_its_bounds_is_refused(changes: dict[str, Any], says: str) -> None:
+    """Larger counts overflow where they are added up."""
+    with pytest.raises(Misfit, match=says):
+        Run.from_json({**RUN_JSON, **changes})
+
+
+@pytest.mark.parametrize(
+    ("shape", "longest"),
+    [(NAME, "a" * 200), (SHA256, "0" * 64), (text(5), "a" * 5), (path("d"), "d/aa" + "/a" * 498)],
+    ids=["name", "hash", "text", "path"],
+)
+def test_texts_have_a_longest_one(shape: Shape, longest: str) -> None:
+    """Looked at before the pattern: a pattern over a text of any length may take as long."""
+    shape(longest)
+    with pytest.raises(Misfit, match=f"has {len(longest) + 1} characters"):
+        shape(longest + longest[-1])
+
+
+def test_lists_have_a_longest_one() -> None:
+    """The bound itself may be reached."""
+    for shape, value in ((sequence(flag, 2), [True, False]), (mapping(anything, flag, 2), {"a": True, "b": True})):
+        shape(value)
+    with pytest.raises(Misfit, match="has 3 values, at most 2"):
+        sequence(flag, 2)([True, True, True])
+
+
+@pytest.mark.parametrize("value", ["x" * 80, 10**80], ids=["text", "number"])
+def test_no_more_of_a_value_is_shown_than_tells_it(value: Any) -> None:
+    """A document of 64 MB in a log."""
+    with pytest.raises(Misfit) as caught:
+        flag(value)
+    shown = repr(value[:60]) if isinstance(value, str) else repr(value)[:60]
+    assert str(caught.value) == f"{shown} is neither true nor false"
+
+
+def test_the_whole_numbers_are_those_of_64_bits() -> None:
+    """A pane or a time beyond them fails far from here, in a column."""
+    for edge in (-(2**63), 2**63 - 1):
+        whole()(edge)
+    for beyond in (-(2**63) - 1, 2**63):
+        with pytest.raises(Misfit, match="is not a whole number from -9223372036854775808 to 9223372036854775807"):
+            whole()(beyond)
 
 
 def test_both_asks_the_second_only_after_the_first() -> None:

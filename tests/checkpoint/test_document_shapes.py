@@ -1,0 +1,167 @@
+"""What may stand in a manifest, a plan and FORMAT: at each bound it is read, beyond it refused by its place."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from persistent.checkpoint.shapes import FORMAT_FILE, FORMATS, MANIFEST, PLAN, check_format
+from persistent.codec import decode_document
+from persistent.codec.shapes import Misfit
+from persistent.errors import CorruptCheckpoint, NewerFormat
+from tests.checkpoint.samples import full_manifest, plan
+
+BODY = decode_document(full_manifest().encode(), "m")
+PLANNED = decode_document(plan().encode(), "p")
+FORMAT = {"format": 2, "features": [], "job": "job", "key_groups": 1024, "hash": 1}
+OPERATOR = BODY["operators"]["Visits"]
+DOCUMENTS = {"manifest": (MANIFEST[2], BODY), "plan": (PLAN, PLANNED), "FORMAT": (FORMAT_FILE, FORMAT)}
+
+
+def check(document: str, path: str, value: Any) -> None:
+    """Of this document, with another value at ``path``."""
+    shape, body = DOCUMENTS[document]
+    body = copy.deepcopy(body)
+    *above, last = [int(name) if name.isdigit() else name for name in path.split(".")]
+    inner: Any = body
+    for name in above:
+        inner = inner[name]
+    inner[last] = value
+    shape(body)
+
+
+HEADS = [
+    (document, path, at, beyond, says)
+    for document in DOCUMENTS
+    for path, at, beyond, says in (
+        ("format", 1, 0, "0 is not a whole number from 1"),
+        ("features", ["f" * 100] * 100, ["f" * 101], "has 101 characters"),
+        ("features", [], ["f"] * 101, "has 101 values"),
+        ("job", "j" * 200, "j" * 201, "has 201 characters"),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "at", "beyond", "says"),
+    [
+        *HEADS,
+        ("manifest", "id", 10**20 - 1, 10**20, "is not a whole number from 0 to 99999999999999999999"),
+        ("manifest", "oldest", 0, -1, "is not a whole number from 0"),
+        ("manifest", "fences", 0, -1, "is not a whole number from 0"),
+        ("manifest", "nonce", "n" * 200, "n" * 201, "has 201 characters"),
+        ("manifest", "source.kind", "k" * 200, "k" * 201, "has 201 characters"),
+        ("manifest", "source.partitions", ["p" * 1000], ["p" * 1001], "has 1001 characters"),
+        ("manifest", "ledger.files.mix", 2**64 - 1, 2**64, "is not a whole number from 0 to 18446744073709551615"),
+        ("manifest", "ledger.files.mix", 0, -1, "is not a whole number from 0"),
+        ("manifest", "outputs.0.sink.0.name", "a" * 1000, "a" * 1001, "has 1001 characters"),
+        ("manifest", "outputs.0.sink.0.sha256", "", "0" * 65, "has 65 characters"),
+        ("manifest", "outputs.0.late.0.sha256", "0" * 64, "0" * 63, "is not a SHA-256 or nothing"),
+        ("manifest", "operators", dict.fromkeys(map(str, range(1000)), OPERATOR), {}, ""),
+        ("manifest", "operators.Visits.key_names", ["k" * 10_000, "l"], ["k" * 10_001, "l"], "has 10001 characters"),
+        ("manifest", "operators.Visits.key_types", [], ["int64"], "as many key types as key names"),
+        ("manifest", "operators.Visits.key_types", ["int64"] * 2, ["int64", 5], "5 is not text"),
+        ("manifest", "operators.Visits.key_types", ["null"] * 2, ["null", "int6"], "'int6' is not the type of a key"),
+        ("manifest", "operators.Visits.key_types", ["null"] * 2, ["n" * 61] * 2, "has 61 characters"),
+        ("manifest", "origin", ["j" * 200, 1], ["j" * 201, 1], "has 201 characters"),
+        ("manifest", "base", 7, 8, "base 8 is above its id 7"),
+        ("manifest", "oldest", 7, 8, "oldest 8 is above its id 7"),
+        ("manifest", "epoch", 7, 8, "epoch 8 is above its id 7"),
+        ("manifest", "parent.id", 6, 7, "its parent 7 is not below its id 7"),
+        ("manifest", "parent", None, 1, "1 is not a mapping"),
+        ("FORMAT", "key_groups", 1, 0, "is not a whole number from 1"),
+        ("FORMAT", "hash", 1, 0, "is not a whole number from 1"),
+    ],
+)
+def test_a_bound_may_be_reached_and_not_passed(document: str, path: str, at: Any, beyond: Any, says: str) -> None:
+    """Too narrow, and what was committed is not read again; too wide, and what no driver wrote is believed."""
+    check(document, path, at)
+    if says:
+        with pytest.raises(Misfit, match=says):
+            check(document, path, beyond)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("operators", dict.fromkeys(map(str, range(1001)), OPERATOR)),
+        ("operators.Visits.key_names", ["k"] * 1001),
+        ("operators.Visits.key_types", ["int64"] * 1001),
+        ("pins", [0] * 1_000_001),
+    ],
+)
+def test_lists_of_a_manifest_have_a_longest_one(path: str, value: Any) -> None:
+    """Held against it before any value is looked at."""
+    with pytest.raises(Misfit, match=rf"has {len(value)} values, at most {len(value) - 1} may"):
+        check("manifest", path, value)
+
+
+def test_as_many_keys_as_a_task_may_have_are_read() -> None:
+    """The test above would pass for a smaller bound."""
+    operator = {**OPERATOR, "key_names": [str(number) for number in range(1000)], "key_types": ["int64"] * 1000}
+    check("manifest", "operators", {"Visits": operator})
+
+
+@pytest.mark.parametrize("named", ["", "a", "a/b..c/...", "x=1/é"])
+def test_a_path_within_the_source_is_read(named: str) -> None:
+    """Two dots are harmless in a name."""
+    check("plan", "splits.0.1.0.3", {"path": named})
+    check("plan", "splits.0.1.0.3", {})
+
+
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        ([], "is not a mapping"),
+        ({"path": 5}, "path 5 leaves the source"),
+        ({"path": None}, "path None leaves the source"),
+        ({"path": "/etc/passwd"}, "leaves the source"),
+        ({"path": "a\0b"}, "leaves the source"),
+        ({"path": ".."}, "leaves the source"),
+        ({"path": "a/../../b"}, "leaves the source"),
+    ],
+)
+def test_a_path_that_leaves_the_source_is_refused(at: Any, says: str) -> None:
+    """A plan would choose which file of the machine is read."""
+    with pytest.raises(Misfit, match=says):
+        check("plan", "splits.0.1.0.3", at)
+
+
+def test_a_first_manifest_has_no_parent() -> None:
+    """It is the only one without."""
+    body = {**BODY, "id": 0, "base": 0, "oldest": 0, "epoch": 0, "parent": None}
+    MANIFEST[2](body)
+    with pytest.raises(Misfit, match="its parent 0 is not below its id 0"):
+        MANIFEST[2]({**body, "parent": {"id": 0, "sha256": "0" * 64}})
+
+
+@pytest.mark.parametrize("body", [None, [], "x", {}, {"format": 2}, {"format": 2, "features": "none"}])
+def test_what_is_no_document_of_a_checkpoint_is_no_newer_one(body: Any) -> None:
+    """A newer release would be looked for in vain."""
+    with pytest.raises(CorruptCheckpoint, match="place: is no document of a checkpoint") as caught:
+        check_format(body, "place")
+    assert not isinstance(caught.value, NewerFormat)
+
+
+@pytest.mark.parametrize("number", [True, None, "2", 0, 3, 2.0])
+def test_other_formats_are_refused_by_their_number(number: Any) -> None:
+    """True is 1 to Python, and no format."""
+    with pytest.raises(NewerFormat, match=f"format {number!r}, this release reads 1, 2: use a newer release"):
+        check_format({"format": number, "features": []}, "place")
+
+
+def test_each_format_is_known() -> None:
+    """Checkpoints of the first release are read by all later ones."""
+    assert FORMATS == (1, 2)
+    for number in FORMATS:
+        check_format({"format": number, "features": []}, "place")
+        assert number in MANIFEST
+
+
+def test_ten_features_are_named() -> None:
+    """They tell which release is wanted; a list without an end tells nothing."""
+    named = [f"f{number}" for number in range(11)]
+    with pytest.raises(NewerFormat, match=f"^place: needs {', '.join(named[:10])}, unknown here: use a newer release$"):
+        check_format({"format": 2, "features": named}, "place")

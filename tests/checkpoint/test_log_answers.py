@@ -1,0 +1,312 @@
+"""What the manifest log says where something is missing, newer, older or another's; and what is kept of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from persistent.checkpoint.log import Log, manifest_name, new_nonce, plan_name, way_back_told
+from persistent.checkpoint.manifest import Manifest
+from persistent.codec import decode_document, encode_document
+from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
+from persistent.storage import MemoryStorage, Put
+from tests.checkpoint.samples import ForgetfulStorage, logged, manifest, plan
+
+
+class Acting(ForgetfulStorage):
+    """Does something before a name is read for the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_read: dict[str, Callable[[], None]] = {}
+
+    def read(self, name: str) -> pa.Buffer:
+        self.before_read.pop(name, lambda: None)()
+        return super().read(name)
+
+
+def rewritten(log: Log, name: str, **changes: Any) -> None:
+    """The document under this name, with other fields, and hashes that fit."""
+    body = decode_document(log.storage.read(name).to_pybytes(), name)
+    put(log, name, encode_document({**body, **changes}))
+
+
+def put(log: Log, name: str, data: bytes) -> None:
+    log.storage.delete(name)
+    log.storage.write(name, data)
+
+
+def test_names_sort_as_ids_do() -> None:
+    """And are the same for every release: another one would find no manifest."""
+    assert manifest_name(41) == "m/00000000000000000041.json"
+    assert plan_name(41, 0) == "p/00000000000000000041.json"
+    assert plan_name(41, 2) == "p/00000000000000000041-2.json"
+    assert len(new_nonce()) == 32 and new_nonce() != new_nonce()
+
+
+def test_other_names_are_no_entries() -> None:
+    """Each of these is as long, or ends, or begins as a manifest does."""
+    log = logged(Acting(), 0)
+    for name in ("0000000000000000000a.json", "00000000000000000009xjson", "000000000000000000009.json", "0" * 25):
+        log.storage.write(f"m/{name}", b"")
+    assert log.ids() == [0]
+
+
+def test_damage_is_told_with_a_way_back() -> None:
+    """A command that only says what is wrong leaves whoever called it alone."""
+    with (
+        pytest.raises(CorruptCheckpoint, match=r"^torn\. Restore the file from a copy; or 'persistent verify URL'"),
+        way_back_told("URL"),
+    ):
+        raise CorruptCheckpoint("torn")
+    with pytest.raises(Fenced, match=r"^first$"), way_back_told("URL"):
+        raise Fenced("first")
+    with way_back_told("URL"):
+        pass
+
+
+# -- the newest -------------------------------------------------------------------------------------------------------
+
+
+def test_a_manifest_that_is_not_there_is_missing() -> None:
+    """By its name: it may be in a copy."""
+    with pytest.raises(CorruptCheckpoint, match=r"/m/00000000000000000009\.json: missing"):
+        logged(Acting(), 1).read(9)
+
+
+def test_the_newest_may_be_collected_while_it_is_read() -> None:
+    """A job that went on that fast is not corrupt."""
+    log = logged(Acting(), 1)
+
+    def go_on() -> None:
+        log.put(manifest(2))
+        log.storage.delete(manifest_name(1))
+
+    log.storage.before_read[manifest_name(1)] = go_on  # type: ignore[attr-defined]
+    newest = log.newest()
+    assert newest is not None and newest.manifest.id == 2
+    assert log.ids() == [0, 2]
+
+
+def test_a_newer_manifest_is_not_called_corrupt() -> None:
+    """To go back behind it would throw away what a newer release has done."""
+    log = logged(Acting(), 1)
+    rewritten(log, manifest_name(1), format=9)
+    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2: use a newer release$"):
+        log.newest()
+
+
+def test_without_any_that_verifies_only_a_copy_helps() -> None:
+    """To name a way back that there is not would waste the night."""
+    log = logged(Acting(), 0)
+    put(log, manifest_name(0), b"torn")
+    with pytest.raises(CorruptCheckpoint, match="No other checkpoint verifies: restore the folder from a copy"):
+        log.newest()
+
+
+# -- FORMAT -----------------------------------------------------------------------------------------------------------
+
+
+def test_manifest_0_may_be_there_before_format() -> None:
+    """Its driver died between the two: the next one puts FORMAT before any other id."""
+    log = logged(Acting(), 0)
+    log.storage.delete("FORMAT")
+    entry = log.newest()
+    assert entry is not None
+    assert log.fence(entry, "me").manifest.id == 1
+    assert log.storage.list("") == ["FORMAT"]
+    assert Log(log.storage).newest() is not None
+
+
+def test_without_format_a_manifest_tells_how_to_make_it() -> None:
+    """FORMAT says no more than any manifest does, of which the newest may be torn."""
+    log = logged(Acting(), 2)
+    data = log.storage.read("FORMAT").to_pybytes()
+    put(log, manifest_name(2), b"torn")
+    for damage in (lambda: log.storage.delete("FORMAT"), lambda: log.storage.write("FORMAT", data[:-3])):
+        damage()
+        with pytest.raises(CorruptCheckpoint, match=r"FORMAT: .*as manifest 1 has it: printf '%s\\n'") as told:
+            log.newest()
+        body, sha256 = data.decode().splitlines()
+        assert f"'{body}' '{sha256}' > FORMAT" in str(told.value)
+    for id in (0, 1):
+        put(log, manifest_name(id), b"torn")
+    with pytest.raises(CorruptCheckpoint, match=r"FORMAT: SHA-256 differs from its trailer: restore it from a copy$"):
+        log.newest()
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        ({"format": 9}, NewerFormat, "FORMAT: format 9, this release reads 1, 2"),
+        ({"features": ["graphs"]}, NewerFormat, "FORMAT: needs graphs"),
+        ({"job": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \(job: 5 is not text"),
+        ({"more": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \('more' is unknown here"),
+        ({"key_groups": 512}, CorruptCheckpoint, "key groups 512 and hash 1 are unknown here"),
+        ({"hash": 2}, CorruptCheckpoint, "key groups 1024 and hash 2 are unknown here"),
+    ],
+    ids=str,
+)
+def test_another_format_is_refused_before_any_manifest(changes: dict[str, Any], error: Any, says: str) -> None:
+    """Keys would be looked for in the groups of another division."""
+    log = logged(Acting(), 1)
+    rewritten(log, "FORMAT", **changes)
+    with pytest.raises(error, match=says):
+        log.newest()
+
+
+def test_a_copy_begins_with_format_alone() -> None:
+    """Two copies that begin together must come to one job."""
+    log = Log(MemoryStorage(new_nonce()))
+    assert log.begin("ours") == "ours"
+    assert Log(log.storage).begin("theirs") == "ours"
+    assert log.storage.list("") == ["FORMAT"] and log.ids() == []
+
+
+# -- what is kept, and old formats ------------------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_read_once() -> None:
+    """Of the first format all that is not below the oldest, and then what the manifest names."""
+    log = logged(Acting(), 4)
+    one = manifest(4, bases={0: 0, 2: 0, 4: 0})
+    assert log.kept(one) == {0: log.read(0).manifest, 2: log.read(2).manifest, 4: one}
+    fence = manifest(4, base=3, bases={1: 0, 3: 0})
+    assert log.kept(fence) == {1: log.read(1).manifest, 3: log.read(3).manifest, 4: fence}
+    old = manifest(4, format=1, oldest=2, bases={})
+    assert log.kept(old) == {id: log.read(id).manifest for id in (2, 3, 4)}
+
+
+def test_what_goes_on_from_an_old_format_is_upgraded_first() -> None:
+    """Whoever still runs the older release could not read it any more, unasked."""
+    log = logged(Acting(), 2)
+    old = replace(log.read(2).manifest, format=1, bases={})
+    for act in (
+        lambda: log.put(replace(old, id=3)),
+        lambda: log.check_upgraded(old),
+        lambda: log.fence(replace(log.read(2), manifest=old), "me"),
+    ):
+        with pytest.raises(OldFormat, match=r"is of format 1, this release writes 2.*'persistent upgrade memory"):
+            act()
+    assert log.ids() == [0, 1, 2]
+    log.check_upgraded(log.read(2).manifest)
+
+
+def test_an_upgrade_says_what_is_kept() -> None:
+    """What it forgot is collected by the next step."""
+    log = logged(Acting(), 1, committed_ms=7)
+    log.put(manifest(2, base=1, kind="fence", committed_ms=8))
+    log.put(manifest(3, committed_ms=9, oldest=1))
+    old = replace(log.read(3), manifest=replace(log.read(3).manifest, format=1, bases={}))
+    fence = log.fence(old, "me", upgrade=True).manifest
+    assert (fence.id, fence.format, fence.bases) == (4, 2, {1: 7, 3: 9})
+    # A fence of the newest format leaves them as they are.
+    kept = log.fence(log.put(manifest(5, bases={5: 1})), "me").manifest
+    assert kept.bases == {5: 1}
+
+
+def test_a_fence_may_pin() -> None:
+    """A pin that came with the next checkpoint only would come too late."""
+    log = logged(Acting(), 1, pins=(0,))
+    entry = log.newest()
+    assert entry is not None
+    fence = log.fence(entry, "me", pins=lambda old: (*old.pins, old.id))
+    assert fence.manifest.pins == (0, 1) and fence.manifest.replan == entry.manifest.replan
+    assert log.fence(fence, "me").manifest.pins == (0, 1)
+
+
+# -- plans ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_torn_plan_may_be_deleted() -> None:
+    """Nothing has followed from it: to go back to a checkpoint before would lose a step for nothing."""
+    log = logged(Acting(), 0)
+    log.storage.write(plan_name(0, 0), b"torn")
+    with pytest.raises(CorruptCheckpoint, match=r"p/0+\.json: SHA-256.*Nothing of the step it plans has been"):
+        log.plan(0, 0)
+
+
+def test_a_newer_plan_may_not() -> None:
+    """It is sound: a newer release will run it."""
+    log = logged(Acting(), 0)
+    log.put_plan(plan())
+    rewritten(log, plan_name(0, 0), format=9)
+    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2: use a newer release$"):
+        log.plan(0, 0)
+
+
+@pytest.mark.parametrize("changes", [{"job": "other"}, {"start": {"memory": (0, 1)}}], ids=str)
+def test_a_plan_of_another_start_is_refused(changes: dict[str, Any]) -> None:
+    """Records would be skipped or repeated."""
+    log = logged(Acting(), 0)
+    log.put_plan(plan(**changes))
+    with pytest.raises(CorruptCheckpoint, match="this plan does not start at checkpoint 0"):
+        log.put_plan(plan())
+
+
+def test_a_plan_of_another_base_is_refused() -> None:
+    """A file under another name: nothing but its bytes says so."""
+    log = logged(Acting(), 1)
+    log.put_plan(plan(1))
+    log.storage.write(plan_name(0, 0), log.storage.read(plan_name(1, 0)).to_pybytes())
+    with pytest.raises(CorruptCheckpoint, match="this plan does not start at checkpoint 0"):
+        log.put_plan(plan())
+
+
+def test_a_plan_that_was_there_and_is_gone_is_not_run() -> None:
+    """Another driver has put it, gone on and collected it: this one is behind."""
+    log = logged(Acting(), 0)
+    log.put_plan(plan())
+    storage, name = log.storage, plan_name(0, 0)
+    assert isinstance(storage, Acting)
+    # Found once more after it was not ours, and then gone.
+    storage.before_read[name] = lambda: storage.before_read.update({name: lambda: storage.delete(name)})
+    with pytest.raises(CorruptCheckpoint, match="this plan does not start at checkpoint 0"):
+        log.put_plan(plan())
+
+
+# -- who is fenced ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [CorruptCheckpoint("gone"), StorageError("full")], ids=repr)
+def test_what_a_successor_swept_is_not_corrupt(error: Exception) -> None:
+    """A fenced driver that cries corruption sends its operator after a loss that there is not."""
+    log = logged(Acting(), 2)
+    with pytest.raises(Fenced, match="another driver committed 2 after our 1"), Log(log.storage).unless_fenced(1):
+        raise error
+    with pytest.raises(type(error), match=str(error)), Log(log.storage).unless_fenced(2):
+        raise error
+    with Log(log.storage).unless_fenced(0):
+        pass
+
+
+def test_what_we_have_put_ourselves_fences_nobody() -> None:
+    """The answer was lost, and the manifest is ours."""
+    log = logged(Acting(), 1)
+    with pytest.raises(StorageError, match="no answer"), log.unless_fenced(0):
+        raise StorageError("no answer")
+
+
+def test_nobody_is_fenced_by_nothing() -> None:
+    """An empty log has no other driver."""
+    Log(MemoryStorage(new_nonce())).check(0)
+    log = logged(Acting(), 3)
+    log.check(3)
+    with pytest.raises(Fenced, match="committed 3 after our 2"):
+        log.check(2)
+
+
+def test_an_entry_is_the_bytes_it_was_read_from() -> None:
+    """The child names its parent by their hash."""
+    log = logged(Acting(), 1)
+    entry = log.read(1)
+    data = log.storage.read(manifest_name(1)).to_pybytes()
+    assert Manifest.decode(data, "m") == entry.manifest and entry.bytes == len(data)
+    later = manifest(2)
+    assert isinstance(log.storage, Acting)
+    log.storage.script = [(True, Put.WON)]
+    assert log.put(later) == log.read(2)

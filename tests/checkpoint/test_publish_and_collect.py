@@ -1,0 +1,278 @@
+"""What is listed is made visible, what is taken back is not, and what is collected is what nobody names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from monoids import Count
+from persistent import MemorySource, NonWindowState, PersistentTask
+from persistent.checkpoint.log import Log, new_nonce
+from persistent.checkpoint.manifest import Manifest, OperatorState, Outputs
+from persistent.errors import Fenced, InvalidPipeline, StagedMissing
+from persistent.job import Job
+from persistent.publish import aside_name, claim, collect, collect_dropped, collectable, index_folder, publish
+from persistent.sinks.protocol import Staged
+from persistent.storage import MemoryStorage
+from tests.checkpoint.samples import manifest, plan, run
+
+HEX = "0123456789abcdef" * 2
+
+
+class Visits(PersistentTask):
+    """Counts visits of a page."""
+
+    key = "page"
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+class Listener:
+    """A sink that cannot take back, and remembers what it was asked for."""
+
+    shared = False
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def claim(self, job: str) -> None:
+        self.asked.append(("claim", job))
+
+    def stage(self, outputs: Any, staging_id: int, attempt: str) -> Staged:
+        raise AssertionError("nothing is staged here")
+
+    def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
+        self.asked.append(("publish", staging_id, *(one.name for one in staged)))
+
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
+        self.asked.append(("sweep", set(live), epoch, id))
+
+
+class Retracting(Listener):
+    """One that can."""
+
+    def retract(self, first: int, stop: int) -> None:
+        self.asked.append(("retract", first, stop))
+
+
+def job_of(sink: Any = None) -> Job:
+    task = Visits()
+    source = MemorySource([{"ts": 1}], timestamp="ts")
+    return Job(task, task.persistent_state(), source, sink, MemoryStorage(new_nonce()), True)
+
+
+def aside(name: str) -> Staged:
+    return Staged(f"d/Visits/e1-c5-{name}.arrow", 1, 1, "0" * 64)
+
+
+WINDOWS = Outputs(5, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
+LATE, DEAD = aside("late"), aside("dead")
+OUTPUTS = (WINDOWS, Outputs(6, (), (LATE,), (DEAD,)))
+PUBLISHED = ["late/00000000000000000006-late.arrow", "dead/00000000000000000006-dead.arrow"]
+
+
+def staged_in(job: Job) -> Job:
+    for one in (LATE, DEAD):
+        job.storage.write(one.name, one.name.encode())
+    return job
+
+
+def asides(job: Job) -> list[str]:
+    return [f"{folder}/{name}" for folder in ("late", "dead") for name in job.storage.list(folder)]
+
+
+def test_a_sink_is_claimed_for_the_job() -> None:
+    """Another job would sweep what this one has staged."""
+    sink = Listener()
+    claim(job_of(sink), manifest(6, job="mine"))
+    assert sink.asked == [("claim", "mine")]
+    claim(job_of(), manifest(6, outputs=OUTPUTS[1:]))
+
+
+@pytest.mark.parametrize("act", [claim, lambda job, one: publish(job, Log(job.storage), one)], ids=["claim", "publish"])
+def test_windows_without_a_sink_are_refused_before_anything_is_done(act: Callable[[Job, Manifest], None]) -> None:
+    """They might never be seen; and late rows published before the refusal are seen without them."""
+    job = staged_in(job_of())
+    with pytest.raises(InvalidPipeline, match="checkpoint 6 has outputs for a sink, and this pipeline has none"):
+        act(job, manifest(6, outputs=OUTPUTS))
+    assert asides(job) == []
+
+
+def test_each_output_is_published_under_the_id_that_staged_it() -> None:
+    """Under another, it would be published twice after a crash."""
+    sink = Retracting()
+    job = staged_in(job_of(sink))
+    one = manifest(7, outputs=OUTPUTS)
+    for _ in range(2):
+        publish(job, Log(job.storage), one)
+        assert asides(job) == PUBLISHED
+    assert sink.asked == [("publish", 5, "_staged/w1", "_staged/w2")] * 2
+    assert [job.storage.read(name).to_pybytes() for name in PUBLISHED] == [LATE.name.encode(), DEAD.name.encode()]
+    without = staged_in(job_of())
+    publish(without, Log(without.storage), manifest(7, outputs=OUTPUTS[1:]))
+    assert asides(without) == PUBLISHED
+
+
+def test_what_was_renamed_and_is_still_there_is_published() -> None:
+    """A store that copies, and dies before it deletes, has both."""
+    job = staged_in(job_of())
+    one = manifest(7, outputs=OUTPUTS[1:])
+    publish(job, Log(job.storage), one)
+    publish(staged_in(job), Log(job.storage), one)
+    assert asides(job) == PUBLISHED
+
+
+def test_what_is_neither_staged_nor_published_is_missing() -> None:
+    """Said aloud: the next checkpoint does not list it any more."""
+    job = staged_in(job_of())
+    job.storage.delete(DEAD.name)
+    with pytest.raises(StagedMissing, match=f"{DEAD.name}: neither there nor published as {PUBLISHED[1]}"):
+        publish(job, Log(job.storage), manifest(7, outputs=OUTPUTS[1:]))
+    assert asides(job) == PUBLISHED[:1]
+
+
+def test_what_a_successor_has_swept_is_not_missing() -> None:
+    """Whoever has fenced us has published it: there is nothing to restore."""
+    job = job_of()
+    log = Log(job.storage)
+    log.create(manifest())
+    log.put(manifest(1))
+    with pytest.raises(Fenced):
+        publish(job, log, manifest(0, outputs=OUTPUTS[1:]))
+    with pytest.raises(StagedMissing):
+        publish(job, log, manifest(1, outputs=OUTPUTS[1:]))
+
+
+NAMES = [f"late/{id:020d}-a.arrow" for id in (3, 4, 6, 7)]
+
+
+@pytest.mark.parametrize("sink", [Retracting(), None], ids=["sink", "no sink"])
+def test_what_was_published_since_is_taken_back(sink: Any) -> None:
+    """From the first id on, and nothing of the one that goes on from there."""
+    job = job_of(sink)
+    for name in (*NAMES, "dead/00000000000000000005-b.arrow", "dead/notes.txt"):
+        job.storage.write(name, b"")
+    for _ in range(2):
+        publish(job, Log(job.storage), manifest(7, target=3, retract=(4, 7)))
+        assert asides(job) == [NAMES[0], NAMES[3], "dead/notes.txt"]
+    if sink is not None:
+        assert sink.asked == [("retract", 4, 7)] * 2
+
+
+def test_a_sink_that_cannot_take_back_says_what_to_do() -> None:
+    """Gone on with, the rows that follow would be published a second time, unasked."""
+    job = job_of(Listener())
+    job.storage.write(NAMES[1], b"")
+    with pytest.raises(InvalidPipeline, match=r"went back to checkpoint 3, .* cannot take back.* 7 --outputs=again"):
+        publish(job, Log(job.storage), manifest(7, target=3, retract=(4, 7)))
+    assert asides(job) == [NAMES[1]]
+
+
+def test_where_late_rows_are_once_published() -> None:
+    """Whoever reads them goes by the id, in order."""
+    assert aside_name("late", 41, aside("0f")) == "late/00000000000000000041-0f.arrow"
+    assert index_folder(job_of()) == "d/MemorySource"
+
+
+# -- what is collected ------------------------------------------------------------------------------------------------
+
+
+def attempt(epoch: int, id: int, last: str, folder: str = "d/Visits") -> str:
+    return f"{folder}/e{epoch}-c{id}-{HEX[1:]}{last}.arrow"
+
+
+def names_run(name: str) -> Any:
+    return replace(run(), name=name)
+
+
+def newest(kind: str = "checkpoint", **changes: Any) -> Manifest:
+    """Checkpoint 9, of which 3 is pinned, and the third of its own files is listed for publication."""
+    state = OperatorState({}, ("page",), (), (names_run(attempt(1, 9, "a")),))
+    outputs = (Outputs(9, (Staged("_staged/w", 1, 1),), (Staged(attempt(1, 9, "b"), 1, 1),)),)
+    fields = {"oldest": 7, "bases": {3: 0, 7: 0, 8: 0, 9: 0}, "outputs": outputs, "operators": {"Visits": state}}
+    return manifest(9, kind=kind, epoch=1, **{**fields, **changes})
+
+
+KEPT = manifest(8, operators={"Visits": OperatorState({}, ("page",), (), (names_run(attempt(1, 8, "a")),))})
+LIVE = [attempt(1, 8, "a"), attempt(1, 9, "a"), attempt(1, 9, "b"), attempt(1, 10, "c"), attempt(2, 1, "d")]
+DEAD_RUNS = [attempt(0, 99, "e"), attempt(1, 8, "c"), attempt(1, 9, "f")]
+INDEX = [attempt(1, 9, "a", "d/MemorySource"), attempt(1, 9, "b", "d/MemorySource")]
+LOGGED = [f"m/{id:020d}.json" for id in (2, 3, 6, 7, 9, 10)]
+PLANS = [f"p/{id:020d}{more}.json" for id, more in ((3, ""), (6, ""), (6, "-1"), (7, ""), (9, ""))]
+OLD = [LOGGED[0], LOGGED[2], PLANS[2], PLANS[0], PLANS[1]]
+
+
+def everything() -> Job:
+    job = job_of(Listener())
+    for name in (*LIVE, *DEAD_RUNS, *INDEX, *LOGGED, *PLANS, "m/notes.txt", "p/notes.txt"):
+        job.storage.write(name, b"")
+    return job
+
+
+def deleted(job: Job, act: Callable[[], None]) -> set[str]:
+    folders = ("d/Visits", "d/MemorySource", "m", "p")
+    before = {f"{folder}/{name}" for folder in folders for name in job.storage.list(folder)}
+    act()
+    return before - {f"{folder}/{name}" for folder in folders for name in job.storage.list(folder)}
+
+
+def test_what_nobody_names_is_collected() -> None:
+    """One file more is state lost; one less stays for ever."""
+    job, one = everything(), newest()
+    found = deleted(job, lambda: collect(job, one, [one, KEPT], None))
+    assert found == {*DEAD_RUNS, *INDEX, *OLD}
+    assert job.sink.asked == [("sweep", {"_staged/w", attempt(1, 9, "b")}, 1, 9)]  # type: ignore[union-attr]
+    without = replace(everything(), sink=None)
+    assert deleted(without, lambda: collect(without, one, [one, KEPT], None)) == {*DEAD_RUNS, *INDEX, *OLD}
+
+
+def test_the_index_waits_for_the_plan_after_a_fence() -> None:
+    """A driver that was fenced may still put one that names its runs."""
+    job, fence = everything(), newest("fence")
+    found = list(collectable(job.storage, ["d/Visits"], fence, [fence, KEPT], None))
+    assert sorted(found) == sorted([*DEAD_RUNS, *OLD])
+    pending = plan(9, appended=(names_run(INDEX[0]),))
+    for one in (fence, newest()):
+        found = list(collectable(job.storage, ["d/Visits"], one, [one, KEPT], pending))
+        assert sorted(found) == sorted([*DEAD_RUNS, INDEX[1], *OLD])
+
+
+def test_the_newest_manifest_is_not_collected_whatever_it_says() -> None:
+    """Without it the job is that of the checkpoint before."""
+    job, one = everything(), newest(burnt=(9,), oldest=10)
+    found = set(collectable(job.storage, [], one, [one], None))
+    assert not found & {LOGGED[4], LOGGED[5], PLANS[4]}
+
+
+def test_what_is_dropped_goes_with_its_files_and_plans() -> None:
+    """Without a look at the rest: that would be a request for each folder in every step."""
+    job, one = everything(), newest()
+    other = {"operators": {"Visits": OperatorState({}, ("page",), (), (names_run(DEAD_RUNS[0]), names_run(LIVE[0])))}}
+    dropped = [
+        manifest(6, replan=1, **other),
+        manifest(7, base=7, replan=1),
+        manifest(2, base=3),
+        manifest(10, operators={"Visits": OperatorState({}, (), (), (names_run(LIVE[3]), names_run(LIVE[4])))}),
+    ]
+    found = deleted(job, lambda: collect_dropped(job, one, [one, KEPT], dropped))
+    assert found == {DEAD_RUNS[0], PLANS[1], PLANS[2], PLANS[0], LOGGED[2], LOGGED[3], LOGGED[0], LOGGED[5]}
+
+
+def test_no_more_plans_are_deleted_than_there_can_be() -> None:
+    """A request each."""
+    asked: list[str] = []
+
+    class Counting(MemoryStorage):
+        def delete(self, name: str) -> None:
+            asked.append(name)
+
+    job = replace(everything(), storage=Counting(new_nonce()))
+    collect_dropped(job, newest(), [], [manifest(6, replan=1)])
+    assert asked == [PLANS[1], PLANS[2], LOGGED[2]]
