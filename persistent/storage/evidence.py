@@ -10,7 +10,7 @@ from typing import Any
 
 from persistent.clock import wall_ms
 from persistent.codec import decode_document, encode_document
-from persistent.errors import StorageError, UnsupportedStore
+from persistent.errors import CorruptCheckpoint, StorageError, UnsupportedStore
 from persistent.storage.fsspec_storage import FsspecStorage
 from persistent.storage.other import OtherRequests
 from persistent.storage.protocol import Put
@@ -43,7 +43,7 @@ def check_evidence(storage: FsspecStorage) -> None:
             continue
         except UnsupportedStore:
             raise
-        except StorageError as error:
+        except (StorageError, CorruptCheckpoint) as error:
             troubles.append(f" ({error})")
             continue
         used = _software(storage)

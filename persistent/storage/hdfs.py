@@ -64,14 +64,6 @@ class HdfsRequests:
             self._client().mkdirs(new.rpartition("/")[0], 0o755, True)
             self._client().rename(old, new, False)
 
-    def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
-        try:
-            self._client().get_file_info(self._path(name))
-        except FileNotFoundError:
-            return False
-        return True
-
     def delete(self, name: str) -> None:
         """One call, whether it is there or not."""
         with suppress(FileNotFoundError):

@@ -55,11 +55,15 @@ class Asking:
         import tenacity
 
         tries, began = 0, self.patience.clock()
+
+        def tried() -> T:
+            nonlocal tries
+            tries += 1
+            return call()
+
         try:
-            for attempt in self._attempts(tenacity):
-                with attempt:
-                    tries += 1
-                    return call()
+            found: T = self._attempts(tenacity)(tried)
+            return found
         except Exception as error:
             if isinstance(error, (*self.answers, StorageError)):
                 raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
@@ -83,7 +83,7 @@ class S3Requests:
             except FileNotFoundError as error:
                 raise _unless_no_bucket(error) from error
             for refused in answer.get("Errors", ()):
-                raise OSError(f"{refused.get('Code')}: {refused.get('Message')}")
+                raise _NotDeleted(refused)
 
     def _put(self, name: str, data: Any, **condition: str) -> None:
         try:
@@ -133,6 +133,14 @@ class S3Requests:
 
     def _call(self, method: str, **arguments: Any) -> Any:
         return _client().call_s3(method, Bucket=self._bucket, **arguments)
+
+
+class _NotDeleted(OSError):
+    """One of many was refused, though the request was answered; with ``response`` as errors of the client have it."""
+
+    def __init__(self, refused: Mapping[str, str]) -> None:
+        super().__init__(f"{refused.get('Code')}: {refused.get('Message')}")
+        self.response = {"Error": dict(refused)}
 
 
 class _Body(io.RawIOBase):
@@ -200,9 +208,8 @@ def _connected(process: int, settings: frozenset[tuple[str, str]]) -> Any:
     }
     endpoint = dict(settings).get("FSSPEC_S3_ENDPOINT_URL")
     named = {"endpoint_url": endpoint} if endpoint else {}
-    client = s3fs.S3FileSystem(use_listings_cache=False, skip_instance_cache=True, config_kwargs=config, **named)
+    client = s3fs.S3FileSystem(skip_instance_cache=True, config_kwargs=config, **named)
     client.retries = 1
-    client.connect()
     if "@" in urlsplit(client.s3.meta.endpoint_url).netloc:
         raise UnsupportedStore(
             "the endpoint of S3 has a user or password in it, which ends up in logs: name it without, and put "

@@ -40,7 +40,6 @@ class Mirror:
     module: str
     tests: tuple[str, ...]
     without: tuple[str, ...] = ()
-    server: str = ""
     root: Path = ROOT
 
     @property
@@ -100,7 +99,6 @@ class Bench:
     def __init__(self, mirror: Mirror, seconds_max: float = 900.0) -> None:
         self.mirror = mirror
         self._source = mirror.path.read_text()
-        _serve(mirror.server)
         self._folder = tempfile.TemporaryDirectory(prefix="mutants-")
         # What is compiled is kept for all mutants of the module, apart from the checkout.
         sys.pycache_prefix, sys.dont_write_bytecode = self._folder.name, False
@@ -246,8 +244,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
 def _is_ours(name: str) -> bool:
     top, _, rest = name.partition(".")
     if top == "tests":
-        # The servers were begun before the fork; they import nothing of the package.
-        return bool(rest) and not rest.startswith("servers")
+        return bool(rest)
     return top in {"persistent", "pytest_persistent", "pytest_monoids", "monoids", "conftest"} or top.startswith(
         "test_"
     )
@@ -265,11 +262,3 @@ def _preload(names: Iterable[str]) -> None:
         if name not in sys.modules and not _is_ours(name) and not name.startswith("__"):
             with suppress(Exception):
                 importlib.import_module(name)
-
-
-def _serve(server: str) -> None:
-    """One server for all mutants."""
-    if server:
-        from tests.servers import conftest
-
-        {"s3": conftest._s3, "hdfs": conftest._hdfs}[server]()

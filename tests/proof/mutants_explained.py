@@ -2,10 +2,97 @@
 
 from __future__ import annotations
 
+_FSSPEC = "persistent.storage.fsspec_storage"
 _GARBAGE = "persistent.checkpoint.garbage"
+_RETRIES = "persistent.storage.retries"
 _RUNNING = "persistent.checkpoint.running"
+_S3 = "persistent.storage.s3"
+
+_COMPACTION = "persistent.checkpoint.compaction"
+_COPIES = "persistent.checkpoint.copies"
+_LOG = "persistent.checkpoint.log"
+_MESSAGES = "persistent.codec.messages"
+_DOCUMENTS = "persistent.codec.documents"
+_TABLES = "persistent.codec.tables"
+_RUNS = "persistent.codec.runs"
+_SHAPES = "persistent.codec.shapes"
+_SEALED = "persistent.codec.sealed"
 
 EXPLAINED: dict[tuple[str, str, str], str] = {
+    (_FSSPEC, "return False", "return None"): "the caller asks whether it is unanswered: None holds as little as False",
+    (_RETRIES, "return False", "return None"): "tenacity asks whether to try again, and None holds as little as False",
+    (_S3, "def read(self, size: int | None = -1) -> bytes:", "1 to 2"): "any negative size means all that is left",
     (_GARBAGE, "return False", "return None"): "callers ask whether it holds, and None holds as little as False",
     (_RUNNING, "return False", "return None"): "callers ask whether it lives, and None holds as little as False",
+    (_DOCUMENTS, "_STEPS = np.zeros(256, np.int8)", "256 to 257"): "no byte is 256, so nothing looks there",
+    (_DOCUMENTS, "return int(depths.max(initial=0))", "0 to 1"): "what nests in nothing is below the bound with 1 too",
+    (
+        _TABLES,
+        "if all(field.type == found.type for field, found in zip(fields, table.schema, strict=True)):",
+        "True to False",
+    ): "one field was made for each of the schema",
+    (
+        _RUNS,
+        "tuple(pa.concat_arrays([part.keys[i] for part in parts]) for i in range(len(parts[0].keys))),",
+        "0 to 1",
+    ): "there are two parts at least, and all are of one schema",
+    (
+        _SHAPES,
+        "for number, (shape, item) in enumerate(zip(shapes, value, strict=True)):",
+        "True to False",
+    ): "both were found to be of one length just before",
+    (
+        _SEALED,
+        "return memory_bytes == 8 * len(column) and pa.types.is_primitive(column.type) and column.type.bit_width == 64",
+        "return None",
+    ): "every column is copied then: the same bytes, later",
+    (
+        _SEALED,
+        "return memory_bytes == 8 * len(column) and pa.types.is_primitive(column.type) and column.type.bit_width == 64",
+        "8 to 9",
+    ): "no column is of 9 bytes a row, so every one is copied: the same bytes, later",
+    (
+        _SEALED,
+        "return memory_bytes == 8 * len(column) and pa.types.is_primitive(column.type) and column.type.bit_width == 64",
+        "64 to 65",
+    ): "no column is of 65 bits, so every one is copied: the same bytes, later",
+    (_MESSAGES, "_ONE, _ANY = 1, -1", "1 to 2"): "any number stands for any that is no count of children",
+    (_MESSAGES, "return 0", "return None"): "callers ask whether a field is there, and None holds as little as 0",
+    (_MESSAGES, "return 0, 0", "0 to 1"): "where the items of a list are makes no difference if it has none",
+    (
+        _MESSAGES,
+        "whole = _Table(data, 0, _Budget())",
+        "0 to 1",
+    ): "it is asked only for what stands at a given place",
+    (
+        _COPIES,
+        "runs=tuple(replace(run, first=number, last=number) for run, number in zip(runs, numbers, strict=True)),",
+        "True to False",
+    ): "one number was made for each run",
+    (_COMPACTION, "if rows <= budget_rows:", "<= to <"): "with rows to the very budget the sum below is all groups too",
+    (_COMPACTION, "return ()", "return None"): "choose asks whether there are any: None is as good as none",
+    (
+        _LOG,
+        "self._put(manifest_name(0), first.encode(), lambda other: _nonce(other) == first.nonce)",
+        "== to !=",
+    ): "whose it is makes no difference: what is there is read next",
+    (
+        _LOG,
+        'self._put("FORMAT", _format_of(known.manifest.job), lambda other: True)',
+        "True to False",
+    ): "whose it is makes no difference: that it is there does",
+    (
+        _LOG,
+        'self._put("FORMAT", _format_of(job), lambda other: True)',
+        "True to False",
+    ): "whose it is makes no difference: what is there is read next",
+    (
+        _LOG,
+        'self._put("FORMAT", _format_of(old.job), lambda other: True)',
+        "True to False",
+    ): "whose it is makes no difference: that it is there does",
+    (_LOG, "self._tried_id = -1", "1 to 2"): "it is held against an id, and all are above both",
+    (_LOG, "newest = max(self.ids(), default=-1)", "1 to 2"): "no id is as low as either",
+    (_LOG, "id: int = -1", "1 to 2"): "no id is as low as either",
+    (_LOG, "above: int = -1,", "1 to 2"): "every id is above both",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pickle
 import stat
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from persistent.errors import StorageError
 from persistent.storage import LocalStorage, Put, open_storage
+from persistent.storage.files import OsFiles
 from tests.faults import Killed
 
 
@@ -75,6 +77,109 @@ def test_bytes_are_synced_before_their_name(tmp_path: Path, monkeypatch: pytest.
         ("unlink", f"{folder}/third"),
         ("fsync", folder),
     ]
+
+
+def synced(disk: Disk) -> list[str]:
+    return [path for verb, path in disk.taken() if verb == "fsync"]
+
+
+def test_no_folder_is_synced_that_need_not_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sync costs milliseconds: a step would take twice as long; or a folder above may not be opened at all."""
+    disk = Disk(monkeypatch)
+    storage = LocalStorage(tmp_path / "url")
+    folder = str(tmp_path / "url")
+    storage.write("m/1", b"")
+    assert synced(disk) == [folder, str(tmp_path), f"{folder}/m/1", f"{folder}/m"]
+    storage.write("d/1", b"")
+    assert synced(disk) == [folder, f"{folder}/d/1", f"{folder}/d"]
+    storage.write("m/2", b"")
+    assert synced(disk) == [f"{folder}/m/2", f"{folder}/m"]
+
+
+def test_a_folder_that_was_taken_away_is_made_and_synced_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cut of power would take away a folder that counts as durable."""
+    storage = LocalStorage(tmp_path / "url")
+    storage.write("a/b/1", b"")
+    storage.delete("a/b/1")
+    (tmp_path / "url" / "a" / "b").rmdir()
+    (tmp_path / "url" / "a").rmdir()
+    disk = Disk(monkeypatch)
+    storage.write("a/b/2", b"")
+    folder = str(tmp_path / "url")
+    assert synced(disk) == [f"{folder}/a", folder, f"{folder}/a/b/2", f"{folder}/a/b"]
+
+
+class Refusing(OsFiles):
+    """The system of a user who may do nothing with what is there already."""
+
+    def access(self, path: str, mode: int) -> bool:
+        return False
+
+
+def test_a_folder_that_may_not_be_opened_is_not_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may write into a folder, but not read the one above it, could not write at all."""
+    (tmp_path / "url").mkdir()
+    disk = Disk(monkeypatch)
+    storage = LocalStorage(tmp_path / "url", files=Refusing())
+    folder = str(tmp_path / "url")
+    storage.write("a", b"")
+    assert synced(disk) == [f"{folder}/a", folder]
+    storage.write("new/a", b"")
+    assert synced(disk) == [folder, f"{folder}/new/a", f"{folder}/new"]
+
+
+def test_a_list_syncs_what_it_shows_for_the_first_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver died before it synced the name of its manifest: whoever goes by it would find it gone."""
+    storage = LocalStorage(tmp_path)
+    storage.write("m/1", b"")
+    disk = Disk(monkeypatch)
+    for names in (["1"], ["1", "2"]):
+        for name in names:
+            (tmp_path / "m" / name).touch()
+        assert storage.list("m") == names
+        assert synced(disk) == [str(tmp_path / "m")]
+        assert storage.list("m") == names
+        assert synced(disk) == []
+    assert LocalStorage(tmp_path, files=Refusing()).list("m") == ["1", "2"]
+    assert synced(disk) == [], "who may only read has nothing to sync"
+
+
+class Opened(OsFiles):
+    """Notes what is opened, and how."""
+
+    def __init__(self) -> None:
+        self.flags: list[int] = []
+        self.descriptors: list[int] = []
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        self.flags.append(flags)
+        self.descriptors.append(super().open(path, flags, mode))
+        return self.descriptors[-1]
+
+    def close(self, descriptor: int) -> None:
+        self.descriptors.remove(descriptor)
+        super().close(descriptor)
+
+
+def test_what_is_opened_is_closed_and_stays_with_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Descriptors would run out after a thousand steps; or a pipe in the place of a folder would block for ever."""
+    files = Opened()
+    storage = LocalStorage(tmp_path, files=files)
+    storage.write("a", b"a")
+    storage.put_if_absent("b", b"b")
+    storage.list("")
+    assert files.descriptors == []
+    assert all(flags & os.O_CLOEXEC for flags in files.flags)
+    assert all(flags & (os.O_CREAT | os.O_DIRECTORY) for flags in files.flags)
+
+    def failing(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", failing)
+    for verb in (lambda: storage.write("c", b"c"), lambda: storage.rename("a", "d")):
+        with pytest.raises(StorageError, match="Input/output"):
+            verb()
+    assert files.descriptors == []
 
 
 def test_a_folder_made_by_another_process_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,6 +293,28 @@ def test_files_in_a_folder_of_others_are_private(tmp_path: Path) -> None:
         assert stat.S_IMODE((folder / name).stat().st_mode) == mode
 
 
+def test_files_are_for_all_if_told(tmp_path: Path) -> None:
+    """Results that others are to read could not be read; nor those that a worker writes."""
+    before = os.umask(0)
+    try:
+        storage = LocalStorage(tmp_path / "url", private=False)
+        storage.write("d/run", b"")
+        pickle.loads(pickle.dumps(storage)).write("e/run", b"")
+        pickle.loads(pickle.dumps(LocalStorage(tmp_path / "mine"))).write("d/run", b"")
+    finally:
+        os.umask(before)
+    modes = {"url": 0o777, "url/d": 0o777, "url/d/run": 0o666, "url/e": 0o777, "url/e/run": 0o666}
+    modes |= {"mine": 0o700, "mine/d": 0o700, "mine/d/run": 0o600}
+    assert {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in modes} == modes
+
+
+def test_it_is_seen_by_the_processes_of_this_machine(tmp_path: Path) -> None:
+    """An engine would refuse its workers the disk; or send files of this machine's disk to others."""
+    storage = LocalStorage(tmp_path)
+    assert storage.shared is True and storage.local is True
+    assert repr(storage) == f"LocalStorage('{tmp_path}')"
+
+
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [(errno.ENOSPC, "free some space"), (errno.EACCES, "Let this user"), (errno.EROFS, "read-only")],
@@ -209,11 +336,46 @@ def test_a_refusal_says_where_and_what_to_do(
     assert isinstance(caught.value.__cause__, OSError)
 
 
+class Busy(OsFiles):
+    """Another process is faster: it makes each folder first, and sweeps temporary files that are linked."""
+
+    def mkdir(self, path: str, mode: int) -> None:
+        super().mkdir(path, mode)
+        super().mkdir(path, mode)
+
+    def link(self, old: str, new: str) -> None:
+        super().link(old, new)
+        super().unlink(old)
+
+
+def test_another_process_may_be_faster(tmp_path: Path) -> None:
+    """Of two drivers that begin together one would fail; or a sweep by hand would make a winner fail."""
+    storage = LocalStorage(tmp_path / "url", files=Busy())
+    assert storage.put_if_absent("m/deep/1", b"one") is Put.WON
+    assert bytes(storage.read("m/deep/1")) == b"one"
+
+
+class Full(OsFiles):
+    """A disk that takes no new file."""
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().open(path, flags, mode)
+
+
+def test_a_full_disk_is_told_and_not_what_it_has_not_made(tmp_path: Path) -> None:
+    """Of a full disk the user would read that some temporary file is not there."""
+    with pytest.raises(StorageError, match=r"cannot create .*/m/1: No space left"):
+        LocalStorage(tmp_path, files=Full()).put_if_absent("m/1", b"")
+    assert os.listdir(tmp_path / "m") == []
+
+
 def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
     """The likeliest wrong URL: that of a file."""
     (tmp_path / "file").write_text("not a folder")
     storage = LocalStorage(tmp_path / "file")
-    with pytest.raises(StorageError, match="folder is needed"):
+    with pytest.raises(StorageError, match=r"/file is a file\. .*folder is needed"):
         storage.put_if_absent("m/1", b"")
     with pytest.raises(StorageError, match="folder is needed"):
         storage.list("m")

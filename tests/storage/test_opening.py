@@ -3,11 +3,52 @@
 from __future__ import annotations
 
 import pickle
+import stat
+import uuid
+from pathlib import Path
 
 import pytest
 
 from persistent.errors import UnsupportedStore
-from persistent.storage import FsspecStorage, Put, open_storage
+from persistent.storage import FsspecStorage, LocalStorage, MemoryStorage, Put, is_proved, open_storage
+from persistent.storage.evidence import leave_evidence
+
+
+@pytest.mark.parametrize("prefix", ["", "file://"])
+def test_a_local_folder_is_for_its_owner_unless_told(tmp_path: Path, prefix: str) -> None:
+    """State holds the user's data: others on the machine would read it; or nobody could read a result."""
+    for name, private, mode in (("mine", None, 0o700), ("private", True, 0o700), ("open", False, 0o755)):
+        url = f"{prefix}{tmp_path}/{name}"
+        storage = open_storage(url) if private is None else open_storage(url, private=private)
+        assert isinstance(storage, LocalStorage)
+        storage.write("a", b"")
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+
+
+def test_a_url_says_which_storage(tmp_path: Path) -> None:
+    """A checkpoint would go to another place than the user meant."""
+    assert isinstance(open_storage(tmp_path), LocalStorage)
+    name = uuid.uuid4().hex
+    memory = open_storage(f"memory://{name}")
+    assert isinstance(memory, MemoryStorage) and memory.name == name
+    assert open_storage(memory) is memory
+    bucket = open_storage("s3://bucket/folder")
+    assert isinstance(bucket, FsspecStorage) and bucket.is_known
+
+
+def test_a_store_is_proved_by_its_kind_or_by_a_probe(tmp_path: Path) -> None:
+    """The guarantee that a pipeline tells its user would be wrong."""
+    for storage in (LocalStorage(tmp_path), MemoryStorage(uuid.uuid4().hex), FsspecStorage("s3://bucket/folder")):
+        assert is_proved(storage) is True
+    url = f"local://{tmp_path}/job"
+    with pytest.raises(UnsupportedStore):
+        open_storage(url)
+    other = open_storage(url, unsafe_single_driver=True)
+    assert isinstance(other, FsspecStorage)
+    assert is_proved(other) is False
+    leave_evidence(other)
+    assert is_proved(other) is True
+    assert open_storage(url).url == url
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/x", "zip://x"])

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import tenacity
 
 from persistent.errors import StorageError
-from persistent.storage.failures import FAULTS, Fault, failure_of, without_secrets
+from persistent.storage.failures import FAULTS, Failure, Fault, failure_of, without_secrets
 from persistent.storage.retries import Asking, Patience
 
 
 class Time:
     """A clock that only sleeping moves."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
         self.pauses: list[float] = []
 
     def sleep(self, seconds: float) -> None:
@@ -107,12 +109,102 @@ def test_an_answer_is_passed_on() -> None:
 
 def test_an_interrupt_is_not_asked_again() -> None:
     """Ctrl-C would take a minute."""
+    time = Time()
 
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        asking(Time())(interrupted)
+        asking(time)(interrupted)
+    assert not time.pauses
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    """Whatever is drawn lies at this share of the way from the lowest to the highest."""
+    monkeypatch.setattr(random, "uniform", lambda low, high: low + share * (high - low))
+    monkeypatch.setattr(random, "random", lambda: share)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.0, [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5]), (1.0, [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10])],
+)
+def test_a_pause_doubles_up_to_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, share: float, expected: list[float]
+) -> None:
+    """A store that is down would be flooded, or come back long before anybody asks it."""
+    drawn(monkeypatch, share)
+    time = Time()
+    asking(time)(failing(*[TimeoutError()] * 8))
+    assert time.pauses == pytest.approx(expected)
+
+
+def test_a_try_is_the_last_of_twelve(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the bound that users are told another one would hold."""
+    drawn(monkeypatch, 0.0)
+    time = Time()
+    with pytest.raises(StorageError, match="12 tries over 31 seconds"):
+        asking(time)(failing(*[TimeoutError("no answer")] * 100))
+    assert asking(time, tries_max=3)(failing(TimeoutError(), TimeoutError())) == "done"
+    with pytest.raises(StorageError, match="2 tries"):
+        asking(time, tries_max=2)(failing(TimeoutError(), TimeoutError()))
+
+
+@pytest.mark.parametrize(("seconds", "tries"), [(20.0, 4), (20.2, 3), (60.0, 2), (60.5, 1)])
+def test_no_try_begins_after_a_minute(seconds: float, tries: int) -> None:
+    """A step would be held up for longer than users are told; or give up on a store that has time left."""
+    time = Time(now=1000.0)
+
+    def slow() -> None:
+        time.now += seconds
+        raise TimeoutError("slow")
+
+    how_often = f"{tries} {'try' if tries == 1 else 'tries'} over {tries * seconds:.0f} seconds"
+    with pytest.raises(StorageError, match=how_often):
+        asking(time, pause_first_seconds=0.0, pause_max_seconds=0.0)(slow)
+
+
+def test_a_pause_that_would_end_too_late_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last pause would be waited for nothing."""
+    drawn(monkeypatch, 0.0)
+    time = Time()
+    with pytest.raises(StorageError, match="3 tries over 50 seconds"):
+        asking(time, pause_first_seconds=50.0, pause_max_seconds=50.0)(failing(*[TimeoutError()] * 100))
+    assert time.pauses == [25.0, 25.0]
+
+
+@pytest.mark.parametrize(
+    ("tries", "seconds", "expected"),
+    [
+        (1, 0.9, ""),
+        (1, 1.0, " (1 try over 1 seconds)"),
+        (2, 0.0, " (2 tries over 0 seconds)"),
+        (3, 7.0, " (3 tries over 7 seconds)"),
+    ],
+)
+def test_tries_are_told_where_there_was_a_wait(tries: int, seconds: float, expected: str) -> None:
+    """Nobody could tell a store that was asked once from one that was asked for a minute."""
+    error = asking(Time()).told(Failure(Fault.BUSY, "SlowDown", "Wait."), tries, seconds)
+    assert str(error) == f"cannot read s3://bucket/x: SlowDown{expected}. Wait."
+
+
+def test_a_pause_before_asking_back_is_short_and_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drivers that were left without an answer together would come back together; or wait for seconds."""
+    time = Time()
+    for share in (0.0, 1.0):
+        drawn(monkeypatch, share)
+        time.patience().pause()
+    assert time.pauses == [0.0, 0.2]
+
+
+def test_without_a_clock_of_the_test_pauses_are_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy store would be asked a dozen times in a millisecond."""
+    pauses: list[float] = []
+    monkeypatch.setattr(tenacity.nap, "sleep", pauses.append)
+    drawn(monkeypatch, 1.0)
+    Patience(pause_first_seconds=0.3).pause()
+    Asking("read", "x", Patience(pause_first_seconds=0.4))(failing(TimeoutError()))
+    assert pauses == [0.3, 0.4]
 
 
 def s3_error(code: str, status: int) -> Exception:

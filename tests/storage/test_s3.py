@@ -54,6 +54,20 @@ def test_a_list_is_one_request_for_each_thousand(storage: FsspecStorage, s3_serv
     assert len(s3_server.requests()) == 2
 
 
+def test_a_thousand_are_deleted_with_one_request(storage: FsspecStorage, s3_server: S3Server) -> None:
+    """Garbage collection would cost ten thousand requests, or stop at the one that S3 refuses for its length."""
+    names = [f"d/{number:04d}" for number in range(1003)]
+    for name in (names[0], names[999], names[1000], names[-1], "d/other"):
+        storage.write(name, b"")
+    s3_server.requests()
+    storage.delete_all(names)
+    assert [line.split()[0] for line in s3_server.requests()] == ["POST", "POST"]
+    assert storage.list("d") == ["other"]
+    s3_server.fail(Fault(method="POST", status=503))
+    storage.delete_all(["d/other", "d/none"])
+    assert storage.list("d") == []
+
+
 def test_a_large_run_goes_in_parts(
     storage: FsspecStorage, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +162,7 @@ def test_a_wrong_bucket_is_no_empty_folder(s3_server: S3Server) -> None:
         lambda: storage.put_if_absent("a", b""),
         lambda: storage.write("a", b""),
         lambda: storage.delete("a"),
+        lambda: storage.delete_all(["a", "b"]),
     )
     s3_server.requests()
     for verb in verbs:
