@@ -9,7 +9,7 @@ covered = 'persistent/storage/*,persistent/commit.py,persistent/publish.py,persi
 covering = tests/test_commit.py tests/test_publish.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_saving.py tests/operations/test_keeping.py
 MINUTES ?= 40
-BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify
+BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
