@@ -12,7 +12,6 @@ from persistent import commit, driver, publish
 from persistent.checkpoint import garbage
 from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.plan import StepPlan
 from persistent.driver import Step
 
 
@@ -29,11 +28,6 @@ def _fence_without_epoch(self: Log, manifest: Manifest) -> Entry:
     return _PUT(self, replace(manifest, epoch=max(1, manifest.epoch - 1)) if manifest.kind == "fence" else manifest)
 
 
-def _own_plan(self: Log, plan: StepPlan) -> StepPlan:
-    _PUT_PLAN(self, plan)
-    return plan
-
-
 def _under_the_current_id(job: Any, log: Log, manifest: Manifest) -> None:
     outputs = tuple(replace(staged, id=manifest.id) for staged in manifest.outputs)
     _PUBLISH(job, log, replace(manifest, outputs=outputs))
@@ -43,7 +37,7 @@ def _inputs_stay(runs: Any, merge: Any, output: Any) -> Any:
     return (*runs, output) if output is not None else runs
 
 
-_PUT, _PUT_PLAN, _PUBLISH = Log.put, Log.put_plan, publish.publish
+_PUT, _PUBLISH = Log.put, publish.publish
 
 Patch = tuple[Any, str, Any]
 
@@ -52,7 +46,6 @@ MUTANTS: Mapping[str, Patch] = {
     "no look at the log before an effect": (Log, "check", lambda self, id: None),
     "a fence drops the outputs not yet published": (Log, "put", _fence_without_outputs),
     "a fence does not raise the epoch": (Log, "put", _fence_without_epoch),
-    "a plan that another has put is not run": (Log, "put_plan", _own_plan),
     "outputs are published under the id of who publishes": (driver, "publish", _under_the_current_id),
     "a step does not publish": (Step, "_publish", lambda self: None),
     "garbage is whatever is not live": (garbage, "is_abandoned", lambda name, epoch, id: True),
