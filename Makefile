@@ -30,7 +30,7 @@ test: .venv/installed
 	$(python) -m ruff format --check .
 	$(python) -m mypy monoids persistent pytest_monoids.py pytest_persistent.py tests/typing/user_task.py
 	$(python) -m mypy --config-file= --ignore-missing-imports examples
-	$(python) -m pytest -n 3 --durations=20
+	$(python) -m pytest -n 2 --durations=20
 
 laws: .venv/installed
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=5000 --timeout=0
