@@ -22,7 +22,7 @@ from persistent.errors import CorruptCheckpoint, EngineError, Fenced, Persistent
 from persistent.storage import Put, Storage
 from tests.proof.bucket import Bucket, BucketProcess, refused
 from tests.proof.disk import SimulatedDisk
-from tests.proof.oracle import Oracle
+from tests.proof.oracle import Acknowledged, Oracle
 from tests.proof.result import Result, in_turn
 from tests.proof.worlds import FILES, TOTALS, VISITS, DiskJob, Process, drawn_names
 
@@ -106,6 +106,16 @@ class System:
 
     def calm(self, job: DiskJob, oracle: Oracle, disk: Any) -> Process:
         return Process(job, oracle, disk)
+
+    def recover(self, job: DiskJob, oracle: Oracle, disk: Any, acknowledged: Acknowledged) -> None:
+        """A calm run over what is left must come to the twin's result."""
+        oracle.at_start(disk, acknowledged)
+        process = self.calm(job, oracle, disk)
+        process.acknowledged, process.alone = acknowledged, False
+        report = process.run()
+        oracle.at_edge(disk, ended=True)
+        if report is not None and report.steps:
+            oracle.clean(disk)
 
     def befalls(self, kind: str, verb: str) -> bool:
         return verb in SYSTEM[kind][1]
@@ -262,13 +272,7 @@ class Cases:
                 assert not process.alone, "fenced, and nobody else was there"
             except PersistentError:
                 pass
-            self.oracle.at_start(disk, process.acknowledged)
-            after = self.ground.calm(self.job, self.oracle, disk)
-            after.acknowledged, after.alone = process.acknowledged, False
-            report = after.run()
-            self.oracle.at_edge(disk, ended=True)
-            if report is not None and report.steps:
-                self.oracle.clean(disk)
+            self.ground.recover(self.job, self.oracle, disk, process.acknowledged)
         except Exception as error:
             where = f"{self.ground.name}, {self.job.name}, seed {self.seed}"
             self.failures.append(f"{where}: {story}: {type(error).__name__}: {error}"[:600])

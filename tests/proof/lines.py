@@ -146,15 +146,8 @@ class Cases:
             except (Exception, KeyboardInterrupt):
                 pass
             survivors = getattr(disk, "survivors", None)
-            after = [disk.copy(), *(survivors(self.drawn, 1) if survivors is not None else ())]
-            for left in after:
-                self.oracle.at_start(left, process.acknowledged)
-                later = self.ground.calm(self.job, self.oracle, left)
-                later.acknowledged, later.alone = process.acknowledged, False
-                report = later.run()
-                self.oracle.at_edge(left, ended=True)
-                if report is not None and report.steps:
-                    self.oracle.clean(left)
+            for left in [disk.copy(), *(survivors(self.drawn, 1) if survivors is not None else ())]:
+                self.ground.recover(self.job, self.oracle, left, process.acknowledged)
         except Exception as error:
             where = f"{self.ground.name}, {self.job.name}, seed {self.seed}"
             self.failures.append(f"{where}: {strike}: {type(error).__name__}: {error}"[:600])

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.log import Log
+from persistent.errors import CorruptCheckpoint
 from persistent.storage import Put
-from tests.proof.disk import SimulatedDisk
+from tests.proof.disk import SimulatedDisk, SimulatedFiles
 from tests.proof.errors import GROUNDS, PLAN, Cases, Counted, Fault, Store, System
+from tests.proof.oracle import CHECKPOINT, SINK
 from tests.proof.worlds import VISITS, drawn_names
 
 
@@ -57,3 +59,18 @@ def test_a_disk_that_answers_nothing_more_ends_the_run() -> None:
         for at in looks[:3]:
             cases.case((Fault("EIO", at, 1_000),))
     assert cases.failures == [] and cases.cases == 3
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("folder", [f"{CHECKPOINT}/m", SINK])
+def test_what_is_gone_after_a_run_is_found(folder: str) -> None:
+    """A recovery that loses a checkpoint or an output would pass if nobody looked at what it leaves."""
+    with drawn_names(0):
+        oracle, ground, disk = VISITS.oracle(), System(), SimulatedDisk()
+        process = ground.calm(VISITS, oracle, disk)
+        process.run()
+        ground.recover(VISITS, oracle, disk.copy(), process.acknowledged)
+        files = SimulatedFiles(disk)
+        files.unlink(f"{folder}/{disk.files_in(folder)[-1]}")
+        with pytest.raises((AssertionError, CorruptCheckpoint)):
+            ground.recover(VISITS, oracle, disk, process.acknowledged)
