@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,29 +9,10 @@ from typing import Any
 import pytest
 
 from persistent.errors import StorageError
-from persistent.storage import FsspecStorage, LocalStorage, MemoryStorage, Put, Storage, doctor, evidence
+from persistent.storage import FsspecStorage, LocalStorage, Put, Storage, doctor, evidence
 from persistent.storage.doctor import Diagnosis, Probe, probe
 from persistent.storage.other import OtherRequests
-
-
-class Noting(MemoryStorage):
-    """An honest storage that notes what is put."""
-
-    def __init__(self) -> None:
-        super().__init__(uuid.uuid4().hex)
-        self.sizes: list[int] = []
-
-    def put_if_absent(self, name: str, data: bytes) -> Put:
-        self.sizes.append(len(data))
-        return super().put_if_absent(name, data)
-
-
-class RefusesAll(Noting):
-    """Takes everything, and says that it was there."""
-
-    def put_if_absent(self, name: str, data: bytes) -> Put:
-        super().put_if_absent(name, data)
-        return Put.LOST
+from tests.storage.noting import Noting, RefusesAll
 
 
 class Cuts(Noting):

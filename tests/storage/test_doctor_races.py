@@ -6,34 +6,14 @@ import os
 import subprocess
 import sys
 import threading
-import uuid
 from typing import Any
 
 import pytest
 
 from persistent.storage import MemoryStorage, Put, doctor
+from tests.storage.noting import Noting, RefusesAll
 
 WON, LOST, UNKNOWN = Put.WON, Put.LOST, Put.UNKNOWN
-
-
-class Noting(MemoryStorage):
-    """An honest storage that notes what is put."""
-
-    def __init__(self) -> None:
-        super().__init__(uuid.uuid4().hex)
-        self.sizes: list[int] = []
-
-    def put_if_absent(self, name: str, data: bytes) -> Put:
-        self.sizes.append(len(data))
-        return super().put_if_absent(name, data)
-
-
-class RefusesAll(Noting):
-    """Takes everything, and says that it was there."""
-
-    def put_if_absent(self, name: str, data: bytes) -> Put:
-        super().put_if_absent(name, data)
-        return LOST
 
 
 def test_who_has_lost_looks_at_the_file_that_won() -> None:
