@@ -69,6 +69,8 @@ class Delta:
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = _OWN_KEY) -> None:
         """Add many: Arrow and NumPy arrays are columns, anything else is one value for every row."""
+        # What was listed came before: a monoid need not commute.
+        self._sum_listed()
         own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
         times = own.timestamps if own is not None else checked_timestamps(timestamps)
         if keys is _OWN_KEY:

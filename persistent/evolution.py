@@ -91,7 +91,13 @@ class Evolution:
         return f"Evolution(renamed={dict(self.renamed)}, removed={self.removed})"
 
     def check_for(self, monoid: Monoid[Any]) -> None:
-        """InvalidPipeline if it speaks of fields that the state as it is now cannot have."""
+        """InvalidPipeline if it speaks of fields that the state as it is now cannot have, or if a state that has been
+        through it cannot be told from one that has not."""
+        if self.before is not None and _equal(self.before.fingerprint(), monoid.fingerprint()):
+            raise InvalidPipeline(
+                f"{self!r} leads from a monoid to the same: nobody can tell a state that has been through it from one "
+                f"that has not. Make them differ, for example by a name: record(value={monoid!r})"
+            )
         if not self.renamed and not self.removed:
             return
         if not isinstance(monoid, RecordMonoid):
@@ -102,6 +108,13 @@ class Evolution:
         if unknown:
             raise InvalidPipeline(
                 f"{self!r}: the record has no field {unknown[0]!r}; its fields are {', '.join(monoid.fields)}"
+            )
+        moved = _moved_unseen(monoid, self)
+        if moved:
+            raise InvalidPipeline(
+                f"{self!r}: fields of one monoid change places ({', '.join(moved)}), so that nobody can tell a state "
+                "that has been through it from one that has not. If it is done, leave it out. If not, take two runs, "
+                f"by way of a new name: first renamed={{{moved[0]!r}: {moved[0] + '_before'!r}, ...}}, then from there"
             )
 
 
@@ -234,6 +247,17 @@ def _sources(before: Collection[str], after: Collection[str], evolve: Evolution)
     moved = {new: old for old, new in evolve.renamed.items() if old in before}
     stays = {name for name in before if name not in moved.values() and name not in evolve.removed}
     return {name: moved.get(name, name if name in stays else None) for name in after}
+
+
+def _moved_unseen(monoid: RecordMonoid, evolve: Evolution) -> list[str]:
+    """The old fields that would be moved in a state that is of this very record already; none where that is refused."""
+    fields = _fields(monoid.fingerprint()) or {}
+    moved = [old for new, old in _sources(fields, fields, evolve).items() if old not in (None, new)]
+    try:
+        _check_fields(fields, fields, evolve, "")
+    except FingerprintChanged:
+        return []
+    return [old for old in moved if old is not None]
 
 
 def _fields(fingerprint: Any) -> dict[str, Any] | None:

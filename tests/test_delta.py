@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count, Sum, record
+from monoids import Count, ListConcat, Sum, record
 from monoids.hashing import key_column
 from persistent import Batch, NonWindowState, WindowState, sliding, tumbling
 from persistent.delta import Delta
@@ -87,6 +87,22 @@ def test_columns_and_single_updates_sum_to_the_same_rows(batches: list[list[Any]
         columns.update_batch(batch.timestamps, pa.array([value for *_, value in rows], pa.int64()))
         columns.end()
     assert held(single) == held(columns)
+
+
+def test_single_updates_and_columns_keep_their_order() -> None:
+    """A list would hold its values in another order than the task gave them."""
+    state = NonWindowState(ListConcat(str))
+    delta = delta_of(state)
+    batch = batch_of([(1, "a"), (2, "a")])
+    delta.begin(batch)
+    delta.row = 0
+    delta.update(1, "first")
+    delta.update_batch(batch.timestamps, pa.array(["second", "third"]))
+    delta.update(1, "fourth")
+    delta.update_batch(batch.timestamps, pa.array(["fifth", "sixth"]))
+    delta.end()
+    (element,) = held(delta, state).values()
+    assert state.monoid.present(element) == ["first", "second", "third", "fourth", "fifth", "sixth"]
 
 
 def test_many_parts_are_folded_on_the_way() -> None:

@@ -244,6 +244,40 @@ def test_names_may_be_exchanged(world: World) -> None:
     assert [(row["a"], row["b"]) for row in before] == [(row["b"], row["a"]) for row in after]
 
 
+@pytest.mark.parametrize(
+    ("monoid", "evolve"),
+    [
+        (record(a=Sum(), b=Sum()), Evolution(renamed={"a": "b", "b": "a"})),
+        (record(a=Sum(), b=Sum(), c=Sum()), Evolution(renamed={"a": "b", "b": "c", "c": "a"})),
+        (record(a=Sum(), b=Sum()), Evolution(renamed={"a": "b"}, removed=["b"])),
+    ],
+)
+def test_equal_fields_that_change_places_are_refused(monoid: Monoid[Any], evolve: Evolution, world: World) -> None:
+    """The state would look as if it were done: ignored, sums of one field would go on with those of another."""
+    world.run(Visits(monoid), BEFORE)
+    with pytest.raises(InvalidPipeline, match=r"change places \([abc].*two runs.*'[abc]_before'"):
+        world.run(Visits(monoid), evolve=evolve)
+
+
+def test_equal_fields_change_places_by_way_of_a_new_name(world: World) -> None:
+    """The remedy that the refusal names must lead there."""
+    task = Visits(record(a=Sum(), b=Sum()), False)
+    world.run(Visits(record(a=Sum()), False), 3)
+    world.run(task, 6, evolve=Evolution())
+    before = {(row["page"], row["b"], row["a"]) for row in world.pipeline(task).state().to_pylist()}
+    world.run(Visits(record(a_before=Sum(), b=Sum()), False), 6, evolve=Evolution(renamed={"a": "a_before"}))
+    world.run(task, 6, evolve=Evolution(renamed={"b": "a", "a_before": "b"}))
+    after = {(row["page"], row["a"], row["b"]) for row in world.pipeline(task).state().to_pylist()}
+    assert after == before != {(page, b, a) for page, a, b in before}
+
+
+def test_a_function_to_the_same_monoid_is_refused(world: World) -> None:
+    """It would be ignored: nothing in the state says that it has not been done."""
+    world.run(Visits(Sum()), BEFORE)
+    with pytest.raises(InvalidPipeline, match=r"from a monoid to the same.*record\(value=Sum\(\)\)"):
+        world.run(Visits(Sum()), evolve=Evolution(before=Sum(), change=lambda cents: cents // 100))
+
+
 def test_a_name_that_became_free_may_be_used_again(world: World) -> None:
     """What a field held is in one field afterwards, and not in two."""
     world.run(Visits(record(a=Sum())), BEFORE)

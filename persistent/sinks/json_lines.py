@@ -1,7 +1,8 @@
 """JSON lines are a table as text: one object a row, in the order of the columns, each ended by a newline.
 
-Timestamps are ISO 8601 in UTC with milliseconds, a missing value is null; NaN, infinities, bytes, decimals
-and what is nested are written as in ``monoids.encoding.to_json``.
+Timestamps are ISO 8601 in UTC, with as many digits as their type holds, at least milliseconds: values that differ have
+texts that differ. A missing value is null; NaN, infinities, bytes, decimals and what is nested are written as in
+``monoids.encoding.to_json``.
 """
 
 from __future__ import annotations
@@ -43,9 +44,13 @@ def _fragments(column: pa.Array) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.large_string()).fill_null("null")
     if pa.types.is_timestamp(kind):
-        instants = column.cast(pa.timestamp("ms", kind.tz), safe=False).cast(pa.int64()).cast(pa.timestamp("ms"))
+        unit = "ms" if kind.unit == "s" else kind.unit
+        instants = column.cast(pa.timestamp(unit, kind.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
         texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
         return _joined('"', texts, 'Z"').fill_null("null")
+    if kind == pa.time64("ns"):
+        # As a Python time it would lose its nanoseconds.
+        return _joined('"', column.cast(pa.large_string()), '"').fill_null("null")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         encoded = column.dictionary_encode()
         values = pa.array([to_json(value) for value in encoded.dictionary.to_pylist()], pa.large_string())

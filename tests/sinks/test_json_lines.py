@@ -44,16 +44,35 @@ def test_plain_values_are_read_back(rows: list[tuple[Any, ...]], name: str) -> N
     assert parsed(pa.table(dict(zip(names, columns)))) == [dict(zip(names, row)) for row in rows]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(("unit", "digits"), [("s", ".000"), ("ms", ".000"), ("us", ".000000"), ("ns", ".000000000")])
 @pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
-def test_timestamps_are_utc_with_milliseconds(unit: str, zone: str | None) -> None:
+def test_timestamps_are_utc_with_the_digits_of_their_type(unit: str, digits: str, zone: str | None) -> None:
     """Window borders would shift by the zone of whoever reads them."""
     instants = pa.array([1_700_000_000, -1, None], pa.int64()).cast(pa.timestamp("s")).cast(pa.timestamp(unit, zone))
     assert [row["t"] for row in parsed(pa.table({"t": instants}))] == [
-        "2023-11-14T22:13:20.000Z",
-        "1969-12-31T23:59:59.000Z",
+        f"2023-11-14T22:13:20{digits}Z",
+        f"1969-12-31T23:59:59{digits}Z",
         None,
     ]
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("ns"),
+        pa.timestamp("ns", "Europe/Berlin"),
+        pa.time64("us"),
+        pa.time64("ns"),
+    ],
+    ids=str,
+)
+def test_values_that_differ_have_texts_that_differ(type_: pa.DataType) -> None:
+    """Three keys a microsecond apart would become one for whoever reads the file."""
+    values = pa.array([1_700_000_000_123, 1_700_000_000_124, 1_700_000_001_123], pa.int64())
+    values = values if pa.types.is_timestamp(type_) else pa.array([123_456, 123_457, 124_456], pa.int64())
+    texts = [row["t"] for row in parsed(pa.table({"t": values.cast(type_)}))]
+    assert len(set(texts)) == 3 and texts == sorted(texts)
 
 
 def test_milliseconds_are_kept() -> None:
