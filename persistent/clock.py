@@ -20,8 +20,16 @@ from typing import Any
 Duration = int | str | timedelta
 """Milliseconds, a ``timedelta``, or text such as ``"1 min"``."""
 
-_UNITS_MS = {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000, "day": 86_400_000, "week": 604_800_000}
-_DURATION = re.compile(r"(\d+) ?(ms|s|min|h|day|days|week|weeks)")
+_UNITS = (
+    (1, ("ms", "millisecond", "milliseconds")),
+    (1_000, ("s", "sec", "second", "seconds")),
+    (60_000, ("min", "minute", "minutes")),
+    (3_600_000, ("h", "hour", "hours")),
+    (86_400_000, ("d", "day", "days")),
+    (604_800_000, ("w", "week", "weeks")),
+)
+_UNITS_MS = {name: ms for ms, names in _UNITS for name in names}
+_DURATION = re.compile(r"([0-9]+)\s*([a-z]+)")
 
 
 def duration_ms(value: Duration, name: str = "duration") -> int:
@@ -29,12 +37,18 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
 
     >>> duration_ms("1 min"), duration_ms(timedelta(seconds=2)), duration_ms(7), duration_ms("2 days")
     (60000, 2000, 7, 172800000)
+    >>> duration_ms("1 hour") == duration_ms("1 h") == duration_ms("1h") == 60 * duration_ms("1 minute")
+    True
     """
     if isinstance(value, str):
         match = _DURATION.fullmatch(value.strip())
-        if not match:
-            raise ValueError(f"{name}: {value!r} is not a duration; write for example '500 ms', '1 min', '2 days'")
-        return int(match[1]) * _UNITS_MS[match[2].removesuffix("s") if len(match[2]) > 2 else match[2]]
+        if not match or match[2] not in _UNITS_MS:
+            units = "; ".join(", ".join(names) for _, names in _UNITS)
+            raise ValueError(
+                f"{name}: {value!r} is not a duration: write a whole number and a unit, for example '500 ms', '1 min', "
+                f"'2 days'. The units: {units}"
+            )
+        return int(match[1]) * _UNITS_MS[match[2]]
     if isinstance(value, timedelta):
         if value % timedelta(milliseconds=1):
             raise ValueError(f"{name}: {value} is not a whole number of milliseconds")
@@ -44,6 +58,18 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
     if value < 0:
         raise ValueError(f"{name}: {value} is negative")
     return value
+
+
+def duration_text(duration: int) -> str:
+    """A duration (ms) as text that ``duration_ms`` takes for the same.
+
+    >>> duration_text(60_000), duration_text(1_500), duration_text(0)
+    ('1 min', '1500 ms', '0 ms')
+    """
+    unit, names = next(
+        (unit, names) for unit, names in reversed(_UNITS) if (duration % unit == 0 and duration) or unit == 1
+    )
+    return f"{duration // unit} {names[0]}"
 
 
 def wall_ms() -> int:

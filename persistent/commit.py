@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.garbage import Retention
@@ -15,8 +16,9 @@ from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Out
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.shapes import SETS
 from persistent.clock import Clock
-from persistent.codec import Run, canonical_json, common_key_types
+from persistent.codec import Run, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
+from persistent.fingerprints import changes_text
 from persistent.job import Closed, Folded, FoldRuns, Job, Mapped
 from persistent.sinks.protocol import Staged
 from persistent.task import key_names, operator_name
@@ -209,17 +211,15 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
                 + (f"; or drop what it holds: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
             )
     for name, operator in expected.operators.items():
-        before = found.operators[name]
-        old = {**before.fingerprint, "key": list(before.key_names)}
-        new = {**operator.fingerprint, "key": list(operator.key_names)}
-        changed = [p for p in sorted({*old, *new}) if canonical_json(old.get(p)) != canonical_json(new.get(p))]
+        changed = changes_text(_described(found.operators[name]), _described(operator))
         if changed:
-            shown = "; ".join(
-                f"{part}: old {canonical_json(old.get(part))}, new {canonical_json(new.get(part))}" for part in changed
-            )
             raise FingerprintChanged(
-                f"{url}: the state of {name} was made otherwise: {shown}. {_what_to_do(found, url)}"
+                f"{url}: the state of {name} was made otherwise: {changed}. {_what_to_do(found, url)}"
             )
+
+
+def _described(operator: OperatorState) -> dict[str, Any]:
+    return {**operator.fingerprint, "key": list(operator.key_names)}
 
 
 def _what_to_do(found: Manifest, url: str) -> str:

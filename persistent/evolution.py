@@ -32,6 +32,7 @@ from persistent.codec.sealed import open_sealed, read_index, seal
 from persistent.commit import check_follows, check_same_job
 from persistent.contents import Contents
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, InvalidPipeline, UserCodeError
+from persistent.fingerprints import change_text, changes_text
 from persistent.job import Attempt, Job
 from persistent.rows import Rows
 from persistent.state import PersistentState
@@ -204,10 +205,11 @@ def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, wh
         )
     stored = old.fingerprint.get("monoid")
     if evolve.before is not None:
-        if not _equal(evolve.before.fingerprint(), stored):
+        given = evolve.before.fingerprint()
+        if not _equal(given, stored):
             raise FingerprintChanged(
-                f"{what} was made by {canonical_json(stored)}, and Evolution(before={evolve.before!r}) is "
-                f"{canonical_json(evolve.before.fingerprint())}. Give the monoid as it was"
+                f"{what} was not made by Evolution(before={evolve.before!r}): "
+                f"{changes_text({'monoid': given}, {'monoid': stored})}. Give the monoid as it was"
             )
         return
     before, after = _fields(stored), _fields(new.fingerprint["monoid"])
@@ -225,9 +227,10 @@ def _check_fields(before: dict[str, Any], after: dict[str, Any], evolve: Evoluti
     for name, source in sources.items():
         if source is not None and not _equal(before[source], after[name]):
             raise FingerprintChanged(
-                f"{what}: field {source!r} was {canonical_json(before[source])}, now {name!r} is "
-                f"{canonical_json(after[name])}. To begin it anew, put {source!r} in Evolution(removed=...); to keep "
-                "what it holds, say how: Evolution(before=<the record as it was>, change=<a function>)"
+                f"{what}: field {source!r}{'' if name == source else f', now {name!r}'}: "
+                f"{change_text(before[source], after[name])}. To begin it anew, put {source!r} in "
+                "Evolution(removed=...); to keep what it holds, say how: Evolution(before=<the record as it was>, "
+                "change=<a function>)"
             )
     for name in before:
         if name in evolve.removed and name in after and sources[name] is None and _equal(before[name], after[name]):

@@ -26,6 +26,7 @@ from monoids.monoid import check
 from persistent.clock import Duration, duration_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
+from persistent.fingerprints import changes_text
 from persistent.rows import OPEN_PANE, Rows
 from persistent.window import Panes, Window
 
@@ -125,7 +126,10 @@ class PersistentState:
             raise CorruptCheckpoint(f"{place}: cut short ({len(data)} bytes)")
         header = decode_document(data[_HEADER_BYTES : _HEADER_BYTES + size], place)
         if header["of"] != self.fingerprint():
-            raise FingerprintChanged(f"{place}: made of {header['of']}, recovered into {self.fingerprint()}")
+            raise FingerprintChanged(
+                f"{place}: made otherwise, {changes_text(header['of'], self.fingerprint())}. Recover it into a "
+                "state like the one it was taken of"
+            )
         if header["clock"] != clock:
             raise ValueError(f"{place}: these bytes were taken at clock {header['clock']}; recover with that clock")
         run = Run("", header["rows"], 0, header["sha256"], 0, 0, 1, 0, 0, 0, 0)

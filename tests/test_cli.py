@@ -155,7 +155,7 @@ def test_show(done: Path) -> None:
     shown = command("show", "checkpoint").stdout
     assert "read 7, processed 5, late 1, dead 1" in shown
     assert "page: string, status: int64" in shown
-    assert "record(visits=Count(), bytes=Sum(int64))" in shown
+    assert "record(visits=Count(), bytes=Sum(int))" in shown
     (manifest,) = json_of("show", "checkpoint", "0")
     assert (manifest["id"], manifest["kind"]) == (0, "checkpoint")
     missing = command("show", "checkpoint", "999")

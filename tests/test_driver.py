@@ -319,9 +319,9 @@ class ByNumber(Visits):
     ("task", "error", "says"),
     [
         (Clicks, OtherJob, r"operators: \['Visits'\], this pipeline's: \['Clicks'\]"),
-        (Largest, FingerprintChanged, "monoid: old .*Count.*new .*Max"),
-        (Wider, FingerprintChanged, 'window: old {"every_ms":10,"size_ms":10}, new {"every_ms":20,"size_ms":20}'),
-        (ByNumber, FingerprintChanged, r'key: old \["page"\], new \["n"\]'),
+        (Largest, FingerprintChanged, r"monoid: Count\(\) -> Max\(int\)"),
+        (Wider, FingerprintChanged, r'window: tumbling\("10 ms"\) -> tumbling\("20 ms"\)'),
+        (ByNumber, FingerprintChanged, "key: page -> n"),
     ],
 )
 def test_the_checkpoint_of_another_task_is_refused_untouched(

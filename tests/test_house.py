@@ -40,6 +40,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.message",
         "persistent.window",
+        "persistent.fingerprints",
         "persistent.storage",
         "persistent.rows",
         "persistent.codec",

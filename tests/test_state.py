@@ -202,14 +202,14 @@ def test_corrupt_bytes_raise_and_change_nothing(name: str) -> None:
 def test_a_checkpoint_of_another_state_is_refused() -> None:
     """Counts would go on as sums, minutes as hours."""
     data = WindowState(Count(), tumbling(10)).checkpoint(20)
-    for other in (
-        WindowState(Sum(), tumbling(10)),
-        WindowState(Count(), tumbling(20)),
-        WindowState(Count(), tumbling(10), interval_ms=10),
-        WindowState(record(n=Count()), tumbling(10)),
-        NonWindowState(Count(), interval_ms=10),
+    for other, says in (
+        (WindowState(Sum(), tumbling(10)), r"monoid: Count\(\) -> Sum\(int\)"),
+        (WindowState(Count(), tumbling(20)), r'window: tumbling\("10 ms"\) -> tumbling\("20 ms"\)'),
+        (WindowState(Count(), tumbling(10), interval_ms=10), "interval_ms: none -> 10"),
+        (WindowState(record(n=Count()), tumbling(10)), r"monoid: Count\(\) -> record\(n=Count\(\)\)"),
+        (NonWindowState(Count(), interval_ms=10), "state: WindowState -> NonWindowState"),
     ):
-        with pytest.raises(FingerprintChanged, match="Count"):
+        with pytest.raises(FingerprintChanged, match=says):
             other.recover(20, data)
 
 

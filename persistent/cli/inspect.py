@@ -12,7 +12,8 @@ from persistent.checkpoint.log import Entry, manifest_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.cli.options import json_option, storage_of, target_argument
 from persistent.codec import decode_document
-from persistent.figures import bytes_text, span_text, utc_text
+from persistent.figures import bytes_text, utc_text
+from persistent.fingerprints import monoid_text, window_text
 from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, place, readable_ids
@@ -151,26 +152,8 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
         rows, size = sum(run.rows_left for run in operator.runs), sum(run.bytes for run in operator.runs)
         yield f"state {name}", f"{rows:,} rows, {bytes_text(size)}"
         yield "  key", key or ", ".join(operator.key_names) or "none"
-        yield "  monoid", _monoid_text(operator.fingerprint["monoid"])
-        yield "  window", _window_text(operator.fingerprint["window"])
-
-
-def _monoid_text(fingerprint: Any) -> str:
-    """A monoid's fingerprint about as its user wrote it."""
-    parameters = fingerprint["parameters"]
-    if "fields" in parameters:
-        inside = ", ".join(f"{name}={_monoid_text(monoid)}" for name, monoid in parameters["fields"])
-    elif "monoid" in parameters:
-        inside = _monoid_text(parameters["monoid"])
-    else:
-        inside = ", ".join(str(value) for value in parameters.values())
-    return f"{fingerprint['name']}({inside})"
-
-
-def _window_text(window: Mapping[str, int] | None) -> str:
-    if window is None:
-        return "none"
-    return f"{span_text(window['size_ms'])} every {span_text(window['every_ms'])}"
+        yield "  monoid", monoid_text(operator.fingerprint["monoid"])
+        yield "  window", window_text(operator.fingerprint["window"])
 
 
 # -- two of them -----------------------------------------------------------------------------------------------------

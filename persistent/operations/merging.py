@@ -14,6 +14,7 @@ from persistent.clock import Clock, wall_ms
 from persistent.codec import canonical_json, common_key_types
 from persistent.commit import check_same_job
 from persistent.errors import Refused, StillRunning
+from persistent.fingerprints import changes_text
 from persistent.operations.entering import Place, log_of
 
 
@@ -115,12 +116,10 @@ def _same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> l
 def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
     """What the state of both is, without its runs."""
     a, b = (job.operators[name] for job in jobs)
-    for what, one, other in (
-        ("made of", canonical_json(a.fingerprint), canonical_json(b.fingerprint)),
-        ("keyed by", ", ".join(a.key_names), ", ".join(b.key_names)),
-    ):
-        if one != other:
-            raise Refused(f"the state of {name} is {what} {one} in {urls[0]}, {what} {other} in {urls[1]}")
+    one, other = ({**operator.fingerprint, "key": operator.key_names} for operator in (a, b))
+    changed = changes_text(one, other)
+    if changed:
+        raise Refused(f"the state of {name} is not the same in {urls[0]} and in {urls[1]}: {changed}")
     try:
         types = common_key_types([a.key_types, b.key_types])
     except TypeError as error:

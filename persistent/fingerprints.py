@@ -1,0 +1,121 @@
+"""A fingerprint in words is about what its user wrote: ``Max(float)``, ``record(n=Count())``, ``tumbling("1 min")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from persistent.clock import duration_text
+from persistent.codec import canonical_json
+
+_TYPES = {"int64": "int", "double": "float", "string": "str", "binary": "bytes", "bool": "bool"}
+_NESTED = ("fields", "monoid")
+_BEHIND = ("version", "schema", "serializer")
+
+
+def monoid_text(fingerprint: Any) -> str:
+    """The monoid that this is the fingerprint of.
+
+    >>> from monoids import Max, record
+    >>> monoid_text(Max(float).fingerprint()), monoid_text(record(largest=Max()).fingerprint())
+    ('Max(float)', 'record(largest=Max(int))')
+    """
+    if not _is_monoid(fingerprint):
+        return "none" if fingerprint is None else str(fingerprint)
+    parameters = fingerprint.get("parameters") or {}
+    parts = [_type_text(parameters["type"])] if "type" in parameters else []
+    parts += [f"{name}={monoid_text(part)}" for name, part in _fields(fingerprint).items()]
+    parts += [monoid_text(parameters["monoid"])] if "monoid" in parameters else []
+    parts += [
+        f"{name}={_value_text(value)}"
+        for name, value in parameters.items()
+        if name not in ("type", *_NESTED) and value not in (None, [])
+    ]
+    return f"{fingerprint['name']}({', '.join(parts)})"
+
+
+def window_text(window: Mapping[str, int] | None) -> str:
+    """The window that this is the fingerprint of.
+
+    >>> window_text({"size_ms": 3_600_000, "every_ms": 60_000}), window_text({"size_ms": 1_500, "every_ms": 1_500})
+    ('sliding("1 h", every="1 min")', 'tumbling("1500 ms")')
+    """
+    if window is None:
+        return "none"
+    size, every = duration_text(window["size_ms"]), duration_text(window["every_ms"])
+    return f'tumbling("{size}")' if size == every else f'sliding("{size}", every="{every}")'
+
+
+def changes_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """What has become of a state, from its fingerprint as it was to the one it is; empty where nothing has.
+
+    >>> from monoids import Count, Max, record
+    >>> old, new = record(n=Count(), max=Max()), record(n=Count(), max=Max(float))
+    >>> changes_text({"monoid": old.fingerprint(), "key": ["page"]}, {"monoid": new.fingerprint(), "key": ["user"]})
+    'key: page -> user; max: Max(int) -> Max(float)'
+    """
+    parts = []
+    for name in sorted({*old, *new}):
+        before, after = old.get(name), new.get(name)
+        if canonical_json(before) == canonical_json(after):
+            continue
+        if name == "monoid":
+            parts += _monoid_changes(before, after)
+        else:
+            parts.append(f"{name}: {_part_text(name, before)} -> {_part_text(name, after)}")
+    return "; ".join(parts)
+
+
+def change_text(before: Any, after: Any) -> str:
+    """One monoid that has become another, told apart even where both are written alike."""
+    texts = monoid_text(before), monoid_text(after)
+    if texts[0] != texts[1] or not _is_monoid(before) or not _is_monoid(after):
+        return " -> ".join(texts)
+    differ = [name for name in _BEHIND if canonical_json(before.get(name)) != canonical_json(after.get(name))]
+    return f"{texts[0]}, of another {' and '.join(differ or ['definition'])}"
+
+
+def _monoid_changes(before: Any, after: Any) -> list[str]:
+    """By field where both are records: each that is not what it was."""
+    old, new = _fields(before), _fields(after)
+    if not old or not new:
+        return [f"monoid: {change_text(before, after)}"]
+    changed = [
+        f"{name}: {change_text(old.get(name), new.get(name))}"
+        for name in dict.fromkeys((*old, *new))
+        if canonical_json(old.get(name)) != canonical_json(new.get(name))
+    ]
+    return changed or [f"fields: {', '.join(old)} -> {', '.join(new)}"]
+
+
+def _part_text(name: str, value: Any) -> str:
+    if name == "window":
+        return window_text(value)
+    if name == "key":
+        return ", ".join(map(str, value or ())) or "none"
+    return "none" if value is None else str(value)
+
+
+def _is_monoid(fingerprint: Any) -> bool:
+    return isinstance(fingerprint, Mapping) and "name" in fingerprint
+
+
+def _fields(fingerprint: Any) -> dict[str, Any]:
+    """The fields of a record; of anything else, none."""
+    parameters = fingerprint.get("parameters") if isinstance(fingerprint, Mapping) else None
+    fields = parameters.get("fields") if isinstance(parameters, Mapping) else None
+    return {str(name): part for name, part in fields} if isinstance(fields, list | tuple) else {}
+
+
+def _type_text(type_: Any) -> str:
+    return _TYPES.get(type_, type_) if isinstance(type_, str) else _value_text(type_)
+
+
+def _value_text(value: Any) -> str:
+    if _is_monoid(value):
+        return monoid_text(value)
+    if isinstance(value, list | tuple):
+        return f"({', '.join(map(_value_text, value))})"
+    if isinstance(value, Mapping):
+        return f"({', '.join(f'{name}={_value_text(part)}' for name, part in value.items())})"
+    return str(value)
