@@ -97,6 +97,7 @@ FILE_CALLS = {
 }
 KNOW_FILES = {"persistent.storage.files", "persistent.sources.files"}
 KNOW_STORES = {
+    "persistent.storage.clients",
     "persistent.storage.other",
     "persistent.storage.retries",
     "persistent.storage.s3",

@@ -18,6 +18,8 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.storage.clients import client_of
+from persistent.storage.places import local_path, refuse_earlier
 
 EDGE_BYTES = 64 * 1024
 """How much of the beginning and of the end of a file goes into its fingerprint."""
@@ -40,9 +42,7 @@ class Files:
         text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
         if not isinstance(text, str) or not text:
             raise InvalidPipeline(f"path={path!r} is not a path; write for example 'events/*.parquet'")
-        text = text.removeprefix("file://")
-        self.url = text if "://" in text else _absolute(text)
-        self.local = "://" not in text
+        self.local, self.url = _located(text)
         wild = _WILD.search(self.url)
         whole = self.url + "**" if wild and self.url.endswith("/") else self.url
         cut = self.url.rfind("/", 0, wild.start()) + 1 if wild else 0
@@ -146,6 +146,22 @@ class Gone(SourceError):
         super().__init__(f"{where}: listed, but gone before it was read; put it back, or its records are lost")
 
 
+def _located(place: str) -> tuple[bool, str]:
+    """Whether a place is a path of this machine, and the absolute path, or the URL."""
+    path = local_path(place, pattern=True)
+    if path is None:
+        return False, place
+    if path != place:
+        # Nothing of a file URL was decoded, and one slash meant a folder named "file:".
+        refuse_earlier(place, _before_wildcard(path), _before_wildcard(place.removeprefix("file://")))
+    return True, _absolute(path)
+
+
+def _before_wildcard(path: str) -> str:
+    wild = _WILD.search(path)
+    return path[: path.rfind("/", 0, wild.start()) + 1] if wild else path
+
+
 def _absolute(path: str) -> str:
     absolute = os.path.abspath(os.path.expanduser(path))
     return absolute + "/" if path.endswith("/") and absolute != "/" else absolute
@@ -185,9 +201,26 @@ def _regex(pattern: str) -> re.Pattern[str]:
 def _connect(url: str) -> Any:
     import fsspec
 
+    scheme = url.partition("://")[0].lower()
+    client = client_of(scheme)
+    if scheme == "hdfs":
+        return _hdfs(client, url)
     try:
         return fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)[0]
     except TypeError:
         return fsspec.core.url_to_fs(url)[0]
     except (ImportError, ValueError) as error:
         raise InvalidPipeline(f"{url}: {error}") from error
+
+
+def _hdfs(client: Any, url: str) -> Any:
+    """A file system of hdfs-native, whatever else is registered for ``hdfs``; its own takes a path to end at ``#``,
+    ``?`` and ``;``, and so reads another file."""
+
+    class Hdfs(client.HdfsFileSystem):  # type: ignore[misc]
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            rest = path.partition("://")[2]
+            return "/" + rest.partition("/")[2] if rest else path or "/"
+
+    return Hdfs(host=url.partition("://")[2].partition("/")[0] or None, skip_instance_cache=True)

@@ -66,6 +66,10 @@ _RIGHTS = "Give this user the rights to read, write, list and delete there, or c
 _CREDENTIALS = "Give valid credentials in the environment or the configuration file of the store."
 _BUCKET = "Correct the bucket in the URL, or make it."
 _REGION = "Set the region of the bucket, for example in AWS_DEFAULT_REGION."
+_MEMORY = (
+    "There is too little memory: give the process more (executors: spark.executor.memoryOverhead and, if it is set, "
+    "spark.executor.pyspark.memory)."
+)
 _CONDITIONAL = "The store does not know conditional requests: choose one that does."
 _TIME = "Set the clock of this machine right."
 
@@ -106,9 +110,21 @@ _JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*)")
 
 def failure_of(error: BaseException) -> Failure:
     """What ``error`` says, by the first code of it or of its causes that ``FAULTS`` knows."""
+    if is_short_of_memory(error) and any(isinstance(link, ImportError) for link in _chain(error)):
+        return Failure(Fault.PERMANENT, _cause(error), _MEMORY)
     found = [code for code in codes_of(error) if code in FAULTS]
     fault, remedy = FAULTS[found[0]] if found else (Fault.UNANSWERED, _LOOK)
     return Failure(fault, _cause(error), remedy)
+
+
+def is_short_of_memory(error: BaseException) -> bool:
+    """Whether memory was what failed; an import then says that a file cannot be mapped."""
+    return any(
+        isinstance(link, MemoryError)
+        or (isinstance(link, OSError) and link.errno == errno.ENOMEM)
+        or (isinstance(link, (ImportError, OSError)) and "failed to map segment" in str(link))
+        for link in _chain(error)
+    )
 
 
 def codes_of(error: BaseException) -> Iterator[str]:

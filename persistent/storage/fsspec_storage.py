@@ -16,6 +16,7 @@ from persistent.errors import StorageError, UnsupportedStore
 from persistent.storage.failures import Fault, failure_of
 from persistent.storage.hdfs import HdfsRequests
 from persistent.storage.other import OtherRequests
+from persistent.storage.places import is_of_this_machine
 from persistent.storage.protocol import TEMPORARY, Put, checked_name
 from persistent.storage.retries import Asking, Patience
 from persistent.storage.s3 import S3Requests
@@ -47,11 +48,11 @@ class FsspecStorage:
     """
 
     shared = True
-    local = False
 
     def __init__(self, url: str, *, patience: Patience | None = None) -> None:
         self.url = _checked_url(url)
         self.patience = patience or Patience()
+        self.local = is_of_this_machine(self.url)
         self.requests: Requests = _FILES.get(self.scheme, OtherRequests)(self.url)
 
     @property
@@ -189,8 +190,14 @@ _FILES: dict[str, Callable[[str], Requests]] = {"s3": S3Requests, "s3a": S3Reque
 
 
 def _checked_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.password is not None or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise UnsupportedStore(
+            f"{url.partition('://')[0]}://: what follows is no address of a store: {error}"
+        ) from error
+    # Also where nothing follows: a folder of a store would have two names.
+    if parts.password is not None or "?" in url or "#" in url:
         raise UnsupportedStore(
             f"{parts.scheme}://{parts.hostname}{parts.path}: a password or parameters in a URL end up in logs. "
             "Put them into the environment or the configuration file of the store."

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import os
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from persistent.errors import UnsupportedStore
+from persistent.storage.clients import client_of
 from persistent.storage.protocol import TEMPORARY
 
 _FAILOVER = {"dfs.client.failover.max.attempts": "3", "dfs.client.failover.sleep.max.millis": "1000"}
@@ -85,10 +85,8 @@ class HdfsRequests:
 
 
 def _package() -> Any:
-    try:
-        return importlib.import_module("hdfs_native")
-    except ImportError as error:
-        raise UnsupportedStore("hdfs:// needs the package hdfs-native: pip install hdfs-native") from error
+    client_of("hdfs")
+    return sys.modules["hdfs_native"]
 
 
 @lru_cache(maxsize=4)

@@ -10,17 +10,19 @@ from persistent.storage.evidence import check_evidence
 from persistent.storage.fsspec_storage import FsspecStorage
 from persistent.storage.local import LocalStorage
 from persistent.storage.memory import MemoryStorage
+from persistent.storage.places import local_path, refuse_earlier
 from persistent.storage.protocol import Storage
 
 
 def open_storage(
     url: str | os.PathLike[str] | Storage, *, private: bool = True, unsafe_single_driver: bool = False
 ) -> Storage:
-    """The storage behind a URL: a local path, ``file://``, ``memory://name``, ``s3://``, ``hdfs://``, or any other
-    that fsspec knows and ``persistent doctor`` has probed.
+    """The storage behind a place (``persistent.storage.places``): a path, ``file://``, ``memory://name``, ``s3://``,
+    ``hdfs://``, or any other that fsspec knows and ``persistent doctor`` has probed.
 
     ``private``: local files are for their owner only. ``unsafe_single_driver``: take a store that nothing has
-    probed; two drivers at a time might then both commit. A storage is returned as it is. Raises ``UnsupportedStore``.
+    probed; two drivers at a time might then both commit. A storage is returned as it is. Raises ``UnsupportedStore``,
+    and ``InvalidPipeline`` where it names no place.
 
     >>> open_storage("memory://doctest").url
     'memory://doctest'
@@ -28,14 +30,14 @@ def open_storage(
     if not isinstance(url, str | os.PathLike):
         return url
     text = os.fspath(url)
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return LocalStorage(text, private=private)
-    if scheme == "file":
-        return LocalStorage(urlsplit(text).path, private=private)
-    if scheme == "memory":
+    path = local_path(text)
+    if path is not None:
+        _refuse_earlier(text, path)
+        return LocalStorage(path, private=private)
+    scheme, _, rest = text.partition("://")
+    if scheme.lower() == "memory":
         return MemoryStorage(rest)
-    storage = FsspecStorage(text)
+    storage = FsspecStorage(f"{scheme.lower()}://{rest}")
     if not (storage.is_known or unsafe_single_driver):
         check_evidence(storage)
     return storage
@@ -50,3 +52,9 @@ def is_proved(storage: Storage) -> bool:
     except UnsupportedStore:
         return False
     return True
+
+
+def _refuse_earlier(place: str, path: str) -> None:
+    """What an earlier version made of a file URL: nothing was decoded, and one slash meant a folder named "file:"."""
+    if path != place:
+        refuse_earlier(place, path, urlsplit(place).path if "://" in place else place)

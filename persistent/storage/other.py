@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.errors import UnsupportedStore
+from persistent.storage.failures import is_short_of_memory
 from persistent.storage.protocol import TEMPORARY
 
 
@@ -84,6 +85,8 @@ def _connected(process: int, url: str) -> tuple[Any, str]:
     try:
         files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, skip_instance_cache=True)
     except ImportError as error:
+        if is_short_of_memory(error):
+            raise
         raise UnsupportedStore(f"{scheme}:// needs another package: {error}") from error
     except ValueError as error:
         raise UnsupportedStore(f"{scheme}:// is no store that fsspec knows") from error

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from persistent.errors import UnsupportedStore
+from persistent.storage.clients import client_of
 from persistent.storage.failures import codes_of
 
 _PUT_BYTES_MAX = 256 * 2**20
@@ -197,10 +198,7 @@ def _connected(process: int, settings: frozenset[tuple[str, str]]) -> Any:
 
     It tries once: how often is for ``retries`` to say.
     """
-    try:
-        import s3fs
-    except ImportError as error:
-        raise UnsupportedStore("s3:// needs the package s3fs: pip install s3fs") from error
+    s3fs = client_of("s3")
     config = {
         "retries": {"total_max_attempts": 1},
         "connect_timeout": _CONNECT_SECONDS_MAX,

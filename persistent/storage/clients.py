@@ -1,0 +1,72 @@
+"""The clients of the stores, imported by name: what fsspec falls back to where one is missing is another store's."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from persistent.errors import UnsupportedStore
+from persistent.storage.failures import is_short_of_memory
+
+_CLIENTS = {"hdfs": "hdfs_native.fsspec", "s3": "s3fs", "s3a": "s3fs"}
+_PACKAGES = {"hdfs_native": "hdfs-native"}
+
+
+def client_of(scheme: str) -> Any:
+    """The module that speaks with ``hdfs://``, ``s3://`` or ``s3a://``; None: fsspec chooses. UnsupportedStore."""
+    module = _CLIENTS.get(scheme)
+    if module is None:
+        return None
+    try:
+        return imported(module)
+    except (ImportError, MemoryError, OSError) as error:
+        raise UnsupportedStore(f"{scheme}:// needs {why_not(module, error)}") from error
+
+
+def imported(module: str) -> Any:
+    """A module, and its package before it: one that is blocked counts as missing, though a part of it is loaded."""
+    importlib.import_module(module.partition(".")[0])
+    return importlib.import_module(module)
+
+
+def modules_of(url: str) -> tuple[str, ...]:
+    """The modules that whoever opens ``url`` imports.
+
+    >>> modules_of("hdfs://namenode/events"), modules_of("/events"), modules_of("nobody-knows://x")
+    (('hdfs_native.fsspec',), (), ())
+    """
+    if "://" not in url:
+        return ()
+    found = []
+    for part in url.split("::"):
+        scheme = part.partition("://")[0].lower()
+        found.append(_CLIENTS.get(scheme) or _chosen(scheme))
+    return tuple(dict.fromkeys(module for module in found if module))
+
+
+def why_not(module: str, error: BaseException) -> str:
+    """What is to be said of a module that cannot be imported: what is missing, and the remedy."""
+    package = module.partition(".")[0]
+    package = _PACKAGES.get(package, package)
+    if is_short_of_memory(error):
+        return (
+            f"the package {package}, and there is too little memory to import it ({error or 'MemoryError'}). Give the "
+            "process more: on executors with spark.executor.memoryOverhead and, if it is set, "
+            "spark.executor.pyspark.memory, or run fewer tasks on each"
+        )
+    missing = error.name if isinstance(error, ModuleNotFoundError) and error.name else ""
+    if missing and missing.partition(".")[0] != module.partition(".")[0]:
+        return f"the package {package}, and that needs {missing}: pip install {package} {missing.partition('.')[0]}"
+    if missing:
+        return f"the package {package}: pip install {package}"
+    return f"the package {package}, which is there and cannot be imported ({error}): install it anew"
+
+
+def _chosen(scheme: str) -> str:
+    import fsspec
+
+    try:
+        return str(fsspec.get_filesystem_class(scheme).__module__)
+    except (ImportError, ValueError):
+        # Whoever opens the URL says so, with its remedy.
+        return ""
