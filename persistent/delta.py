@@ -20,6 +20,7 @@ from persistent.rows import Rows, fold, sum_up
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
 
 _FOLD_PARTS = 32
+_CONTAINERS = {list, tuple, set, frozenset, dict}
 
 
 class _OwnKey:
@@ -98,6 +99,11 @@ class Delta:
         self.row = None
         self._pending = []
         self._clear()
+
+    def at_once(self) -> Delta:
+        """An empty one that takes each update when it is given: slow, and an error of the update is raised where it was
+        called."""
+        return _AtOnce(self._state, self._key_names, self._watermark, self._limit)
 
     def of(self, batch: Batch) -> None:
         """The rows that follow are of this batch: the one begun, or one filtered from it."""
@@ -213,6 +219,12 @@ class Delta:
         return [listed_key([key[i] for key in keys], name) for i, name in enumerate(names)]
 
 
+class _AtOnce(Delta):
+    def update(self, timestamp: int, value: Any, *, key: Any = _OWN_KEY) -> None:
+        super().update(timestamp, value, key=key)
+        self._sum_listed()
+
+
 def _key_array(keys: Any, rows: int, name: str) -> pa.Array:
     if isinstance(keys, pa.Array | pa.ChunkedArray | np.ndarray):
         if len(keys) != rows:
@@ -224,6 +236,12 @@ def _key_array(keys: Any, rows: int, name: str) -> pa.Array:
 def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
     """Python values as a key column; TypeError if they are not of one type."""
     kinds = {type(key) for key in keys} - {type(None)}
+    for key in keys if kinds & _CONTAINERS else ():
+        if type(key) in _CONTAINERS:
+            raise TypeError(
+                f"key column {name!r}: {repr(key)[:100]} is a {type(key).__name__}, and a key is one value: take "
+                "one of them, join them to text, or name a column for each"
+            )
     if len(kinds) > 1:
         named = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"key column {name!r} is given values of different types: {named}")

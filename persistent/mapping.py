@@ -116,12 +116,12 @@ def _process(job: Job, delta: Delta, batch: Batch, aside: _Aside, tally: _Tally)
     if failures:
         if not job.dead_letters:
             raise UserCodeError(
-                f"{type(job.task).__name__} raised at {failures[0]}. Nothing of this step is committed; mend the task, "
-                'or set on_error="dead-letter" to put such messages aside'
+                f"{failures[0].told(aside.path)}. Nothing of this step is committed; mend the task, or set "
+                'on_error="dead-letter" to put such messages aside'
             ) from failures[0].error
         failed = np.concatenate([failure.message.offsets for failure in failures])
         chosen = np.flatnonzero(np.isin(aside.records.offsets, failed))
-        tally.dead.append(aside.rows(chosen, [f"{type(f.error).__name__}: {f.error}" for f in failures]))
+        tally.dead.append(aside.rows(chosen, [failure.reason for failure in failures]))
         tally.account += Account(0, -len(failures), 0, len(failures), 0, 0)
         times = times[~np.isin(batch.offsets, failed)]
     if len(times):

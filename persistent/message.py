@@ -58,6 +58,9 @@ class Row(Mapping[str, Any]):
     def __contains__(self, name: object) -> bool:
         return name in self._lists.table.schema.names
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"a message's value is a mapping: write message.value[{name!r}]")
+
     def __repr__(self) -> str:
         return repr(dict(self))
 
@@ -101,6 +104,19 @@ class Message:
             return None
         values = tuple(column[self._row].as_py() for column in self._batch.keys)
         return values[0] if len(values) == 1 else values
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in self.__slots__:
+            raise AttributeError(name)
+        raise AttributeError(self._hint(f"message.{name}", name))
+
+    def __getitem__(self, name: Any) -> Any:
+        raise TypeError(self._hint(f"message[{name!r}]", name))
+
+    def _hint(self, written: str, name: Any) -> str:
+        names = list(self.value)
+        wanted = f"write message.value[{name!r}]" if name in names else f"its fields are {', '.join(names)}"
+        return f"{written}: the fields of a message are in message.value: {wanted}"
 
     def __repr__(self) -> str:
         return f"Message({dict(self.value)!r}, timestamp={self.timestamp}, position={self.position})"

@@ -14,6 +14,7 @@ from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
 from persistent.job import Attempt, Folded, FoldRuns, Job
 from persistent.rows import OPEN_PANE, Rows, fold, in_panes
 from persistent.task import key_names
+from persistent.user_code import error_text, users_line
 
 _PANES_MAX = 1 << 20
 _BEFORE_ALL = -(1 << 62)
@@ -137,7 +138,9 @@ def summing(job: Job) -> Iterator[None]:
         raise
     except Exception as error:
         name, key = type(job.task).__name__, ", ".join(key_names(job.task))
+        line = users_line(error)
         raise UserCodeError(
-            f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up: "
-            f"{type(error).__name__}: {error}. What was committed stays; mend the task, its monoid or the values"
+            f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up"
+            f"{f', at {line}' if line else ''}: {error_text(error)}. What was committed stays; mend "
+            "the task, its monoid or the values"
         ) from error

@@ -19,6 +19,8 @@ from persistent.delta import Delta, listed_key
 from persistent.errors import InvalidPipeline
 from persistent.message import Batch, Message
 from persistent.state import NonWindowState, PersistentState, State, WindowState
+from persistent.storage.failures import without_secrets
+from persistent.user_code import Line, error_text, line_of, message_text, users_line
 
 _MESSAGES = 1 << 16
 
@@ -56,19 +58,40 @@ class PersistentTask:
         state.row = None
 
 
+class KeyFailed(Exception):
+    """The function that makes a key raised, or returned what is no key; its cause says why."""
+
+    def __init__(self, name: str, function: Callable[[Message], Any]) -> None:
+        super().__init__(f"key {name!r}")
+        self.function = function
+
+
 @dataclass(frozen=True)
 class Failure:
-    """A message that the task raised on: its place as a batch of one, and the exception."""
+    """A message that the task raised on: its place as a batch of one, the exception, what of the task raised it, and in
+    which line."""
 
     message: Batch
     error: Exception
+    raised_by: str
+    line: Line | None
 
-    def __str__(self) -> str:
-        (position,) = self.message.positions
-        return (
-            f"partition {self.message.partition!r}, position {position}, key {_shown_key(self.message)}: "
-            f"{type(self.error).__name__}: {self.error}"
+    def told(self, file: str) -> str:
+        """What was raised, in which line, and on which message: of ``file``, where it has one."""
+        place = self.message
+        (position,) = place.positions
+        record = f"partition {place.partition!r}, position {position}, {_shown_key(place)}"
+        where = f"{file}, the record at offset {position[1]} ({record})" if file else record
+        (message,) = place.messages()
+        return without_secrets(
+            f"{self.raised_by} raised{f' at {self.line}' if self.line else ''}: {error_text(self.error)}. "
+            f"The message is {message_text(message.value)}, in {where}"
         )
+
+    @property
+    def reason(self) -> str:
+        """Why the message was put aside."""
+        return f"{error_text(self.error)}{f' ({self.line.short})' if self.line else ''}"
 
 
 def operator_name(task: PersistentTask) -> str:
@@ -106,13 +129,36 @@ def check_task(task: Any) -> PersistentState:
             "pane, not in the order of their messages. If order does not matter to it, say commutative = True in its "
             "class"
         )
-    names = key_names(task)
+    names = _checked_key(task)
     for name in names:
         if not isinstance(name, str) or not name:
             raise InvalidPipeline(f"{given.__name__}.key: {name!r} is not a column name")
     if len(set(names)) != len(names):
         raise InvalidPipeline(f"{given.__name__}.key names a column twice: {', '.join(names)}")
     return state
+
+
+def _checked_key(task: PersistentTask) -> tuple[str, ...]:
+    """The names of the key columns; InvalidPipeline for what names none."""
+    key, name = task.key, type(task).__name__
+    if callable(key):
+        raise InvalidPipeline(
+            f'{name}.key is a function, and its column has no name: write key = {{"name": lambda message: ...}}'
+        )
+    if isinstance(key, Mapping):
+        for column, function in key.items():
+            if function is not None and not callable(function):
+                raise InvalidPipeline(
+                    f"{name}.key: {column!r} is made by {function!r}, which is no function of the message. For the "
+                    f"field of that name write lambda message: message.value[{function!r}]; None where every update "
+                    "gives it with key="
+                )
+    elif key is not None and not isinstance(key, str | tuple | list):
+        raise InvalidPipeline(
+            f'{name}.key = {key!r}: name a field, key = "page"; several, key = ("page", "user"); or make it, '
+            'key = {"name": lambda message: ...}'
+        )
+    return key_names(task)
 
 
 def check_key(task: PersistentTask, schema: pa.Schema) -> None:
@@ -130,7 +176,10 @@ def check_key(task: PersistentTask, schema: pa.Schema) -> None:
         try:
             key_type(schema.field(name).type)
         except TypeError as error:
-            raise InvalidPipeline(f"{type(task).__name__}.key: field {name!r}: {error}") from error
+            raise InvalidPipeline(
+                f"{type(task).__name__}.key: field {name!r}: {error}. Or make one of it: "
+                f"key = {{{name!r}: lambda message: ...}}"
+            ) from error
 
 
 def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]:
@@ -170,7 +219,7 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Fa
     except Exception as error:
         delta.abandon()
         if len(batch) == 1:
-            failures.append(Failure(batch, error))
+            failures.append(_failure(task, delta, batch, error))
             return
     else:
         delta.settle()
@@ -182,13 +231,41 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Fa
             return
 
 
+def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> Failure:
+    """The failure of a message that stands alone."""
+    name = type(task).__name__
+    if isinstance(error, KeyFailed) and isinstance(error.__cause__, Exception):
+        line = users_line(error.__cause__) or line_of(error.function)
+        return Failure(batch, error.__cause__, f"{name}: {error}", line)
+    by_message = type(task).process_batch is PersistentTask.process_batch
+    method = type(task).process_message if by_message else type(task).process_batch
+    line = users_line(error)
+    if line is None:
+        error = _raised_at_once(task, delta.at_once(), batch, error)
+        line = users_line(error) or line_of(method)
+    return Failure(batch, error, f"{name}.{method.__name__}", line)
+
+
+def _raised_at_once(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> Exception:
+    """An error that came after the task's own lines, as it is raised in the line that it comes from."""
+    try:
+        delta.begin(batch)
+        task.process_batch(delta, batch)
+    except Exception as again:
+        return again if type(again) is type(error) else error
+    return error
+
+
 def _function_column(batch: Batch, name: str, function: Callable[[Message], Any]) -> pa.Array:
-    return listed_key([function(message) for message in batch.messages()], name)
+    try:
+        return listed_key([function(message) for message in batch.messages()], name)
+    except Exception as error:
+        raise KeyFailed(name, function) from error
 
 
 def _shown_key(message: Batch) -> str:
     try:
         values = [column[0].as_py() for column in message.keys]
-    except Exception as error:
-        return f"unknown ({error})"
-    return repr(values[0] if len(values) == 1 else tuple(values) or None)
+    except Exception:
+        return "key unknown"
+    return f"key {repr(values[0] if len(values) == 1 else tuple(values) or None)[:100]}"

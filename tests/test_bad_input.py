@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -325,7 +326,8 @@ def test_an_exception_in_the_task(task: type[PersistentTask], storage: MemorySto
     assert (report.rows, report.dead) == (10, 1)
     assert visits_of(aside) == 19, "the updates of the failing message do not apply"
     (dead,) = aside.dead_letters().to_pylist()
-    assert (dead["offset"], dead["value"]["n"], dead["reason"]) == (13, 13, "ValueError: thirteen")
+    assert (dead["offset"], dead["value"]["n"]) == (13, 13)
+    assert re.fullmatch(r"ValueError: thirteen \(test_bad_input\.py, line \d+\)", dead["reason"])
     assert dead["timestamp"] == GOOD[13]["ts"]
 
 
@@ -343,7 +345,7 @@ def test_many_failing_messages_are_each_put_aside(storage: MemoryStorage) -> Non
     assert report.dead == 7
     dead = pipeline.dead_letters().to_pylist()
     assert [row["value"]["n"] for row in dead] == [0, 3, 6, 9, 12, 15, 18]
-    assert [row["reason"] for row in dead] == [f"KeyError: {n}" for n in range(0, 19, 3)]
+    assert [row["reason"].split(" (")[0] for row in dead] == [f"KeyError: {n}" for n in range(0, 19, 3)]
     assert visits_of(pipeline) == 13
 
 
@@ -669,25 +671,31 @@ def _with_state(state: Any, key: Any = "page") -> PersistentTask:
 @pytest.mark.parametrize(
     ("task", "parts"),
     [
-        (_with_state(WindowState(record(visits=Count(), total=Max()), tumbling("1 h"))), ("monoid", '"Sum"', '"Max"')),
-        (_with_state(WindowState(record(visits=Count()), tumbling("1 h"))), ("monoid", '"total"')),
-        (_with_state(WindowState(record(total=Sum(), visits=Count()), tumbling("1 h"))), ("monoid",)),
+        (
+            _with_state(WindowState(record(visits=Count(), total=Max()), tumbling("1 h"))),
+            ("total: Sum(int) -> Max(int)",),
+        ),
+        (_with_state(WindowState(record(visits=Count()), tumbling("1 h"))), ("total: Sum(int) -> none",)),
+        (
+            _with_state(WindowState(record(total=Sum(), visits=Count()), tumbling("1 h"))),
+            ("visits, total -> total, visits",),
+        ),
         (
             _with_state(WindowState(record(visits=Count(), total=Sum()), tumbling("2 h"))),
-            ("window", "3600000", "7200000"),
+            ('window: tumbling("1 h") -> tumbling("2 h")',),
         ),
         (
             _with_state(WindowState(record(visits=Count(), total=Sum()), sliding("1 h", every="5 s"))),
-            ("window", "3600000", "5000"),
+            ('window: tumbling("1 h") -> sliding("1 h", every="5 s")',),
         ),
-        (_with_state(NonWindowState(record(visits=Count(), total=Sum()))), ("WindowState", "NonWindowState")),
+        (_with_state(NonWindowState(record(visits=Count(), total=Sum()))), ("state: WindowState -> NonWindowState",)),
         (
             _with_state(WindowState(record(visits=Count(), total=Sum()), tumbling("1 h")), ("page", "n")),
-            ("key", '["page"]', '["page","n"]'),
+            ("key: page -> page, n",),
         ),
         (
             _with_state(WindowState(record(visits=Count(), total=Sum()), tumbling("1 h")), None),
-            ("key", '["page"]', "[]"),
+            ("key: page -> none",),
         ),
     ],
 )
@@ -699,7 +707,7 @@ def test_another_monoid_key_or_window(task: PersistentTask, parts: tuple[str, ..
     for refused in (lambda: run(changed), changed.state):
         with pytest.raises(FingerprintChanged) as error:
             refused()
-        says(error, storage.url, "Visits", "old", "new", "new checkpoint", *parts)
+        says(error, storage.url, "Visits", "new checkpoint", *parts)
     assert Log(storage).ids() == before, "a refused run has written"
     assert visits_of(pipeline_of(GOOD, storage)) == 20
 

@@ -262,7 +262,13 @@ def test_an_error_in_the_task_names_the_message(folder: Path) -> None:
     (folder / "failing.py").write_text(VISITS.replace('message.value["bytes"]', '1 // (message.value["bytes"] - 20)'))
     result = command("run", "failing.py:pipeline", "--engine", "embedded")
     assert result.exit_code == 1
-    assert re.search(r"^Error: Visits raised at partition 'files', position \(0, \d+\)", result.stderr, re.M)
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert re.match(
+        r"Error: Visits\.process_message raised at .*failing\.py, line \d+ \(`state\.update\(.*ZeroDivision", line
+    )
+    assert re.search(
+        r"'bytes': 20}, in 1\.csv, the record at offset \d+ \(partition 'files', position \(0, \d+\)", line
+    )
     assert "ZeroDivisionError" in result.stderr
     assert "Traceback" not in result.stderr
     assert "Traceback" in command("-v", "run", "failing.py:pipeline", "--engine", "embedded").stderr

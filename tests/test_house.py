@@ -41,6 +41,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.message",
         "persistent.window",
         "persistent.fingerprints",
+        "persistent.user_code",
         "persistent.storage",
         "persistent.rows",
         "persistent.codec",

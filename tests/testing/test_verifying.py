@@ -168,7 +168,9 @@ def test_a_task_that_raises_is_told_as_in_a_pipeline() -> None:
         def process_message(self, state: Any, message: Any) -> None:
             state.update(message.timestamp, 1 // message.value["n"])
 
-    with pytest.raises(UserCodeError, match=r"Raises raised at partition 'memory', position \(0, 0\)"):
+    with pytest.raises(
+        UserCodeError, match=r"Raises\.process_message raised at .*partition 'memory', position \(0, 0\)"
+    ):
         verify_task(Raises, ROWS, elsewhere=False)
     verify_task(Raises, ROWS, on_error="dead-letter", elsewhere=False, steps=4)
 
