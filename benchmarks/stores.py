@@ -261,6 +261,7 @@ def take_turn(store: Store, source: Path, step_rows: int, number: int) -> Turn:
         source=FileSource(f"{source}/*.parquet", timestamp="ts", ordered=True),
         task=Counts(),
         checkpoint=f"{store.url}/{ours}",
+        discard_closed=True,
         step_rows=step_rows,
     )
     times: list[float] = []

@@ -107,6 +107,7 @@ def next_manifest(
         },
         ledger=ledger,
         outputs=_outputs(id, results),
+        publishes=publishes,
     )
     check_follows(manifest, old)
     return manifest

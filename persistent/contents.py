@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +51,11 @@ class Contents:
         counted = np.concatenate(([window.first_number(clock.closed) - 1], last[:-1]))
         counted = np.maximum(counted, counted[0])
         return int(np.maximum(last - np.maximum(first - 1, counted), 0).sum())
+
+    def windows_over(self, runs: Sequence[Run], clock: Clock, close_at: int) -> int:
+        """How many windows that hold something have ``closed < end <= close_at``."""
+        later = replace(clock, closed=max(clock.closed, close_at))
+        return self.open_windows(runs, clock) - self.open_windows(runs, later)
 
     def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
         """The largest end of a window that holds something and is not closed; 0 if there is none."""

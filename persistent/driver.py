@@ -39,6 +39,7 @@ from persistent.contents import Contents
 from persistent.engine import Engine
 from persistent.errors import CorruptCheckpoint, StorageError
 from persistent.evolution import Evolution, adapted, migrate
+from persistent.figures import utc_text
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.publish import claim, collect, collect_dropped, index_folder, publish, shown
 from persistent.report import RunReport, StepReport
@@ -56,7 +57,7 @@ _SHARD_ROWS = 200_000
 _FENCES_MAX = 3
 _POLL_SECONDS = 0.2
 _SWEEP_STEPS = 50
-_SUMMED = ("rows", "late", "dead", "outputs", "checkpoint_bytes")
+_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes")
 
 
 class Effect(Enum):
@@ -121,6 +122,7 @@ class Driver:
         self._steps = 0
         self._committed: int | None = None
         self._totals: Counter[str] = Counter()
+        self._notes: tuple[str, ...] = ()
         self._rows = _ROWS_FIRST
         self._stopped = threading.Event()
 
@@ -137,6 +139,7 @@ class Driver:
         view = self._adapted(last.manifest)
         evolves, last = view is not last.manifest, replace(last, manifest=view)
         recovered = found is not None
+        self._notes = self._sink_notes(last.manifest)
         with self.log.unless_fenced(last.manifest.id):
             draft = self._next(last)
         idle = draft is None and not (evolves or self.options.follow) and last.manifest.retract is None
@@ -330,7 +333,25 @@ class Driver:
             recovered=recovered,
             ledger=dict(manifest.ledger),
             stopped=self._stopped.is_set(),
+            discarded=totals["discarded"],
+            notes=self._notes,
         )
+
+    def _sink_notes(self, found: Manifest) -> tuple[str, ...]:
+        """What a sink that has come or gone means for what closes."""
+        had, has = found.publishes, self.job.sink is not None
+        closed, notes = utc_text(found.clock.closed), []
+        if self.job.state.window is not None and had is not None and had != has:
+            notes.append(
+                f"the sink is new: windows that closed before, up to {closed}, were discarded, the next are published"
+                if has
+                else f"the sink was taken away: windows that closed up to {closed} went there, the next are discarded"
+            )
+        if not has and any(outputs.sink for outputs in found.outputs):
+            notes.append(f"what checkpoint {found.base} staged for the sink it had is discarded, unless it was shown")
+        for note in notes:
+            logger.warning("%s: %s", self.job.storage.url, note)
+        return tuple(notes)
 
 
 class Step:
@@ -346,6 +367,7 @@ class Step:
         self._committed_at = self._began
         self._results = Results((), (), ())
         self._index: tuple[Run, ...] = ()
+        self._discarded = 0
         self._entry = last
 
     def run(self, effects: tuple[Effect, ...]) -> Entry:
@@ -445,6 +467,7 @@ class Step:
         else:
             due = driver.contents.is_due(operator.runs, last.clock, plan.close_at)
         if not due or driver.job.sink is None:
+            self._discarded = driver.contents.windows_over(operator.runs, last.clock, plan.close_at) if due else 0
             return []
         rows = sum(run.rows_left for run in operator.runs)
         least = driver.engine.parallelism if rows > _SHARD_ROWS else 1
@@ -507,6 +530,7 @@ class Step:
             compaction_bytes=folded_bytes,
             manifest_bytes=self._entry.bytes,
             commit_seconds=self._committed_at - self._mapped_at,
+            discarded=self._discarded,
         )
 
 

@@ -36,6 +36,7 @@ class Job:
     sink: Sink | None
     storage: Storage
     dead_letters: bool
+    discard_closed: bool = False
 
     def folder(self) -> str:
         """Where the runs of the task are."""

@@ -53,13 +53,14 @@ _GUARANTEES = ("at-least-once", "exactly-once")
 class Pipeline:
     """What to run.
 
-    ``checkpoint``: the URL of a folder of this pipeline's own. ``sink``: where windows go; None: the state is
-    all. ``step_rows``: exactly so many records a step, so that step borders depend on the input alone; by
-    default steps adapt to take about a second. ``on_error``: "stop" at a message on which the task raises, or
-    "dead-letter" to put it aside. ``max_future``: a timestamp farther ahead of the time of day is a dead
-    letter. ``require``: "exactly-once" refuses anything weaker. ``retention``: which checkpoints are kept, by default
-    the newest ten. ``start_from``: the URL of a savepoint (or checkpoint) of the same pipeline; while this checkpoint
-    is empty it begins with a copy of that, as a job of its own; once it has begun so, it goes on.
+    ``checkpoint``: the URL of a folder of this pipeline's own. ``sink``: where windows go when they close; None: the
+    state is all, and a state with windows then needs ``discard_closed=True``: what closes is gone for good.
+    ``step_rows``: exactly so many records a step, so that step borders depend on the input alone; by default steps
+    adapt to take about a second. ``on_error``: "stop" at a message on which the task raises, or "dead-letter" to put it
+    aside. ``max_future``: a timestamp farther ahead of the time of day is a dead letter. ``require``: "exactly-once"
+    refuses anything weaker. ``retention``: which checkpoints are kept, by default the newest ten. ``start_from``: the
+    URL of a savepoint (or checkpoint) of the same pipeline; while this checkpoint is empty it begins with a copy of
+    that, as a job of its own; once it has begun so, it goes on.
     ``unsafe_single_driver``: take a checkpoint on a store that nothing has proved to create atomically; see to it that
     never more than one driver runs. ``evolve``: how the state of the task as it was becomes that of the task as it is
     now, where its monoid has changed; done by the next run, and once. ``allow_dropped``: names that the task had before
@@ -87,6 +88,7 @@ class Pipeline:
         task: PersistentTask,
         checkpoint: str | Storage,
         sink: Sink | None = None,
+        discard_closed: bool = False,
         step_rows: int | None = None,
         on_error: str = "stop",
         max_future: Duration = "1 day",
@@ -111,8 +113,10 @@ class Pipeline:
         self._state = check_task(task)
         check_names(self._state.monoid, key_names(task), self._state.window)
         _check_recordable(task, self._state)
+        _check_closed_go_somewhere(self._state, sink, discard_closed)
         self.source = source
         self.sink = sink
+        self.discard_closed = discard_closed
         self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver)
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
         self.step_rows = step_rows
@@ -142,6 +146,11 @@ class Pipeline:
 
     def guarantee(self) -> str:
         """What this pipeline promises, with the reason: the weakest of source, checkpoint and sink."""
+        if self.discard_closed and self._state.window is not None:
+            return f"{self._guarantee()}; for the open windows only: those that close are discarded"
+        return self._guarantee()
+
+    def _guarantee(self) -> str:
         if not getattr(self.sink, "transactional", True):
             return f"at-least-once: {self.sink!r} may show an output twice"
         if not self.storage.shared:
@@ -212,7 +221,8 @@ class Pipeline:
 
     def job(self) -> Job:
         """What drivers and operations work on."""
-        return Job(self.task, self._state, self.source, self.sink, self.storage, self.on_error == "dead-letter")
+        letters = self.on_error == "dead-letter"
+        return Job(self.task, self._state, self.source, self.sink, self.storage, letters, self.discard_closed)
 
     def _entry(self, at: int | None) -> Entry | None:
         log = Log(self.storage)
@@ -277,6 +287,20 @@ def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
             f"{type(task).__name__}: {error}. Give the task a plain name, and the monoid parameters() of text and "
             "integers"
         ) from error
+
+
+def _check_closed_go_somewhere(state: PersistentState, sink: Sink | None, discard_closed: bool) -> None:
+    """Refuse to lose what nobody has said may be lost."""
+    if not isinstance(discard_closed, bool):
+        raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
+    if sink is not None and discard_closed:
+        raise InvalidPipeline("sink= says where windows go, discard_closed=True that they go nowhere: leave one out")
+    if sink is None and state.window is not None and not discard_closed:
+        raise InvalidPipeline(
+            "a WindowState without sink=: a window is gone from the state once it has closed, and its result would be "
+            "lost. Say where it goes: sink=FileSink(...) or MemorySink(); or discard_closed=True, if only open windows "
+            "are ever looked at"
+        )
 
 
 def read_aside(storage: Storage, folder: str) -> pa.Table:

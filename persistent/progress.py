@@ -127,4 +127,4 @@ def report_text(report: RunReport) -> str:
         text += "; stopped by a signal, everything committed"
     elif report.open_windows:
         text += f"; open windows: {report.open_windows:,} (if the input is complete, run again with --end-of-input)"
-    return text
+    return "; ".join([text, *report.remarks()])

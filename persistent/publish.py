@@ -21,7 +21,7 @@ _DIGITS = 20
 
 def claim(job: Job, manifest: Manifest) -> None:
     """Make the sink this job's own, before anything is staged or swept there. StorageError if it is another's,
-    InvalidPipeline if there is none though the manifest lists outputs for it."""
+    InvalidPipeline if there is none though the manifest lists outputs for it, unless these may be discarded."""
     _check_sink(job, manifest)
     if job.sink is not None:
         job.sink.claim(manifest.job)
@@ -126,11 +126,11 @@ def index_folder(job: Job) -> str:
 
 def _check_sink(job: Job, manifest: Manifest) -> None:
     """Nobody but the sink knows whether outputs that were staged have been published."""
-    if job.sink is None and any(outputs.sink for outputs in manifest.outputs):
+    if job.sink is None and not job.discard_closed and any(outputs.sink for outputs in manifest.outputs):
         raise InvalidPipeline(
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "
-            "(sink=None): they might never be seen. Run it with the sink it had; without one, give it a checkpoint of "
-            "its own"
+            "(sink=None): they might never be seen. Run it with the sink it had; or, if what that has not shown yet "
+            "may be lost, with discard_closed=True"
         )
 
 

@@ -11,7 +11,7 @@ from persistent.checkpoint.manifest import Account
 class StepReport:
     """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written
     for it (runs and manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day
-    minus watermark."""
+    minus watermark; ``discarded``: windows that closed without a sink."""
 
     id: int
     rows: int
@@ -26,6 +26,7 @@ class StepReport:
     manifest_bytes: int
     commit_seconds: float
     """From the end of the work until the checkpoint was committed."""
+    discarded: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -38,7 +39,8 @@ class RunReport:
 
     ``checkpoint``: the newest id; ``recovered``: whether the run went on from an earlier one's checkpoint;
     ``open_windows``: windows that hold something and are not yet over for the clock. ``stopped``: by
-    ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there.
+    ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there. ``discarded``: windows that
+    closed without a sink. ``notes``: what else should be known, a sentence each.
     """
 
     engine: str
@@ -57,6 +59,8 @@ class RunReport:
     recovered: bool
     ledger: dict[str, Account]
     stopped: bool = False
+    discarded: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def rows_per_second(self) -> float:
@@ -70,4 +74,9 @@ class RunReport:
         )
         if self.open_windows:
             text += f"; {self.open_windows:,} windows stayed open: if the input is complete, say end_of_input=True"
-        return text
+        return "; ".join([text, *self.remarks()])
+
+    def remarks(self) -> list[str]:
+        """What was lost, and what else should be known."""
+        lost = [f"{self.discarded:,} windows closed and discarded (discard_closed=True)"] if self.discarded else []
+        return [*lost, *self.notes]

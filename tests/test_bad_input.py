@@ -77,7 +77,8 @@ def pipeline_of(
 ) -> Pipeline:
     if isinstance(source, list):
         source = MemorySource(source, timestamp="ts")
-    return Pipeline(source=source, task=task or Visits(), sink=sink, checkpoint=storage, **options)
+    closed = {"discard_closed": sink is None, **options}
+    return Pipeline(source=source, task=task or Visits(), sink=sink, checkpoint=storage, **closed)
 
 
 def run(pipeline: Pipeline, **options: Any) -> RunReport:

@@ -51,7 +51,8 @@ class Totals(PersistentTask):
 
 
 def pipeline(task: PersistentTask | None = None, url: str = "", **options: Any) -> Pipeline:
-    options = {"step_rows": 6, "retention": Retention(last=100), **options}
+    given = {"step_rows": 6, "retention": Retention(last=100), "discard_closed": "sink" not in options}
+    options = {**given, **options}
     source = MemorySource(options.pop("rows", ROWS), timestamp="ts", max_out_of_orderness=8)
     return Pipeline(source=source, task=task or Totals(), checkpoint=url or f"memory://{uuid.uuid4().hex}", **options)
 

@@ -36,7 +36,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("monoids.sketches", "monoids.optional", "monoids.combinators"),
     ("monoids",),
     ("monoids.laws",),
-    ("persistent.errors", "persistent.clock"),
+    ("persistent.errors", "persistent.clock", "persistent.figures"),
     (
         "persistent.message",
         "persistent.window",
@@ -62,7 +62,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.cli",
         "persistent.load",
         "persistent.progress",
-        "persistent.figures",
         "persistent.tables",
         "persistent.testing",
         "persistent",

@@ -116,8 +116,13 @@ def test_committed_outputs_are_not_dropped_for_want_of_a_sink(tmp_path: Path) ->
     storage = die_between_commit_and_publish(tmp_path, sink)
     ids, more = storage.list("m"), [*ROWS, {"ts": 55, "page": "new"}]
     for rows in (ROWS, more):
+        with pytest.raises(InvalidPipeline, match=r"a WindowState without sink="):
+            pipeline(storage, None, rows)
+        # As for a state without windows, which needs no sink, and had one.
+        without = pipeline(storage, sink(), rows)
+        without.sink = None
         with pytest.raises(InvalidPipeline, match=r"has outputs for a sink.*Run it with the sink it had") as error:
-            run(pipeline(storage, None, rows))
+            run(without)
         assert storage.url in str(error.value)
         assert storage.list("m") == ids, "refused, yet something was put"
     run(pipeline(storage, sink(), more))

@@ -79,7 +79,8 @@ def visits(count: int, start: int = 0) -> list[dict[str, Any]]:
 
 def pipeline_of(rows: Any, place: Path | str, task: PersistentTask | None = None, step_rows: int = 100) -> Pipeline:
     source = MemorySource(rows, timestamp="ts")
-    return Pipeline(source=source, task=task or Visits(), checkpoint=str(place), step_rows=step_rows)
+    task = task or Visits()
+    return Pipeline(source=source, task=task, checkpoint=str(place), discard_closed=True, step_rows=step_rows)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +200,8 @@ def test_every_difference_is_found_and_no_other() -> None:
     storage = MemoryStorage("reading-diff")
     storage.clear()
     rows = visits(60)
-    made = Pipeline(source=MemorySource(rows, timestamp="ts"), task=Visits(), checkpoint=storage, step_rows=20)
+    source = MemorySource(rows, timestamp="ts")
+    made = Pipeline(source=source, task=Visits(), checkpoint=storage, discard_closed=True, step_rows=20)
     made.run(engine="embedded")
     before = place(storage)
     old = {_identity(row): row for row in made.state().to_pylist()}

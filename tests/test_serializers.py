@@ -196,7 +196,7 @@ def source(count: int) -> MemorySource:
 
 
 def pipeline(folder: Path, count: int) -> Pipeline:
-    return Pipeline(source=source(count), task=Positions(), checkpoint=str(folder), step_rows=20)
+    return Pipeline(source=source(count), task=Positions(), checkpoint=str(folder), discard_closed=True, step_rows=20)
 
 
 def shown(folder: Path) -> Any:
@@ -230,7 +230,8 @@ def test_workers_fetch_the_key(spark: Any, tmp_path: Path) -> None:
     key_file.write_bytes(KEY)
     task = Positions(key_file)
     assert KEY not in pickler.dumps(task) and KEY not in pickler.dumps(task.persistent_state())
-    Pipeline(source=source(100), task=task, checkpoint=str(folder), step_rows=50).run(spark)
+    whole = Pipeline(source=source(100), task=task, checkpoint=str(folder), discard_closed=True, step_rows=50)
+    whole.run(spark)
     pipeline(tmp_path / "whole", 100).run(engine=Embedded(threads=1))
     assert shown(folder) == shown(tmp_path / "whole")
     configuration = str(spark.sparkContext.getConf().getAll())

@@ -48,7 +48,8 @@ class Visits(PersistentTask):
 
 def pipeline_of(task: PersistentTask, rows: Any = ROWS, checkpoint: str = "", **options: Any) -> Pipeline:
     url = checkpoint or f"memory://{uuid.uuid4().hex}"
-    return Pipeline(source=MemorySource(rows, timestamp="ts"), task=task, checkpoint=url, **options)
+    source = MemorySource(rows, timestamp="ts")
+    return Pipeline(source=source, task=task, checkpoint=url, discard_closed=True, **options)
 
 
 def counted(task: PersistentTask, rows: Any = ROWS, **options: Any) -> dict[Any, int]:

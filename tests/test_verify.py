@@ -402,7 +402,8 @@ def test_the_source_proves_the_account(tmp_path: Path) -> None:
     assert source_findings(pipeline(tmp_path, 1860)) == []
     changed = rows(1500)
     changed[700] = {**changed[700], "ts": changed[700]["ts"] + 1}
-    other = Pipeline(source=MemorySource(changed, timestamp="ts"), task=Visits(), checkpoint=str(tmp_path))
+    source = MemorySource(changed, timestamp="ts")
+    other = Pipeline(source=source, task=Visits(), checkpoint=str(tmp_path), discard_closed=True)
     ((place, text),) = source_findings(other)
     assert place == "memory"
     assert "as many as the account says, but not the same ones" in text
@@ -431,7 +432,8 @@ def test_files_are_read_once_more_up_to_the_positions(tmp_path: Path) -> None:
         lines[7] = "nonsense"
         (tmp_path / "input" / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
     source = FileSource(f"{tmp_path}/input/*.jsonl", timestamp="ts", timestamp_unit="ms")
-    made = Pipeline(source=source, task=Visits(), checkpoint=str(tmp_path / "c"), step_rows=130)
+    place = str(tmp_path / "c")
+    made = Pipeline(source=source, task=Visits(), checkpoint=place, discard_closed=True, step_rows=130)
     made.run(engine="embedded")
     (tmp_path / "input" / "3.jsonl").write_text('{"ts": 1, "page": "a", "country": "de", "bytes": 1}\n')
     log = Log(made.storage)

@@ -110,8 +110,8 @@ class Manifest:
     of a rollback, the id gone back to. ``origin``: job and id of the checkpoint that this job was started from.
     ``retract``: outputs published under ids from the first up to the second are to be taken back; done again by whoever
     publishes, until the next checkpoint. ``left``: the ids, from the first up to the second, that a rollback went back
-    behind, and whether it took back what they published; as long as one of them is kept. ``format``: the one it was
-    read in.
+    behind, and whether it took back what they published; as long as one of them is kept. ``publishes``: whether
+    the driver of this state had a sink; None where it is not recorded. ``format``: the one it was read in.
     """
 
     job: str
@@ -137,6 +137,7 @@ class Manifest:
     retract: tuple[int, int] | None = None
     left: tuple[tuple[int, int, bool], ...] = ()
     origin: tuple[str, int] | None = None
+    publishes: bool | None = None
     format: int = FORMAT
 
     @property
@@ -199,6 +200,7 @@ class Manifest:
                 "retract": list(self.retract) if self.retract else None,
                 "left": [list(branch) for branch in self.left],
                 "origin": list(self.origin) if self.origin else None,
+                **({} if self.publishes is None else {"publishes": self.publishes}),
             }
         )
 
@@ -293,4 +295,5 @@ def _since_format_2(body: Mapping[str, Any]) -> dict[str, Any]:
         "retract": (body["retract"][0], body["retract"][1]) if body["retract"] else None,
         "left": tuple((first, stop, taken_back) for first, stop, taken_back in body["left"]),
         "origin": (body["origin"][0], body["origin"][1]) if body["origin"] else None,
+        "publishes": body.get("publishes"),
     }

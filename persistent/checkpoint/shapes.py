@@ -118,6 +118,8 @@ _MANIFEST_2 = {
     "left": sequence(items(_ID, _ID, flag), _MANY),
     "origin": optional(items(text(200), _ID)),
 }
+_MANIFEST_2_MORE = {"publishes": flag}
+"""Not in the manifests of the first release."""
 
 
 def _in_order(manifest: Any) -> None:
@@ -130,7 +132,10 @@ def _in_order(manifest: Any) -> None:
         raise Misfit(f"its parent {parent['id']} is not below its id {manifest['id']}")
 
 
-MANIFEST = {number: both(fields(shape), _in_order) for number, shape in ((1, _MANIFEST_1), (2, _MANIFEST_2))}
+MANIFEST = {
+    1: both(fields(_MANIFEST_1), _in_order),
+    2: both(fields(_MANIFEST_2, _MANIFEST_2_MORE), _in_order),
+}
 
 
 def _within_the_source(at: Any) -> None:

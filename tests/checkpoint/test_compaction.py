@@ -16,7 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Count
-from persistent import FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
+from persistent import (
+    FileSource,
+    MemorySink,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    tumbling,
+)
 from persistent.checkpoint import compaction
 from persistent.checkpoint.compaction import FAN_IN, Merge, choose, choose_all, replaced, shards
 from persistent.checkpoint.log import Log
@@ -289,7 +298,7 @@ def test_four_hundred_steps_leave_few_files(task: type[PersistentTask]) -> None:
         reports.append(report)
         most = max(most, all_files(storage, task, "MemorySource"))
 
-    pipeline = Pipeline(source=MemorySource(rows), task=task(), checkpoint=storage, step_rows=5)
+    pipeline = Pipeline(source=MemorySource(rows), task=task(), sink=MemorySink(), checkpoint=storage, step_rows=5)
     pipeline.run(engine="embedded", on_step=look)
     assert len(reports) >= 400
     assert most <= 200, f"{most} files"

@@ -370,7 +370,15 @@ def test_a_job_without_a_sink_and_a_sink_that_cannot_tell(folder: Path) -> None:
 
     def run(storage: Storage, sink: Any) -> int:
         source = MemorySource(list(ROWS), timestamp="ts", ordered=True)
-        job = Pipeline(source=source, task=Visits(), sink=sink, checkpoint=storage, step_rows=4, on_error="dead-letter")
+        job = Pipeline(
+            source=source,
+            task=Visits(),
+            sink=sink,
+            discard_closed=sink is None,
+            checkpoint=storage,
+            step_rows=4,
+            on_error="dead-letter",
+        )
         return job.run(engine="embedded", end_of_input=True).steps
 
     for sink in (None, Plain(), MemorySink()):

@@ -211,7 +211,8 @@ def test_what_cannot_be_added_up_is_refused_and_nothing_is_made() -> None:
     larger.run({"b": B})
     overlapping.run({"b": B, "a": A[:1]})
     totals.run({"b": B})
-    Pipeline(source=Named2({"b": B}, "Other"), task=Windows(), checkpoint=elsewhere.storage).run(engine="embedded")
+    foreign = Named2({"b": B}, "Other")
+    Pipeline(source=foreign, task=Windows(), sink=MemorySink(), checkpoint=elsewhere.storage).run(engine="embedded")
     numbers.run({"b": [{**row, "page": row["n"]} for row in B]})
     for second, says in (
         (overlapping, "have read partition a: .*would count twice"),

@@ -10,6 +10,7 @@ import pytest
 
 from persistent import (
     FileSink,
+    MemorySink,
     OldFormat,
     Pipeline,
 )
@@ -128,7 +129,12 @@ def test_a_savepoint_of_the_old_format_starts_a_new_job(old: Pipeline, folder: P
     url = savepoint(LocalStorage(old.storage.url), "before-upgrade")
     started = pipeline(old.task, folder / "golden")
     started = Pipeline(
-        source=started.source, task=old.task, checkpoint=str(folder / "new"), step_rows=5, start_from=url
+        source=started.source,
+        task=old.task,
+        sink=MemorySink(),
+        checkpoint=str(folder / "new"),
+        step_rows=5,
+        start_from=url,
     )
     started.run(engine="embedded")
     assert shown(started.state().to_pylist()) == shown(old.state().to_pylist())
