@@ -10,6 +10,7 @@ from persistent.codec import canonical_json
 
 _TYPES = {"int64": "int", "double": "float", "string": "str", "binary": "bytes", "bool": "bool"}
 _NESTED = ("fields", "monoid")
+_TRACKED_LEAST = 1_000
 _BEHIND = ("version", "schema", "serializer")
 
 
@@ -23,6 +24,8 @@ def monoid_text(fingerprint: Any) -> str:
     if not _is_monoid(fingerprint):
         return "none" if fingerprint is None else str(fingerprint)
     parameters = fingerprint.get("parameters") or {}
+    if fingerprint["name"] == "HeavyHitters" and {"k", "type", "width", "depth"} <= parameters.keys():
+        return _heavy_hitters_text(parameters)
     parts = [_type_text(parameters["type"])] if "type" in parameters else []
     parts += [f"{name}={monoid_text(part)}" for name, part in _fields(fingerprint).items()]
     parts += [monoid_text(parameters["monoid"])] if "monoid" in parameters else []
@@ -86,6 +89,15 @@ def _monoid_changes(before: Any, after: Any) -> list[str]:
         if canonical_json(old.get(name)) != canonical_json(new.get(name))
     ]
     return changed or [f"fields: {', '.join(old)} -> {', '.join(new)}"]
+
+
+def _heavy_hitters_text(parameters: Mapping[str, Any]) -> str:
+    """As it is written to go on with such a state: its ``k`` is how many are tracked. How many are shown is no state:
+    as many where one number once said both, else those that so many are tracked for by default."""
+    track = parameters["k"]
+    shown = track if track < _TRACKED_LEAST else track // 100
+    sizes = f"track={track}, width={parameters['width']}, depth={parameters['depth']}"
+    return f"HeavyHitters({shown}, {_type_text(parameters['type'])}, {sizes})"
 
 
 def _part_text(name: str, value: Any) -> str:

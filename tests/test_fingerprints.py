@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from monoids import Bag, Count, Max, Mean, Monoid, Sum, TopK, exact_until, mapping, option, record
+from monoids import Bag, Count, HeavyHitters, Max, Mean, Monoid, Sum, TopK, exact_until, mapping, option, record
 from monoids import HyperLogLog as Distinct
 from persistent import WindowState, sliding, tumbling
-from persistent.fingerprints import changes_text, monoid_text
+from persistent.fingerprints import change_text, changes_text, monoid_text
 
 
 class Mine(Monoid[int]):
@@ -66,3 +66,12 @@ def test_what_is_written_alike_is_told_apart() -> None:
         {"monoid": record(**fields).fingerprint()} for fields in ({"a": Sum(), "b": Sum()}, {"b": Sum(), "a": Sum()})
     ]
     assert changes_text(*swapped) == "fields: a, b -> b, a"
+
+
+def test_the_line_that_goes_on_with_heavy_hitters_is_written_out() -> None:
+    """Lost: how to go on with a state of HeavyHitters(10, str) made when one number said both."""
+    earlier = HeavyHitters(10, str, track=10).fingerprint()
+    line = change_text(earlier, HeavyHitters(10, str).fingerprint()).partition(" -> ")[0]
+    assert line == "HeavyHitters(10, str, track=10, width=2719, depth=5)"
+    assert eval(line).fingerprint() == earlier
+    assert eval(monoid_text(HeavyHitters(50).fingerprint())).fingerprint() == HeavyHitters(50).fingerprint()

@@ -1,20 +1,21 @@
 """HeavyHitters finds the values that came most often: a CountMin, and a sample of occurrences for what to ask it.
 
 Every occurrence of a value has a priority, the hash of its id and the value; a value has the least of its
-occurrences'. The ``k`` values of least (priority, value) are the candidates; their counts are CountMin's.
+occurrences'. The ``track`` values of least (priority, value) are the candidates; their counts are CountMin's. Shown are
+the ``k`` candidates of the largest counts, which is no part of an element.
 
     candidates(S + T) == candidates(candidates(S) + candidates(T))
 
-Proof. Let v, of priority p, be a candidate of S + T, and p come from S. Were v no candidate of S, then k values came
-before it in S, and come before it in S + T, where priorities are no higher: so it is one, at p. Another value w of
+Proof. Let v, of priority p, be a candidate of S + T, and p come from S. Were v no candidate of S, then ``track`` values
+came before it in S, and come before it in S + T, where priorities are no higher: so it is one, at p. Another value w of
 candidates(S) or (T) stands there at its priority in S + T or above, so after all candidates of S + T: it falls out.
 Hence ``combine`` is associative and commutative to the bit, which a heap of the highest estimates is not: there, what
 is dropped early depends on the order of merges.
 
 What is promised, of N occurrences with ids of their own: a value that is a share f of them is missed with probability
-``(1 - f)**k`` at most, because the k first occurrences by priority are a random sample without replacement, whose
-values are all candidates. No count is too low; a count is too high as CountMin's is. Not promised: that every
-candidate came often; those that came seldom have small counts and stand last.
+``(1 - f)**track`` at most, because the first ``track`` occurrences by priority are a random sample without
+replacement, whose values are all candidates. No count is too low; a count is too high as CountMin's is. Not promised:
+that every candidate came often; those that came seldom have small counts and stand last.
 
 Sources: Cormode, Muthukrishnan: An improved data stream summary, 2005; Cohen, Kaplan: Summarizing data using bottom-k
 sketches, 2007.
@@ -49,10 +50,13 @@ Hitters = tuple[Cells, Candidates]
 
 _NAMES: Names = ("id", "value")
 _NOTHING = 2**64 - 1
+_TRACK_FOR_EACH = 100
+_TRACK_LEAST = 1_000
+_TRACK_MOST = 2**20
 
 
 class HeavyHitters(Monoid[Hitters]):
-    """The values of one type that came most often, with how often or more: at most ``k``, the most frequent first.
+    """The ``k`` values of one type that came most often, the most frequent first, each with how often or a bit more.
 
     An input is a pair (id, value) or {"id": i, "value": v}. The id tells occurrences apart and makes the sample random:
     ``message.order``, a position, a request number; not the value itself, nor a time that many share. It is a key of
@@ -63,12 +67,20 @@ class HeavyHitters(Monoid[Hitters]):
         state.update(t, (message.order, message.value["page"]))
         state.update_batch(batch.timestamps, (batch.order, batch["page"]))
 
-    ``error`` and ``confidence``, or ``width`` and ``depth``, are those of CountMin. Presented as a list of {value,
-    count}, of equal counts the smaller value first. Memory: CountMin's, and k candidates of 8 bytes and the value.
+    The bound. ``track`` values are kept, by default 100 for each shown and at least 1,000. As long as no more values
+    than that came, none is missing. Else a value that is a share f of all occurrences is missing with a probability of
+    at most ``(1 - f)**track``: by default, one of a share of 1 / (10 k), which is 1 % for k = 10, once in 20,000 times.
+    No count is too low. Each is too high by more than ``error`` (0.1 %) of all once in 100 times at most, so values
+    whose counts are that close may change places: for a k beyond 10 give an error of about 1 / (100 k).
 
-    >>> words = HeavyHitters(100, str, error="0.01")
+    ``error`` and ``confidence``, or ``width`` and ``depth``, are those of CountMin. Presented as a list of {value,
+    count}, of equal counts the smaller value first. Memory: CountMin's, and ``track`` values with 8 bytes each. State
+    depends on ``track`` and not on ``k``, which may change from run to run; a checkpoint of an earlier version, made
+    with HeavyHitters(10, str), tracks ten: ``HeavyHitters(10, str, track=10)`` goes on with it.
+
+    >>> words = HeavyHitters(2, str)
     >>> total = words.fold([words.lift((at, word)) for at, word in enumerate("to be or not to be or else".split())])
-    >>> words.present(total)[:2]
+    >>> words.present(total)
     [{'value': 'be', 'count': 2}, {'value': 'or', 'count': 2}]
     """
 
@@ -77,9 +89,10 @@ class HeavyHitters(Monoid[Hitters]):
 
     def __init__(
         self,
-        k: int = 1000,
+        k: int = 10,
         type: Any = int,
         *,
+        track: int | None = None,
         error: Any = None,
         confidence: Any = None,
         width: int | None = None,
@@ -87,12 +100,19 @@ class HeavyHitters(Monoid[Hitters]):
     ) -> None:
         if not isinstance(k, int):
             raise TypeError(
-                f"HeavyHitters({spelled(k)}, ...): k comes first, how many values, then their type: HeavyHitters(1000,"
-                " str)"
+                f"HeavyHitters({spelled(k)}, ...): k comes first, how many values, then their type:"
+                " HeavyHitters(10, str)"
             )
-        self.k = integer("HeavyHitters", "k", k, 1, 2**20)
+        self.k = integer("HeavyHitters", "k", k, 1, _TRACK_MOST)
+        least = min(max(_TRACK_FOR_EACH * self.k, _TRACK_LEAST), _TRACK_MOST)
+        self.track = integer("HeavyHitters", "track", least if track is None else track, 1, _TRACK_MOST)
+        if self.track < self.k:
+            raise ValueError(
+                f"HeavyHitters({k}, track={track}) cannot show {k} values and track {track}: track at least as many as"
+                f" are shown, or leave track= out, which tracks {least:,}"
+            )
         self.counts = CountMin(type, error=error, confidence=confidence, width=width, depth=depth)
-        self.candidates = _CandidateTable(self.counts.type, self.k)
+        self.candidates = _CandidateTable(self.counts.type, self.track)
         self.type = self.counts.type
         self.schema = pa.schema(
             [self.counts.schema.field(0).with_name("cells"), self.candidates.schema.field(0).with_name("candidates")]
@@ -105,11 +125,13 @@ class HeavyHitters(Monoid[Hitters]):
         return {}, {}
 
     def parameters(self) -> dict[str, Any]:
-        return {"k": self.k, **self.counts.parameters()}
+        """``k`` here is how many are tracked, as it was when one number said both; how many are shown is no state."""
+        return {"k": self.track, **self.counts.parameters()}
 
     def __repr__(self) -> str:
         written = self.type.title.partition("(")[2][:-1]
-        return f"HeavyHitters({self.k}, {written}, width={self.counts.width}, depth={self.counts.depth})"
+        sizes = f"track={self.track}, width={self.counts.width}, depth={self.counts.depth}"
+        return f"HeavyHitters({self.k}, {written}, {sizes})"
 
     def combine(self, a: Hitters, b: Hitters) -> Hitters:
         return self.counts.combine(a[0], b[0]), self.candidates.combine(a[1], b[1])
@@ -127,21 +149,21 @@ class HeavyHitters(Monoid[Hitters]):
         cells, candidates = element
         counted = [(value, self.counts.estimate(cells, value)) for value in candidates]
         counted.sort(key=lambda entry: (-entry[1], encoding.order_key(entry[0])))
-        return [{"value": value, "count": count} for value, count in counted]
+        return [{"value": value, "count": count} for value, count in counted[: self.k]]
 
     def estimate(self, element: Hitters, value: Any) -> int:
         """How often any value came, or more, whether a candidate or not."""
         return self.counts.estimate(element[0], value)
 
     def encode(self, element: Hitters) -> bytes:
-        return encoding.encode((self.k, self.counts.encode(element[0]), self.candidates.encode(element[1])))
+        return encoding.encode((self.track, self.counts.encode(element[0]), self.candidates.encode(element[1])))
 
     def decode(self, data: bytes) -> Hitters:
         parts = decoded_as(self, data, tuple)
         if [part.__class__ for part in parts] != [int, bytes, bytes]:
             raise ValueError(f"{self!r}: the encoded element is not of counts and candidates")
-        if parts[0] != self.k:
-            raise ValueError(f"{self!r} was given a sketch of {parts[0]} candidates: read it with k={parts[0]}")
+        if parts[0] != self.track:
+            raise ValueError(f"{self!r} was given a sketch of {parts[0]} candidates: read it with track={parts[0]}")
         cells, candidates = self.counts.decode(parts[1]), self.candidates.decode(parts[2])
         if bool(cells) != bool(candidates) or not all(self.counts.estimate(cells, value) > 0 for value in candidates):
             raise ValueError(f"{self!r}: a candidate without a count, or counts without a candidate")
@@ -200,10 +222,12 @@ class HeavyHitters(Monoid[Hitters]):
         rows = candidates.spread(np.arange(len(candidates)))
         counts = self.counts.estimate_columns(cells, rows, values)
         order = np.lexsort((-counts, rows))
-        shown = self.candidates.values.show(values[order])
+        starts = np.cumsum(candidates.lengths) - candidates.lengths
+        order = order[np.arange(len(order)) - starts[rows] < self.k]
+        shown = self.candidates.values.show(take((values,), order)[0])
         fields = list(self.output_type.value_type)
         entries = pa.StructArray.from_arrays([shown, pa.array(counts[order])], fields=fields)
-        return list_array(candidates.lengths, entries, self.output_type)
+        return list_array(np.minimum(candidates.lengths, self.k), entries, self.output_type)
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
         return [*self.counts.to_arrow(columns[:1]), *self.candidates.to_arrow(columns[1:])]
@@ -249,27 +273,27 @@ class _Priority(Monoid[int]):
 
 
 class _CandidateTable(Table[Candidates]):
-    """The ``k`` values of least (priority, value), each with its priority."""
+    """The ``track`` values of least (priority, value), each with its priority."""
 
     identity: Candidates = {}
     idempotent = True
     name = "Candidates"
 
-    def __init__(self, type: ValueType, k: int) -> None:
+    def __init__(self, type: ValueType, track: int) -> None:
         self.type = type
-        self.k = k
+        self.track = track
         self.values = Ordered(type)
         super().__init__(self.values, _Priority())
 
     def combine(self, a: Candidates, b: Candidates) -> Candidates:
         total = {value: min(a.get(value, _NOTHING), b.get(value, _NOTHING)) for value in {**a, **b}}
         least = sorted(total, key=lambda value: (total[value], encoding.order_key(value)))
-        return {value: total[value] for value in least[: self.k]}
+        return {value: total[value] for value in least[: self.track]}
 
     def decode(self, data: bytes) -> Candidates:
         candidates = decoded_as(self, data, dict)
-        if len(candidates) > self.k:
-            raise ValueError(f"{self!r}: {len(candidates)} candidates are more than k={self.k}")
+        if len(candidates) > self.track:
+            raise ValueError(f"{self!r}: {len(candidates)} candidates are more than track={self.track}")
         for value, priority in candidates.items():
             if encoding.encode(_accepted(self.type, value)) != encoding.encode(value):
                 raise ValueError(f"{self!r}: the candidate {value!r:.60} is no {self.type.arrow}")
@@ -284,26 +308,26 @@ class _CandidateTable(Table[Candidates]):
         return dict(zip(keys, inner))
 
     def merge(self, table: Ragged, segments: Integers, count: int) -> Ragged:
-        """The values of each segment merged, then of each that has more than k those of least priority kept."""
+        """The values of each segment merged, then of each that has more than ``track`` those of least priority kept."""
         merged = super().merge(table, segments, count)
-        if not len(merged) or int(merged.lengths.max()) <= self.k:
+        if not len(merged) or int(merged.lengths.max()) <= self.track:
             return merged
         values, priorities = merged.flat()
         rows = merged.spread(np.arange(len(merged)))
-        long = np.flatnonzero(merged.lengths[rows] > self.k)
+        long = np.flatnonzero(merged.lengths[rows] > self.track)
         order, _ = group_entries(rows[long], priorities[long], 64, len(merged))
         sizes = np.bincount(rows[long], minlength=len(merged))
         places = np.arange(len(long)) - (np.cumsum(sizes) - sizes)[rows[long[order]]]
         kept = np.ones(len(rows), bool)
-        kept[long[order[places >= self.k]]] = False
-        return Ragged.of(np.minimum(merged.lengths, self.k), take((values, priorities), np.flatnonzero(kept)))
+        kept[long[order[places >= self.track]]] = False
+        return Ragged.of(np.minimum(merged.lengths, self.track), take((values, priorities), np.flatnonzero(kept)))
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
         check_schema(self, arrays)
         (table,) = super().from_arrow(arrays)
         _, priorities = table.flat()
-        if len(table) and int(table.lengths.max()) > self.k:
-            raise ValueError(f"{self!r}: an element of more than k={self.k} candidates")
+        if len(table) and int(table.lengths.max()) > self.track:
+            raise ValueError(f"{self!r}: an element of more than track={self.track} candidates")
         if (priorities == np.uint64(_NOTHING)).any():
             raise ValueError(f"{self!r}: a candidate without a priority")
         return (table,)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from persistent.embedded import Embedded
@@ -22,6 +23,7 @@ from persistent.report import StepReport
 from persistent.sinks.memory import MemorySink
 from persistent.sources.memory import MemorySource
 from persistent.sources.protocol import Budget, SourcePlan, SourceState
+from persistent.sources.protocol import Records as Read
 from persistent.storage import MemoryStorage
 from persistent.task import PersistentTask
 from persistent.testing.clock import START_MS, ManualClock
@@ -47,18 +49,29 @@ class Settings:
     on_error: str = "stop"
     recorded: Mapping[str, Any] = field(default_factory=dict)
     """The schema that all records have, so that a part of them is read as the whole is."""
+    positions: Sequence[int] | None = None
+    """Where each record stands, if they are not read in the order in which they stand."""
 
 
 class PartSource(MemorySource):
-    """A part of the records, in the schema of all."""
+    """A part of the records, in the schema of all, each at its own position."""
 
     def __init__(self, records: Records, settings: Settings) -> None:
         super().__init__(records, timestamp=settings.timestamp, timestamp_unit=settings.timestamp_unit)
         self._given = settings.recorded
+        self._positions = settings.positions
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         fixed = replace(state, recorded=state.recorded or self._given)
         return super().plan(fixed, budget, follow=follow)
+
+    def _records(self, start: int, stop: int, schema: pa.Schema) -> Read:
+        read = super()._records(start, stop, schema)
+        if self._positions is None:
+            return read
+        positions = np.asarray(self._positions, np.int64)
+        dead = [replace(record, offset=int(positions[record.offset])) for record in read.dead]
+        return replace(read, offsets=positions[read.offsets], dead=dead)
 
 
 class Calling:

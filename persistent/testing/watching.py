@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from monoids import Monoid
+from monoids import HeavyHitters, Monoid, Reservoir
 from persistent.message import Batch, Message
 from persistent.task import PersistentTask, operator_name
 from persistent.testing.outcome import same
@@ -113,12 +113,30 @@ def law_broken(monoid: Monoid[Any], values: list[Any]) -> AssertionError | None:
     return None
 
 
-def _is_ours(monoid: Any) -> bool:
+def draws_lots(monoid: Monoid[Any]) -> bool:
+    """Whether a sample is in it, drawn by the ids of the messages: by other ids another sample is drawn."""
+    return any(isinstance(part, Reservoir | HeavyHitters) for part in _parts(monoid))
+
+
+def _is_ours(monoid: Monoid[Any]) -> bool:
     """Whether a monoid, and every one that it is made of, is of the package ``monoids``."""
-    if isinstance(monoid, Monoid):
-        parts = [getattr(monoid, name, None) for cls in type(monoid).__mro__ for name in getattr(cls, "__slots__", ())]
-        parts += list(getattr(monoid, "__dict__", {}).values())
-        return type(monoid).__module__.split(".")[0] == "monoids" and all(_is_ours(part) for part in parts)
-    if isinstance(monoid, dict):
-        return all(_is_ours(part) for part in monoid.values())
-    return not isinstance(monoid, list | tuple) or all(_is_ours(part) for part in monoid)
+    return all(type(part).__module__.split(".")[0] == "monoids" for part in _parts(monoid))
+
+
+def _parts(monoid: Any) -> list[Monoid[Any]]:
+    """A monoid and all that it is made of, each once: some hold themselves."""
+    seen: dict[int, Any] = {}
+    rest = [monoid]
+    while rest:
+        part = rest.pop()
+        if id(part) in seen:
+            continue
+        seen[id(part)] = part
+        if isinstance(part, Monoid):
+            rest += [getattr(part, name, None) for cls in type(part).__mro__ for name in getattr(cls, "__slots__", ())]
+            rest += getattr(part, "__dict__", {}).values()
+        elif isinstance(part, dict):
+            rest += part.values()
+        elif isinstance(part, list | tuple):
+            rest += part
+    return [part for part in seen.values() if isinstance(part, Monoid)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from persistent.testing.clock import START_MS
 from persistent.testing.draws import draw
 from persistent.testing.outcome import Outcome
 from persistent.testing.running import Calling, MakeTask, PartSource, Records, Settings, at_once, standing_clock, trial
+from persistent.testing.watching import draws_lots
 
 LATER_MS = START_MS + 100 * 86_400_000 + 12_345_678
 _PARALLEL = (1, 3, 2, 5)
@@ -113,16 +114,21 @@ def reborn(steps: int) -> Way:
 
 
 def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Way:
-    """In another order, as far as ``disorder_ms`` allows; of a state that is not commutative, across keys only."""
+    """In another order, as far as ``disorder_ms`` allows; of a state that is not commutative, across keys only.
+
+    Where a state draws lots by ``message.order``, each record keeps its position: at another one, another lot is drawn.
+    """
 
     def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
-        times, keys = _times_and_keys(make(), records, settings)
+        task = make()
+        times, keys = _times_and_keys(task, records, settings)
+        lots = draws_lots(task.persistent_state().monoid)
         if commutative:
             order = _by_time(times, disorder_ms, seed)
         else:
             order = _interleaved(keys, seed)
         taken = records.take(order) if isinstance(records, pa.Table) else [records[number] for number in order]
-        return at_once(make, taken, settings)
+        return at_once(make, taken, replace(settings, positions=order) if lots else settings)
 
     if commutative:
         remedy = "The monoid says commutative = True, so the order of messages must not matter."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from monoids import encoding
 from monoids.monoid import check
 from monoids.sketches.heavy_hitters import HeavyHitters
 
-SMALL = HeavyHitters(3, int, width=50, depth=3)
+SMALL = HeavyHitters(3, int, track=3, width=50, depth=3)
 
 
 def total_of(sketch: HeavyHitters, values: Any, length: int) -> Any:
@@ -38,6 +40,65 @@ def test_frequent_values_come_first_with_their_counts() -> None:
     assert len(shown) == 200
     true = Counter(values.tolist())
     assert all(true[entry["value"]] <= entry["count"] for entry in shown)
+
+
+def true_top(words: list[str], k: int) -> list[dict[str, Any]]:
+    ordered = sorted(Counter(words).items(), key=lambda item: (-item[1], item[0]))
+    return [{"value": word, "count": count} for word, count in ordered[:k]]
+
+
+def test_ten_of_a_real_text_are_the_true_ten() -> None:
+    """Lost: the README's own line on real words: with ten tracked of 224 keys it held one of the true ten."""
+    license = Path(__file__).parents[3].joinpath("LICENSE").read_text(encoding="utf-8")
+    words = re.findall("[a-z]+", license.lower())
+    assert len(set(words)) > 224
+    sketch = HeavyHitters(10, str)
+    assert sketch.present(total_of(sketch, (np.arange(len(words)), pa.array(words)), len(words))) == true_top(words, 10)
+
+
+@pytest.mark.parametrize(("keys", "rows"), [(224, 5_000), (50_000, 200_000)])
+def test_ten_of_zipf_are_the_true_ten(keys: int, rows: int) -> None:
+    """Lost: the bound that ``help`` states, where many more values come than are tracked."""
+    shares = 1 / np.arange(1, keys + 1)
+    for seed in range(5):
+        values = np.random.default_rng(seed).choice(keys, rows, p=shares / shares.sum())
+        sketch = HeavyHitters(10)
+        total = total_of(sketch, (np.arange(rows), values), rows)
+        shown = [entry["value"] for entry in sketch.present(total)]
+        counts = np.bincount(values, minlength=keys)
+        assert len(shown) == 10
+        tenth = np.sort(counts)[-10]
+        assert all(counts[value] >= tenth - 0.001 * rows for value in shown)
+        assert all(value in shown for value in np.flatnonzero(counts > tenth + 0.001 * rows))
+        assert len(total[1]) == min(len(np.flatnonzero(counts)), 1_000)
+
+
+def test_shown_and_tracked_are_two_numbers() -> None:
+    """Lost: the default that keeps the bound of ``help``; a state that depends on what is shown of it."""
+    assert (HeavyHitters().k, HeavyHitters().track, HeavyHitters(50).track, HeavyHitters(2**20).track) == (
+        10,
+        1_000,
+        5_000,
+        2**20,
+    )
+    few, many = HeavyHitters(1, int, track=3), HeavyHitters(3, int, track=3)
+    element = few.fold([few.lift(pair) for pair in enumerate([1, 2, 2, 3, 3, 3])])
+    assert few.encode(element) == many.encode(element)
+    assert few.present(element) == many.present(element)[:1] == [{"value": 3, "count": 3}]
+    assert few.present_columns(few.pack([element, few.identity, element])).to_pylist() == [
+        [{"value": 3, "count": 3}],
+        [],
+        [{"value": 3, "count": 3}],
+    ]
+    bound = 1 / (10 * HeavyHitters().k)
+    assert (1 - bound) ** HeavyHitters().track < 1 / 20_000
+
+
+def test_a_stored_k_is_how_many_were_tracked() -> None:
+    """Lost: a checkpoint of an earlier version, in which one number said how many are tracked and shown."""
+    earlier = {"k": 10, "type": "string", "width": 2719, "depth": 5, "seed": 9001}
+    assert HeavyHitters(10, str, track=10).parameters() == earlier
+    assert HeavyHitters(10, str).parameters() == {**earlier, "k": 1_000}
 
 
 def test_few_values_are_all_there() -> None:
@@ -68,7 +129,7 @@ def test_misses_are_as_seldom_as_stated_in_a_thousand_trials() -> None:
     the bound is nearly reached.
     """
     trials, rows, often, k = 1_000, 200, 10, 20
-    sketch = HeavyHitters(k, int, width=64, depth=2)
+    sketch = HeavyHitters(k, int, track=k, width=64, depth=2)
     values = np.random.default_rng(3).integers(10, 2**62, (trials, rows))
     values[:, :often] = 5
     columns = sketch.lift_rows((np.arange(trials * rows), values.ravel()), trials * rows)
@@ -103,7 +164,7 @@ def test_ids_of_several_parts_are_the_same_by_rows_and_by_columns() -> None:
     """Lost: a sample that is another one where the same messages come as batches."""
     orders = [(at * 1_000, "p", (0, at)) for at in range(20)]
     values = ["a", "b", None, "c"] * 5
-    sketch = HeavyHitters(2, str, width=50, depth=3)
+    sketch = HeavyHitters(2, str, track=2, width=50, depth=3)
     scalar = sketch.fold([sketch.lift(occurrence) for occurrence in zip(orders, values)])
     assert total_of(sketch, (orders, pa.array(values)), 20) == scalar
     struct = pa.array(
@@ -149,6 +210,10 @@ def test_types_of_values() -> None:
 )
 def test_wrong_arguments_are_refused(arguments: tuple[Any, ...], error: type[Exception], remedy: str) -> None:
     """Lost: what to write instead."""
+    with pytest.raises(ValueError, match=r"cannot show 10 values and track 5: .* leave track= out, which tracks 1,000"):
+        HeavyHitters(10, track=5)
+    with pytest.raises(TypeError, match=r"track='5'"):
+        HeavyHitters(10, track="5")  # type: ignore[arg-type]
     with pytest.raises(error, match=remedy):
         HeavyHitters(*arguments)
     with pytest.raises(TypeError, match="a pair is a tuple"):
@@ -161,8 +226,9 @@ def test_wrong_arguments_are_refused(arguments: tuple[Any, ...], error: type[Exc
 
 def test_it_is_named_as_it_is_written() -> None:
     """Lost: one's own line in an error message, and a checkpoint of another k refused."""
-    assert repr(HeavyHitters(5, str, width=7, depth=2)) == "HeavyHitters(5, str, width=7, depth=2)"
-    assert HeavyHitters(5).fingerprint() != HeavyHitters(6).fingerprint()
+    assert repr(HeavyHitters(5, str, track=9, width=7, depth=2)) == "HeavyHitters(5, str, track=9, width=7, depth=2)"
+    assert HeavyHitters(5, track=9).fingerprint() != HeavyHitters(5, track=10).fingerprint()
+    assert HeavyHitters(5, track=9).fingerprint() == HeavyHitters(6, track=9).fingerprint()
     check(HeavyHitters())
 
 
