@@ -16,7 +16,7 @@ from monoids.column import Columns, take
 from monoids.columns import Integers
 from monoids.hashing import key_column
 from persistent.message import Batch
-from persistent.rows import Rows, fold, sum_up
+from persistent.rows import Rows, agreed_types, fold, sum_up
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
 
 _FOLD_PARTS = 32
@@ -34,16 +34,24 @@ class Delta:
     """The state as a task sees it in a pipeline: it takes updates and cannot be read.
 
     ``watermark``: an update none of whose windows is still open then is an error in the task, and so is one after
-    ``limit`` (ms): one far-off update must not close every window.
+    ``limit`` (ms): one far-off update must not close every window. ``key_types``: what the records before have decided
+    of the key columns, none of them where nothing is; from then on a key of another type is an error in the task.
     """
 
     def __init__(
-        self, state: PersistentState, key_names: Sequence[str], watermark: int, limit: int = TIMESTAMP_MAX
+        self,
+        state: PersistentState,
+        key_names: Sequence[str],
+        watermark: int,
+        limit: int = TIMESTAMP_MAX,
+        key_types: Sequence[pa.DataType] = (),
     ) -> None:
         self._state = state
         self._key_names = tuple(key_names)
         self._watermark = watermark
         self._limit = limit
+        self._key_types = tuple(key_types)
+        self._pending_types = self._key_types
         self._parts: list[Rows] = []
         self._pending: list[Rows] = []
         self._batch: Batch | None = None
@@ -98,12 +106,13 @@ class Delta:
         self._batch = self._listed_batch = batch
         self.row = None
         self._pending = []
+        self._pending_types = self._key_types
         self._clear()
 
     def at_once(self) -> Delta:
         """An empty one that takes each update when it is given: slow, and an error of the update is raised where it was
         called."""
-        return _AtOnce(self._state, self._key_names, self._watermark, self._limit)
+        return _AtOnce(self._state, self._key_names, self._watermark, self._limit, self._key_types)
 
     def of(self, batch: Batch) -> None:
         """The rows that follow are of this batch: the one begun, or one filtered from it."""
@@ -115,6 +124,7 @@ class Delta:
         """Lift, check and keep the updates since ``begin``."""
         self._sum_listed()
         self._parts += self._pending
+        self._key_types = self._pending_types
         self.abandon()
 
     def settle(self) -> None:
@@ -168,8 +178,24 @@ class Delta:
                 keys = [column.take(numbers) for column in keys]
                 times, columns = times[rows], take(columns, rows)
         if len(times):
+            self._pending_types = self._agreed_types(keys)
             panes = self._state.stored_panes(times, self._watermark)
             self._pending.append(sum_up(self._state.monoid, keys, panes, columns, self._state.panes.step))
+
+    def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
+        """The types of the key columns with these; TypeError if one is of another type than the keys before."""
+        known, found = self._pending_types, tuple(column.type for column in keys)
+        if found == known or not known:
+            return found
+        agreed: list[pa.DataType] = []
+        for name, one, other in zip(self._key_names, known, found):
+            try:
+                agreed += agreed_types([[one], [other]])
+            except TypeError as error:
+                raise TypeError(
+                    f"key column {name!r} holds {one}, as its first key does, and this one is {other}: give it one type"
+                ) from error
+        return tuple(agreed)
 
     def _key_columns(self, keys: Any, rows: int) -> tuple[pa.Array, ...]:
         names = self._key_names

@@ -33,7 +33,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
 from persistent.clock import monotonic_s, wall_ms
-from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
+from persistent.codec import KEY_GROUPS, Run, common_key_types, decode_table, encode_table
 from persistent.commit import Results, first_manifest, next_manifest
 from persistent.contents import Contents
 from persistent.engine import Engine
@@ -81,8 +81,8 @@ class OutOfOrder(AssertionError):
 @dataclass(frozen=True)
 class Options:
     """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far
-    ahead of the plan's time of day a timestamp may be. ``retention``: which checkpoints are kept. ``evolve``,
-    ``dropped``: how the state of the task as it was becomes that of the task as it is."""
+    ahead of both the plan's time of day and the clock a timestamp may be. ``retention``: which checkpoints are kept.
+    ``evolve``, ``dropped``: how the state of the task as it was becomes that of the task as it is."""
 
     step_rows: int | None = None
     follow: bool = False
@@ -402,16 +402,18 @@ class Step:
     def _map(self) -> None:
         driver, plan, last = self._driver, self._draft.plan, self._last.manifest
         attempt = Attempt(last.epoch, last.id + 1)
-        limit = plan.wall_ms + driver.options.max_future_ms
+        # A time of day that was set back makes nothing dead that the clock has passed long ago.
+        limit = max(plan.wall_ms, last.clock.watermark) + driver.options.max_future_ms
+        types = last.operators[driver.operator].key_types
         maps = [
-            MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit, last.source.since)
+            MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit, last.source.since, types)
             for split in plan.splits
         ]
         closes = self._closes(attempt)
         folds = self._folds(attempt)
         items: list[Item] = [*maps, *closes, *folds]
         results = driver.engine.map(driver.work, items)
-        mapped = [result for result in results if isinstance(result, Mapped)]
+        mapped = self._agreeing(maps, [result for result in results if isinstance(result, Mapped)])
         folded = [result for result in results if isinstance(result, Folded)]
         closed = [result for result in results if isinstance(result, Closed)]
         self._results = Results(tuple(mapped), tuple(closed), tuple(zip(folds, folded)))
@@ -420,6 +422,20 @@ class Step:
                 driver.contents.learn(run, panes)
         self._index = self._next_index((*last.source.index, *plan.appended))
         self._mapped_at = monotonic_s()
+
+    def _agreeing(self, maps: list[MapSplit], mapped: list[Mapped]) -> list[Mapped]:
+        """What the splits came to where the first key decides the type of its column, in the order of the records: a
+        split that began with keys of another type is mapped again, knowing it."""
+        types = self._last.manifest.operators[self._driver.operator].key_types
+        agreeing = []
+        for item, result in zip(maps, mapped, strict=True):
+            if not _agree(types, result.key_types):
+                (again,) = self._driver.engine.map(self._driver.work, [replace(item, key_types=types)])
+                assert isinstance(again, Mapped)
+                result = again
+            types = common_key_types([types, result.key_types])
+            agreeing.append(result)
+        return agreeing
 
     def _commit(self) -> None:
         driver = self._driver
@@ -532,6 +548,14 @@ class Step:
             commit_seconds=self._committed_at - self._mapped_at,
             discarded=self._discarded,
         )
+
+
+def _agree(known: tuple[str, ...], found: tuple[str, ...]) -> bool:
+    try:
+        common_key_types([known, found])
+    except TypeError:
+        return False
+    return True
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class Attempt:
 @dataclass(frozen=True)
 class MapSplit:
     """``watermark``: of the step before; what is late is decided by it. ``limit``: the largest timestamp allowed.
-    ``since``: what is earlier has been counted before."""
+    ``since``: what is earlier has been counted before. ``key_types``: of the keys of all records before."""
 
     attempt: Attempt
     split: Split
@@ -65,6 +65,7 @@ class MapSplit:
     watermark: int
     limit: int
     since: int | None = None
+    key_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

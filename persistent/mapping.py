@@ -16,7 +16,7 @@ import pyarrow as pa
 from monoids.columns import Integers
 from monoids.hashing import mix_records
 from persistent.checkpoint.manifest import Account
-from persistent.codec import encode_table
+from persistent.codec import encode_table, type_of
 from persistent.delta import Delta
 from persistent.errors import UserCodeError
 from persistent.job import Attempt, Job, Mapped, MapSplit
@@ -32,7 +32,7 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
     """Work on one split."""
     task, state = job.task, job.state
     names = key_names(task)
-    delta = Delta(state, names, item.watermark, item.limit)
+    delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
     tally = _Tally()
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
     key_of = key_columns(task)

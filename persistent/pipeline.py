@@ -57,10 +57,10 @@ class Pipeline:
     state is all, and a state with windows then needs ``discard_closed=True``: what closes is gone for good.
     ``step_rows``: exactly so many records a step, so that step borders depend on the input alone; by default steps
     adapt to take about a second. ``on_error``: "stop" at a message on which the task raises, or "dead-letter" to put it
-    aside. ``max_future``: a timestamp farther ahead of the time of day is a dead letter. ``require``: "exactly-once"
-    refuses anything weaker. ``retention``: which checkpoints are kept, by default the newest ten. ``start_from``: the
-    URL of a savepoint (or checkpoint) of the same pipeline; while this checkpoint is empty it begins with a copy of
-    that, as a job of its own; once it has begun so, it goes on.
+    aside. ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
+    ``require``: "exactly-once" refuses anything weaker. ``retention``: which checkpoints are kept, by default the
+    newest ten. ``start_from``: the URL of a savepoint (or checkpoint) of the same pipeline; while this checkpoint is
+    empty it begins with a copy of that, as a job of its own; once it has begun so, it goes on.
     ``unsafe_single_driver``: take a checkpoint on a store that nothing has proved to create atomically; see to it that
     never more than one driver runs. ``evolve``: how the state of the task as it was becomes that of the task as it is
     now, where its monoid has changed; done by the next run, and once. ``allow_dropped``: names that the task had before

@@ -18,10 +18,10 @@ from persistent.sources.protocol import Positions, Span, Split
 
 @dataclass(frozen=True)
 class StepPlan:
-    """``start``, ``end``: positions before and after. ``wall_ms``: the time of day of the plan, against which
-    a timestamp counts as too far ahead. ``close_at``: windows that end at or before it are closed. ``cap``:
-    as in ``SourcePlan``. ``appended``: runs of the source's index that this plan adds. ``number``: 0, or the
-    replan."""
+    """``start``, ``end``: positions before and after. ``wall_ms``: the time of day of the plan, against which, or the
+    clock where that is ahead, a timestamp counts as too far ahead. ``close_at``: windows that end at or before it are
+    closed. ``cap``: as in ``SourcePlan``. ``appended``: runs of the source's index that this plan adds. ``number``: 0,
+    or the replan."""
 
     job: str
     base: int
