@@ -618,7 +618,7 @@ def test_a_key_of_another_type_is_a_dead_letter(task: type[AnyKey], seed: int) -
         )
         report = made.run(engine=Embedded(threads))
         dead = made.dead_letters().to_pylist()
-        assert sorted(row["offset"] for row in dead) == [n for n, fits in enumerate(right) if not fits], (step_rows, threads)
+        assert sorted(row["offset"] for row in dead) == [n for n, fits in enumerate(right) if not fits]
         assert report.ledger["memory"].processed == right.count(True) == visits_of(made)
         assert all("key column" in row["reason"] for row in dead)
 

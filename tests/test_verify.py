@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -391,6 +392,44 @@ def source_findings(made: Pipeline) -> list[tuple[str, str]]:
     found = verify_source(made, newest_of(Log(made.storage)))
     assert found.ok == (not found.findings)
     return [(one.place, one.text) for one in found.findings]
+
+
+class Prices(PersistentTask):
+    """Counts by price."""
+
+    key = {"price": lambda message: Decimal(message.value["price"])}
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+def test_decimal_keys_that_grow_are_no_damage(tmp_path: Path) -> None:
+    """Each step may bring longer ones: the runs before would be called corrupt, and 0 the newest good checkpoint."""
+    prices = ["1.5", "22.25", "333.125", "4444.0625", "1"]
+    source = MemorySource([{"ts": n, "price": price} for n, price in enumerate(prices)], timestamp="ts")
+    made = Pipeline(source=source, task=Prices(), checkpoint=str(tmp_path), step_rows=1)
+    made.run(engine="embedded")
+    found = look(tmp_path)
+    assert not faults(found) and found.newest_good == found.newest
+    assert sorted(row["price"] for row in made.state().to_pylist()) == sorted(map(Decimal, prices))
+    compact(made)
+    assert not faults(look(tmp_path))
+
+
+@pytest.mark.parametrize("said", ["decimal128(2, 1)", "decimal128(12, 1)", "string"])
+def test_decimal_keys_that_do_not_fit_are_damage(tmp_path: Path, said: str) -> None:
+    """A manifest that says less than its runs hold could not be read as it says."""
+    source = MemorySource([{"ts": 1, "price": "22.25"}], timestamp="ts")
+    Pipeline(source=source, task=Prices(), checkpoint=str(tmp_path)).run(engine="embedded")
+
+    def changed(manifest: Manifest) -> Manifest:
+        return replace(manifest, operators={"Prices": replace(manifest.operators["Prices"], key_types=(said,))})
+
+    change_newest(tmp_path, changed)
+    assert f"column key:price holds decimal128(4, 2), its manifest says {said}" in faults(look(tmp_path))
 
 
 def test_the_source_proves_the_account(tmp_path: Path) -> None:
