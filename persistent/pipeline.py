@@ -9,13 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.aside import read_aside
 from persistent.checkpoint.copies import checkpoint_at
 from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.inside import open_checkpoint
 from persistent.checkpoint.log import Entry, Log, new_nonce
 from persistent.checkpoint.manifest import check_name
 from persistent.clock import Duration, duration_ms
-from persistent.codec import canonical_json, decode_table
+from persistent.codec import canonical_json
 from persistent.commit import check_same_job, first_manifest
 from persistent.driver import Driver, Options
 from persistent.embedded import Embedded
@@ -34,19 +35,6 @@ from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
 
-_ASIDE = pa.schema(
-    [
-        ("partition", pa.string()),
-        ("file", pa.string()),
-        ("ordinal", pa.int64()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.int64()),
-        ("reason", pa.string()),
-        ("checkpoint", pa.int64()),
-        ("value", pa.null()),
-        ("data", pa.binary()),
-    ]
-)
 _GUARANTEES = ("at-least-once", "exactly-once")
 
 
@@ -301,15 +289,6 @@ def _check_closed_go_somewhere(state: PersistentState, sink: Sink | None, discar
             "lost. Say where it goes: sink=FileSink(...) or MemorySink(); or discard_closed=True, if only open windows "
             "are ever looked at"
         )
-
-
-def read_aside(storage: Storage, folder: str) -> pa.Table:
-    """The published late rows ("late") or dead letters ("dead") of a checkpoint."""
-    tables = [
-        decode_table(storage.read(f"{folder}/{name}"), None, f"{storage.url}/{folder}/{name}")
-        for name in storage.list(folder)
-    ]
-    return pa.concat_tables(tables, promote_options="permissive") if tables else _ASIDE.empty_table()
 
 
 def _active_session() -> Any:

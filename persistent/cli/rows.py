@@ -13,6 +13,7 @@ import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from persistent.aside import read_aside
 from persistent.cli.options import (
     TIME,
     json_option,
@@ -24,7 +25,6 @@ from persistent.cli.options import (
 )
 from persistent.errors import InvalidPipeline
 from persistent.figures import bytes_text
-from persistent.pipeline import read_aside
 from persistent.progress import working
 from persistent.reading import check_key, check_window, export, place, state_table
 from persistent.sinks.json_lines import encode_json_lines
