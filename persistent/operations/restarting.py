@@ -23,6 +23,7 @@ from persistent.job import Attempt, Job
 from persistent.operations.entering import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
+from persistent.sources.layout import carried
 from persistent.sums import read_rows, write_run
 from persistent.task import operator_name
 
@@ -59,7 +60,13 @@ def _as_of(job: Job, target: Manifest, clock: int, runs: tuple[Run, ...]) -> Man
     return replace(
         target,
         clock=Clock(watermark=clock, closed=min(target.clock.closed, clock)),
-        source=replace(target.source, positions=dict.fromkeys(partitions, (0, 0)), recorded={}, index=(), since=clock),
+        source=replace(
+            target.source,
+            positions=dict.fromkeys(partitions, (0, 0)),
+            recorded=carried(target.source.recorded),
+            index=(),
+            since=clock,
+        ),
         operators={**target.operators, name: replace(operator, runs=runs, lowest=operator.lowest if runs else None)},
         ledger={partition: Account() for partition in partitions},
     )

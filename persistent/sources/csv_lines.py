@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from persistent.errors import SourceError
 from persistent.sources.formats import TO_THE_END, InputFile, Integers, Unreadable
-from persistent.sources.lines import Block, LineEnds, blocks, ends_of_lines, ends_outside_quotes, open_text
+from persistent.sources.lines import (
+    BYTE_ORDER_MARK,
+    Block,
+    LineEnds,
+    blocks,
+    ends_of_lines,
+    ends_outside_quotes,
+    open_text,
+)
 from persistent.sources.schemas import plain, timeless
 from persistent.sources.text import Lines
 
@@ -28,11 +38,13 @@ _UNPAIRED = (
 class CsvLines:
     """Fields are separated by commas and may be quoted. ``multiline``: a quoted field may contain ends of lines.
 
-    An empty field is null, but in a string column it is the empty string. Times in inferred columns stay strings.
+    An empty field is null; in a string column, what is quoted is text: ``""`` is the empty string. ``empty_is_text``:
+    there it is the empty string without quotes too. Times in inferred columns stay strings.
     """
 
-    def __init__(self, multiline: bool) -> None:
+    def __init__(self, multiline: bool, empty_is_text: bool = False) -> None:
         self.scattered = not multiline
+        self._empty_is_text = empty_is_text
         self.line_ends: LineEnds = ends_outside_quotes if multiline else ends_of_lines
 
     def header(self, file: InputFile) -> tuple[tuple[str, ...], int]:
@@ -51,17 +63,19 @@ class CsvLines:
         return np.flatnonzero(block.stops > block.starts), []
 
     def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
-        return plain(timeless(_parse(lines.text(), names, None).schema))
+        return plain(timeless(_parse(_unmarked(lines.text()), names, None).schema))
 
     def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        text = lines.text()
+        text = _unmarked(lines.text())
         if len(lines) > 1 and _has_lone_return(text):
             raise ValueError(_UNPAIRED)
         try:
             table = _parse(text, names, schema)
+            if not self._empty_is_text:
+                table = _with_nulls(table, text, names)
         except pa.ArrowInvalid as error:
             raise ValueError(_reason(str(error), names)) from error
-        last = lines.line(-1)
+        last = bytes(_unmarked(lines.line(-1)))
         unpaired = table.num_rows != len(lines)
         if unpaired or (b'"' in last and _parse(last + b"\n" + last, names, schema).num_rows != 2):
             raise ValueError(_UNPAIRED)
@@ -83,7 +97,38 @@ class CsvLines:
         return f"its header has no column {' nor '.join(missing)}; it reads {', '.join(names)}"
 
 
-def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None) -> pa.Table:
+def _with_nulls(table: pa.Table, text: memoryview | bytes, names: Sequence[str]) -> pa.Table:
+    """The table, in whose columns of text an empty field is null unless it is quoted."""
+    texts = [name for name, kind in zip(table.column_names, table.schema.types) if _is_text(kind)]
+    empty = [name for name in texts if pc.min(pc.binary_length(table.column(name))).as_py() == 0]
+    if not empty:
+        return table
+    if b'""' in (data := bytes(text)):
+        # Only the parser knows which are quoted, and it has one rule of nulls for all columns that it reads. Without
+        # the newline it takes the last field for quoted where the one before it is.
+        told = pa.schema([table.schema.field(name) for name in empty])
+        rule = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+        columns = _parse(data + b"\n", names, told, **rule).columns
+    else:
+        found = [table.column(name) for name in empty]
+        columns = [pc.if_else(pc.equal(pc.binary_length(column), 0), None, column) for column in found]
+    for name, column in zip(empty, columns):
+        table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
+    return table
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    kinds = (types.is_string, types.is_large_string, types.is_string_view, types.is_binary, types.is_large_binary)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def _unmarked(text: memoryview | bytes) -> memoryview | bytes:
+    """The text, so that Arrow takes three bytes at its beginning for what they are there: those of a record."""
+    return b"\n" + bytes(text) if bytes(text[:3]) == BYTE_ORDER_MARK else text
+
+
+def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None, **nulls: Any) -> pa.Table:
     """The columns of the schema; without one all columns as they look, from lines with the right number of fields."""
     wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
     skip = (lambda row: "skip") if schema is None else None
@@ -91,7 +136,7 @@ def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | N
         pa.BufferReader(text),
         read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
-        convert_options=pyarrow.csv.ConvertOptions(**wanted),
+        convert_options=pyarrow.csv.ConvertOptions(**wanted, **nulls),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from persistent.sources.files import Files, Listed
 from persistent.sources.formats import Decoded, Extent, Facts, Format, InputFile, Unreadable
 from persistent.sources.index import Entry, Index
 from persistent.sources.json_lines import JsonLines
-from persistent.sources.layout import Layout, folder_values, with_folders
+from persistent.sources.layout import EMPTY, Given, Layout, folder_values, with_folders
 from persistent.sources.parquet import Parquet
 from persistent.sources.protocol import (
     Budget,
@@ -31,7 +31,8 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
-from persistent.sources.schemas import empty_batch, from_option
+from persistent.sources.roots import Place, Root, followed, moved_folder, place_of, require_known, require_listed
+from persistent.sources.schemas import empty_batch, from_json, from_option
 from persistent.sources.text import Text
 from persistent.sources.times import milliseconds, require_readable
 
@@ -50,6 +51,15 @@ class _Piece:
     extent: Extent
 
 
+@dataclass(frozen=True)
+class _View:
+    """What a plan sees: files, the index of them, and the options as this checkpoint has them."""
+
+    place: Place
+    index: Index
+    given: Given
+
+
 class FileSource:
     """Records of Parquet, JSON lines or CSV files; the text formats also compressed, as ``.gz`` or ``.zst``.
 
@@ -64,6 +74,9 @@ class FileSource:
     ``ordered``: promises that path order is time order; else the clock also waits for files listed but unread.
     ``max_out_of_orderness``: how far, in event time, a record may come behind a later one and still be on time.
     ``multiline``: quoted CSV fields may contain ends of lines.
+    ``csv_empty``: what a CSV field without a character is in a column of text: "null", as everywhere else (a quoted
+    ``""`` is the empty string), or "text", the empty string. By default what the checkpoint began with.
+    ``moved_from``: the folder in which the checkpoint has read the files that are below ``path`` now.
     ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, or does not fit the schema, as
     one dead letter.
     """
@@ -81,37 +94,40 @@ class FileSource:
         ordered: bool = False,
         max_out_of_orderness: Duration = 0,
         multiline: bool = False,
+        csv_empty: str | None = None,
+        moved_from: str | os.PathLike[str] | None = None,
         on_bad_file: str = "raise",
     ) -> None:
         options.require_type("timestamp", timestamp, str, "'ts'")
         options.require_unit(timestamp_unit)
         options.require_choice("format", format, (None, *_FORMATS))
+        options.require_choice("csv_empty", csv_empty, (None, *EMPTY))
         options.require_choice("on_bad_file", on_bad_file, ("raise", "dead-letter"))
         options.require_type("ordered", ordered, bool, "True")
         options.require_type("multiline", multiline, bool, "True")
         self._files = Files(path)
-        self._timestamp = timestamp
-        self._unit = timestamp_unit
-        self._format = format
+        self._given = Given(timestamp, timestamp_unit, format, multiline, csv_empty)
+        self._moved_from = moved_folder(moved_from)
+        self._followed_roots: set[tuple[str, str | None]] = set()
         self._schema = None if schema is None else from_option(schema)
         self._ordered = ordered
-        self._multiline = multiline
         self._bad_file_raises = on_bad_file == "raise"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self._formats: dict[str, Format] = {
             "parquet": Parquet(timestamp, timestamp_unit),
             "json": Text(JsonLines()),
             "csv": Text(CsvLines(multiline)),
+            "csv, empty as text": Text(CsvLines(multiline, empty_is_text=True)),
         }
 
     def __repr__(self) -> str:
-        return f"FileSource({self._files.url!r}, timestamp={self._timestamp!r})"
+        return f"FileSource({self._files.url!r}, timestamp={self._given.timestamp!r})"
 
     def partitions(self) -> Sequence[str]:
         return (_PARTITION,)
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        return Layout.from_json(recorded).schema
+        return from_json(recorded["schema"])
 
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: files that were read may be deleted or kept."""
@@ -121,27 +137,39 @@ class FileSource:
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next. New files are listed only when the known ones do not fill the budget."""
         start = state.positions.get(_PARTITION, (0, 0))
-        index = Index(self._files, state.index)
         layout = self._recorded_layout(state.recorded)
-        pieces, end, layout = self._take(index, layout, start, budget, follow)
+        place = self._followed(state)
+        index = Index(place.files, place.root.rebased(state.index))
+        view = _View(place, index, self._given.checked(state.recorded))
+        pieces, end, layout = self._take(view, layout, start, budget, follow)
         if layout is None or not pieces:
             cap = None if layout is None else self._cap(index, layout, start)
-            return SourcePlan((), {_PARTITION: start}, {_PARTITION: cap}, state.recorded)
-        splits = self._splits(self._formats[layout.format], pieces, budget)
+            recorded = _record(layout, place) if layout is not None and "schema" in state.recorded else state.recorded
+            return SourcePlan((), {_PARTITION: start}, {_PARTITION: cap}, recorded)
+        splits = self._splits(self._format(layout), pieces, budget)
         cap = self._cap(index, layout, end)
-        return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, layout.to_json(), index.appended)
+        return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
 
     def _recorded_layout(self, recorded: Mapping[str, Any]) -> Layout | None:
-        if not recorded:
+        if "schema" not in recorded:
             return None
-        layout = Layout.from_json(recorded)
-        layout.require_same(self._format, self._multiline)
+        layout = self._given.recorded(recorded)
         if self._schema is None or self._schema == layout.schema:
             return layout
-        return self._checked(Layout(layout.format, self._schema, layout.folders, layout.multiline), "schema=")
+        return self._checked(replace(layout, schema=self._schema), "schema=")
+
+    def _followed(self, state: SourceState) -> Place:
+        """The place of the files, once it is certain that the path stands for those that were read before."""
+        root = Root.from_json(state.recorded)
+        place = place_of(root, self._files.pinned(), self._moved_from)
+        known = place.given.root, None if root is None else root.url
+        if state.index is not None and known not in self._followed_roots and self._moved_from != place.given.root:
+            (require_known if root is None else require_listed)(place, state.index)
+        self._followed_roots.add(known)
+        return followed(place, state.index)
 
     def _take(
-        self, index: Index, layout: Layout | None, end: Position, budget: Budget, follow: bool
+        self, view: _View, layout: Layout | None, end: Position, budget: Budget, follow: bool
     ) -> tuple[list[_Piece], Position, Layout | None]:
         """Pieces of files from a position on until the budget, or the room of a plan, is used up, and the position
         after them."""
@@ -149,15 +177,15 @@ class FileSource:
         left = max(budget.rows, 1)
         files_left = _FILES_MAX
         listed = False
-        entries = index.entries(end[0])
+        entries = view.index.entries(end[0])
         while True:
             entry = next(entries, None)
             if entry is None:
                 if listed or left <= 0 or files_left <= 0:
                     break
                 listed = True
-                layout = self._list(index, layout, follow)
-                entries = index.entries(end[0])
+                layout = self._list(view, layout, follow)
+                entries = view.index.entries(end[0])
                 continue
             if entry.file.rows == 0:
                 end = (entry.ordinal + 1, 0)
@@ -183,25 +211,26 @@ class FileSource:
                 raise _bad_file(entry.file, entry.fault)
             return (Extent(0, 1, 1),), True
         try:
-            taken = self._formats[layout.format].take(entry.file, offset, rows, exact=exact, at_least_one=first)
+            taken = self._format(layout).take(entry.file, offset, rows, exact=exact, at_least_one=first)
         except Unreadable as error:
             raise _bad_file(entry.file, str(error)) from error
         return taken.extents, taken.done
 
-    def _list(self, index: Index, layout: Layout | None, follow: bool) -> Layout | None:
+    def _list(self, view: _View, layout: Layout | None, follow: bool) -> Layout | None:
         """List the files anew and append the new ones to the index."""
-        listing = self._files.list()
+        index, files = view.index, view.place.files
+        listing = view.place.list()
         if not listing and not len(index) and not follow:
             raise SourceError(
                 f"{self._files.url}: there is no file (names that start with '_' or '.' or end in '.tmp' do not "
                 "count); check the path, or run with follow=True to wait for files"
             )
         new = index.new(listing)
-        layout = layout or self._first_layout(new)
+        layout = layout or self._first_layout(view, new)
         if layout is None or not new:
             return layout
         for listed in new:
-            self._require_format(listed, layout.format)
+            self._require_format(files, listed, layout.format)
         index.append(new, lambda file: self._inspect(file, layout))
         if self._bad_file_raises:
             self._require_no_fault(index, len(new))
@@ -214,21 +243,22 @@ class FileSource:
 
     def _inspect(self, file: InputFile, layout: Layout) -> Facts:
         layout.require_folders(file.path)
-        return self._formats[layout.format].inspect(file, layout.file_schema)
+        return self._format(layout).inspect(file, layout.file_schema)
 
     # -- the layout ------------------------------------------------------------------------------------------
 
-    def _first_layout(self, listing: Sequence[Listed]) -> Layout | None:
+    def _first_layout(self, view: _View, listing: Sequence[Listed]) -> Layout | None:
         """The layout of the first file that holds a record; None if none does."""
+        files, given = view.place.files, view.given
         last_fault: SourceError | None = None
         for listed in listing:
             if not listed.size:
                 continue
-            file = InputFile(self._files, listed.path, listed.size)
-            name = self._format or self._format_of(listed)
+            file = InputFile(files, listed.path, listed.size)
+            name = given.format or _format_of(files, listed)
             folders = tuple(folder_values(listed.path))
             if self._schema is not None:
-                return self._checked(Layout(name, self._schema, folders, self._multiline), file.where)
+                return self._checked(given.layout(name, self._schema, folders), file.where)
             try:
                 schema = self._formats[name].infer(file)
             except Unreadable as error:
@@ -238,34 +268,27 @@ class FileSource:
                 continue
             if schema is not None:
                 schema = with_folders(schema, folders, file.where)
-                return self._checked(Layout(name, schema, folders, self._multiline), file.where)
+                return self._checked(given.layout(name, schema, folders), file.where)
         if last_fault is not None:
             raise last_fault
         return None
 
     def _checked(self, layout: Layout, where: str) -> Layout:
         try:
-            require_readable(layout.schema, self._timestamp, self._unit)
-            self._formats[layout.format].require_schema(layout.file_schema)
+            require_readable(layout.schema, layout.timestamp, layout.timestamp_unit)
+            self._format(layout).require_schema(layout.file_schema)
         except SourceError as error:
             raise SourceError(f"{where}: {error}") from error
         return layout
 
-    def _format_of(self, listed: Listed) -> str:
-        name = listed.path.rpartition("/")[2]
-        plain = name.removesuffix(".gz").removesuffix(".zst")
-        found = _ENDINGS.get(plain.rpartition(".")[2].lower())
-        if found is None or (found == "parquet" and plain != name):
-            raise SourceError(
-                f"{self._files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, "
-                ".ndjson, .csv; the text ones also with .gz or .zst); say format=, or narrow the path"
-            )
-        return found
+    def _format(self, layout: Layout) -> Format:
+        as_text = layout.format == "csv" and layout.csv_empty == "text"
+        return self._formats["csv, empty as text" if as_text else layout.format]
 
-    def _require_format(self, listed: Listed, format: str) -> None:
-        if self._format is None and self._format_of(listed) != format:
+    def _require_format(self, files: Files, listed: Listed, format: str) -> None:
+        if self._given.format is None and _format_of(files, listed) != format:
             raise SourceError(
-                f"{self._files.where(listed.path)}: the first file is {format}, this one is not; narrow the path to "
+                f"{files.where(listed.path)}: the first file is {format}, this one is not; narrow the path to "
                 "files of one format, or say format="
             )
 
@@ -292,26 +315,27 @@ class FileSource:
             return None
         bounds = [index.smallest_from(ordinal + (1 if offset else 0))]
         if offset:
-            bounds.append(self._formats[layout.format].smallest_from(index.entry(ordinal).file, offset))
+            bounds.append(self._format(layout).smallest_from(index.entry(ordinal).file, offset))
         return min((bound for bound in bounds if bound is not None), default=None)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        layout = Layout.from_json(recorded)
+        layout = self._given.recorded(recorded)
+        files = place_of(Root.from_json(recorded), self._files.pinned(), self._moved_from).files
         for span in split.spans:
-            yield from self._read_span(span, layout)
+            yield from self._read_span(files, span, layout)
 
-    def _read_span(self, span: Span, layout: Layout) -> Iterator[Records]:
+    def _read_span(self, files: Files, span: Span, layout: Layout) -> Iterator[Records]:
         at = span.at
-        file = InputFile(self._files, at["path"], at["size"], at["fingerprint"])
+        file = InputFile(files, at["path"], at["size"], at["fingerprint"])
         file.require_unchanged()
         if "fault" in at:
             whole = DeadRecord(span.ordinal, 0, at["fault"])
             none = np.array([], np.int64)
             yield Records(span.ordinal, empty_batch(layout.schema), none, none, (whole,))
             return
-        format = self._formats[layout.format]
+        format = self._format(layout)
         try:
             for decoded in format.read(file, span.start, span.stop, layout.file_schema):
                 yield self._records(span.ordinal, file, decoded, layout)
@@ -325,8 +349,25 @@ class FileSource:
                 raise _bad_file(file, fault.reason)
             dead.append(DeadRecord(ordinal, fault.offset, fault.reason, fault.data))
         batch = layout.complete(decoded.batch, file.path)
-        times = milliseconds(batch.column(self._timestamp), self._unit)
+        times = milliseconds(batch.column(layout.timestamp), layout.timestamp_unit)
         return Records(ordinal, batch, times, decoded.offsets, dead)
+
+
+def _format_of(files: Files, listed: Listed) -> str:
+    name = listed.path.rpartition("/")[2]
+    plain = name.removesuffix(".gz").removesuffix(".zst")
+    found = _ENDINGS.get(plain.rpartition(".")[2].lower())
+    if found is None or (found == "parquet" and plain != name):
+        raise SourceError(
+            f"{files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, "
+            ".ndjson, .csv; the text ones also with .gz or .zst); say format=, or narrow the path"
+        )
+    return found
+
+
+def _record(layout: Layout, place: Place) -> dict[str, Any]:
+    """What a checkpoint records of the source."""
+    return {**layout.to_json(), **place.root.to_json()}
 
 
 def _cut(format: Format, pieces: Iterable[_Piece], aim: float, exact: bool) -> Iterator[_Piece]:

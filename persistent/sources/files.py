@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -60,6 +61,30 @@ class Files:
         found = _walk(root, "", deepest) if self.local else self._find(root)
         kept = [f for f in found if matches(f.path) and not any(map(_ignored, f.path.split("/")))]
         return sorted(kept, key=lambda f: f.path)
+
+    @property
+    def root(self) -> str:
+        """What paths in a listing are relative to, with a slash at its end."""
+        return self._root()[0]
+
+    def pinned(self) -> Files:
+        """The same; whether the path is a file or a folder is decided now, and stays so."""
+        return self if self._pattern else self._of(*self._root())
+
+    def below(self, root: str) -> Files:
+        """All files below a folder of the same store."""
+        return self._of(root, "**")
+
+    def _of(self, root: str, pattern: str) -> Files:
+        if not self.local:
+            self._filesystem()  # One connection for both.
+        other = copy(self)
+        other._wild_root, other._pattern = root, pattern
+        return other
+
+    def stands_for(self, path: str) -> bool:
+        """Whether a file at that path below the root would be listed."""
+        return bool(_regex(self._root()[1]).fullmatch(path)) and not any(map(_ignored, path.split("/")))
 
     def where(self, path: str) -> str:
         """The full path or URL of a listed file."""

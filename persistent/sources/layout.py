@@ -1,19 +1,38 @@
-"""A layout is what the first plan of a file source fixes: the format, the columns, which of them are folder names."""
+"""A layout is what a checkpoint records of a file source: options that fix what its positions and its records mean.
+
+    schema, folders              those of the first plan; ``schema=`` may give others from the next plan on
+    format, multiline            where records begin, and so what an offset is
+    timestamp, timestamp_unit    the time of each record, and so what is late and which window it counts in
+    csv_empty                    what an empty field of text is, and so which keys there are
+
+All but the first two are refused where they are others than before. A record of an older release lacks the last three:
+of them its next plan records what is given then, but what it has read of CSV was read as ``csv_empty="text"``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
 
-from persistent.errors import InvalidPipeline, SourceError
-from persistent.sources import schemas
+from persistent.errors import SourceError
+from persistent.sources import options, schemas
 from persistent.sources.formats import Unreadable
 
+EMPTY: Final = ("null", "text")
+"""What ``csv_empty`` may be, the default of a new checkpoint first."""
+
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_POSITIONS = "its positions mean nothing otherwise"
+_REFUSED = {
+    "format": _POSITIONS,
+    "multiline": _POSITIONS,
+    **options.TIMES,
+    "csv_empty": "the keys and values that it holds follow that rule",
+}
 
 
 @dataclass(frozen=True)
@@ -22,8 +41,11 @@ class Layout:
 
     format: str
     schema: pa.Schema
+    timestamp: str
+    timestamp_unit: str | None = None
     folders: tuple[str, ...] = ()
     multiline: bool = False
+    csv_empty: str | None = None
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -32,24 +54,14 @@ class Layout:
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "csv_empty": self.csv_empty,
             "folders": list(self.folders),
             "format": self.format,
             "multiline": self.multiline,
             "schema": schemas.to_json(self.schema),
+            "timestamp": self.timestamp,
+            "timestamp_unit": self.timestamp_unit,
         }
-
-    @staticmethod
-    def from_json(recorded: Mapping[str, Any]) -> Layout:
-        schema = schemas.from_json(recorded["schema"])
-        return Layout(recorded["format"], schema, tuple(recorded["folders"]), recorded["multiline"])
-
-    def require_same(self, format: str | None, multiline: bool) -> None:
-        """Raise ``InvalidPipeline`` if options contradict what was recorded."""
-        if format not in (None, self.format) or multiline != self.multiline:
-            raise InvalidPipeline(
-                f"format={format!r}, multiline={multiline}: the checkpoint was made with format={self.format!r}, "
-                f"multiline={self.multiline}, and its positions mean nothing otherwise; use a fresh checkpoint"
-            )
 
     def require_folders(self, path: str) -> None:
         """Raise ``Unreadable`` unless the folders of a file are those that give columns."""
@@ -72,6 +84,45 @@ class Layout:
             for field in self.schema
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The options of a source that a layout records. None of ``format`` or ``csv_empty``: as it was before."""
+
+    timestamp: str
+    timestamp_unit: str | None
+    format: str | None
+    multiline: bool
+    csv_empty: str | None
+
+    def layout(self, format: str, schema: pa.Schema, folders: tuple[str, ...]) -> Layout:
+        """That of a new checkpoint."""
+        empty = (self.csv_empty or EMPTY[0]) if format == "csv" else None
+        return Layout(format, schema, self.timestamp, self.timestamp_unit, folders, self.multiline, empty)
+
+    def checked(self, record: Mapping[str, Any]) -> Given:
+        """The options, where one is left out as it was; ``InvalidPipeline`` if another contradicts the record."""
+        kept = {**record, **carried(record)}
+        given = {name: getattr(self, name) for name in _REFUSED}
+        for name in ("format", "csv_empty"):
+            if given[name] is None or kept.get(name) is None:
+                del given[name]
+        options.require_recorded(kept, given, _REFUSED)
+        return replace(self, csv_empty=kept.get("csv_empty", self.csv_empty))
+
+    def recorded(self, record: Mapping[str, Any]) -> Layout:
+        """The layout that a plan or checkpoint has recorded; ``InvalidPipeline`` as ``checked``."""
+        given = self.checked(record)
+        schema, folders = schemas.from_json(record["schema"]), tuple(record["folders"])
+        return given.layout(record["format"], schema, folders)
+
+
+def carried(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a record goes on to count where the source is read from its beginning again: how keys are told apart."""
+    if record.get("format") == "csv" and "csv_empty" not in record:
+        return {"csv_empty": EMPTY[1]}
+    return {name: record[name] for name in ("csv_empty",) if record.get(name) is not None}
 
 
 def folder_values(path: str) -> dict[str, str | None]:

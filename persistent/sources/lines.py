@@ -19,10 +19,15 @@ BLOCK_BYTES: Final = 16 * 1024 * 1024
 _LINE_BYTES_MAX = 1 << 30
 _PIECE_BYTES = 256 * 1024
 _WINDOW_BYTES = 64 * 1024
-_NEWLINE, _QUOTE, _RETURN = 10, 34, 13
+_NEWLINE, _RETURN, _QUOTE, _COMMA = b'\n\r",'
+BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
 
+_BEFORE_FIELD = np.zeros(256, np.bool_)
+_BEFORE_FIELD[[_COMMA, _NEWLINE, _RETURN]] = True
+
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 LineEnds = Callable[[Bytes], Integers]
 """Where in a block that starts with a line its lines end."""
 
@@ -160,8 +165,8 @@ def _block(base: int, data: memoryview, ends: Integers, broken: str | None) -> B
     starts[:1] = 0
     starts[1:] = ends[:-1] + 1
     text = np.frombuffer(data, np.uint8)
-    if base == 0 and len(starts) and bytes(data[:3]) == b"\xef\xbb\xbf":
-        starts[0] = 3
+    if base == 0 and len(starts) and bytes(data[:3]) == BYTE_ORDER_MARK:
+        starts[0] = len(BYTE_ORDER_MARK)
     stops = ends
     if len(ends):
         stops = ends - ((ends > starts) & (text[np.maximum(ends - 1, 0)] == _RETURN))
@@ -175,11 +180,42 @@ def ends_of_lines(text: Bytes) -> Integers:
 
 
 def ends_outside_quotes(text: Bytes) -> Integers:
-    """Every newline that is not between double quotes."""
+    """Every newline that is not inside a quoted field, by the rule of pyarrow.csv, for a text that begins with a line.
+
+    A quote opens a field only as its first character. Inside, two quotes are one of its characters, and a single one
+    closes it: what follows up to the comma is not quoted, and a quote in it is a character like any other.
+    """
     ends = ends_of_lines(text)
-    quotes = np.searchsorted(np.flatnonzero(text == _QUOTE), ends)
-    outside: Integers = ends[quotes % 2 == 0]
+    quotes = np.flatnonzero(text == _QUOTE)
+    opened, opening = np.searchsorted(quotes, ends), quotes[::2]
+    if not (_opens(text, opening) | (text[opening - 1] == _QUOTE)).all():
+        # Somewhere a quote is a mere character, so that counting them does not tell inside from outside.
+        quotes, inside = _odd_runs(text, quotes)
+        opened = np.concatenate(([0], inside))[np.searchsorted(quotes, ends)]
+    outside: Integers = ends[opened % 2 == 0]
     return outside
+
+
+def _opens(text: Bytes, quotes: Integers) -> Flags:
+    """Which of these quotes would be the first character of a field."""
+    opens: Flags = _BEFORE_FIELD[text[quotes - 1]] | (quotes == 0)
+    if bytes(text[:3]) == BYTE_ORDER_MARK:
+        opens |= quotes == len(BYTE_ORDER_MARK)
+    return opens
+
+
+def _odd_runs(text: Bytes, quotes: Integers) -> tuple[Integers, Integers]:
+    """The first quote of each odd number of neighbouring ones, and whether it leaves the text inside a field (1).
+
+    An even number changes nothing. An odd number at the start of a field turns inside and outside round; elsewhere it
+    always leads outside.
+    """
+    firsts = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
+    runs = quotes[firsts[np.diff(firsts, append=len(quotes)) % 2 == 1]]
+    turns = _opens(text, runs)
+    turned = np.cumsum(turns)
+    since: Integers = turned - np.maximum.accumulate(np.where(turns, 0, turned))
+    return runs, since % 2
 
 
 def next_line(file: InputFile, offset: int) -> int:

@@ -85,8 +85,9 @@ class MemorySource:
         stop = min(total, start + max(budget.rows, 1))
         if start == stop:
             return SourcePlan((), {_PARTITION: (0, start)}, {_PARTITION: None}, state.recorded)
+        options.require_recorded(state.recorded, self._times(), options.TIMES)
         schema = self._fixed_schema(state.recorded)
-        recorded = {"format": "memory", "schema": to_json(schema)}
+        recorded = {"format": "memory", "schema": to_json(schema), **self._times()}
         pieces = max(min(budget.splits, stop - start), 1)
         cuts = [start + (stop - start) * piece // pieces for piece in range(pieces + 1)]
         splits = tuple(Split(_PARTITION, (Span(0, a, b),)) for a, b in pairwise(cuts))
@@ -108,6 +109,9 @@ class MemorySource:
 
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: the list stays."""
+
+    def _times(self) -> dict[str, Any]:
+        return {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}
 
     # -- rows into columns -----------------------------------------------------------------------------------
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from persistent.clock import duration_ms
 from persistent.errors import InvalidPipeline
 from persistent.sources.times import UNITS
+
+_COUNTED: Final = "what it has counted was counted by that time"
+TIMES: Final = {"timestamp": _COUNTED, "timestamp_unit": _COUNTED}
+"""Why the options that tell the time of a record stay as they were."""
 
 
 def disorder_ms(value: Any) -> int:
@@ -20,6 +25,16 @@ def disorder_ms(value: Any) -> int:
 def require_unit(unit: Any) -> None:
     """Raise unless ``timestamp_unit`` is one we know."""
     require_choice("timestamp_unit", unit, (None, *UNITS))
+
+
+def require_recorded(recorded: Mapping[str, Any], given: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
+    """Raise where an option is given otherwise than it is recorded; what is not recorded may be anything."""
+    for name, reason in reasons.items():
+        if name in recorded and name in given and recorded[name] != given[name]:
+            raise InvalidPipeline(
+                f"{name}={given[name]!r}: the checkpoint was made with {name}={recorded[name]!r}, and {reason}. Say "
+                f"{name}={recorded[name]!r} again, or read the source anew into a fresh checkpoint and sink"
+            )
 
 
 def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

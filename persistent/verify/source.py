@@ -102,7 +102,7 @@ def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Itera
             plan = source.plan(state, Budget(_ROWS, splits=threads))
             if not plan.splits:
                 return
-            yield from pool.map(partial(_count, source, recorded, ends), plan.splits)
+            yield from pool.map(partial(_count, source, plan.recorded, ends), plan.splits)
             positions = {**positions, **plan.end}
             if plan.appended is not None:
                 index = plan.appended if index is None else pa.concat_tables([index, plan.appended])

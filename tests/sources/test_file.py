@@ -144,16 +144,6 @@ def test_new_files_come_after_old_ones_in_path_order(tmp_path):
     assert drain(source, state=second.state).plans == []
 
 
-def test_the_root_may_move(tmp_path):
-    """Without it a backup restored elsewhere would be read a second time."""
-    write(tmp_path / "old" / "a.jsonl", rows(0, 3))
-    state = drain(FileSource(tmp_path / "old" / "*.jsonl", timestamp="ts")).state
-    shutil.move(tmp_path / "old", tmp_path / "new")
-    write(tmp_path / "new" / "b.jsonl", rows(3, 3))
-    assert drain(FileSource(tmp_path / "new", timestamp="ts"), state=state).values == rows(3, 3)
-    assert drain(FileSource(tmp_path / "new" / "a.jsonl", timestamp="ts"), state=state).values == []
-
-
 @pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv.gz"])
 def test_empty_files_are_passed_over(tmp_path, ending):
     """Without it a writer that opens a file and leaves it would stop a run."""

@@ -6,8 +6,11 @@ import csv
 import gzip
 import io
 import json
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 from draining import Drained, drain
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +20,7 @@ from persistent.errors import SourceError
 from persistent.sources import Budget, FileSource, SourceState
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.json_lines import JsonLines
+from persistent.sources.lines import ends_outside_quotes
 from persistent.sources.text import Text
 
 NESTED = b'{"ts":1,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
@@ -67,7 +71,7 @@ def source_of(path, **options):
 def small_blocks(source, bytes):
     """The same source, reading blocks of so many bytes."""
     source._formats["json"] = Text(JsonLines(), bytes)
-    source._formats["csv"] = Text(CsvLines(source._multiline), bytes)
+    source._formats["csv"] = Text(CsvLines(source._given.multiline), bytes)
     return source
 
 
@@ -122,7 +126,7 @@ def test_json_lines_agree_with_one_line_after_another(tmp_path, lines, steps, ma
 def test_csv_agrees_with_one_line_after_another(tmp_path, lines, steps, mark, unended, packed):
     """I9: without it a quote or a missing field could swallow the lines after it."""
     good = {line: dict(zip(["ts", "v"], next(csv.reader([line.decode()])), strict=True)) for line in GOOD_CSV}
-    good = {line: {"ts": int(row["ts"]), "v": row["v"]} for line, row in good.items()}
+    good = {line: {"ts": int(row["ts"]), "v": row["v"] or None} for line, row in good.items()}
     header = b"\xef\xbb\xbf" * mark + b'ts,"v"\r\n'
     data = header + b"".join(line + end for line, end in lines)
     data = data.removesuffix(b"\n") if unended else data
@@ -189,6 +193,79 @@ def test_multiline_fields(tmp_path):
             assert drained.rows == whole.rows
             assert not exact or set(drained.steps[:-1]) <= {step}
     assert len(drain(source_of(tmp_path / "a.csv")).dead) > 0
+
+
+PIECES = [b'"', b'"', b",", b"\n", b"\r\n", b"\r", b"a", b"1", b" ", b"\xef\xbb\xbf"]
+
+
+def ends_one_by_one(data):
+    """The slow definition of the rule of pyarrow.csv: where the lines of a text end."""
+    ends, state, place = [], "start", 3 if data.startswith(b"\xef\xbb\xbf") else 0
+    while place < len(data):
+        here = data[place : place + 1]
+        if state == "quoted":
+            if here == b'"':
+                place, state = (place + 1, state) if data[place + 1 : place + 2] == b'"' else (place, "plain")
+        elif here == b'"' and state == "start":
+            state = "quoted"
+        else:
+            state = "start" if here in b",\r\n" else "plain"
+            ends += [place] if here == b"\n" else []
+        place += 1
+    return ends
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=24).map(b"".join))
+def test_quotes_are_paired_as_the_parser_pairs_them(data):
+    """Without it a quote in the middle of a field, as in 5" pipe, would swallow the records up to the next one."""
+    assert ends_outside_quotes(np.frombuffer(data, np.uint8)).tolist() == ends_one_by_one(data)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from([*PIECES[:5], b"a", b"1"]), max_size=10).map(b"".join))
+def test_the_parser_has_the_same_rule(data):
+    """Without it the rule above could be another than that of pyarrow.csv, which says what a record is."""
+    ends = ends_one_by_one(data)
+    lines = [data[start + 1 : end].removesuffix(b"\r") for start, end in pairwise([-1, *ends])]
+    whole = data[: ends[-1] + 1] if ends else b""
+    assert _rows(whole) == sorted(row for line in lines if line for row in _rows(line + b"\n"))
+
+
+def _rows(text):
+    """The records of a text that the parser finds in it, of however many fields."""
+    rows = []
+    for width in range(1, 12):
+        found = []
+        options = pa.csv.ParseOptions(newlines_in_values=True, invalid_row_handler=lambda row: "skip")
+        names = pa.csv.ReadOptions(use_threads=False, column_names=[str(n) for n in range(width)])
+        if text:
+            kinds = pa.csv.ConvertOptions(column_types={name: pa.string() for name in names.column_names})
+            found = pa.csv.read_csv(pa.BufferReader(text), names, options, kinds).to_pylist()
+        rows += [tuple(row.values()) for row in found]
+    return sorted(rows)
+
+
+STRAY = [b'1,5" pipe', b'2,"5"" pipe"', b'3,"a"b"', b'4,"two\nlines"', b'5,a"b"', b'6,"a"\r', b'7,"" x', b'8,"""\n"""']
+READ = ['5" pipe', '5" pipe', 'ab"', "two\nlines", 'a"b"', "a", " x", '"\n"']
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 8])
+@pytest.mark.parametrize("block", [1, 30, 1 << 24])
+def test_a_quote_inside_a_field_costs_no_other_record(tmp_path, step, block):
+    """Without it such a quote swallowed the rest of the file, and how much of it, step borders decided."""
+    (tmp_path / "a.csv").write_bytes(b"ts,v\n" + b"\n".join(STRAY * 3) + b"\n")
+    drained = drain(small_blocks(source_of(tmp_path, multiline=True), block), step, True, 3)
+    assert [row["v"] for row in drained.values] == READ * 3 and not drained.dead
+
+
+@pytest.mark.parametrize("multiline", [False, True])
+@pytest.mark.parametrize("step", [1, 2, 100])
+def test_a_byte_order_mark_inside_a_file_is_part_of_its_record(tmp_path, step, multiline):
+    """Without it files put together into one would read otherwise by where a step begins."""
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfv,ts\na,1\n\xef\xbb\xbfb,2\nc,3\n")
+    drained = drain(source_of(tmp_path, multiline=multiline), step, True)
+    assert [row["v"] for row in drained.values] == ["a", "\ufeffb", "c"]
 
 
 def test_inferred_columns(tmp_path):

@@ -1,0 +1,169 @@
+"""A root is the folder that the recorded paths of a source are relative to; here it is followed where another is given.
+
+    the same      the source goes on
+    a folder up   from ``events/*.jsonl`` to ``*/*.jsonl``: what was recorded as ``a.jsonl`` is ``events/a.jsonl`` now
+    a folder down from ``*/*.jsonl`` to ``events/*.jsonl``: paths stay relative to the recorded root
+    elsewhere     only ``moved_from=`` says that the files there are those that were here
+
+Up and down go by themselves where every recorded path is one that the new path stands for: else the files might be
+others, or the same in another place, which would be read again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from persistent.errors import InvalidPipeline
+from persistent.sources.files import Files, Listed
+
+_USER = re.compile(r"(?<=://)[^/@]*@")
+
+
+@dataclass(frozen=True)
+class Root:
+    """``url``: with a slash at its end, without a user or password. ``above``: the first so many paths of the index
+    have these folders before them: those by which the root has gone up since."""
+
+    url: str
+    above: tuple[tuple[int, str], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"root": self.url, "above": [list(pair) for pair in self.above]}
+
+    @staticmethod
+    def from_json(recorded: Mapping[str, Any]) -> Root | None:
+        """None where an older release has recorded none."""
+        if "root" not in recorded:
+            return None
+        return Root(recorded["root"], tuple((count, folders) for count, folders in recorded["above"]))
+
+    def up(self, url: str, count: int) -> Root:
+        """The root as one that is higher, where the index has ``count`` paths."""
+        folders = self.url.removeprefix(url)
+        if not folders:
+            return self
+        above = [(until, folders + old) for until, old in self.above]
+        if not above or above[-1][0] < count:
+            above.append((count, folders))
+        return Root(url, tuple(above))
+
+    def paths(self, index: pa.Table) -> pa.ChunkedArray:
+        """The paths of the index, relative to this root."""
+        column, done, pieces = index.column("path"), 0, []
+        for until, folders in self.above:
+            part = column.slice(done, until - done)
+            pieces += pc.binary_join_element_wise(folders, part, "").chunks
+            done = until
+        return pa.chunked_array([*pieces, *column.slice(done).chunks], column.type) if done else column
+
+    def rebased(self, index: pa.Table | None) -> pa.Table | None:
+        """The index with paths relative to this root."""
+        if index is None or not self.above:
+            return index
+        return index.set_column(index.schema.get_field_index("path"), index.schema.field("path"), self.paths(index))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a source finds its files. ``files``: all below the recorded root; ``inside``: the folders from there down
+    to the root of ``given``, the path as it is given now."""
+
+    root: Root
+    given: Files
+    files: Files
+    inside: str = ""
+
+    def list(self) -> Sequence[Listed]:
+        """Every file that the given path stands for, its path relative to the recorded root."""
+        listing = self.given.list()
+        return [replace(one, path=self.inside + one.path) for one in listing] if self.inside else listing
+
+
+def moved_folder(moved_from: str | os.PathLike[str] | None) -> str | None:
+    """The option ``moved_from=`` as a root."""
+    if moved_from is None:
+        return None
+    files = Files(moved_from)
+    return _plain(files.root if re.search(r"[*?]", files.url) else files.url.rstrip("/") + "/")
+
+
+def place_of(root: Root | None, given: Files, moved_from: str | None) -> Place:
+    """Where what is below a recorded root is now; ``InvalidPipeline`` where only ``moved_from=`` could tell."""
+    now = _root_now(root, given)
+    if root is None:
+        return Place(Root(now), given, given)
+    url = root.url
+    if moved_from not in (None, now) and url != now and url.startswith(str(moved_from)):
+        url = now + url.removeprefix(str(moved_from))
+    root = replace(root, url=url)
+    if url == now:
+        return Place(root, given, given)
+    if url.startswith(now):
+        return Place(root, given, given.below(given.root + url.removeprefix(now)))
+    if now.startswith(url):
+        inside = now.removeprefix(url)
+        return Place(root, given, given.below(given.root.removesuffix(inside)), inside)
+    raise InvalidPipeline(
+        f"path={_plain(given.url)!r}: the checkpoint has read files below {url!r}. Give a path that begins with "
+        f"that; or, where those files are below {now!r} now, say moved_from={url!r}; or take a fresh checkpoint"
+    )
+
+
+def followed(place: Place, index: pa.Table | None) -> Place:
+    """The place as the next plan records it."""
+    now = _root_now(place.root, place.given)
+    if place.root.url == now or place.inside:
+        return place
+    return Place(place.root.up(now, 0 if index is None else index.num_rows), place.given, place.given)
+
+
+def require_listed(place: Place, index: pa.Table) -> None:
+    """Raise ``InvalidPipeline`` where the root is another and the path does not stand for every file of the index."""
+    root, given, now = place.root, place.given, _root_now(place.root, place.given)
+    for path in root.paths(index).to_pylist() if root.url != now else ():
+        where = root.url + path
+        if not where.startswith(now) or not given.stands_for(where.removeprefix(now)):
+            raise _doubtful(given, now, f"{path!r} below {root.url!r}, for which this path does not stand")
+
+
+def require_known(place: Place, index: pa.Table) -> None:
+    """Raise ``InvalidPipeline`` where the root, of which an older release has recorded nothing, looks like another.
+
+    That is so where nothing is listed that was read, but a file of the same name and size in folders more or less.
+    """
+    listed = {one.path: one.size for one in place.list()}
+    known = dict(zip(index.column("path").to_pylist(), index.column("size").to_pylist()))
+    if not known.keys().isdisjoint(listed):
+        return
+    names: dict[tuple[str, int], list[str]] = {}
+    for path, size in listed.items():
+        names.setdefault((path.rpartition("/")[2], size), []).append(path)
+    for path, size in known.items():
+        for other in names.get((path.rpartition("/")[2], size), ()):
+            if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}"):
+                raise _doubtful(place.given, place.root.url, f"{path!r}, and this path stands for {other!r}")
+
+
+def _root_now(root: Root | None, given: Files) -> str:
+    """The root of the given path. A folder that was listed is one, also while it is not there."""
+    folder = _plain(given.url).rstrip("/") + "/"
+    return folder if root is not None and root.url == folder else _plain(given.root)
+
+
+def _doubtful(given: Files, now: str, what: str) -> InvalidPipeline:
+    return InvalidPipeline(
+        f"path={_plain(given.url)!r}: the checkpoint has read {what}: what it has read may be read again. Run once "
+        "with the path as it was: then a folder more or less in the path is no matter. Where the files have moved, say "
+        f"moved_from= with the folder they were in; where all is meant to be so, moved_from={now!r}"
+    )
+
+
+def _plain(url: str) -> str:
+    return _USER.sub("", url)

@@ -1,0 +1,233 @@
+"""What a checkpoint records of a source may change where it can be followed; else it is refused with the remedy."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+
+import pytest
+from draining import after, drain, read, thawed
+
+from persistent.errors import InvalidPipeline
+from persistent.sources import Budget, FileSource, MemorySource, SourceState
+from persistent.sources.files import Files
+from persistent.sources.roots import Root, moved_folder, place_of
+
+OLD = ("above", "csv_empty", "root", "timestamp", "timestamp_unit")
+"""What the first release did not record."""
+
+
+def write(path, first, count=2):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"ts": n, "n": n}) + "\n" for n in range(first, first + count)))
+    return path
+
+
+def source(path, **options):
+    return FileSource(path, **{"timestamp": "ts", "timestamp_unit": "ms", **options})
+
+
+def numbers(drained):
+    return [row["n"] for row in drained.values]
+
+
+def without(state, *names):
+    """The state as an older release left it."""
+    recorded = {name: value for name, value in state.recorded.items() if name not in names}
+    return SourceState(state.positions, recorded, state.index)
+
+
+# -- the root ----------------------------------------------------------------------------------------------------
+
+
+def test_a_pattern_that_begins_a_folder_earlier_goes_on(tmp_path):
+    """Every file would be read, and counted, a second time; again with each folder more."""
+    write(tmp_path / "data" / "events" / "a.jsonl", 0)
+    first = drain(source(tmp_path / "data" / "events" / "*.jsonl"))
+    write(tmp_path / "data" / "other" / "b.jsonl", 2)
+    write(tmp_path / "data" / "events" / "c.jsonl", 4)
+    second = drain(source(tmp_path / "data" / "*" / "*.jsonl"), 1, True, state=first.state)
+    assert numbers(second) == [4, 5, 2, 3] and second.steps == [1] * 4
+    write(tmp_path / "more" / "x" / "d.jsonl", 6)
+    third = drain(source(tmp_path / "*" / "*" / "*.jsonl"), state=second.state)
+    assert numbers(third) == [6, 7]
+    # The index keeps what it has; the record says what comes before.
+    assert third.state.index.column("path").to_pylist() == [
+        "a.jsonl",
+        "events/c.jsonl",
+        "other/b.jsonl",
+        "more/x/d.jsonl",
+    ]
+    root = Root.from_json(third.state.recorded)
+    assert root == Root(f"{tmp_path}/", ((1, "data/events/"), (3, "data/")))
+    assert drain(source(tmp_path / "*" / "*" / "*.jsonl"), state=third.state).plans == []
+
+
+def test_files_that_were_listed_and_not_read_are_found_under_the_new_pattern(tmp_path):
+    """A job stopped between two steps would look for them in the wrong folder."""
+    write(tmp_path / "events" / "a.jsonl", 0, 5)
+    write(tmp_path / "events" / "b.jsonl", 5, 5)
+    narrow, wide = source(tmp_path / "events" / "*.jsonl"), source(tmp_path / "*" / "*.jsonl")
+    plan = narrow.plan(SourceState({}), Budget(3, exact=True))
+    state = after(SourceState({}), plan)
+    assert numbers(drain(wide, 4, True, 2, state)) == [*range(3, 10)]
+    # A plan that was put before the change is read where it says.
+    assert [row[3]["n"] for row in read(wide, thawed(plan.splits[0]), plan.recorded)[0]] == [0, 1, 2]
+
+
+def test_a_pattern_that_begins_a_folder_later_goes_on_where_it_stands_for_all(tmp_path):
+    """Going back to the narrower pattern would read everything again."""
+    write(tmp_path / "events" / "a.jsonl", 0)
+    state = drain(source(tmp_path / "*" / "*.jsonl")).state
+    write(tmp_path / "events" / "b.jsonl", 2)
+    narrow = drain(source(tmp_path / "events" / "*.jsonl"), state=state)
+    assert numbers(narrow) == [2, 3]
+    write(tmp_path / "other" / "c.jsonl", 4)
+    state = drain(source(tmp_path / "*" / "*.jsonl"), state=narrow.state).state
+    with pytest.raises(InvalidPipeline, match=r"'other/c\.jsonl' below .*moved_from=.*/events/'"):
+        drain(source(tmp_path / "events" / "*.jsonl"), state=state)
+    meant = source(tmp_path / "events" / "*.jsonl", moved_from=tmp_path / "events")
+    write(tmp_path / "events" / "d.jsonl", 6)
+    assert numbers(drain(meant, state=state)) == [6, 7]
+
+
+@pytest.mark.parametrize("new", ["new", "old/deeper", ""])
+def test_files_that_have_moved_need_moved_from(tmp_path, new):
+    """A folder given by mistake, or a backup restored elsewhere, would be read as if its files were new."""
+    write(tmp_path / "old" / "a.jsonl", 0, 4)
+    write(tmp_path / "old" / "b.jsonl", 4, 4)
+    plan = source(tmp_path / "old" / "*.jsonl").plan(SourceState({}), Budget(2, exact=True))
+    state = after(SourceState({}), plan)
+    (tmp_path / new).mkdir(exist_ok=True)
+    for name in ("a.jsonl", "b.jsonl"):
+        shutil.move(tmp_path / "old" / name, tmp_path / new / name)
+    write(tmp_path / new / "c.jsonl", 8)
+    path = tmp_path / new / "*.jsonl"
+    with pytest.raises(InvalidPipeline, match="moved_from="):
+        drain(source(path), state=state)
+    moved = source(path, moved_from=f"{tmp_path}/old")
+    done = drain(moved, 3, True, state=state)
+    assert numbers(done) == [*range(2, 10)]
+    # A plan that was put before they moved; and the option may stay where it is.
+    assert [row[3]["n"] for row in read(moved, thawed(plan.splits[0]), plan.recorded)[0]] == [0, 1]
+    assert drain(moved, state=done.state).plans == []
+    assert drain(source(path), state=done.state).plans == []
+
+
+def test_a_checkpoint_without_a_root_gets_it_at_its_next_plan(tmp_path):
+    """A checkpoint of the first release would read all again with the first folder that its path has more."""
+    write(tmp_path / "events" / "a.jsonl", 0)
+    old = without(drain(source(tmp_path / "events" / "*.jsonl")).state, *OLD)
+    with pytest.raises(InvalidPipeline, match=r"'a\.jsonl', and this path stands for 'events/a\.jsonl'"):
+        drain(source(tmp_path / "*" / "*.jsonl"), state=old)
+    write(tmp_path / "events" / "b.jsonl", 2)
+    state = drain(source(tmp_path / "events" / "*.jsonl"), state=old).state
+    assert state.recorded["root"] == f"{tmp_path}/events/" and state.recorded["timestamp"] == "ts"
+    assert drain(source(tmp_path / "*" / "*.jsonl"), state=state).plans == []
+    shutil.move(tmp_path / "events", tmp_path / "elsewhere")
+    write(tmp_path / "elsewhere" / "b.jsonl", 2)
+    assert numbers(drain(source(tmp_path / "elsewhere" / "*.jsonl"), state=old)) == [2, 3]
+
+
+def test_a_folder_that_is_away_is_still_a_folder(tmp_path):
+    """A network drive that is not mounted would be refused as another root."""
+    write(tmp_path / "events" / "a.jsonl", 0)
+    state = drain(source(tmp_path / "events")).state
+    shutil.move(tmp_path / "events", tmp_path / "away")
+    assert drain(source(tmp_path / "events"), state=state).plans == []
+
+
+def test_no_user_or_password_is_recorded():
+    """A secret in the URL of a source would be written down in every checkpoint."""
+    given = Files("memory://user:secret@host/events/*.jsonl")
+    assert place_of(None, given, None).root == Root("memory://host/events/")
+    assert moved_folder("s3://user:secret@bucket/x") == "s3://bucket/x/"
+    # Where they are read the URL is whole.
+    up = place_of(Root("memory://host/events/2024/"), given, None)
+    assert up.files.where("a") == "memory://user:secret@host/events/2024/a"
+    down = place_of(Root("memory://host/"), given, None)
+    assert (down.files.where("a"), down.inside) == ("memory://user:secret@host/a", "events/")
+
+
+# -- the options -------------------------------------------------------------------------------------------------
+
+
+def csv(path):
+    path.write_text('ts,at,v\n1,1,\n2,2,""\n3,3,x\n')
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"timestamp": "at"}, "timestamp='at': .* timestamp='ts' again"),
+        ({"timestamp_unit": "s"}, "timestamp_unit='s': .* timestamp_unit='ms' again"),
+        ({"csv_empty": "text"}, "csv_empty='text': .* csv_empty='null' again"),
+        ({"format": "json"}, "format='json': .* format='csv' again"),
+        ({"multiline": True}, "multiline=True: .* multiline=False again"),
+    ],
+)
+def test_an_option_that_records_depend_on_may_not_change(tmp_path, changed, says):
+    """What was counted by one rule would be added to what is counted by another, without a word."""
+    path = csv(tmp_path / "a.csv")
+    first = drain(source(path))
+    with pytest.raises(InvalidPipeline, match=says):
+        drain(source(path, **changed), state=first.state)
+    with pytest.raises(InvalidPipeline, match=says):
+        read(source(path, **changed), thawed(first.plans[0].splits[0]), first.plans[0].recorded)
+
+
+def test_a_checkpoint_without_the_record_takes_the_options_of_its_next_plan(tmp_path):
+    """A checkpoint of the first release would be stuck, or never be guarded."""
+    csv(tmp_path / "a.csv")
+    old = without(drain(source(tmp_path)).state, *OLD)
+    csv(tmp_path / "b.csv")
+    state = drain(source(tmp_path, timestamp="at", timestamp_unit="s"), state=old).state
+    assert (state.recorded["timestamp"], state.recorded["timestamp_unit"]) == ("at", "s")
+    with pytest.raises(InvalidPipeline, match="timestamp='at' again"):
+        drain(source(tmp_path), state=state)
+
+
+def test_a_memory_source_records_its_time_too(tmp_path):
+    """The same task tried in memory would accept what it refuses on files."""
+    rows = [{"ts": 1, "at": 2}]
+    state = drain(MemorySource(rows)).state
+    rows.append({"ts": 3, "at": 4})
+    with pytest.raises(InvalidPipeline, match=r"timestamp='at': .* timestamp='ts' again"):
+        drain(MemorySource(rows, timestamp="at"), state=state)
+    assert len(drain(MemorySource(rows), state=without(state, *OLD)).rows) == 1
+
+
+# -- empty fields of CSV -----------------------------------------------------------------------------------------
+
+EMPTY = 'ts,n,v,w\n1,1,,\n2,2,"",x\n3,,NA,""\n4,4,"""",\n5,5,,\n'
+NULLS = [(None, None), ("", "x"), ("NA", ""), ('"', None), (None, None)]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 100])
+@pytest.mark.parametrize("multiline", [False, True])
+def test_an_empty_field_is_null_and_a_quoted_one_is_text(tmp_path, rows, multiline):
+    """The same records would have other keys from CSV than from Parquet or JSON: "" where those have null."""
+    (tmp_path / "a.csv").write_text(EMPTY)
+    drained = drain(source(tmp_path, multiline=multiline), rows, True)
+    assert [(row["v"], row["w"]) for row in drained.values] == NULLS
+    assert [row["n"] for row in drained.values] == [1, 2, None, 4, 5]
+    plain = [("a", "b"), (None, "c"), ("d", None)]
+    (tmp_path / "a.csv").write_text("ts,v,w\n" + "".join(f"1,{v or ''},{w or ''}\n" for v, w in plain))
+    assert [(row["v"], row["w"]) for row in drain(source(tmp_path, multiline=multiline)).values] == plain
+    old = drain(source(tmp_path, multiline=multiline, csv_empty="text"), rows, True)
+    assert [(row["v"], row["w"]) for row in old.values] == [(v or "", w or "") for v, w in plain]
+
+
+def test_a_checkpoint_begun_under_the_old_rule_keeps_it(tmp_path):
+    """Its keys "" would stop growing, and null ones would begin beside them."""
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(EMPTY.encode()))
+    old = without(drain(source(tmp_path)).state, *OLD)
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(EMPTY.encode()))
+    kept = drain(source(tmp_path), 2, True, state=old)
+    assert [(row["v"], row["w"]) for row in kept.values] == [(v or "", w or "") for v, w in NULLS]
+    assert kept.state.recorded["csv_empty"] == "text"
+    assert drain(source(tmp_path, csv_empty="text"), state=kept.state).plans == []
+    with pytest.raises(InvalidPipeline, match=r"csv_empty='null': .* csv_empty='text' again"):
+        drain(source(tmp_path, csv_empty="null"), state=old)
