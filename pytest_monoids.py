@@ -20,7 +20,7 @@ def pytest_addoption(parser: Any) -> None:
         "--monoid-laws-examples",
         type=_examples,
         metavar="N",
-        help="How many examples each law is tried on [default: 200].",
+        help="How many examples each law is tried on [default: 200, or what there is time for].",
     )
 
 

@@ -80,7 +80,7 @@ def _not_plain(value: Any) -> str:
     kind = type(value)
     where = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     remedy = (
-        "write value.item() to make it a Python number"
+        ("write value.item() to make it a Python number" if not value.ndim else "write tuple(array.tolist())")
         if kind.__module__ == "numpy" and hasattr(value, "item")
         else "make it of plain Python values (numbers, str, bytes, dates, tuple, list, set, dict),"
         " or define encode(self, element) and decode(self, data) in the monoid"

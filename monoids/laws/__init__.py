@@ -9,14 +9,15 @@ scalar.py  columnar.py       the laws: functions that return the two sides of an
 catalogue.py                 their table
 equality.py                  when two sides are the same
 strategies.py  drawing.py    what inputs are drawn, and the elements reached from them
-check.py                     trying and shrinking
+check.py  budget.py          trying and shrinking, in bounded time and memory
+remedies.py                  what to do about a broken law
 decorating.py                as tests of pytest
 finding.py  plugin.py        every monoid of a package
 instances.py                 every monoid of this one
 """
 
 from monoids.laws.catalogue import LAWS, Law, law_named, laws_of
-from monoids.laws.check import LawViolation, Trial, assert_monoid_laws
+from monoids.laws.check import LawsWarning, LawViolation, Trial, assert_monoid_laws
 from monoids.laws.decorating import MonoidLaws, monoid_laws
 from monoids.laws.equality import Equality, exact, hoeffding_margin, statistical, within
 from monoids.laws.strategies import inputs_for, values_of
@@ -26,6 +27,7 @@ __all__ = [
     "Equality",
     "Law",
     "LawViolation",
+    "LawsWarning",
     "MonoidLaws",
     "Trial",
     "assert_monoid_laws",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+import pickle
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, InvalidArgument, Unsatisfiable
 
-from monoids.laws.catalogue import TOTALITY, Law, laws_of
+from monoids.laws import columnar
+from monoids.laws.budget import Budget, Spent, watched
+from monoids.laws.catalogue import NO_MUTATION, TOTALITY, Law, laws_of
 from monoids.laws.drawing import (
     Example,
     draws,
@@ -25,6 +31,7 @@ from monoids.laws.drawing import (
 )
 from monoids.laws.equality import Equality, Scale, exact, magnitudes, statistical, within
 from monoids.laws.exploring import explore
+from monoids.laws.remedies import place, remedy
 from monoids.laws.scalar import NOTHING
 from monoids.laws.strategies import inputs_for
 from monoids.monoid import Monoid, check
@@ -35,6 +42,11 @@ Tried = tuple[Example, dict[str, Any]]
 _ALONE_MAX = 250
 _SHOWN_MAX = 2_000
 _TOGETHER = 20
+_ROUNDS = 3
+"""In the later ones, the laws for which there was not time enough go on where they were, with what time is left."""
+_LAWS_TOLD = 6
+_LIFTED = 50
+EXAMPLES = 200
 
 
 class LawViolation(AssertionError):
@@ -46,20 +58,25 @@ class LawViolation(AssertionError):
         self.bindings = bindings
 
 
+class LawsWarning(UserWarning):
+    """What a trial did not try."""
+
+
 def assert_monoid_laws(
     monoid: Monoid[Any],
     inputs: st.SearchStrategy[Any] | None = None,
     *,
-    examples: int = 200,
+    examples: int | None = None,
     equality: Equality | None = None,
 ) -> None:
     """Try each law that applies to ``monoid``; raise LawViolation for the first broken, with its smallest
     counterexample.
 
     ``inputs`` draws inputs of ``monoid.lift``; left out, it is what ``inputs_for(monoid)`` derives. ``examples`` is
-    how often each law is tried; the same are drawn every time. ``equality`` decides whether two sides are the same: by
-    default ``exact``, and ``within()`` for a monoid with ``exact = False``. TypeError if the inputs are none
-    of the monoid's, or cannot be derived.
+    how often each law is tried; the same are drawn every time. Left out, it is 200, or as many as 5 seconds and 500 MB
+    allow: a warning says what was not tried. ``equality`` decides whether two sides are the same: by default
+    ``exact``, and ``within()`` for a monoid with ``exact = False``. TypeError if the inputs are none of the monoid's,
+    or cannot be derived.
 
     >>> from monoids import Count, Monoid
     >>> assert_monoid_laws(Count())
@@ -74,10 +91,17 @@ def assert_monoid_laws(
       a = lift(1)
       combine(identity, a): 0
       a: 1
+      the identity must be nothing: combined with any element, it leaves that as it is. If not every input is an \
+element, let lift make one of it
     """
+    __tracebackhide__ = True
     trial = Trial(monoid, inputs, examples=examples, equality=equality)
-    for law in trial.laws:
-        trial.check(law)
+    for _ in range(_ROUNDS):
+        for law in trial.laws:
+            violation = trial.violation(law)
+            if violation is not None:
+                raise violation from violation.__cause__
+    trial.warn()
 
 
 class Trial:
@@ -88,7 +112,7 @@ class Trial:
         monoid: Monoid[Any],
         inputs: st.SearchStrategy[Any] | None = None,
         *,
-        examples: int = 200,
+        examples: int | None = None,
         equality: Equality | None = None,
     ) -> None:
         if isinstance(monoid, type):
@@ -99,34 +123,106 @@ class Trial:
             raise TypeError(
                 f"inputs of {monoid!r}: give a Hypothesis strategy, such as strategies.integers(), not {inputs!r}"
             )
-        if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
+        if examples is not None and (isinstance(examples, bool) or not isinstance(examples, int) or examples < 1):
             raise TypeError(f"examples= is a number of examples, at least 1, not {examples!r}")
-        check(monoid)
-        _check_equality(equality)
         self.monoid = monoid
+        self._budget = Budget(limited=examples is None)
+        self._tried = watched(monoid, self._budget)
+        self._unstored = ""
+        self._pickled_if_needed(lambda: [monoid.identity])
+        check(self._tried)
+        _check_equality(equality)
         self.inputs = inputs_for(monoid) if inputs is None else inputs
-        self.examples = examples
+        self.examples = examples or EXAMPLES
         self.laws = laws_of(monoid)
+        self._done: dict[str, int] = {}
+        self.tried: dict[str, int] = {}
+        """On how many examples each law was tried; of one that stands here with less than ``examples``, no more."""
+        self._spent_on = ""
         self._equality: Equality = equality or (exact if monoid.exact else within())
         self._joined: dict[str, list[Tried]] = {}
         self._repeated: dict[str, list[Tried]] = {}
 
     def check(self, law: Law) -> None:
-        """Raise LawViolation, with the smallest counterexample found, if the monoid breaks the law."""
+        """Raise LawViolation, with the smallest counterexample found, if the monoid breaks the law.
+
+        Warns if it was not tried, or on some of the examples only.
+        """
         __tracebackhide__ = True
         violation = self.violation(law)
         if violation is not None:
             raise violation from violation.__cause__
+        self.warn(law)
 
     def violation(self, law: Law) -> LawViolation | None:
-        """The smallest violation of the law that is found; None if it holds for all examples."""
-        for example, values in self._plan(law):
-            found = self._try(law, example, values)
-            if found is not None:
-                return self._smallest(law, example) or found
-        return None
+        """The smallest violation of the law that is found; None if it holds for all examples that were tried."""
+        if law is NO_MUTATION:
+            return self._mutation
+        return None if self.untried(law) else self._violation(law)
+
+    def untried(self, law: Law) -> str:
+        """Why a law is not tried, if it is not; else an empty text."""
+        if law is not NO_MUTATION and self._mutation is not None:
+            return "an operand is changed while it is combined: mend 'no mutation' first"
+        by_columns = law.function.__module__ == columnar.__name__
+        return self._unstored if by_columns or not law.applies(self._tried) else ""
+
+    def warn(self, law: Law | None = None) -> None:
+        """Say which laws, of all or one, were not tried on all examples, and why."""
+        laws = [law] if law is not None else list(self.laws)
+        short = {each.name: self.tried.get(each.name, self.examples) for each in laws}
+        short = {name: tried for name, tried in short.items() if tried < self.examples}
+        if short:
+            least = sorted(short.items(), key=lambda item: item[1])
+            told = ", ".join(f"{name!r} {tried}" for name, tried in least[:_LAWS_TOLD])
+            others = f" and {len(short) - _LAWS_TOLD} others" if len(short) > _LAWS_TOLD else ""
+            held = f"{len(laws) - len(short)} of {len(laws)} laws were tried on all {self.examples} examples"
+            warnings.warn(
+                f"{self.monoid!r}: {held}; on fewer, for want of {self._spent_on}: {told}{others}."
+                f" examples={self.examples} tries all, however long it takes",
+                LawsWarning,
+                stacklevel=3,
+            )
+        if self._unstored:
+            warnings.warn(self._unstored, LawsWarning, stacklevel=3)
 
     # Trying.
+
+    @cached_property
+    def _mutation(self) -> LawViolation | None:
+        return self._violation(NO_MUTATION)
+
+    def _violation(self, law: Law) -> LawViolation | None:
+        seen = self._seen(law)
+        return None if seen is None else self._smallest(law, *seen)
+
+    def _seen(self, law: Law) -> tuple[Example, LawViolation] | None:
+        """An example that breaks the law, of those that there is time for."""
+        self._draw()
+        done = start = self._done.get(law.name, 0)
+        total = 1
+        if self.tried.get(law.name) == self.examples:
+            return None
+        try:
+            with self._budget.law():
+                plan = self._plan(law)
+                total = len(plan)
+                for example, values in plan[start:]:
+                    self._budget.look()
+                    found = self._try(law, example, values)
+                    if found is not None:
+                        return example, found
+                    done += 1
+        except Spent as spent:
+            self._spent_on = spent.why
+        self._done[law.name] = done
+        self.tried[law.name] = self.examples * done // total if total else self.examples
+        return None
+
+    def _draw(self) -> None:
+        """Draw the examples, if they are not drawn yet."""
+        with self._budget.drawing():
+            _ = self._drawn
 
     def _plan(self, law: Law) -> Sequence[Tried]:
         """What the law is tried on: each example alone; or some alone, one of five, and the others many at a time.
@@ -152,18 +248,19 @@ class Trial:
             return []
         rows = law.rows
         if rows not in self._repeated:
-            short, long_ = long([example for example, _ in self._drawn], rows)
-            self._repeated[rows] = [(short, {})]
-            if self._is_total({rows: short[rows]}):
-                self._repeated[rows].append((long_, {}))
+            # In short segments, then in long ones; neither where no column holds the inputs.
+            repeated: list[Tried] = [(example, {}) for example in long([example for example, _ in self._drawn], rows)]
+            self._repeated[rows] = repeated[:1]
+            if repeated and self._is_total({rows: repeated[0][0][rows]}):
+                self._repeated[rows] = repeated
         return self._repeated[rows] if "cuts" in law.arguments else self._repeated[rows][:1]
 
     def _is_total(self, example: Example) -> bool:
         """Whether the elements of an example, and their sum, are defined."""
         try:
-            elements = [each for drawn in example.values() for each in elements_of(self.monoid, drawn)]
+            elements = [each for drawn in example.values() for each in elements_of(self._tried, drawn)]
             if elements:
-                TOTALITY.function(self.monoid, elements)
+                TOTALITY.function(self._tried, elements)
         except Exception:
             return False
         return True
@@ -171,24 +268,47 @@ class Trial:
     @cached_property
     def _is_partial(self) -> bool:
         """Whether the monoid breaks the law of totality: then no other is said to be broken for that."""
-        return any(self._try(TOTALITY, example, values) for example, values in self._plan(TOTALITY))
+        return any(self._try(TOTALITY, example, values) for example, values in self._drawn)
 
     @cached_property
     def _drawn(self) -> list[Tried]:
         """The examples, each with the values that were made of it so far."""
         try:
-            examples = examples_of(self.inputs, self.examples)
+            examples = examples_of(self.inputs, self.examples, self._budget.look)
         except (InvalidArgument, Unsatisfiable) as error:
             raise TypeError(f"{self.monoid!r}: no inputs can be drawn from {self.inputs!r}: {error}") from error
-        self._refuse_foreign([x for example in examples for x in example["xs"].xs])
+        xs = [x for example in examples for x in example["xs"].xs]
+        self._refuse_foreign(xs)
+        self._pickled_if_needed(lambda: [self._tried.lift(fresh(x)) for x in xs[:_LIFTED]])
         return [(example, {}) for example in examples]
+
+    def _pickled_if_needed(self, made: Callable[[], list[Any]]) -> None:
+        """Elements of one's own classes are pickled while they are tried; and it is told that they cannot be stored."""
+        monoid = self._tried
+        if monoid.serializer is not None or type(monoid).encode is not Monoid.encode:
+            return
+        try:
+            elements = made()
+        except Exception:
+            return
+        try:
+            for element in elements:
+                monoid.encode(element)
+        except TypeError as error:
+            if all(map(_is_pickled, elements)):
+                self._tried = copy.copy(monoid)
+                self._tried.serializer = _Pickled()
+                self._unstored = (
+                    f"{self.monoid!r}: the laws of sums were tried, not those of storing: {error}; or name a serializer"
+                    " in it: serializer = persistent.serializers.cloudpickle(key=...)"
+                )
 
     def _refuse_foreign(self, xs: Sequence[Any]) -> None:
         """TypeError if ``lift`` takes none of the inputs: then they are meant for another monoid."""
         refused: tuple[Any, Exception] | None = None
         for x in xs:
             try:
-                self.monoid.lift(fresh(x))
+                self._tried.lift(fresh(x))
             except Exception as error:
                 refused = refused or (x, error)
             else:
@@ -208,14 +328,26 @@ class Trial:
         try:
             for name in law.arguments:
                 if name not in values:
-                    values[name] = value_of(self.monoid, example[name])
-            sides = law.function(self.monoid, **{name: _own(name, values[name]) for name in law.arguments})
+                    values[name] = value_of(self._tried, example[name])
+            sides = law.function(self._tried, **{name: _own(name, values[name]) for name in law.arguments})
         except Exception as error:
             return self._raised(law, example, error)
         if sides is NOTHING or self._same(law, example, *sides):
             return None
         shown = "".join(f"\n  {name}: {_side(side)}" for name, side in zip(law.formula.split(" == "), sides))
-        return LawViolation(_head(law, self.monoid, example) + shown, law.name, _bindings(law, example))
+        told = _head(law, self.monoid, example) + shown + self._remedy(law, example, sides)
+        return LawViolation(told, law.name, _bindings(law, example))
+
+    def _remedy(self, law: Law, example: Example, sides: Sequence[Any]) -> str:
+        """What to do about it, in a line of its own."""
+        close = False
+        if self.monoid.exact and self._equality is exact and sides and not law.exactly:
+            try:
+                close = within()(sides[0], sides[1], lambda: self._scale(law, example))
+            except Exception:
+                close = False
+        told = remedy(law, sides, [x for name in law.arguments for x in inputs_in(example[name])], close)
+        return told and f"\n  {told}"
 
     def _raised(self, law: Law, example: Example, error: Exception) -> LawViolation | None:
         """A law is broken by what raises where all elements are defined; elsewhere it is the law of totality."""
@@ -225,7 +357,9 @@ class Trial:
                 return None
             law = TOTALITY
         head = _head(law, self.monoid, bindings, tuple(bindings))
-        raised = LawViolation(f"{head}\n  raises {type(error).__name__}: {error}", law.name, bindings)
+        where = place(self.monoid, error)
+        told = f"{head}\n  raises {type(error).__name__}: {error}" + (where and f"\n  {where}")
+        raised = LawViolation(told + self._remedy(law, bindings, ()) if law is TOTALITY else told, law.name, bindings)
         raised.__cause__ = error
         return raised
 
@@ -243,18 +377,19 @@ class Trial:
 
     def _scale(self, law: Law, example: Example) -> Scale:
         xs = [x for name in law.arguments for x in inputs_in(example[name])]
-        sizes = [size for x in xs for size in magnitudes(self.monoid.lift(fresh(x)))]
+        sizes = [size for x in xs for size in magnitudes(self._tried.lift(fresh(x)))]
         return Scale(len(sizes), sum(sizes), law.depth, self.monoid.present)
 
     # Shrinking.
 
-    def _smallest(self, law: Law, example: Example) -> LawViolation | None:
-        """The violation with the smallest values; None if the monoid does not break the law every time."""
+    def _smallest(self, law: Law, example: Example, seen: LawViolation) -> LawViolation:
+        """The violation with the smallest values; of one that comes and goes, or if there is no time, any seen."""
         if not law.arguments:
-            return None
-        found: list[tuple[Example, LawViolation]] = []
+            return seen
+        found: list[tuple[Example, LawViolation]] = [(example, seen)]
 
         def holds(drawn: Example) -> None:
+            self._budget.look()
             violation = self._try(law, drawn, {})
             if violation is not None:
                 found.append((drawn, violation))
@@ -262,29 +397,56 @@ class Trial:
 
         strategies = draws(self.inputs)
         try:
-            explore(st.fixed_dictionaries({name: strategies[name] for name in law.arguments}), holds, 300, shrink=True)
-        except (LawViolation, Flaky):
+            with self._budget.shrinking():
+                drawn = st.fixed_dictionaries({name: strategies[name] for name in law.arguments})
+                explore(drawn, holds, 300, shrink=True)
+        except (LawViolation, Flaky, Spent):
             # A small one, which may have parts to spare; or, if the law breaks now and then, any that was seen.
-            drawn, violation = found[-1]
-            return self._shorter(law, drawn) or violation
-        return self._shorter(law, example)
+            pass
+        return self._shorter(law, *found[-1])
 
-    def _shorter(self, law: Law, example: Example) -> LawViolation | None:
+    def _shorter(self, law: Law, example: Example, violation: LawViolation) -> LawViolation:
         """What is left of a violation after leaving out what is not needed: for one that is rarely drawn."""
-        violation = self._try(law, example, {})
-        while violation is not None:
-            tries = ((less, self._try(law, less, {})) for less in _smaller_examples(law, example))
-            less, next_violation = next(((less, seen) for less, seen in tries if seen is not None), (example, None))
-            if next_violation is None:
-                return violation
-            example, violation = less, next_violation
-        return None
+        try:
+            with self._budget.shrinking():
+                while True:
+                    tries = ((less, self._try(law, less, {})) for less in _smaller_examples(law, example))
+                    shorter = next(((less, seen) for less, seen in tries if seen is not None), None)
+                    if shorter is None:
+                        return violation
+                    example, violation = shorter
+        except Spent:
+            return violation
 
 
 def _smaller_examples(law: Law, example: Example) -> Iterator[Example]:
     for name in law.arguments:
         for less in smaller(example[name]):
             yield {**example, name: less}
+
+
+class _Pickled:
+    """Stands in for the serializer of a monoid that names none, while its laws are tried in this process."""
+
+    name = "pickle"
+    version = 1
+
+    def dumps(self, element: Any) -> bytes:
+        data = pickle.dumps(element)
+        return hashlib.sha256(data).digest() + data
+
+    def loads(self, data: bytes) -> Any:
+        if hashlib.sha256(data[32:]).digest() != data[:32]:
+            raise ValueError("these bytes are none of this serializer")
+        return pickle.loads(data[32:])
+
+
+def _is_pickled(element: Any) -> bool:
+    """Whether an element of a class that has no encoding is itself again after pickling."""
+    try:
+        return exact(pickle.loads(pickle.dumps(element)), element)
+    except Exception:
+        return False
 
 
 def _own(name: str, value: Any) -> Any:
@@ -324,4 +486,4 @@ def _side(side: Any) -> str:
 
 
 def _shown(drawn: Any) -> str:
-    return repr(list(drawn)) if isinstance(drawn, tuple) else repr(drawn)
+    return _side(list(drawn) if isinstance(drawn, tuple) else drawn)

@@ -17,7 +17,7 @@ Case = Monoid[Any] | tuple[Monoid[Any], st.SearchStrategy[Any] | None]
 """A monoid, or a monoid and a strategy of its inputs (None: derived)."""
 
 
-def monoid_laws(*cases: Case, examples: int = 200, equality: Equality | None = None) -> Callable[[Test], Test]:
+def monoid_laws(*cases: Case, examples: int | None = None, equality: Equality | None = None) -> Callable[[Test], Test]:
     """Parametrise a test by monoid and law: its argument ``check`` is a function that tries one law on one monoid.
 
         @monoid_laws((Longest(), strategies.text()), Sum(), examples=1_000)
@@ -67,7 +67,7 @@ class MonoidLaws:
 
     monoid: ClassVar[Monoid[Any]]
     inputs: ClassVar[st.SearchStrategy[Any] | None] = None
-    examples: ClassVar[int] = 200
+    examples: ClassVar[int | None] = None
     equality: ClassVar[Equality | None] = None
     expected_failures: ClassVar[Mapping[str, str]] = {}
 
@@ -103,6 +103,13 @@ def titles(monoids: Sequence[Monoid[Any] | str]) -> list[str]:
     return named
 
 
+def checked(trial: Trial, law: Law) -> None:
+    """Try one law within a test, which is skipped if the law is not tried."""
+    __tracebackhide__ = True
+    _skip_untried(trial, law)
+    trial.check(law)
+
+
 # Inside.
 
 _TITLE_MAX = 80
@@ -117,13 +124,22 @@ class _Check:
 
     def __call__(self) -> None:
         __tracebackhide__ = True
-        self._trial.check(self._law)
+        checked(self._trial, self._law)
 
     def __repr__(self) -> str:
         return f"<the law {self._law.name!r} on {self._trial.monoid!r}>"
 
 
-def _trial(case: Any, examples: int, equality: Equality | None) -> Trial:
+def _skip_untried(trial: Trial, law: Law) -> None:
+    __tracebackhide__ = True
+    untried = trial.untried(law)
+    if untried:
+        import pytest
+
+        pytest.skip(untried)
+
+
+def _trial(case: Any, examples: int | None, equality: Equality | None) -> Trial:
     monoid, inputs = case if isinstance(case, tuple) and len(case) == 2 else (case, None)
     return Trial(monoid, inputs, examples=examples, equality=equality)
 
@@ -144,13 +160,14 @@ def _check_expected(title: str, trial: Trial, expected: Mapping[str, str]) -> No
 def _expected_test(trial: Trial, law: Law, reason: str | None) -> Callable[[Any], None]:
     def holds(self: Any) -> None:
         __tracebackhide__ = True
-        trial.check(law)
+        checked(trial, law)
 
     def fails(self: Any) -> None:
         import pytest
 
         violation = trial.violation(law)
         if violation is None:
+            _skip_untried(trial, law)
             pytest.fail(
                 f"{trial.monoid!r}: {law.name!r} holds, but is expected to fail ({reason}): take it out of "
                 "expected_failures",

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -28,6 +29,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from monoids.laws.budget import Spent
 from monoids.laws.equality import exact
 from monoids.laws.exploring import explore
 from monoids.monoid import Group, Monoid
@@ -57,7 +59,7 @@ class Reached:
     def element(self, monoid: Monoid[Any]) -> Any:
         """The element itself, made anew; the identity is that of the monoid."""
         if not self.steps:
-            return monoid.identity
+            return fresh(monoid.identity)
         return reduce(monoid.combine, [_term(monoid, x, back) for x, back in self.steps])
 
 
@@ -164,12 +166,21 @@ def draws(inputs: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
-def examples_of(inputs: st.SearchStrategy[Any], count: int) -> list[Example]:
-    """Examples with a value for every argument of every law, the same in every process."""
+def examples_of(inputs: st.SearchStrategy[Any], count: int, look: Callable[[], None] = lambda: None) -> list[Example]:
+    """Examples with a value for every argument of every law, the same in every process.
+
+    ``look`` is called between them: at the first Spent it raises there are no more.
+    """
     many = st.lists(inputs, min_size=1, max_size=ROWS_MAX)
     rows: list[list[Any]] = []
-    # Several at a time, because beginning costs Hypothesis more than going on.
-    explore(st.tuples(*[many] * _AT_ONCE), rows.extend, -(-count // _AT_ONCE))
+
+    def take(drawn: tuple[list[Any], ...]) -> None:
+        rows.extend(drawn)
+        look()
+
+    with suppress(Spent):
+        # Several at a time, because beginning costs Hypothesis more than going on.
+        explore(st.tuples(*[many] * _AT_ONCE), take, -(-count // _AT_ONCE))
     rows = rows[:count]
     pool = [x for xs in rows for x in xs]
     return [_example(index, xs, pool) for index, xs in enumerate(rows)]
@@ -195,6 +206,8 @@ def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
     rows: Any = Inputs(tuple(few)) if name == "xs" else _overlapping(few, 0)
     if name == "column":
         rows = _most_alike(few)
+        if rows is None:
+            return
     held = len(rows) if isinstance(rows, tuple) else len(rows.xs)
     for step in (2, LONG_ROWS // 3):
         yield {name: Repeated(rows, -(-LONG_ROWS // held)), "cuts": range(0, LONG_ROWS, step)}
@@ -240,11 +253,11 @@ _UNCHANGEABLE = frozenset(
 )
 
 
-def _most_alike(xs: Sequence[Any]) -> ArrowInputs:
-    """The inputs of the type that most have, of the types of which there are arrays; else None alone."""
+def _most_alike(xs: Sequence[Any]) -> ArrowInputs | None:
+    """The inputs of the type that most have, of the types of which there are arrays; None if there are of none."""
     kinds = Counter(type(x) for x in xs if x is not None)
     columns = (ArrowInputs(tuple(x for x in xs if x is None or type(x) is kind)) for kind, _ in kinds.most_common())
-    return next((column for column in columns if column.array() is not None), ArrowInputs((None,)))
+    return next((column for column in columns if column.array() is not None), None)
 
 
 def _kind(drawn: Any) -> str:
@@ -298,7 +311,7 @@ def _fewer(count: int, least: int) -> Iterator[int]:
 
 
 def _term(monoid: Monoid[Any], x: Any, back: bool) -> Any:
-    lifted = monoid.lift(fresh(x))
+    lifted = fresh(monoid.lift(fresh(x)))  # A lift may answer the identity itself.
     return monoid.inverse(lifted) if back and isinstance(monoid, Group) else lifted
 
 

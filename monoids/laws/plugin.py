@@ -19,9 +19,9 @@ import pytest
 
 from monoids.laws.catalogue import Law
 from monoids.laws.check import LawViolation, Trial
+from monoids.laws.decorating import checked
 from monoids.laws.finding import Found, public_monoids
 
-EXAMPLES = 200
 _FRAMES = 3
 
 
@@ -46,7 +46,7 @@ class MonoidUnderLaws(pytest.Collector):
         if self.found.fault or self.found.monoid is None:
             yield Untried.from_parent(self, name="instance and inputs", fault=self.found.fault)
             return
-        examples = self.config.getoption("monoid_laws_examples") or EXAMPLES
+        examples = self.config.getoption("monoid_laws_examples")
         try:
             trial = Trial(self.found.monoid, self.found.inputs, examples=examples)
         except TypeError as error:
@@ -71,7 +71,7 @@ class LawOfMonoid(_Item):
 
     def runtest(self) -> None:
         """Try it on all examples."""
-        self.trial.check(self.law)
+        checked(self.trial, self.law)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The violation in its own words; where the monoid raised, also from where."""

@@ -24,7 +24,7 @@ def totality(monoid: M, elements: list[Any]) -> Sides:
     """raised by lift, combine, inverse, present == nothing"""
     reduce(monoid.combine, elements)
     for element in elements:
-        monoid.combine(monoid.identity, element)
+        monoid.combine(fresh(monoid.identity), element)
         monoid.present(element)
         if isinstance(monoid, Group):
             monoid.inverse(element)
@@ -32,15 +32,16 @@ def totality(monoid: M, elements: list[Any]) -> Sides:
 
 
 def no_mutation(monoid: M, a: Any, b: Any) -> Sides:
-    """operands before == operands after combine, fold, encode, inverse"""
-    before = fresh([a, b, monoid.identity])
+    """a, b, identity before == after combine, fold, encode, inverse"""
+    nothing, shared = fresh(monoid.identity), fresh(monoid.identity)
+    before = fresh([a, b, nothing])
     monoid.combine(a, b)
-    monoid.combine(monoid.identity, a)
+    monoid.combine(nothing, a)
     monoid.fold([a, b])
     monoid.encode(a)
     if isinstance(monoid, Group):
         monoid.inverse(a)
-    return before, [a, b, monoid.identity]
+    return before, [a, b, nothing if exact(shared, monoid.identity) else fresh(monoid.identity)]
 
 
 def pure_lift(monoid: M, xs: list[Any]) -> Sides:

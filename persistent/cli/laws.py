@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("monoid", metavar="FILE_OR_MODULE:NAME")
-@click.option("--examples", type=click.IntRange(1), default=200, show_default=True, help="Try each law on so many.")
+@click.option("--examples", type=click.IntRange(1), help="Try each law on so many [default: 200, or as 5 s allow].")
 @json_option
-def laws(monoid: str, examples: int, as_json: bool) -> None:
+def laws(monoid: str, examples: int | None, as_json: bool) -> None:
     """Try the laws of monoids on one, law by law.
 
     NAME is a monoid, a class of monoids that is made without arguments, a pair of a monoid and a strategy of its
@@ -42,27 +42,37 @@ def laws(monoid: str, examples: int, as_json: bool) -> None:
             rows = [_tried(trial, law, show) for law in trial.laws]
     except TypeError as error:
         raise InvalidPipeline(f"{monoid}: {error}") from error
-    broken = [row for row in rows if not row["holds"]]
+    broken = [row for row in rows if row["violation"]]
+    held = [row for row in rows if row["holds"]]
     if as_json:
         print_json(rows)
     else:
         print_table(
-            ["law", "", "formula"],
-            [[row["law"], "holds" if row["holds"] else "BROKEN", row["formula"]] for row in rows],
+            ["law", "", "examples", "formula"],
+            [[row["law"], _verdict(row), str(row["examples"]), row["formula"]] for row in rows],
         )
         click.echo("".join(f"\n{row['violation']}\n" for row in broken))
-        click.echo(f"{loaded!r}: {len(rows) - len(broken)} of {len(rows)} laws hold, on {examples:,} examples each")
+        click.echo("".join(f"{sentence}\n" for sentence in dict.fromkeys(row["untried"] for row in rows) if sentence))
+        least = min((row["examples"] for row in held), default=0)
+        each = f"{trial.examples:,} examples each" if least == trial.examples else f"at least {least:,} examples each"
+        click.echo(f"{loaded!r}: {len(held)} of {len(rows)} laws hold, on {each}")
     if broken:
         raise click.exceptions.Exit(1)
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    return "BROKEN" if row["violation"] else "holds" if row["holds"] else "not tried"
 
 
 def _tried(trial: Trial, law: Law, show: Callable[[str], None]) -> dict[str, Any]:
     show(law.name)
     violation = trial.violation(law)
+    untried = "" if violation else trial.untried(law)
     return {
         "law": law.name,
         "formula": law.formula,
-        "examples": trial.examples,
-        "holds": violation is None,
+        "examples": 0 if untried else trial.tried.get(law.name, trial.examples),
+        "holds": violation is None and not untried,
+        "untried": untried,
         "violation": None if violation is None else str(violation),
     }

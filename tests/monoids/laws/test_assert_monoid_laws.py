@@ -30,7 +30,8 @@ def test_violation_shows_law_sides_and_smallest_counterexample() -> None:
         "  a = lift(0)\n"
         "  b = lift(1)\n"
         "  combine(a, b): (0, 1)\n"
-        "  combine(b, a): (1, 0)"
+        "  combine(b, a): (1, 0)\n"
+        "  if the order matters, leave out commutative = True"
     )
     assert found.law == "commutativity"
     assert found.bindings == {"a": Reached(((0, False),)), "b": Reached(((1, False),))}

@@ -92,7 +92,7 @@ def test_expected_failure_that_holds_is_a_failure() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("commutative", "the laws are: totality, no mutation"), ("inverse", "does not apply to Sampled")],
+    [("commutative", "the laws are: no mutation, totality"), ("inverse", "does not apply to Sampled")],
 )
 def test_expected_failure_of_no_law_is_refused(name: str, hint: str) -> None:
     """A typing error would leave a law unexcused, or an excuse unused."""

@@ -1,0 +1,69 @@
+"""A remedy is what to do about a broken law, in a sentence, from the law and what was seen to break it."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from monoids.laws.catalogue import Law
+from monoids.monoid import Monoid
+
+_BRACKETS = "steps, workers and windows put the brackets anywhere, so the result must not depend on them"
+_NOTHING = (
+    "the identity must be nothing: combined with any element, it leaves that as it is. If not every input is an "
+    "element, let lift make one of it"
+)
+_BY_LAW = {
+    "no mutation": "combine must return a new element, for others hold the old ones: 'return a + b', not 'a += b' or "
+    "'a.extend(b); return a'",
+    "totality": "each of these must work on every element, and on the identity: a window may hold nothing else",
+    "left identity": _NOTHING,
+    "right identity": _NOTHING,
+    "associativity": _BRACKETS,
+    "any tree": _BRACKETS,
+    "commutativity": "if the order matters, leave out commutative = True",
+    "idempotence": "if twice is not once, leave out idempotent = True",
+    "inverse": "if something is left, it is no Group: make it a Monoid",
+    "pure lift": "lift must not change its input, and must lift the same to the same",
+    "pure present": "present must not change the element, and must show the same as the same",
+}
+_ROUNDS = "the two differ by the rounding of floats only: declare exact = False"
+_NAN = "NaN compares with nothing: say in combine what it means, or draw strategies.floats(allow_nan=False)"
+
+
+def remedy(law: Law, sides: Sequence[Any], inputs: Sequence[Any], close: bool) -> str:
+    """What to do. ``close``: the sides are equal but for rounding. Empty where the formula says it all."""
+    if close:
+        return _ROUNDS
+    if any(isinstance(x, float) and math.isnan(x) for x in inputs) and law.name in _BY_LAW and sides:
+        return _NAN
+    return _BY_LAW.get(law.name, "")
+
+
+def place(monoid: Monoid[Any], error: BaseException) -> str:
+    """The call of one of the monoid's own methods that raised, with its arguments and line; empty if none did."""
+    codes = {
+        inspect.unwrap(function).__code__
+        for kind in type(monoid).__mro__
+        if kind.__module__.split(".")[0] != "monoids"
+        for function in vars(kind).values()
+        if inspect.isfunction(function)
+    }
+    trace = error.__traceback__
+    while trace is not None:
+        frame = trace.tb_frame
+        code = frame.f_code
+        if code in codes and code.co_filename != __file__ and not code.co_filename.endswith("budget.py"):
+            names = code.co_varnames[1 : code.co_argcount]
+            given = ", ".join(_short(frame.f_locals.get(name)) for name in names)
+            return f"in {code.co_name}({given}), {Path(code.co_filename).name} line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return ""
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) <= 80 else f"{shown[:60]} ... {shown[-15:]}"
