@@ -75,9 +75,7 @@ class CsvLines:
                 table = _with_nulls(table, text, names)
         except pa.ArrowInvalid as error:
             raise ValueError(_reason(str(error), names)) from error
-        last = bytes(_unmarked(lines.line(-1)))
-        unpaired = table.num_rows != len(lines)
-        if unpaired or (b'"' in last and _parse(last + b"\n" + last, names, schema).num_rows != 2):
+        if table.num_rows != len(lines) or not _is_closed(lines.line(-1)):
             raise ValueError(_UNPAIRED)
         return pa.RecordBatch.from_arrays([c.combine_chunks() for c in table.columns], schema=schema)
 
@@ -149,6 +147,12 @@ def _names(line: bytes) -> tuple[str, ...]:
     if twice:
         raise Unreadable(f"its header names {', '.join(twice)} twice")
     return names
+
+
+def _is_closed(line: bytes) -> bool:
+    """Whether a record ends with this line, rather than inside a quoted field."""
+    ends = ends_outside_quotes(np.frombuffer(line + b"\n", np.uint8)) if b'"' in line else [len(line)]
+    return len(ends) > 0 and int(ends[-1]) == len(line)
 
 
 def _has_lone_return(text: memoryview | bytes) -> bool:

@@ -30,6 +30,7 @@ SECTIONS = {
     "simulation": "tests.proof.simulation",
     "operations": "tests.proof.operations",
     "corruption": "tests.proof.corruption",
+    "readers": "tests.proof.readers",
     "mutants": "tests.proof.mutants",
     "kills": "tests.proof.kills",
 }
@@ -43,6 +44,7 @@ WEIGHTS = {
     "simulation": 900.0,
     "operations": 170.0,
     "corruption": 160.0,
+    "readers": 160.0,
     "mutants": 300.0,
 }
 """About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in

@@ -259,6 +259,14 @@ def test_a_quote_inside_a_field_costs_no_other_record(tmp_path, step, block):
     assert [row["v"] for row in drained.values] == READ * 3 and not drained.dead
 
 
+def test_a_quote_that_is_never_closed_is_a_bad_record(tmp_path):
+    """Without it the rest of the file passed for the text of one field, where that held a quote by chance."""
+    (tmp_path / "a.csv").write_bytes(b'ts,v\n1,a\n2,"""\n3,c\n4,d\n')
+    drained = drain(source_of(tmp_path, multiline=True))
+    assert drained.values == [{"ts": 1, "v": "a"}]
+    assert [dead.data for dead in drained.dead] == [b'2,"""\n3,c\n4,d\n']
+
+
 @pytest.mark.parametrize("multiline", [False, True])
 @pytest.mark.parametrize("step", [1, 2, 100])
 def test_a_byte_order_mark_inside_a_file_is_part_of_its_record(tmp_path, step, multiline):
