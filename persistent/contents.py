@@ -97,7 +97,10 @@ class Contents:
             grown = table is not None and names[: len(known)] == known
             tables = [table] if grown else []
             tables += [self._table(run) for run in (runs[len(known) :] if grown else runs)]
-            self._index = names, pa.concat_tables(tables).combine_chunks() if tables else None
+            self._index = (
+                names,
+                pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None,
+            )
         return self._index[1]
 
     def read(self, run: Run) -> pa.Buffer:

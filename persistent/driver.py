@@ -18,11 +18,12 @@ import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import FrameType
+from typing import Any
 
 import pyarrow as pa
 
@@ -37,14 +38,14 @@ from persistent.codec import KEY_GROUPS, Run, common_key_types, decode_table, en
 from persistent.commit import Results, first_manifest, next_manifest
 from persistent.contents import Contents
 from persistent.engine import Engine
-from persistent.errors import CorruptCheckpoint, StorageError
+from persistent.errors import CorruptCheckpoint, InputGone, StorageError
 from persistent.evolution import Evolution, adapted, migrate
 from persistent.figures import utc_text
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.publish import claim, collect, collect_dropped, index_folder, publish, shown
 from persistent.report import RunReport, StepReport
-from persistent.sources.protocol import Budget, SourceState
-from persistent.step import Item, Work
+from persistent.sources.protocol import Budget, LosingSource, SourceState, Split
+from persistent.step import Item, Result, Work
 from persistent.task import check_key, operator_name
 
 logger = logging.getLogger("persistent.driver")
@@ -170,6 +171,11 @@ class Driver:
     def committed(self, id: int) -> None:
         """This driver has put checkpoint ``id``."""
         self._committed = id
+
+    def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> Sequence[Split] | None:
+        """The splits without inputs that are gone, if the source allows it."""
+        source = self.job.source
+        return source.without_lost(splits, recorded) if isinstance(source, LosingSource) else None
 
     def is_to_sweep(self) -> bool:
         """Whether to look for files of attempts that came to nothing, first of our predecessors: a look lists all."""
@@ -399,20 +405,36 @@ class Step:
         if plan.number:
             logger.warning("a smaller step: reading from %s to %s", dict(plan.start), dict(plan.end))
 
-    def _map(self) -> None:
+    def _mapped(self, attempt: Attempt, others: Sequence[Item]) -> tuple[Sequence[Result], list[MapSplit]]:
+        """The results of the splits of the plan and of other items; and the splits as they were worked on.
+
+        Inputs that are gone may be dead letters of the plan: whoever runs it again finds the same ones gone.
+        """
         driver, plan, last = self._driver, self._draft.plan, self._last.manifest
-        attempt = Attempt(last.epoch, last.id + 1)
         # A time of day that was set back makes nothing dead that the clock has passed long ago.
         limit = max(plan.wall_ms, last.clock.watermark) + driver.options.max_future_ms
         types = last.operators[driver.operator].key_types
-        maps = [
-            MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit, last.source.since, types)
-            for split in plan.splits
-        ]
+        splits: Sequence[Split] = plan.splits
+        while True:
+            maps = [
+                MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit, last.source.since, types)
+                for split in splits
+            ]
+            try:
+                return driver.engine.map(driver.work, [*maps, *others]), maps
+            except InputGone as error:
+                found = driver.without_lost(splits, plan.recorded)
+                if found is None:
+                    raise
+                splits = found
+                logger.warning("%s; it is a dead letter", error)
+
+    def _map(self) -> None:
+        driver, plan, last = self._driver, self._draft.plan, self._last.manifest
+        attempt = Attempt(last.epoch, last.id + 1)
         closes = self._closes(attempt)
         folds = self._folds(attempt)
-        items: list[Item] = [*maps, *closes, *folds]
-        results = driver.engine.map(driver.work, items)
+        results, maps = self._mapped(attempt, [*closes, *folds])
         mapped = self._agreeing(maps, [result for result in results if isinstance(result, Mapped)])
         folded = [result for result in results if isinstance(result, Folded)]
         closed = [result for result in results if isinstance(result, Closed)]
@@ -517,7 +539,7 @@ class Step:
         inputs = merge.inputs
         tables = [decode_table(contents.read(run), run.sha256, f"{storage.url}/{run.name}") for run in inputs]
         whole = Merge(inputs, 0, KEY_GROUPS)
-        return replaced(runs, whole, self._write_index(pa.concat_tables(tables)))
+        return replaced(runs, whole, self._write_index(pa.concat_tables(tables, promote_options="default")))
 
     def _write_index(self, table: pa.Table) -> Run:
         job, last = self._driver.job, self._last.manifest

@@ -64,6 +64,10 @@ class SourceChanged(SourceError):
     """An input that has been listed is no longer the same bytes."""
 
 
+class InputGone(SourceError):
+    """An input that has been listed was deleted before it was read."""
+
+
 class RetentionGap(SourceError):
     """The source no longer has the positions that the checkpoint would continue from."""
 

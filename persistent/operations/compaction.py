@@ -102,7 +102,7 @@ def _folded_index(job: Job, attempt: Attempt, manifest: Manifest) -> tuple[Run, 
     if len(runs) < 2:
         return runs
     tables = [decode_table(contents.read(run), run.sha256, f"{job.storage.url}/{run.name}") for run in runs]
-    table = pa.concat_tables(tables)
+    table = pa.concat_tables(tables, promote_options="default")
     data, sha256 = encode_table(table)
     name = f"d/{manifest.source.kind}/{attempt.name()}.arrow"
     job.storage.write(name, data)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from persistent.clock import Duration
-from persistent.errors import SourceError
+from persistent.errors import InputGone, SourceChanged, SourceError
 from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.files import Files, Listed
-from persistent.sources.formats import Decoded, Extent, Facts, Format, InputFile, Unreadable
+from persistent.sources.formats import TO_THE_END, Decoded, Extent, Facts, Format, InputFile, Unreadable, attempted
 from persistent.sources.index import Entry, Index
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import EMPTY, Given, Layout, folder_values, with_folders
@@ -39,7 +41,9 @@ from persistent.sources.times import milliseconds, require_readable
 _PARTITION: Final = "files"
 _FILES_MAX: Final = 10_000
 """In one plan, which names each of them."""
+_LOOKS_AT_ONCE: Final = 256
 _FORMATS: Final = ("parquet", "json", "csv")
+_LOST: Final = "listed, but gone before it was read; if it comes back, give it a new name to have it read"
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
 
 
@@ -77,8 +81,13 @@ class FileSource:
     ``csv_empty``: what a CSV field without a character is in a column of text: "null", as everywhere else (a quoted
     ``""`` is the empty string), or "text", the empty string. By default what the checkpoint began with.
     ``moved_from``: the folder in which the checkpoint has read the files that are below ``path`` now.
-    ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, or does not fit the schema, as
-    one dead letter.
+    ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, does not fit the schema, or was
+    deleted before it was read, as one dead letter.
+
+    Reads are repeated for about a minute, on new connections; what a store does not answer then stops the run, and is
+    never a dead letter. At every read of a file its size, beginning and end (64 kB each) are compared with what they
+    were when it was listed; also once it is read, where it is listed with another time or etag. A change between
+    beginning and end is seen only by checksums that the format has, or if it is made while the file is read.
     """
 
     kind: str = "FileSource"
@@ -177,7 +186,7 @@ class FileSource:
         left = max(budget.rows, 1)
         files_left = _FILES_MAX
         listed = False
-        entries = view.index.entries(end[0])
+        entries = self._entries(view, end[0])
         while True:
             entry = next(entries, None)
             if entry is None:
@@ -185,7 +194,7 @@ class FileSource:
                     break
                 listed = True
                 layout = self._list(view, layout, follow)
-                entries = view.index.entries(end[0])
+                entries = self._entries(view, end[0])
                 continue
             if entry.file.rows == 0:
                 end = (entry.ordinal + 1, 0)
@@ -203,9 +212,24 @@ class FileSource:
             end = (entry.ordinal + 1, 0)
         return pieces, end, layout
 
+    def _entries(self, view: _View, ordinal: int) -> Iterator[Entry]:
+        """The entries from an ordinal on; where files may be lost, those that are gone are marked."""
+        entries = view.index.entries(ordinal)
+        if self._bad_file_raises:
+            yield from entries
+            return
+        count = 1
+        while some := list(islice(entries, count)):
+            wanted = [entry.file.path for entry in some if entry.fault is None and entry.file.rows != 0]
+            gone = view.place.files.gone(wanted)
+            yield from (replace(entry, lost=True) if entry.file.path in gone else entry for entry in some)
+            count = min(count * 4, _LOOKS_AT_ONCE)
+
     def _take_from(
         self, entry: Entry, layout: Layout, offset: int, rows: int, exact: bool, first: bool
     ) -> tuple[Sequence[Extent], bool]:
+        if entry.lost:
+            return (Extent(offset, TO_THE_END, 1),), True
         if entry.fault is not None:
             if self._bad_file_raises:
                 raise _bad_file(entry.file, entry.fault)
@@ -252,15 +276,13 @@ class FileSource:
         files, given = view.place.files, view.given
         last_fault: SourceError | None = None
         for listed in listing:
-            if not listed.size:
-                continue
             file = InputFile(files, listed.path, listed.size)
             name = given.format or _format_of(files, listed)
             folders = tuple(folder_values(listed.path))
             if self._schema is not None:
                 return self._checked(given.layout(name, self._schema, folders), file.where)
             try:
-                schema = self._formats[name].infer(file)
+                schema = attempted(file, self._formats[name].infer)
             except Unreadable as error:
                 last_fault = _bad_file(file, str(error))
                 if self._bad_file_raises:
@@ -322,25 +344,73 @@ class FileSource:
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         layout = self._given.recorded(recorded)
-        files = place_of(Root.from_json(recorded), self._files.pinned(), self._moved_from).files
+        files = self._files_of(recorded)
         for span in split.spans:
             yield from self._read_span(files, span, layout)
+
+    def _files_of(self, recorded: Mapping[str, Any]) -> Files:
+        return place_of(Root.from_json(recorded), self._files.pinned(), self._moved_from).files
+
+    def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
+        """The splits with each file that is certainly gone as one dead record; None where there is none, or it is an
+        error."""
+        if self._bad_file_raises:
+            return None
+        wanted = {span.at["path"]: span.ordinal for split in splits for span in split.spans if _is_read(span)}
+        gone = {wanted[path] for path in self._files_of(recorded).gone(list(wanted))}
+        if not gone:
+            return None
+        spans = sorted((span for split in splits for span in split.spans), key=lambda span: (span.ordinal, span.start))
+        first = {span.ordinal: span for span in reversed(spans)}
+        return tuple(
+            Split(
+                split.partition,
+                tuple(
+                    span if span.ordinal not in gone else replace(span, at={**span.at, "lost": True})
+                    for span in split.spans
+                    if span.ordinal not in gone or span == first[span.ordinal]
+                ),
+            )
+            for split in splits
+        )
 
     def _read_span(self, files: Files, span: Span, layout: Layout) -> Iterator[Records]:
         at = span.at
         file = InputFile(files, at["path"], at["size"], at["fingerprint"])
-        file.require_unchanged()
-        if "fault" in at:
-            whole = DeadRecord(span.ordinal, 0, at["fault"])
-            none = np.array([], np.int64)
-            yield Records(span.ordinal, empty_batch(layout.schema), none, none, (whole,))
+        if not _is_read(span):
+            yield self._one_dead(span, file, layout)
             return
+        if not file.is_small():
+            file = replace(file, hint=file.hint_now())
+        file.require_unchanged()
         format = self._format(layout)
         try:
             for decoded in format.read(file, span.start, span.stop, layout.file_schema):
                 yield self._records(span.ordinal, file, decoded, layout)
         except Unreadable as error:
             raise _bad_file(file, str(error)) from error
+        if not file.is_small():
+            self._require_quiet(file)
+
+    def _require_quiet(self, file: InputFile) -> None:
+        """Raise ``SourceChanged`` if a file has been written to since its hint was taken. It may be gone by now."""
+        with suppress(InputGone):
+            if file.hint_now() != file.hint:
+                raise SourceChanged(
+                    f"{file.where}: written to while it was read. Nothing of this step was counted: run again once it "
+                    "is complete, and write new data under a name that ends in .tmp until it is"
+                )
+
+    def _one_dead(self, span: Span, file: InputFile, layout: Layout) -> Records:
+        """The dead letter that a whole file is. One that was bad when it was listed may be gone."""
+        if "lost" in span.at:
+            whole = DeadRecord(span.ordinal, span.start, f"{file.path}: {_LOST}", lost=True)
+        else:
+            with suppress(InputGone):
+                file.require_unchanged()
+            whole = DeadRecord(span.ordinal, 0, span.at["fault"])
+        none = np.array([], np.int64)
+        return Records(span.ordinal, empty_batch(layout.schema), none, none, (whole,))
 
     def _records(self, ordinal: int, file: InputFile, decoded: Decoded, layout: Layout) -> Records:
         dead = []
@@ -370,10 +440,15 @@ def _record(layout: Layout, place: Place) -> dict[str, Any]:
     return {**layout.to_json(), **place.root.to_json()}
 
 
+def _is_read(span: Span) -> bool:
+    """Whether its records are read; else it is known that it is one dead letter."""
+    return "fault" not in span.at and "lost" not in span.at
+
+
 def _cut(format: Format, pieces: Iterable[_Piece], aim: float, exact: bool) -> Iterator[_Piece]:
     for piece in pieces:
         parts = round(piece.extent.rows / aim)
-        if parts < 2 or piece.entry.fault is not None:
+        if parts < 2 or piece.entry.fault is not None or piece.entry.lost:
             yield piece
         else:
             for extent in format.split(piece.entry.file, piece.extent, parts, exact=exact):
@@ -391,6 +466,8 @@ def _spans(pieces: Sequence[_Piece]) -> Iterator[Span]:
         at = {"path": file.path, "size": file.size, "fingerprint": file.fingerprint}
         if piece.entry.fault is not None:
             at["fault"] = piece.entry.fault
+        if piece.entry.lost:
+            at["lost"] = True
         yield Span(piece.entry.ordinal, pieces[start].extent.start, piece.extent.stop, at)
         start = place + 1
 

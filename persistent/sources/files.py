@@ -4,36 +4,56 @@
 - A path without them is one file, or a folder with all that is below it.
 - Paths in a listing are relative to the root: the part before the first wildcard. So the root may move.
 - Names that start with '_' or '.', files or folders, and names that end in '.tmp' are passed over.
+- What the store says of a file for nothing (time, inode, etag) is a hint: another one only means "look again".
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, TypeVar
 
-import pyarrow as pa
-
-from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.errors import InvalidPipeline, SourceError
+from persistent.sources.reads import Handle, Reader, Request, Witness, require_size
 from persistent.storage.clients import client_of
 from persistent.storage.places import local_path, refuse_earlier
+from persistent.storage.retries import Patience
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 EDGE_BYTES = 64 * 1024
 """How much of the beginning and of the end of a file goes into its fingerprint."""
 
 _WILD = re.compile(r"[*?]")
+_THREADS = 16
+_HINTS: tuple[str, ...] = (
+    "ETag",
+    "etag",
+    "md5Hash",
+    "content_md5",
+    "generation",
+    "mtime",
+    "LastModified",
+    "last_modified",
+)
+_HINTS += ("modification_time", "modified", "updated", "created")
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A file of a listing: its path relative to the root, and its size in bytes."""
+    """A file of a listing: its path relative to the root, its size in bytes, and a hint ("" where there is none)."""
 
     path: str
     size: int
+    hint: str = field(default="", compare=False)
 
 
 class Files:
@@ -49,16 +69,22 @@ class Files:
         cut = self.url.rfind("/", 0, wild.start()) + 1 if wild else 0
         self._wild_root, self._pattern = (whole[:cut], whole[cut:]) if wild else ("", "")
         self._system: tuple[int, Any] | None = None
+        self._rooted: tuple[str, str] | None = None
+        self.patience = Patience()
+        self.believed: dict[str, str] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_system": None}
+        return {**self.__dict__, "_system": None, "_rooted": None, "believed": {}}
 
     def list(self) -> list[Listed]:
         """Every file there is now, in path order."""
         root, pattern = self._root()
         matches = _regex(pattern).fullmatch
         deepest = None if "**" in pattern else pattern.count("/")
-        found = _walk(root, "", deepest) if self.local else self._find(root)
+        try:
+            found = self._found(root, deepest)
+        except FileNotFoundError:
+            return []
         kept = [f for f in found if matches(f.path) and not any(map(_ignored, f.path.split("/")))]
         return sorted(kept, key=lambda f: f.path)
 
@@ -79,6 +105,7 @@ class Files:
         if not self.local:
             self._filesystem()  # One connection for both.
         other = copy(self)
+        other.__dict__.update(_system=self._system, believed=self.believed)
         other._wild_root, other._pattern = root, pattern
         return other
 
@@ -90,14 +117,86 @@ class Files:
         """The full path or URL of a listed file."""
         return self._root()[0] + path
 
-    def open(self, path: str) -> pa.NativeFile:
-        """A listed file for random reads. FileNotFoundError if it is gone."""
-        if self.local:
-            return pa.OSFile(self.where(path), "rb")
-        return pa.PythonFile(self._filesystem().open(self.where(path), "rb"), mode="r")
+    def reader(self, path: str, size: int, witness: Witness | None = None) -> Reader:
+        """A listed file for random reads. They raise InputGone if it is gone."""
+        return Reader(self, path, self.where(path), size, witness)
 
     def edges(self, path: str, size: int) -> tuple[bytes, bytes]:
-        """The first and the last ``EDGE_BYTES``. Raises ``SourceChanged`` if the file is not of this size."""
+        """The first and the last ``EDGE_BYTES``. SourceChanged if it has another size, FileNotFoundError if it is
+        gone."""
+        return self.request("read", path)(lambda: self._edges_once(path, size))
+
+    def look(self, path: str) -> Listed:
+        """A file as it is now: its size and its hint. FileNotFoundError if it is gone."""
+        return self.request("look at", path)(lambda: self._look_once(path))
+
+    def gone(self, paths: Collection[str]) -> set[str]:
+        """Those that are certainly not there: neither by name, asked for twice, nor in a listing of the root.
+
+        SourceError if the root itself is not there.
+        """
+        missing = {path for path, is_there in zip(paths, self.each(self._is_there, paths)) if not is_there}
+        if not missing:
+            return missing
+        root, pattern = self._root()
+        if not _WILD.search(self.url) and "**" not in pattern and missing != {pattern}:
+            root = self.url
+        if not self._is_folder(root):
+            raise SourceError(
+                f"{root}: listed, but gone, with {len(missing):,} files that are not read yet. Bring it back (is it "
+                "mounted?); or put anything there, such as a file named _gone, to say that its files are gone for good"
+            )
+        self.reconnect()
+        try:
+            listed = {found.path for found in self._found(root, None)}
+        except FileNotFoundError:
+            return set()
+        return {path for path in missing - listed if not self._is_there(path)}
+
+    def each(self, call: Callable[[T], R], items: Collection[T]) -> Iterable[R]:
+        """``call`` of each, in order; several at a time where a network is between."""
+        if self.local or len(items) <= 1:
+            return [call(item) for item in items]
+        with ThreadPoolExecutor(min(_THREADS, len(items))) as threads:
+            return [*threads.map(call, items)]
+
+    # -- each request, tried once -------------------------------------------------------------------------------
+
+    def request(self, operation: str, path: str) -> Request:
+        """How a request on a listed file is made."""
+        return Request(operation, self.where(path) if path else self.url, self.patience, self.reconnect)
+
+    def reconnect(self) -> None:
+        """The next request is made on a new connection."""
+        self._system = None
+
+    def open(self, path: str) -> Handle:
+        if self.local:
+            return open(self.where(path), "rb", buffering=0)
+        handle: Handle = self._filesystem().open(self.where(path), "rb")
+        return handle
+
+    def size_now(self, path: str) -> int:
+        self.reconnect()
+        return self._look_once(path).size
+
+    def _look_once(self, path: str) -> Listed:
+        if self.local:
+            found = os.stat(self.where(path))
+            return Listed(path, found.st_size, _local_hint(found))
+        entry = self._filesystem().info(self.where(path))
+        if entry["type"] != "file":
+            raise FileNotFoundError(path)
+        return Listed(path, int(entry["size"]), _hint(entry))
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self.look(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _edges_once(self, path: str, size: int) -> tuple[bytes, bytes]:
         if self.local:
             with open(self.where(path), "rb", buffering=0) as file:
                 now = os.fstat(file.fileno()).st_size
@@ -111,8 +210,9 @@ class Files:
             head = self._range(path, 0, min(size, EDGE_BYTES) + (size <= EDGE_BYTES))
             tail = head if size <= EDGE_BYTES else self._range(path, size - EDGE_BYTES, size + 1)
             now = max(size - EDGE_BYTES, 0) + len(tail)
-        if now != size:
-            raise changed(self.where(path), f"it had {size:,} bytes when it was listed, now it has {now:,}")
+        if now != size or len(head) != min(size, EDGE_BYTES) or len(tail) != len(head):
+            require_size(self, path, self.where(path), size)
+            raise OSError(f"the store sent too few bytes of a file of {size:,}")
         return head, tail
 
     def _range(self, path: str, start: int, stop: int) -> bytes:
@@ -123,24 +223,37 @@ class Files:
         """The root, with a slash at its end, and the pattern of paths below it."""
         if self._pattern:
             return self._wild_root, self._pattern
-        if self.url.endswith("/") or self._is_folder():
-            return self.url.rstrip("/") + "/", "**"
-        folder, slash, name = self.url.rpartition("/")
-        return folder + slash, name
+        if self._rooted is None:
+            if not (self.url.endswith("/") or self._is_folder(self.url)):
+                # Not kept: it may also be a folder that is away, or not there yet.
+                folder, slash, name = self.url.rpartition("/")
+                return folder + slash, name
+            self._rooted = self.url.rstrip("/") + "/", "**"
+        return self._rooted
 
-    def _is_folder(self) -> bool:
-        return os.path.isdir(self.url) if self.local else bool(self._filesystem().isdir(self.url))
+    def _is_folder(self, place: str) -> bool:
+        try:
+            return self.request("look at", "")(lambda: self._is_folder_once(place))
+        except FileNotFoundError:
+            return False
+
+    def _is_folder_once(self, place: str) -> bool:
+        if not self.local:
+            return bool(self._filesystem().isdir(place))
+        # Not os.path.isdir: to that a failing disk is a folder that is not there.
+        return stat.S_ISDIR(os.stat(place).st_mode)
+
+    def _found(self, root: str, deepest: int | None) -> Iterable[Listed]:
+        """All files below the root. FileNotFoundError where it is not there."""
+        find = partial(_walk, root, "", deepest) if self.local else partial(self._find, root)
+        return self.request("list", "")(lambda: [*find()])
 
     def _find(self, root: str) -> Iterator[Listed]:
         system = self._filesystem()
         prefix = system._strip_protocol(root).rstrip("/") + "/"
-        try:
-            found = system.find(root, detail=True)
-        except FileNotFoundError:
-            return
-        for path, entry in found.items():
+        for path, entry in system.find(root, detail=True).items():
             if path.startswith(prefix) and entry["type"] == "file":
-                yield Listed(path[len(prefix) :], int(entry["size"]))
+                yield Listed(path[len(prefix) :], int(entry["size"]), _hint(entry))
 
     def _filesystem(self) -> Any:
         if self._system is None or self._system[0] != os.getpid():
@@ -154,21 +267,6 @@ def fingerprint(size: int, head: bytes, tail: bytes) -> str:
     digest.update(head)
     digest.update(tail)
     return digest.hexdigest()
-
-
-def changed(where: str, what: str) -> SourceChanged:
-    """The error for an input that is no longer the same bytes."""
-    return SourceChanged(
-        f"{where}: {what}. Files must not change once listed: put the old bytes back, and write new data to a new file "
-        "(under a name that ends in .tmp until it is complete)"
-    )
-
-
-class Gone(SourceError):
-    """An input was deleted before it was read."""
-
-    def __init__(self, where: str) -> None:
-        super().__init__(f"{where}: listed, but gone before it was read; put it back, or its records are lost")
 
 
 def _located(place: str) -> tuple[bool, str]:
@@ -201,6 +299,8 @@ def _walk(root: str, folder: str, deepest: int | None) -> Iterator[Listed]:
     try:
         entries = os.scandir(root + folder)
     except (FileNotFoundError, NotADirectoryError):
+        if not folder:
+            raise
         return
     with entries:
         for entry in entries:
@@ -212,9 +312,19 @@ def _walk(root: str, folder: str, deepest: int | None) -> Iterator[Listed]:
                     yield from _walk(root, path + "/", deepest)
             elif entry.is_file():
                 try:
-                    yield Listed(path, entry.stat().st_size)
+                    found = entry.stat()
+                    yield Listed(path, found.st_size, _local_hint(found))
                 except FileNotFoundError:
                     continue
+
+
+def _local_hint(found: os.stat_result) -> str:
+    return f"{found.st_mtime_ns}:{found.st_ino}"
+
+
+def _hint(entry: dict[str, Any]) -> str:
+    """The first of what stores say of a file that changes when its bytes do."""
+    return next((str(entry[name]) for name in _HINTS if entry.get(name) is not None), "")
 
 
 def _regex(pattern: str) -> re.Pattern[str]:

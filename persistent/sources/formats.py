@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, Protocol
+from io import BytesIO
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from persistent.sources.files import Files, Gone, changed, fingerprint
+from persistent.errors import StorageError
+from persistent.sources.files import EDGE_BYTES, Files, fingerprint
+from persistent.sources.reads import Reader, Witness, changed, gone
 
 TO_THE_END: Final = 2**63 - 1
 """The offset where a file ends whose length in offsets is not known before it is read."""
@@ -18,6 +21,9 @@ TO_THE_END: Final = 2**63 - 1
 UNKNOWN: Final = -1
 """The smallest timestamp of data that may hold any."""
 
+_READINGS = 4
+
+T = TypeVar("T")
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
@@ -27,7 +33,8 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file of the index. ``rows``: exactly, if known; ``estimate``: about how many."""
+    """One file of the index. ``rows``: exactly, if known; ``estimate``: about how many; ``witness`` sees all reads;
+    ``hint``: what the store said of it when its fingerprint was taken."""
 
     files: Files
     path: str
@@ -35,6 +42,8 @@ class InputFile:
     fingerprint: str = ""
     rows: int | None = None
     estimate: int = 0
+    witness: Witness | None = None
+    hint: str = ""
 
     @property
     def where(self) -> str:
@@ -44,23 +53,83 @@ class InputFile:
     def edges(self) -> tuple[bytes, bytes]:
         """The beginning and the end of the file, read once."""
         try:
-            return self.files.edges(self.path, self.size)
+            edges = self.files.edges(self.path, self.size)
         except FileNotFoundError as error:
-            raise Gone(self.where) from error
+            raise gone(self.where) from error
+        if self.witness is not None:
+            for part in edges:
+                self.witness.see(-1, part)
+        return edges
 
     def fingerprint_now(self) -> str:
         return fingerprint(self.size, *self.edges)
 
     def require_unchanged(self) -> None:
-        """Raise ``SourceChanged`` unless the file is the one that was listed."""
-        if self.fingerprint_now() != self.fingerprint:
-            raise changed(self.where, "its bytes are not those that were listed (same size, other fingerprint)")
+        """Raise ``SourceChanged`` unless the file is the one that was listed; it takes two readings that agree."""
+        found = [self.fingerprint_now()]
+        while found[-1] != self.fingerprint:
+            if found[-1] in found[:-1]:
+                raise changed(self.where, "its bytes are not those that were listed (same size, other fingerprint)")
+            if len(found) == _READINGS:
+                raise unsteady(self.where)
+            self.__dict__["edges"] = (again := self.anew()).edges
+            found.append(again.fingerprint_now())
 
-    def open(self) -> pa.NativeFile:
+    def is_small(self) -> bool:
+        """Whether the fingerprint is of all its bytes."""
+        return self.size <= EDGE_BYTES
+
+    def hint_now(self) -> str:
         try:
-            return self.files.open(self.path)
+            return self.files.look(self.path).hint
         except FileNotFoundError as error:
-            raise Gone(self.where) from error
+            raise gone(self.where) from error
+
+    def anew(self) -> InputFile:
+        """The same file, nothing of it known, on a new connection, with a witness of its own."""
+        self.files.reconnect()
+        return replace(self, witness=Witness())
+
+    def open(self) -> Reader:
+        reader = self.files.reader(self.path, self.size, self.witness)
+        if self.is_small() and "edges" in self.__dict__:
+            reader.serve(BytesIO(self.edges[0]))
+        return reader
+
+
+def unsteady(where: str) -> StorageError:
+    """The error for a store that sends other bytes each time."""
+    return StorageError(
+        f"{where}: the store sends other bytes at each reading, though the file has the size and the age that it had. "
+        "Nothing of it was counted: check the store, then run again; the last checkpoint is good"
+    )
+
+
+def confirmed(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
+    """What ``attempt`` makes of a file.
+
+    ``Unreadable`` once two whole readings, each on a new connection and of the very same bytes, have found it so.
+    """
+    seen: set[str] = set()
+    for _ in range(_READINGS):
+        again = file.anew()
+        try:
+            return attempt(again)
+        except Unreadable:
+            assert again.witness is not None
+            found = again.witness.sum()
+            if found in seen:
+                raise
+            seen.add(found)
+    raise unsteady(file.where)
+
+
+def attempted(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
+    """What ``attempt`` makes of a file; where it finds it ``Unreadable``, that is confirmed first."""
+    try:
+        return attempt(file)
+    except Unreadable:
+        return confirmed(file, attempt)
 
 
 @dataclass(frozen=True)

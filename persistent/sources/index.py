@@ -1,22 +1,25 @@
 """The index of a file source is every file it ever listed, in the order of listing: a file's ordinal is its place here.
 
 An index is an Arrow table: ordinal, path (relative to the root), size, fingerprint, rows (null: unknown), estimate (of
-rows), smallest (timestamp in ms; null: no record has one; -1: unknown) and fault (null, or why the file as a whole
-cannot be read).
+rows), smallest (timestamp in ms; null: no record has one; -1: unknown), fault (null, or why the file as a whole
+cannot be read) and hint (what the store said for nothing when it was listed; null in the index of an older release).
+
+A file is listed once it has content. What the index holds must stay as it is: where the hint of a file is another than
+before, its fingerprint is taken anew, once for each hint and run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from persistent.sources.files import Files, Gone, Listed, changed
-from persistent.sources.formats import UNKNOWN, Facts, InputFile, Unreadable
+from persistent.errors import InputGone
+from persistent.sources.files import Files, Listed
+from persistent.sources.formats import UNKNOWN, Facts, InputFile, Unreadable, attempted
 
 SCHEMA = pa.schema(
     [
@@ -28,20 +31,20 @@ SCHEMA = pa.schema(
         pa.field("estimate", pa.int64(), nullable=False),
         pa.field("smallest", pa.int64()),
         pa.field("fault", pa.string()),
+        pa.field("hint", pa.string()),
     ]
 )
-_THREADS = 16
-_FEW = 32
 _ENTRIES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the index, and the file it describes."""
+    """One row of the index, and the file it describes. ``lost``: it is certain that it is gone."""
 
     ordinal: int
     file: InputFile
     fault: str | None
+    lost: bool = False
 
 
 class Index:
@@ -49,7 +52,8 @@ class Index:
 
     def __init__(self, files: Files, table: pa.Table | None) -> None:
         self._files = files
-        self._known = SCHEMA.empty_table() if table is None else table
+        known = SCHEMA.empty_table() if table is None else table
+        self._known = joined([SCHEMA.empty_table(), known])
         self.appended: pa.Table | None = None
 
     def __len__(self) -> int:
@@ -57,7 +61,7 @@ class Index:
 
     @property
     def _all(self) -> pa.Table:
-        return self._known if self.appended is None else pa.concat_tables([self._known, self.appended])
+        return self._known if self.appended is None else joined([self._known, self.appended])
 
     def entry(self, ordinal: int) -> Entry:
         row = self._all.slice(ordinal, 1).to_pylist()[0]
@@ -76,54 +80,79 @@ class Index:
         return least
 
     def new(self, listing: Sequence[Listed]) -> list[Listed]:
-        """The files of a listing that are not in the index. ``SourceChanged`` if one that is has another size."""
-        known = self._all
-        sizes = dict(zip(known.column("path").to_pylist(), known.column("size").to_pylist()))
+        """The files of a listing that are not in the index. ``SourceChanged`` if one that is has changed."""
+        table = self._all
+        known = table.filter(pc.greater(table.column("size"), 0))
+        columns = (known.column(name).to_pylist() for name in ("path", "size", "hint", "fingerprint"))
+        by_path = {path: facts for path, *facts in zip(*columns)}
+        doubtful = []
         for listed in listing:
-            size = sizes.get(listed.path, listed.size)
-            if size != listed.size:
-                where = self._files.where(listed.path)
-                raise changed(where, f"it had {size:,} bytes when it was first listed, now it has {listed.size:,}")
-        return [listed for listed in listing if listed.path not in sizes]
+            size, hint, _ = by_path.get(listed.path, (None, None, None))
+            if size is None:
+                continue
+            where = self._files.where(listed.path)
+            believed = self._files.believed.setdefault(where, listed.hint if hint is None else hint)
+            if size != listed.size or believed != listed.hint:
+                doubtful.append(listed)
+
+        def require_unchanged(listed: Listed) -> None:
+            size, _, mark = by_path[listed.path]
+            try:
+                InputFile(self._files, listed.path, size, mark).require_unchanged()
+            except InputGone:
+                return
+            self._files.believed[self._files.where(listed.path)] = listed.hint
+
+        self._files.each(require_unchanged, doubtful)
+        return [listed for listed in listing if listed.size and listed.path not in by_path]
 
     def append(self, listing: Sequence[Listed], inspect: Callable[[InputFile], Facts]) -> None:
         """Put these files at the end of the index, each after a look at it; those that are gone by now are left out."""
 
         def look(listed: Listed) -> dict[str, Any] | None:
             try:
-                return _described(InputFile(self._files, listed.path, listed.size), inspect)
-            except Gone:
-                return None
+                return _described(InputFile(self._files, listed.path, listed.size), listed.hint, inspect)
+            except InputGone:
+                if listed.path in self._files.gone([listed.path]):
+                    return None
+                raise
 
-        if self._files.local or len(listing) <= _FEW:
-            found = [look(listed) for listed in listing]
-        else:
-            with ThreadPoolExecutor(_THREADS) as threads:
-                found = list(threads.map(look, listing))
-        there = [row for row in found if row is not None]
+        there = [row for row in self._files.each(look, listing) if row is not None]
         rows = [{"ordinal": ordinal, **row} for ordinal, row in enumerate(there, len(self))]
         added = pa.Table.from_pylist(rows, SCHEMA)
-        self.appended = added if self.appended is None else pa.concat_tables([self.appended, added])
+        self.appended = added if self.appended is None else joined([self.appended, added])
 
     def _entry(self, row: dict[str, Any]) -> Entry:
         file = InputFile(self._files, row["path"], row["size"], row["fingerprint"], row["rows"], row["estimate"])
         return Entry(row["ordinal"], file, row["fault"])
 
 
-def _described(file: InputFile, inspect: Callable[[InputFile], Facts]) -> dict[str, Any]:
-    fault = None
-    facts = Facts(0, 0, None)
-    if file.size:
-        try:
-            facts = inspect(file)
-        except Unreadable as error:
-            facts, fault = Facts(1, 1, None), str(error)
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Index tables one after the other; where one is of an older release, what it lacks is null."""
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _described(file: InputFile, hint: str, inspect: Callable[[InputFile], Facts]) -> dict[str, Any]:
+    """A row of the index; facts and fingerprint are of the same reading."""
+
+    mark, fault = "", None
+
+    def look(file: InputFile) -> Facts:
+        nonlocal mark
+        mark = file.fingerprint_now()
+        return inspect(file)
+
+    try:
+        facts = attempted(file, look)
+    except Unreadable as error:
+        facts, fault = Facts(1, 1, None), str(error)
     return {
         "path": file.path,
         "size": file.size,
-        "fingerprint": file.fingerprint_now() if file.size else "",
+        "fingerprint": mark,
         "rows": facts.rows,
         "estimate": facts.estimate,
         "smallest": None if facts.smallest is None else max(facts.smallest, UNKNOWN),
         "fault": fault,
+        "hint": hint,
     }

@@ -13,11 +13,13 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from persistent.sources.formats import InputFile, Integers, Unreadable
+from persistent.sources.formats import InputFile, Integers, Unreadable, confirmed, unsteady
+from persistent.sources.reads import Reader
 
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 _LINE_BYTES_MAX = 1 << 30
 _PIECE_BYTES = 256 * 1024
+_BUFFER_BYTES = 1024 * 1024
 _WINDOW_BYTES = 64 * 1024
 _NEWLINE, _RETURN, _QUOTE, _COMMA = b'\n\r",'
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -66,39 +68,39 @@ def codec_of(path: str) -> str | None:
 @contextmanager
 def open_text(file: InputFile, start: int) -> Iterator[ByteStream]:
     """The bytes of the text of a file from offset ``start`` on."""
-    with file.open() as source:
+    with file.open() as reader:
         codec = codec_of(file.path)
         if codec is None:
-            source.seek(start)
-            yield _Plain(source)
+            reader.seek(start)
+            yield _Plain(reader)
         else:
-            yield _Compressed(pa.CompressedInputStream(source, codec), start)
+            yield _Compressed(file, reader, codec, start)
 
 
 class _Plain:
     broken: str | None = None
 
-    def __init__(self, source: pa.NativeFile) -> None:
-        self._source = source
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
 
     def fill(self, buffer: memoryview) -> int:
-        filled = 0
-        while filled < len(buffer):
-            count = self._source.readinto(buffer[filled:])
-            if not count:
-                break
-            filled += count
-        return filled
+        return self._reader.readinto(buffer)
 
 
 class _Compressed:
-    """Decompressed in pieces that always start at the same offsets, so that a break is found at the same one."""
+    """Decompressed in pieces that always start at the same offsets, so that a break is found at the same one.
+
+    A break counts once two more readings have found the very same one.
+    """
 
     broken: str | None = None
 
-    def __init__(self, source: pa.NativeFile, start: int) -> None:
-        self._source = source
+    def __init__(self, file: InputFile, reader: Reader, codec: str, start: int) -> None:
+        self._file = file
+        self._pieces = _pieces(reader, codec)
+        self._codec = codec
         self._skip = start
+        self._passed = 0
         self._piece = memoryview(b"")
 
     def fill(self, buffer: memoryview) -> int:
@@ -114,18 +116,58 @@ class _Compressed:
         """Decompress the next piece that lies, at least in part, after the start; False at the end."""
         while self.broken is None:
             try:
-                piece = memoryview(self._source.read(_PIECE_BYTES))
-            except (pa.ArrowException, OSError) as error:
-                self.broken = f"its compressed data break off: {error}"
+                piece = next(self._pieces, None)
+            except _Broken as error:
+                _confirm_break(self._file, self._codec, self._passed)
+                self.broken = str(error)
                 return False
-            if not len(piece):
+            if piece is None:
                 return False
+            self._passed += len(piece)
             skipped = min(self._skip, len(piece))
             self._skip -= skipped
             if skipped < len(piece):
                 self._piece = piece[skipped:]
                 return True
         return False
+
+
+class _Broken(Exception):
+    """Compressed data end where they should go on."""
+
+
+def _pieces(reader: Reader, codec: str) -> Iterator[memoryview]:
+    """The text of compressed data; ``_Broken`` where it breaks off."""
+    source = pa.BufferedInputStream(reader.arrow(), _BUFFER_BYTES)
+    try:
+        stream = pa.CompressedInputStream(source, codec)
+        while len(piece := memoryview(stream.read(_PIECE_BYTES))):
+            yield piece
+    except (pa.ArrowException, OSError) as error:
+        reader.require_sound()
+        if isinstance(error, MemoryError):
+            raise
+        raise _Broken(f"its compressed data break off: {error}") from error
+
+
+def _confirm_break(file: InputFile, codec: str, at: int) -> None:
+    """Return if the data do break off at this offset; StorageError if they have been read otherwise this time."""
+
+    def read(file: InputFile) -> None:
+        passed = 0
+        with file.open() as reader:
+            try:
+                for piece in _pieces(reader, codec):
+                    passed += len(piece)
+            except _Broken as error:
+                if passed == at:
+                    raise Unreadable(str(error)) from error
+
+    try:
+        confirmed(file, read)
+    except Unreadable:
+        return
+    raise unsteady(file.where)
 
 
 def blocks(stream: ByteStream, start: int, stop: int, line_ends: LineEnds, block_bytes: int) -> Iterator[Block]:
@@ -222,14 +264,14 @@ def next_line(file: InputFile, offset: int) -> int:
     """The first start of a line at or after ``offset`` in uncompressed text; the size where there is none."""
     if offset <= 0:
         return 0
-    with file.open() as source:
-        source.seek(offset - 1)
+    with file.open() as reader:
+        reader.seek(offset - 1)
         position = offset - 1
         while True:
-            window = source.read(_WINDOW_BYTES)
+            window = reader.read(_WINDOW_BYTES)
             if not window:
                 return file.size
-            found: int = window.find(b"\n")
+            found = window.find(b"\n")
             if found >= 0:
                 return position + found + 1
             position += len(window)

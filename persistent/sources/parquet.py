@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from persistent.sources.formats import UNKNOWN, Decoded, Extent, Facts, Fault, InputFile, Taken, Unreadable
+from persistent.sources.formats import UNKNOWN, Decoded, Extent, Facts, Fault, InputFile, Taken, Unreadable, attempted
+from persistent.sources.reads import Reader
 from persistent.sources.recent import Recent
 from persistent.sources.schemas import empty_batch, misfit, plain
 from persistent.sources.times import count_ms
@@ -19,6 +22,9 @@ from persistent.sources.times import count_ms
 _ROWS_AT_ONCE = 1 << 20
 _FOOTER_BYTES = 8
 _DAY_S = 86_400
+_FAULTS: Final = (pa.ArrowException, OSError)
+"""What Arrow raises of a file; of a store too, which the reader knows."""
+
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
@@ -87,7 +93,7 @@ class Parquet:
         return _least([least for stop, least in zip(groups.bounds[1:], groups.smallest) if stop > start])
 
     def _row_groups(self, file: InputFile) -> _Groups:
-        return self._groups.get(file.fingerprint, lambda: self._read_groups(file))
+        return self._groups.get((file.where, file.fingerprint), lambda: self._read_groups(file))
 
     def _read_groups(self, file: InputFile) -> _Groups:
         file.require_unchanged()
@@ -106,16 +112,17 @@ class Parquet:
     # -- reading -------------------------------------------------------------------------------------------
 
     def read(self, file: InputFile, start: int, stop: int, schema: pa.Schema) -> Iterator[Decoded]:
-        with file.open() as source:
-            parquet = pq.ParquetFile(source, pre_buffer=not file.files.local)
+        with file.open() as reader:
+            parquet = _opened(reader, not file.files.local)
             bounds = _bounds(parquet.metadata)
             for groups in _together(bounds, start, stop):
                 low, high = bounds[groups[0]], bounds[groups[-1] + 1]
                 cut = start > low or stop < high
                 try:
                     table = self._table(file, parquet, groups, schema, cut)
-                except (pa.ArrowException, OSError):
-                    yield from _one_by_one(parquet, groups, bounds, start, schema)
+                except _FAULTS as error:
+                    _require_files_fault(reader, error)
+                    yield from _one_by_one(file, groups, bounds, start, stop, schema)
                     continue
                 first = max(start, low)
                 yield from _decoded(table.slice(first - low, min(stop, high) - first) if cut else table, first)
@@ -126,24 +133,54 @@ class Parquet:
         """Row groups in the recorded types. One that a step cuts is kept, for the next step wants the rest of it."""
         if not cut:
             return _columns(parquet, groups, schema)
-        key = (file.fingerprint, groups[0], schema)
+        key = (file.where, file.fingerprint, file.hint, groups[0], schema)
         return self._cut_groups.get(key, lambda: _columns(parquet, groups, schema))
 
 
 def _one_by_one(
-    parquet: pq.ParquetFile, groups: Sequence[int], bounds: Sequence[int], start: int, schema: pa.Schema
+    file: InputFile, groups: Sequence[int], bounds: Sequence[int], start: int, stop: int, schema: pa.Schema
 ) -> Iterator[Decoded]:
-    """Row groups of which one cannot be read: that one is a fault at its first row, the others are records."""
+    """The rows ``start <= row < stop`` of row groups of which one could not be read: now each on a new connection.
+
+    One that still cannot is a fault at its first row, the others are records.
+    """
     for group in groups:
+        low, high = bounds[group], bounds[group + 1]
+        first = max(start, low)
         try:
-            yield from _decoded(_columns(parquet, [group], schema), bounds[group])
-        except (pa.ArrowException, OSError) as error:
-            if bounds[group] < start:
-                continue
-            rows = bounds[group + 1] - bounds[group]
-            reason = f"its row group {group} of {rows:,} rows cannot be read: {_short(error)}"
-            fault = Fault(bounds[group], reason, broken=True)
-            yield Decoded(empty_batch(schema), np.array([], np.int64), (fault,))
+            table = attempted(file.anew(), partial(_group, group=group, rows=high - low, schema=schema))
+        except Unreadable as error:
+            if low >= start:
+                fault = Fault(low, str(error), broken=True)
+                yield Decoded(empty_batch(schema), np.array([], np.int64), (fault,))
+        else:
+            yield from _decoded(table.slice(first - low, min(stop, high) - first), first)
+
+
+def _group(file: InputFile, *, group: int, rows: int, schema: pa.Schema) -> pa.Table:
+    """One row group; ``Unreadable`` if it is not the store that fails."""
+    with file.open() as reader:
+        parquet = _opened(reader, not file.files.local)
+        try:
+            return _columns(parquet, [group], schema)
+        except _FAULTS as error:
+            _require_files_fault(reader, error)
+            raise Unreadable(f"its row group {group} of {rows:,} rows cannot be read: {_short(error)}") from error
+
+
+def _opened(reader: Reader, pre_buffer: bool) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(reader.arrow(), pre_buffer=pre_buffer, page_checksum_verification=True)
+    except _FAULTS as error:
+        _require_files_fault(reader, error)
+        raise Unreadable(f"its Parquet footer cannot be read: {_short(error)}") from error
+
+
+def _require_files_fault(reader: Reader, error: Any) -> None:
+    """Raise what is no fault of the file: one of the store, or of this machine."""
+    reader.require_sound()
+    if isinstance(error, MemoryError):
+        raise error
 
 
 def _columns(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) -> pa.Table:
@@ -195,9 +232,9 @@ def _metadata(file: InputFile) -> pq.FileMetaData:
     try:
         if length <= len(tail):
             return pq.read_metadata(pa.BufferReader(tail))
-        with file.open() as source:
-            return pq.read_metadata(source)
-    except (pa.ArrowException, OSError) as error:
+        with file.open() as reader:
+            return _opened(reader, False).metadata
+    except pa.ArrowException as error:
         raise Unreadable(f"its Parquet footer cannot be read: {_short(error)}") from error
 
 

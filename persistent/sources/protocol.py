@@ -84,12 +84,16 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class DeadRecord:
-    """A record that could not be read: where it is, why, and its bytes."""
+    """A record that could not be read: where it is, why, and its bytes.
+
+    ``lost``: it stands for all that was not read of a file that is gone.
+    """
 
     ordinal: int
     offset: int
     reason: str
     data: bytes = b""
+    lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,3 +129,14 @@ class Source(Protocol):
 
     def acknowledge(self, positions: Positions) -> None:
         """A hint: nothing before these positions will be asked for again."""
+
+
+@runtime_checkable
+class LosingSource(Source, Protocol):
+    """A source whose inputs may be gone when they are to be read."""
+
+    def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
+        """The splits of a plan with each input that is certainly gone as one dead record. Driver only.
+
+        None where ``InputGone`` is to be raised, because nothing is certain or nobody allowed it.
+        """

@@ -25,6 +25,7 @@ from persistent.sources.formats import (
     Integers,
     Taken,
     Unreadable,
+    unsteady,
 )
 from persistent.sources.lines import BLOCK_BYTES, Block, LineEnds, blocks, codec_of, next_line, open_text
 from persistent.sources.schemas import empty_batch
@@ -205,6 +206,8 @@ class Text:
             faults = [_fault(Lines(block, np.array([number])), reason) for number, reason in bad]
             pieces: list[tuple[pa.RecordBatch, Integers]] = []
             self._decode(Lines(block, numbers), names, schema, pieces, faults)
+            if faults:
+                _require_same(file, block)
             if block.broken:
                 faults.append(Fault(block.base + block.ended, block.broken, broken=True))
             faults.sort(key=lambda fault: fault.offset)
@@ -226,6 +229,8 @@ class Text:
         try:
             pieces.append((self._dialect.decode(lines, names, schema), lines.offsets))
         except (pa.ArrowException, ValueError) as error:
+            if isinstance(error, MemoryError):
+                raise
             if len(lines) == 1:
                 faults.append(_fault(lines, _reason(error)))
                 return
@@ -238,6 +243,17 @@ class Text:
             return
         with open_text(file, start) as stream:
             yield from blocks(stream, start, stop, self._dialect.line_ends, self._block_bytes)
+
+
+def _require_same(file: InputFile, block: Block) -> None:
+    """Raise ``StorageError`` unless a block is the same when it is read again on a new connection. Compressed text may
+    have a checksum of its own; a small file is as its fingerprint says."""
+    if codec_of(file.path) is not None or file.is_small():
+        return
+    with file.anew().open() as reader:
+        reader.seek(block.base)
+        if reader.read(len(block.data)) != block.data:
+            raise unsteady(file.where)
 
 
 def _fault(lines: Lines, reason: str) -> Fault:

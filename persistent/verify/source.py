@@ -4,6 +4,8 @@
     mix    and the very same: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
     dead   at least those that cannot be decoded, or have no time
 
+A file that is gone may be one of the dead letters, or have been deleted once it was read: then nothing can be proved.
+
 What was late was decided by the clock of each step, which the source alone cannot tell; that the parts of the account
 add up to what was read is a law of the manifest.
 """
@@ -24,7 +26,7 @@ from monoids.hashing import mix_records
 from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Account, Manifest
 from persistent.contents import Contents
-from persistent.errors import SourceChanged
+from persistent.errors import InputGone, SourceChanged
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import NO_TIMESTAMP, Budget, Position, Positions, Records, Source, SourceState, Split
 from persistent.verify.found import Verification
@@ -40,10 +42,12 @@ class _Count:
     read: int = 0
     undecodable: int = 0
     mix: int = 0
+    lost: str = ""
 
     def __add__(self, other: _Count) -> _Count:
         mix = (self.mix + other.mix) % (1 << 64)
-        return _Count(self.read + other.read, self.undecodable + other.undecodable, mix)
+        lost = self.lost or other.lost
+        return _Count(self.read + other.read, self.undecodable + other.undecodable, mix, lost)
 
 
 def verify_source(
@@ -71,6 +75,8 @@ def verify_source(
         found.count(_PART, rows=count.read)
         position = manifest.source.positions[partition]
         for text in _differences(count, manifest.ledger.get(partition, Account()), position):
+            if count.lost:
+                raise InputGone(f"{count.lost}. Without it nothing can be said of what was read of it")
             found.fault(_PART, partition, text)
     return found
 
@@ -105,7 +111,11 @@ def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Itera
             yield from pool.map(partial(_count, source, plan.recorded, ends), plan.splits)
             positions = {**positions, **plan.end}
             if plan.appended is not None:
-                index = plan.appended if index is None else pa.concat_tables([index, plan.appended])
+                index = (
+                    plan.appended
+                    if index is None
+                    else pa.concat_tables([index, plan.appended], promote_options="default")
+                )
 
 
 def _count(source: Source, recorded: Mapping[str, Any], ends: Positions, split: Split) -> tuple[str, _Count]:
@@ -126,4 +136,5 @@ def _of_records(partition: str, records: Records, end: Position) -> _Count:
         times, offsets, dead = times[before], offsets[before], dead[dead < limit]
     mix = mix_records(partition, records.ordinal, offsets, np.where(times == NO_TIMESTAMP, -1, times))
     mix += mix_records(partition, records.ordinal, dead, np.full(len(dead), -1))
-    return _Count(len(times) + len(dead), int((times < 0).sum()) + len(dead), mix)
+    lost = next((one.reason for one in records.dead if one.lost), "")
+    return _Count(len(times) + len(dead), int((times < 0).sum()) + len(dead), mix, lost)

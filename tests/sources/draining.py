@@ -81,7 +81,7 @@ def after(state: SourceState, plan: SourcePlan) -> SourceState:
     """The state that a checkpoint after this plan keeps."""
     index = state.index
     if plan.appended is not None:
-        index = plan.appended if index is None else pa.concat_tables([index, plan.appended])
+        index = plan.appended if index is None else pa.concat_tables([index, plan.appended], promote_options="default")
     recorded = json.loads(json.dumps(plan.recorded))
     return replace(state, positions=plan.end, recorded=recorded, index=index)
 
