@@ -1,6 +1,6 @@
 """An array as a user gives it is made one Arrow array, which nobody can change and which all of Arrow's functions take.
 
-plain_array     without chunks, dictionary and views
+plain_array     without chunks, dictionary, run ends and views
 from_numpy      without memory that somebody can still write to
 nearest_floats  decimals, correctly rounded
 """
@@ -11,15 +11,38 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 _EXACT_INT, _EXACT_POWER = 2**53, 22
 """Integers up to here are floats, and so are powers of ten up to this one."""
 
+_ARROW_UNITS = {
+    "generic": "s",
+    **dict.fromkeys("YMWD", "D"),
+    **dict.fromkeys("hms", "s"),
+    **{unit: unit for unit in ("ms", "us", "ns")},
+}
+"""NumPy's units of time, and the nearest that loses nothing and that Arrow has."""
+
 
 def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
-    """A NumPy array as an Arrow array that stays as it is: memory that somebody can still write to is copied."""
+    """A NumPy array as an Arrow array that stays as it is: memory that somebody can still write to is copied.
+
+    Times in a unit that Arrow does not have become days or seconds. TypeError for one finer than nanoseconds.
+    """
+    if values.dtype.kind in "mM":
+        values = _in_arrow_unit(values)
     shared = values.dtype.kind not in "OSUb" and not _is_frozen(values)
     return pa.array(values.astype(values.dtype.newbyteorder("="), copy=shared), from_pandas=False)
+
+
+def _in_arrow_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    unit, _ = np.datetime_data(values.dtype)
+    wanted = _ARROW_UNITS.get(unit)
+    if wanted is None:
+        raise TypeError(f"a column of {values.dtype} is finer than nanoseconds: round it, values.astype('M8[us]')")
+    kind = values.dtype.kind
+    return values.astype(f"{kind}8[{'s' if kind == 'm' and wanted == 'D' else wanted}]", copy=False)
 
 
 def _is_frozen(values: np.ndarray[Any, Any]) -> bool:
@@ -41,11 +64,15 @@ def plain_array(values: Any) -> pa.Array:
     if isinstance(values, pa.ChunkedArray):
         if values.num_chunks == 1:
             return plain_array(values.chunk(0))
+        if pa.types.is_run_end_encoded(values.type):
+            values = pa.chunked_array([pc.run_end_decode(chunk) for chunk in values.chunks], values.type.value_type)
         if pa.types.is_dictionary(values.type):
             # Before chunks are combined: each has a dictionary of its own, and Arrow cannot unify all of them.
             type_ = _plain_type(values.type.value_type)
             values = pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type_)
         values = values.combine_chunks()
+    if pa.types.is_run_end_encoded(values.type):
+        values = pc.run_end_decode(values)
     if pa.types.is_dictionary(values.type):
         found = values.type.value_type
         if found == _plain_type(found):

@@ -19,6 +19,7 @@ from monoids.column import Column, Columns, take
 from monoids.containers.mappings import shows_plainly
 from monoids.monoid import Group, Monoid, check, check_schema, is_column, python_values
 from monoids.optional import given, lift_given
+from monoids.scalars import is_missing
 from monoids.values import spelled
 
 
@@ -231,7 +232,7 @@ class Aggregator(_Same):
         return f"contramap({', '.join([prepare, repr(self.inner), *present, *written])})"
 
     def lift(self, value: Any) -> Any:
-        prepared = None if value is None else self._prepare(value)
+        prepared = None if is_missing(value) else self._prepare(value)
         return self.inner.identity if prepared is None else self.inner.lift(prepared)
 
     def present(self, element: Any) -> Any:
@@ -252,7 +253,7 @@ class Aggregator(_Same):
         return lift_given(self.inner, self._lift_prepared, array, given(array))
 
     def lift_list(self, values: list[Any]) -> Columns:
-        prepared = [None if value is None else self._prepare(value) for value in values]
+        prepared = [None if is_missing(value) else self._prepare(value) for value in values]
         return lift_given(self.inner, self.inner.lift_list, prepared, given(prepared))
 
     def lift_rows(self, values: Any, length: int) -> Columns:

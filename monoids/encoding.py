@@ -24,7 +24,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, NoReturn
 
 DEPTH_MAX = 100
@@ -38,6 +38,7 @@ COLLISIONS_MAX = 1 << 12
 
 _EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
+_DECIMAL_CONTEXT = Context(capitals=1)
 _NAN_BYTES = struct.pack(">d", math.nan)
 
 
@@ -139,7 +140,12 @@ def _write_binary(value: bytes, out: bytearray, depth: int) -> None:
 
 
 def _write_decimal(value: Decimal, out: bytearray, depth: int) -> None:
-    _write_bytes(b"d", str(value).encode("ascii"), out)
+    _write_bytes(b"d", _decimal_text(value).encode("ascii"), out)
+
+
+def _decimal_text(value: Decimal) -> str:
+    """Not ``str``, which writes a small ``e`` where the caller's decimal context says so."""
+    return _DECIMAL_CONTEXT.to_sci_string(value)
 
 
 def _write_date(value: date, out: bytearray, depth: int) -> None:
@@ -325,7 +331,7 @@ def _read_str(reader: _Reader, depth: int) -> str:
 def _read_decimal(reader: _Reader, depth: int) -> Decimal:
     text = reader.take(reader.length()).decode("ascii")
     value = Decimal(text)
-    if str(value) != text:
+    if _decimal_text(value) != text:
         reader.fail("a Decimal that is not in canonical form")
     return value
 
@@ -464,7 +470,9 @@ def _text(value: Any) -> str:
             return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat()
         case date() | time():
             return value.isoformat()
-        case Decimal() | timedelta():
+        case Decimal():
+            return _decimal_text(value)
+        case timedelta():
             return str(value)
         case _:
             raise TypeError(

@@ -57,7 +57,7 @@ def key_type(type_: pa.DataType) -> pa.DataType:
     >>> key_type(pa.int32()), key_type(pa.dictionary(pa.int32(), pa.string()))
     (DataType(int64), DataType(string))
     """
-    if pa.types.is_dictionary(type_):
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
         return key_type(type_.value_type)
     if pa.types.is_integer(type_):
         return pa.int64()
@@ -158,7 +158,7 @@ def _word(value: Any) -> int:
             return int(value) ^ int(_TAGS["bool"])
         case int():
             if not -(1 << 63) <= value < 1 << 63:
-                raise OverflowError(f"the key {value} is outside 64-bit integers: give it as a string")
+                raise OverflowError("a key is outside 64-bit integers: give it as a string")
             return value & _MASK
         case float():
             number = math.nan if value != value else value + 0.0
@@ -170,6 +170,8 @@ def _word(value: Any) -> int:
         case Decimal():
             return _text_word(decimal_text(value).encode(), int(_TAGS["decimal"]))
         case datetime():
+            if getattr(value, "nanosecond", 0):
+                raise ValueError(f"the key {value!r} is finer than microseconds: round it")
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return (moment - _EPOCH) // timedelta(microseconds=1) & _MASK ^ int(_TAGS["timestamp[us, tz=UTC]"])
         case date():

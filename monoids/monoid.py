@@ -20,7 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.arrays import from_numpy
 from monoids.column import Column, Columns, concat, is_constant, object_column, repeat, take
+from monoids.scalars import scalar
 from monoids.serializer import Serializer
 
 Element = TypeVar("Element")
@@ -181,7 +183,7 @@ class Monoid(Generic[Element]):
         if is_column(values):
             if len(values) != length:
                 raise ValueError(f"{self!r} was given a column of {len(values)} values for {length} rows")
-            if isinstance(values, np.ndarray) and is_constant(values):
+            if is_constant(values) and not isinstance(values, np.ma.MaskedArray):
                 return repeat(self.lift_columns(values[:1].copy()), length)
             return self.lift_columns(values)
         return repeat(self.pack([self.lift(scalar(values))]), length)
@@ -297,22 +299,13 @@ def is_column(values: Any) -> bool:
     return isinstance(values, (pa.Array, pa.ChunkedArray)) or (isinstance(values, np.ndarray) and values.ndim > 0)
 
 
-def scalar(value: Any) -> Any:
-    """One value as a Python value: Arrow and NumPy scalars are unwrapped."""
-    if isinstance(value, pa.Scalar):
-        return value.as_py()
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.item()
-    return value
-
-
 def python_values(values: Any) -> list[Any]:
     """A column as a list of Python values, None where it is null."""
     if isinstance(values, list):
         return values
     if isinstance(values, np.ndarray):
         if values.dtype.kind in "mM" or isinstance(values, np.ma.MaskedArray):
-            values = pa.array(values)
+            values = from_numpy(values)
         else:
             return list(values.tolist())
     return list(values.to_pylist())

@@ -17,8 +17,9 @@ from monoids import encoding
 from monoids.arrays import no_column, plain_array
 from monoids.column import Column, Columns, concat, repeat, take
 from monoids.containers.mappings import shows_plainly
-from monoids.monoid import Monoid, check, check_schema, is_column, scalar
+from monoids.monoid import Monoid, check, check_schema, is_column
 from monoids.numbers.integers import decoded_as
+from monoids.scalars import is_missing, scalar
 from monoids.table import identity_rows
 
 Maybe = tuple[Any, ...]
@@ -71,7 +72,7 @@ class Option(Monoid[Maybe]):
         return (self.inner.fold(held),) if held else ()
 
     def lift(self, value: Any) -> Maybe:
-        return () if value is None else (self.inner.lift(value),)
+        return () if is_missing(value) else (self.inner.lift(value),)
 
     def present(self, element: Maybe) -> Any:
         return self.inner.present(element[0]) if element else None
@@ -157,13 +158,10 @@ def given(values: Any) -> Column:
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         return np.ones(len(values), np.bool_)
     if isinstance(values, (list, np.ndarray)):
-        return np.fromiter((value is not None for value in values), np.bool_, len(values))
+        return np.fromiter((not is_missing(value) for value in values), np.bool_, len(values))
     if not isinstance(values, (pa.Array, pa.ChunkedArray)):
         raise no_column("option(...)", values)
-    valid = values.is_valid()
-    if isinstance(valid, pa.ChunkedArray):
-        valid = valid.combine_chunks()
-    return np.asarray(valid.to_numpy(zero_copy_only=False))
+    return np.asarray(plain_array(values).is_valid().to_numpy(zero_copy_only=False))
 
 
 def lift_given(monoid: Monoid[Any], lift: Callable[[Any], Columns], values: Any, something: Column) -> Columns:
@@ -174,7 +172,7 @@ def lift_given(monoid: Monoid[Any], lift: Callable[[Any], Columns], values: Any,
     if something.all():
         return lift(values)
     if isinstance(values, list):
-        held: Any = [value for value in values if value is not None]
+        held: Any = [value for value in values if not is_missing(value)]
     elif isinstance(values, np.ndarray):
         held = values[something]
     else:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.column import ArrowColumn, Column
+from monoids.scalars import is_missing
 from monoids.segments import canonical_floats
 from monoids.values import ValueType
 
@@ -55,7 +56,7 @@ class Ordered:
         if isinstance(values, np.ndarray) and values.dtype.kind in "OU" and values.ndim == 1:  # with lone surrogates
             values = values.tolist()
         if self.type.kind == "str" and isinstance(values, list):
-            accepted = [None if value is None else self.type.accept(value) for value in values]
+            accepted = [None if is_missing(value) else self.type.accept(value) for value in values]
             array = pa.array([v if v is None else v.encode("utf-8", "surrogatepass") for v in accepted], pa.binary())
         else:
             array = self.type.column(values)

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.monoid import is_column, scalar
+from monoids.monoid import is_column
+from monoids.scalars import is_missing, scalar, shown
 
 Names = tuple[str, str]
 
@@ -26,7 +27,7 @@ def pair(value: Any, names: Names) -> tuple[Any, Any]:
     >>> pair({"y": 2, "x": 1}, ("x", "y")), pair((1, 2), ("x", "y")), pair(None, ("x", "y"))
     ((1, 2), (1, 2), (None, None))
     """
-    if value is None:
+    if is_missing(value):
         return (None, None)
     first, second = _parts(value, names)
     return (scalar(first), scalar(second))
@@ -113,7 +114,7 @@ def _from_column(values: Any, names: Names) -> tuple[Any, Any]:
 
 def _no_pair(value: Any, names: Names) -> TypeError:
     first, second = names
-    given = f"a column of {value.type}" if isinstance(value, (pa.Array, pa.ChunkedArray)) else f"{value!r:.60}"
+    given = f"a column of {value.type}" if isinstance(value, (pa.Array, pa.ChunkedArray)) else shown(value)
     return TypeError(
         f"a pair is a tuple ({first}, {second}) or a mapping of {first} and {second}, in columns a struct array with"
         f" these fields, not {given}"

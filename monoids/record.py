@@ -19,6 +19,7 @@ from monoids.arrays import plain_array
 from monoids.column import Column, Columns, concat, repeat, take
 from monoids.columns import group_codes
 from monoids.monoid import Group, Monoid, check, check_schema, is_column
+from monoids.scalars import is_missing
 
 Fields = tuple[Any, ...]
 
@@ -76,7 +77,7 @@ class RecordMonoid(Monoid[Fields]):
 
     def lift(self, value: Any) -> Fields:
         """None contributes nothing. ValueError for an unknown field, TypeError for what is no mapping."""
-        if value is None:
+        if is_missing(value):
             return tuple(self.identity)
         self._check_mapping(value)
         return tuple(
@@ -217,7 +218,7 @@ class RecordMonoid(Monoid[Fields]):
         return self.lift_rows(given, len(values))
 
     def _fields_of(self, value: Any) -> Mapping[str, Any]:
-        if value is None:
+        if is_missing(value):
             return {}
         self._check_mapping(value)
         return value  # type: ignore[no-any-return]

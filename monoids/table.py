@@ -247,7 +247,7 @@ def _entries_type(keys: Keys, inner: Monoid[Any] | None) -> pa.DataType:
     if inner is None:
         return pa.list_(pa.field("item", keys.arrow, nullable=False))
     fields = [pa.field("key", keys.arrow, nullable=False)]
-    # A field of a record may be called "key" too; with a dot in front no field of a record is.
-    names = {"element": "value", "key": ".key"}
+    # A field of a record may be called "key" or "value" too; with a dot in front no field of a record is.
+    names = {"element": ".value" if "value" in inner.schema.names else "value", "key": ".key"}
     fields += [field.with_name(names.get(field.name, field.name)) for field in inner.schema]
     return pa.list_(pa.field("item", pa.struct(fields), nullable=False))

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from monoids import encoding
 from monoids.arrays import check_text, from_numpy, nearest_floats, no_column, plain_array
+from monoids.scalars import PLAIN, is_missing, scalar, shown
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
@@ -37,12 +38,13 @@ class ValueType:
     leading: str = ""
 
     def accept(self, value: Any) -> Any:
-        """A Python or NumPy scalar, not None, as a plain value of this type; None for NaT, which is no value.
+        """A Python, NumPy or Arrow scalar, not None, as a plain value of this type; None for NaT and NA, no values.
 
         TypeError for a value of another type, OverflowError for an integer outside int64, ValueError for a
         value that this type cannot hold.
         """
-        return self._rule.accept(self, value)
+        plain = value if value.__class__ in PLAIN else scalar(value)
+        return None if plain is None and value is not None else self._rule.accept(self, plain)
 
     def check_held(self, values: Iterable[Any]) -> None:
         """ValueError unless these, which were decoded, are values as ``accept`` gives them."""
@@ -50,9 +52,9 @@ class ValueType:
             try:
                 held = encoding.encode(self.accept(value)) == encoding.encode(value)
             except (TypeError, ValueError, OverflowError) as error:
-                raise ValueError(f"{self.title}: the encoded element holds {value!r:.60}: {error}") from error
+                raise ValueError(f"{self.title}: the encoded element holds {shown(value)}: {error}") from error
             if not held:
-                raise ValueError(f"{self.title}: the encoded element holds {value!r:.60}, which is none of its values")
+                raise ValueError(f"{self.title}: the encoded element holds {shown(value)}, which is none of its values")
 
     def check_stored(self, array: pa.Array) -> None:
         """ValueError unless an Arrow array that was read holds values as ``accept`` gives them; strings as bytes."""
@@ -63,7 +65,8 @@ class ValueType:
         elif self.kind == "decimal" and len(array) > array.null_count:
             extremes = pc.min_max(array.view(_WHOLE.get(array.type.bit_width, array.type)))
             limit = 10**array.type.precision
-            if any(abs(value.as_py()) >= limit for value in extremes.values()):
+            # Not abs, which rounds to the digits that the caller's decimal context has.
+            if any(value.as_py().copy_abs() >= limit for value in extremes.values()):
                 raise ValueError(f"{self.title}: a stored value has more digits than {array.type} holds")
 
     def column(self, values: Any) -> pa.Array:
@@ -115,7 +118,7 @@ class ValueType:
                 return pa.array(values, self.arrow)
             except OverflowError:
                 pass  # accept says which value, and what to do
-        return pa.array([None if value is None else self.accept(value) for value in values], self.arrow)
+        return pa.array([None if is_missing(value) else self.accept(value) for value in values], self.arrow)
 
     def _cast(self, values: pa.Array) -> pa.Array:
         if values.type == self.arrow:
@@ -161,6 +164,8 @@ def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "i
         too_fine = " (datetimes of Python hold microseconds)" if kind == "datetime" and kind in choices else ""
         known = ", ".join(sorted(_SPELLED[kind] for kind in choices))
         raise TypeError(f"{owner}({_joined(leading, spelled(type))}){too_fine}: write one of {known}")
+    if pa.types.is_decimal32(arrow) or pa.types.is_decimal64(arrow):
+        arrow = pa.decimal128(arrow.precision, arrow.scale)
     arrow = arrow if kind in ("datetime", "decimal") else _WIDE[kind]
     written = "" if kind == default else kind if arrow == _WIDE.get(kind) else spelled(arrow)
     return ValueType(f"{owner}({_joined(leading, written)})", kind, arrow, choices, leading)
@@ -201,16 +206,14 @@ def _kind_of_value(value: Any) -> str | None:
 
 
 def _refused(type: ValueType, value: Any) -> TypeError:
-    shown = repr(value)
-    shown = shown if len(shown) <= 60 else shown[:57] + "..."
-    return type.refuse(f"{shown} ({value.__class__.__name__})", _kind_of_value(value))
+    return type.refuse(f"{shown(value)} ({value.__class__.__name__})", _kind_of_value(value))
 
 
 def _accept_int(type: ValueType, value: Any) -> int:
     if not isinstance(value, (int, np.integer, np.bool_)):
         raise _refused(type, value)
     if not INT64_MIN <= value <= INT64_MAX:
-        raise OverflowError(f"{type.title} takes integers of 64 bits, and {value} is outside them")
+        raise OverflowError(f"{type.title} takes integers of 64 bits, and {shown(value)} is outside them")
     return int(value)
 
 
@@ -243,19 +246,15 @@ def _accept_bytes(type: ValueType, value: Any) -> bytes:
     return bytes(value)
 
 
-def _accept_date(type: ValueType, value: Any) -> date | None:
-    if is_nat(value):
-        return None
+def _accept_date(type: ValueType, value: Any) -> date:
     if not isinstance(value, date) or isinstance(value, datetime):
         raise _refused(type, value)
     return date(value.year, value.month, value.day)
 
 
-def _accept_datetime(type: ValueType, value: Any) -> datetime | None:
+def _accept_datetime(type: ValueType, value: Any) -> datetime:
     if not isinstance(value, datetime):
         raise _refused(type, value)
-    if is_nat(value):
-        return None
     moment = _plain_datetime(value)
     if type.arrow.tz is None:
         if value.tzinfo is not None:
@@ -272,11 +271,6 @@ def _accept_datetime(type: ValueType, value: Any) -> datetime | None:
     return moment.replace(fold=0)
 
 
-def is_nat(value: Any) -> bool:
-    """Whether this is "not a time", the null of pandas, which says that it is a datetime."""
-    return isinstance(value, datetime) and value != value
-
-
 def _plain_datetime(value: datetime) -> datetime:
     """As a datetime and nothing more: the timestamps of pandas are a subclass."""
     if value.__class__ is datetime:
@@ -291,7 +285,7 @@ def _accept_decimal(type: ValueType, value: Any) -> Decimal:
     try:
         held: Decimal = pa.array([Decimal(value)], type.arrow)[0].as_py()
     except (pa.ArrowException, ValueError) as error:
-        raise ValueError(f"{type.title} cannot hold {value!r}: {error}") from error
+        raise ValueError(f"{type.title} cannot hold {shown(value)}: {error}") from error
     return held
 
 

@@ -19,6 +19,7 @@ from monoids.monoid import Group
 from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Keys, Ordered
+from monoids.scalars import is_missing
 from monoids.segments import ONE
 from monoids.table import Table, list_array
 from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, value_type
@@ -108,7 +109,7 @@ class Bag(Counts):
         return self.type.title
 
     def lift(self, value: Any) -> Tally:
-        held = None if value is None else self.type.accept(value)
+        held = None if is_missing(value) else self.type.accept(value)
         return {} if held is None else {held: 1}
 
     def present(self, element: Tally) -> list[dict[str, Any]]:

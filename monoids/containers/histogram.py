@@ -22,6 +22,7 @@ import pyarrow as pa
 from monoids.column import Column, Columns, repeat
 from monoids.containers.bags import Counts, Tally
 from monoids.ordered import Numbers, Ordered
+from monoids.scalars import is_missing, shown
 from monoids.segments import ONE
 from monoids.table import list_array
 from monoids.values import ValueType
@@ -81,7 +82,7 @@ class Buckets(Counts):
         return None
 
     def lift(self, value: Any) -> Tally:
-        return {} if value is None else {self.index(self.type.accept(value)): 1}
+        return {} if is_missing(value) else {self.index(self.type.accept(value)): 1}
 
     def present(self, element: Tally) -> list[dict[str, Any]]:
         shown = [(*self.bounds(index), element[index]) for index in sorted(element)]
@@ -183,13 +184,13 @@ class Histogram(Buckets):
 def _boundary(given: Any) -> float:
     """A boundary as a finite float."""
     if isinstance(given, bool) or not isinstance(given, (int, float, str, Decimal, np.integer, np.floating)):
-        raise TypeError(f"Histogram: the boundary {given!r:.60} is no number")
+        raise TypeError(f"Histogram: the boundary {shown(given)} is no number")
     try:
         number = float(Decimal(given) if isinstance(given, str) else given) + 0.0
     except (InvalidOperation, OverflowError) as error:
-        raise ValueError(f"Histogram: the boundary {given!r:.60} is no number that 64-bit floats hold") from error
+        raise ValueError(f"Histogram: the boundary {shown(given)} is no number that 64-bit floats hold") from error
     if not math.isfinite(number):
-        raise ValueError(f"Histogram: the boundary {given!r:.60} is not finite; the outer buckets are there without it")
+        raise ValueError(f"Histogram: the boundary {shown(given)} is not finite: the outer buckets are there anyway")
     if isinstance(given, (int, np.integer)) and int(number) != given:
         raise ValueError(f"Histogram: the boundary {given} is no 64-bit float, the nearest is {int(number)}")
     return number

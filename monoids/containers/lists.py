@@ -18,6 +18,7 @@ from monoids.column import Column, Columns, Ragged
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered
+from monoids.scalars import is_missing
 from monoids.table import list_array, list_entries
 from monoids.values import ALL_KINDS, value_type
 
@@ -57,7 +58,7 @@ class ListConcat(Monoid[tuple[Any, ...]]):
         return tuple(chain.from_iterable(elements))
 
     def lift(self, value: Any) -> tuple[Any, ...]:
-        held = None if value is None else self.type.accept(value)
+        held = None if is_missing(value) else self.type.accept(value)
         return () if held is None else (held,)
 
     def present(self, element: tuple[Any, ...]) -> list[Any]:

@@ -21,6 +21,7 @@ from monoids.encoded import check_encoded, encoded_column, encoded_list
 from monoids.monoid import Group, Monoid, check, is_column
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered
+from monoids.scalars import is_missing, shown
 from monoids.table import Table, identity_rows
 from monoids.values import ALL_KINDS, ValueType, value_type
 
@@ -188,20 +189,20 @@ class MappingMonoid(Table[Entries]):
         ends = np.concatenate(([0], np.cumsum(table.lengths)))
         if ends[-1] > np.iinfo(np.int32).max:
             raise ValueError(f"{ends[-1]} entries are more than one Arrow map column holds: use fewer rows at once")
-        shown = (self.ordered.show(keys), self.inner.present_columns(tuple(inner)))
-        return pa.MapArray.from_arrays(pa.array(ends.astype(np.int32)), *shown, type=self.output_type)
+        parts = (self.ordered.show(keys), self.inner.present_columns(tuple(inner)))
+        return pa.MapArray.from_arrays(pa.array(ends.astype(np.int32)), *parts, type=self.output_type)
 
     # Inside.
 
     def _pairs(self, value: Any) -> Collection[tuple[Any, Any]]:
         """The keys and inputs of one value. A list of pairs is what Arrow makes of a map, with keys that repeat."""
-        if value is None:
+        if is_missing(value):
             return ()
         if isinstance(value, Mapping):
             return value.items()
         if isinstance(value, list) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value):
             return value
-        raise TypeError(f"{self!r} takes mappings of key to value, not {value!r:.60} ({type(value).__name__})")
+        raise TypeError(f"{self!r} takes mappings of key to value, not {shown(value)} ({type(value).__name__})")
 
     def _add(self, total: Entries, key: Any, element: Any) -> None:
         """Combine ``element`` into the entry of a key, in a dict that nobody else holds."""

@@ -20,6 +20,7 @@ from monoids.columns import cell_counts, fits_cells
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered, words
+from monoids.scalars import is_missing, shown
 from monoids.table import Table, group_entries, list_array
 from monoids.values import ALL_KINDS, value_type
 
@@ -54,7 +55,7 @@ class SetUnion(Table[frozenset[Any]]):
         return a | b
 
     def lift(self, value: Any) -> frozenset[Any]:
-        held = None if value is None else self.type.accept(value)
+        held = None if is_missing(value) else self.type.accept(value)
         return self.identity if held is None else frozenset((held,))
 
     def present(self, element: frozenset[Any]) -> list[Any]:
@@ -123,11 +124,13 @@ class SetIntersection(Monoid[frozenset[Any] | None]):
         return a & b
 
     def lift(self, value: Any) -> frozenset[Any] | None:
-        if value is None:
+        if is_missing(value):
             return None
-        if not isinstance(value, (set, frozenset, list, tuple)):
-            raise TypeError(f"{self!r} takes sets of values, not {value!r:.60} ({type(value).__name__}): write {{...}}")
-        accepted = (self.type.accept(item) for item in value if item is not None)
+        if not isinstance(value, (set, frozenset, list, tuple)) or isinstance(value, pa.MonthDayNano):
+            raise TypeError(
+                f"{self!r} takes sets of values, not {shown(value)} ({type(value).__name__}): write {{...}}"
+            )
+        accepted = (self.type.accept(item) for item in value if not is_missing(item))
         return frozenset(item for item in accepted if item is not None)
 
     def present(self, element: frozenset[Any] | None) -> list[Any] | None:
@@ -227,7 +230,8 @@ def _flattened(monoid: Monoid[Any], lists: Any) -> tuple[Column, pa.Array]:
     """The values in an Arrow list array without nulls, and the row of each. TypeError for another column."""
     if isinstance(lists, pa.NullArray):
         return np.zeros(0, np.int64), pa.nulls(0)
-    if not isinstance(lists, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray)):
+    kinds = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray)
+    if not isinstance(lists, kinds) or isinstance(lists, pa.MapArray):
         given = lists.type if isinstance(lists, pa.Array) else lists.dtype
         raise TypeError(f"{monoid!r} takes columns of lists, not of {given}: each input is a whole set of values")
     lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)

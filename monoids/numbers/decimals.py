@@ -17,6 +17,7 @@ import pyarrow as pa
 from monoids.column import Column, Columns
 from monoids.monoid import Group, check_schema
 from monoids.numbers.integers import decoded_as
+from monoids.scalars import is_missing
 from monoids.values import value_type
 
 PRECISION = 38
@@ -72,7 +73,7 @@ class DecimalSum(Group[int]):
         return -a
 
     def lift(self, value: Any) -> int:
-        return 0 if value is None else self._units(self.type.accept(value))
+        return 0 if is_missing(value) else self._units(self.type.accept(value))
 
     def present(self, element: int) -> Decimal:
         return Decimal(element).scaleb(-self.scale, _CONTEXT)

@@ -37,6 +37,7 @@ from monoids.numbers.digits import (
     table_to_arrow,
 )
 from monoids.numbers.rounding import magnitudes, nearest_floats, shifted
+from monoids.scalars import is_missing
 from monoids.values import ValueType
 
 Sums = tuple[int, int, int, int]
@@ -82,7 +83,7 @@ class ExactSum(Group[Sums]):
         return (-a[0], -a[1], -a[2], -a[3])
 
     def lift(self, value: Any) -> Sums:
-        if value is None:
+        if is_missing(value):
             return self.identity
         number = _FLOAT.accept(value)
         if math.isfinite(number):

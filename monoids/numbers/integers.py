@@ -12,6 +12,7 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.column import Columns
 from monoids.monoid import Monoid, check_schema
+from monoids.scalars import is_missing, shown
 from monoids.segments import overflow
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
@@ -37,7 +38,7 @@ class Integers(Monoid[int]):
         return ValueType(repr(self), "int", pa.int64(), frozenset({"int"}))
 
     def lift(self, value: Any) -> int:
-        return int(self.identity if value is None else self.type.accept(value))
+        return int(self.identity if is_missing(value) else self.type.accept(value))
 
     def decode(self, data: bytes) -> int:
         return _decoded_int64(self, data)
@@ -74,14 +75,14 @@ def decoded_as(monoid: Monoid[Any], data: bytes, type: type[T]) -> T:
     """A decoded value of exactly this type; ValueError for any other."""
     value = encoding.decode(data)
     if value.__class__ is not type:
-        raise ValueError(f"{monoid!r}: the encoded element is {value!r:.60}, and should be of type {type.__name__}")
+        raise ValueError(f"{monoid!r}: the encoded element is {shown(value)}, and should be of type {type.__name__}")
     return value
 
 
 def decoded_float(monoid: Monoid[Any], value: Any) -> float:
     """A decoded float, or part of an element; ValueError for anything else, and for -0.0, which no element has."""
     if value.__class__ is not float or (value == 0.0 and math.copysign(1.0, value) < 0):
-        raise ValueError(f"{monoid!r}: the encoded element holds {value!r:.60}, and should hold a float, not -0.0")
+        raise ValueError(f"{monoid!r}: the encoded element holds {shown(value)}, and should hold a float, not -0.0")
     return float(value)
 
 

@@ -38,6 +38,7 @@ from monoids.numbers.exact import UNIT, counts_not_finite, finite_rows, scaled
 from monoids.numbers.integers import int64
 from monoids.numbers.limbs import Vectors
 from monoids.numbers.rounding import Magnitudes, magnitudes, multiply, shifted
+from monoids.scalars import is_missing
 from monoids.segments import ONE, add_int64, sum_int64
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
@@ -97,7 +98,7 @@ class PowerSums(Group[Sums]):
         return ValueType(repr(self), "float", pa.float64(), frozenset({"float"}))
 
     def lift(self, value: Any) -> Sums:
-        given = (None,) if value is None else self.variables(value)
+        given = (None,) if is_missing(value) else self.variables(value)
         if any(variable is None for variable in given):
             return self.identity
         numbers = [self.type.accept(variable) for variable in given]

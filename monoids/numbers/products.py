@@ -17,6 +17,7 @@ import pyarrow as pa
 from monoids.column import Column, Columns
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import Integers, decoded_as, decoded_float, int64
+from monoids.scalars import is_missing
 from monoids.segments import canonical_floats, overflow
 from monoids.values import ValueType, value_type
 
@@ -122,7 +123,7 @@ class FloatProduct(Monoid[float]):
         return a * b + 0.0
 
     def lift(self, value: Any) -> float:
-        return 1.0 if value is None else float(_FLOAT.accept(value))
+        return 1.0 if is_missing(value) else float(_FLOAT.accept(value))
 
     def decode(self, data: bytes) -> float:
         return decoded_float(self, decoded_as(self, data, float))

@@ -18,6 +18,7 @@ from monoids.monoid import Group, Monoid, check_schema
 from monoids.numbers.decimals import DecimalSum
 from monoids.numbers.integers import Integers, decoded_as, decoded_float, int64
 from monoids.numbers.unbounded import UnboundedSum
+from monoids.scalars import is_missing, may_be_missing
 from monoids.segments import (
     ONE,
     TRUE,
@@ -118,7 +119,7 @@ class Count(IntegerSum):
         return {}
 
     def lift(self, value: Any) -> int:
-        return 0 if value is None else 1
+        return 0 if is_missing(value) else 1
 
     def lift_columns(self, values: Any) -> Columns:
         if isinstance(values, pa.ChunkedArray):
@@ -131,9 +132,9 @@ class Count(IntegerSum):
             return (1 - np.isnat(values).astype(np.int64),)
         if isinstance(values, np.ndarray) and values.dtype.kind != "O":
             return repeat(ONE, len(values))
-        if type(None) not in set(map(type, values)):
+        if not any(map(may_be_missing, set(map(type, values)))):
             return repeat(ONE, len(values))
-        return (np.fromiter((value is not None for value in values), np.int64, len(values)),)
+        return (np.fromiter((not is_missing(value) for value in values), np.int64, len(values)),)
 
     def _lift_arrow(self, values: pa.Array) -> Columns:
         """Of dictionaries, run-end encoded and union arrays, Arrow counts as nulls not all that are."""
@@ -172,7 +173,7 @@ class FloatSum(Monoid[float]):
         return decoded_float(self, decoded_as(self, data, float))
 
     def lift(self, value: Any) -> float:
-        return 0.0 if value is None else float(_FLOAT.accept(value))
+        return 0.0 if is_missing(value) else float(_FLOAT.accept(value))
 
     def lift_columns(self, values: Any) -> Columns:
         return (_floats(_FLOAT, values, 0.0)[0],)
@@ -228,7 +229,7 @@ class Mean(Monoid[tuple[int, float]]):
         return (int64(self, a[0] + b[0]), a[1] + b[1])
 
     def lift(self, value: Any) -> tuple[int, float]:
-        return (0, 0.0) if value is None else (1, float(_MEAN.accept(value)))
+        return (0, 0.0) if is_missing(value) else (1, float(_MEAN.accept(value)))
 
     def decode(self, data: bytes) -> tuple[int, float]:
         element = decoded_as(self, data, tuple)

@@ -13,6 +13,7 @@ from monoids.column import Column, Columns, is_constant
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as
 from monoids.numbers.sums import IntegerSum
+from monoids.scalars import is_missing
 from monoids.values import ValueType
 
 
@@ -52,7 +53,7 @@ class Truth(Monoid[bool]):
         return f"{self.name}()"
 
     def lift(self, value: typing.Any) -> bool:
-        return bool(self.identity if value is None else _bools(repr(self)).accept(value))
+        return bool(self.identity if is_missing(value) else _bools(repr(self)).accept(value))
 
     def decode(self, data: bytes) -> bool:
         return decoded_as(self, data, bool)

@@ -27,6 +27,7 @@ from monoids.numbers.digits import (
     table_to_arrow,
 )
 from monoids.numbers.integers import decoded_as
+from monoids.scalars import is_missing
 from monoids.segments import add_int64, sum_int64
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
@@ -72,7 +73,7 @@ class UnboundedSum(Group[int]):
         return -a
 
     def lift(self, value: Any) -> int:
-        if value is None:
+        if is_missing(value):
             return 0
         number = int(value if isinstance(value, (int, np.integer)) else _INTEGER.accept(value))
         _LIMITS.check((number,))

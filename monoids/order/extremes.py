@@ -14,6 +14,7 @@ from monoids.column import Column, Columns, is_constant, repeat, take
 from monoids.monoid import Monoid, check_schema, decode_lifted
 from monoids.order.choosing import held_first, keys_of, least_of_cells, least_of_segments
 from monoids.ordered import Ordered
+from monoids.scalars import is_missing
 from monoids.segments import TRUE, canonical_floats
 from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, ValueType, value_type
 
@@ -59,7 +60,7 @@ class _Extreme(Monoid[Any]):
         return self.type.title
 
     def lift(self, value: Any) -> Any:
-        return None if value is None else self.type.accept(value)
+        return None if is_missing(value) else self.type.accept(value)
 
     def decode(self, data: bytes) -> Any:
         return decode_lifted(self, data)

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from monoids.column import Column
 from monoids.hashing import hash_key, hash_keys, key_column
-from monoids.monoid import is_column, scalar
+from monoids.monoid import is_column
 from monoids.ordered import Words
-from monoids.values import ARROW_TYPES, is_nat
+from monoids.scalars import scalar
+from monoids.values import ARROW_TYPES
 
 
 def hash_id(seed: int, key: Any) -> int | None:
@@ -49,12 +50,13 @@ def hash_ids(seed: int, keys: Any, length: int) -> tuple[Words, Column | None]:
 
 def _flat(key: Any) -> list[Any]:
     """The parts of one id, one after the other."""
+    if isinstance(key, pa.Scalar):
+        key = key.as_py()
     if isinstance(key, Mapping):
         key = tuple(key.values())
-    if isinstance(key, (tuple, list)):
+    if isinstance(key, (tuple, list)) and not isinstance(key, pa.MonthDayNano):
         return [part for item in key for part in _flat(item)]
-    value = scalar(key)
-    return [None if is_nat(value) else value]
+    return [scalar(key)]
 
 
 def _key_columns(keys: Any, length: int) -> list[pa.Array] | None:
@@ -69,7 +71,14 @@ def _key_columns(keys: Any, length: int) -> list[pa.Array] | None:
         return _joined(keys.flatten(), length)
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "OU":
         keys = keys.tolist()
+    if isinstance(keys, pa.Array) and _is_read_one_by_one(keys.type):
+        keys = keys.to_pylist()
     return _listed(keys, length) if isinstance(keys, list) else [_key_column(keys)]
+
+
+def _is_read_one_by_one(type_: pa.DataType) -> bool:
+    """Whether it depends on the values of such a column what can be an id."""
+    return bool(pa.types.is_nested(type_) or pa.types.is_decimal256(type_) or pa.types.is_interval(type_))
 
 
 def _key_column(keys: Any) -> pa.Array:
@@ -88,9 +97,9 @@ def _one_for_all(key: Any, length: int) -> list[pa.Array]:
         if joined is None:
             raise TypeError("a part of the ids is a list of several types: give it as an array, or all ids as one list")
         return joined
-    value = scalar(key)
-    hash_key(value)  # a TypeError that says what can be a key
-    return [key_column(pa.array([value])).take(pa.array(np.zeros(length, np.int64)))]
+    flat = _flat(key)
+    hash_key(*flat)  # a TypeError that says what can be a key
+    return [key_column(pa.array([value])).take(pa.array(np.zeros(length, np.int64))) for value in flat]
 
 
 def _listed(keys: list[Any], length: int) -> list[pa.Array] | None:

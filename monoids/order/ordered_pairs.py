@@ -9,10 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from monoids.column import Column
-from monoids.monoid import is_column, scalar
+from monoids.monoid import is_column
 from monoids.order.orders import Order, Stored, repeated
 from monoids.ordered import Ordered
 from monoids.pairs import Names, pair, pair_columns
+from monoids.scalars import scalar
 
 
 @dataclass(frozen=True)

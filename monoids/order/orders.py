@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from monoids import values as value_types
 from monoids.column import Column, repeat
-from monoids.monoid import is_column, scalar
+from monoids.monoid import is_column
 from monoids.ordered import Ordered
+from monoids.scalars import is_missing, scalar, shown
 from monoids.values import ALL_KINDS, value_type
 
 Stored = tuple[Any, Column | None]
@@ -42,7 +43,7 @@ class Order:
 
         TypeError for a value of another type or shape.
         """
-        if value is None:
+        if is_missing(value):
             return None
         if self.single:
             return self.single.type.accept(scalar(value))
@@ -82,6 +83,8 @@ class Order:
         struct array of their names, or a tuple or mapping whose parts are each a column or one value for every row.
         ValueError for a column of another length.
         """
+        if isinstance(values, pa.Scalar):
+            values = values.as_py()
         if is_column(values) or isinstance(values, list):
             if len(values) != length:
                 raise ValueError(f"{self.title}: a column of {len(values)} values for {length} rows")
@@ -99,7 +102,7 @@ class Order:
         if isinstance(value, Mapping) and self.names and value.keys() == set(self.names):
             return [value[name] for name in self.names]
         if not isinstance(value, (tuple, list)) or len(value) != len(self.parts):
-            raise self._refused(repr(value))
+            raise self._refused(shown(value))
         return value
 
     def _store_column(self, values: Any, length: int) -> list[Stored]:

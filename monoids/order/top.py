@@ -23,6 +23,7 @@ from monoids.monoid import Monoid, check_schema, is_column
 from monoids.order.ordered_pairs import OrderedPair
 from monoids.order.orders import order_of, spelled
 from monoids.ordered import Ordered, Words, words
+from monoids.scalars import is_missing
 from monoids.table import group_entries, list_array, list_entries
 from monoids.values import ALL_KINDS, value_type
 
@@ -77,7 +78,7 @@ class _Top(Monoid[Entries]):
         if self.pairs is not None:
             accepted = self.pairs.accept(value)
         else:
-            accepted = None if value is None else self.stored[0].type.accept(value)
+            accepted = None if is_missing(value) else self.stored[0].type.accept(value)
         return () if accepted is None else (accepted,)
 
     def present(self, element: Entries) -> list[Any]:

@@ -32,11 +32,12 @@ from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Numbers, Ordered
 from monoids.pairs import Names, pair, pair_columns
+from monoids.scalars import is_missing, scalar
 from monoids.sketches import count_min_bytes
 from monoids.sketches.arguments import fraction, integer
 from monoids.sketches.murmur import murmur3, murmur3_bytes, murmur3_words
 from monoids.table import Table
-from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, ValueType, is_nat, value_type
+from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, ValueType, value_type
 
 Cells = dict[int, int]
 """An element: the number of a cell to its count, without those of count 0."""
@@ -81,6 +82,8 @@ class CountMin(Table[Cells], Group[Cells]):
         seed: int = 9001,
     ) -> None:
         self.type = value_type("CountMin", type, ALL_KINDS, default="")
+        if pa.types.is_decimal256(self.type.arrow):
+            raise TypeError(f"{self.type.title}: a sketch takes decimals of at most 38 digits: write pa.decimal128")
         self.width, self.depth = _size(error, confidence, width, depth)
         self.seed = integer("CountMin", "seed", seed, 0, 2**64 - 1)
         self.values = Ordered(self.type)
@@ -112,7 +115,7 @@ class CountMin(Table[Cells], Group[Cells]):
 
     def lift(self, value: Any) -> Cells:
         value, weight = _parts(value)
-        if value is None or weight is None or is_nat(value):
+        if is_missing(value) or is_missing(weight):
             return {}
         weight = self.weights.accept(weight)
         return dict.fromkeys(self.cells(value), weight) if weight else {}
@@ -215,6 +218,7 @@ class CountMin(Table[Cells], Group[Cells]):
 
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As of any monoid; or a mapping of value and weight, or a tuple of both, each a column or one for all."""
+        values = scalar(values) if isinstance(values, pa.Scalar) else values
         if isinstance(values, (Mapping, tuple)):
             return self._lift(*pair_columns(values, _NAMES, length))
         return super().lift_rows(values, length)

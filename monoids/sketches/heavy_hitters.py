@@ -33,11 +33,12 @@ from monoids import encoding
 from monoids.column import Column, Columns, Ragged, take
 from monoids.columns import Integers
 from monoids.hashing import Words, hash_key, hash_keys, key_column
-from monoids.monoid import Monoid, check_schema, is_column, scalar
+from monoids.monoid import Monoid, check_schema, is_column
 from monoids.numbers.integers import decoded_as
 from monoids.order.ids import hash_id, hash_ids
 from monoids.ordered import Ordered
 from monoids.pairs import Names, pair, pair_columns
+from monoids.scalars import is_missing, scalar, shown
 from monoids.sketches.arguments import integer
 from monoids.sketches.count_min import Cells, CountMin
 from monoids.table import Table, group_entries, list_array
@@ -139,7 +140,7 @@ class HeavyHitters(Monoid[Hitters]):
     def lift(self, value: Any) -> Hitters:
         """TypeError for what is no pair, and for an id that is no key."""
         id, value = pair(value, _NAMES)
-        accepted = None if value is None else self.type.accept(value)
+        accepted = None if is_missing(value) else self.type.accept(value)
         hashed = hash_id(0, id)
         if accepted is None or hashed is None:
             return {}, {}
@@ -296,9 +297,9 @@ class _CandidateTable(Table[Candidates]):
             raise ValueError(f"{self!r}: {len(candidates)} candidates are more than track={self.track}")
         for value, priority in candidates.items():
             if encoding.encode(_accepted(self.type, value)) != encoding.encode(value):
-                raise ValueError(f"{self!r}: the candidate {value!r:.60} is no {self.type.arrow}")
+                raise ValueError(f"{self!r}: the candidate {shown(value)} is no {self.type.arrow}")
             if priority.__class__ is not int or not 0 <= priority < _NOTHING:
-                raise ValueError(f"{self!r}: the candidate {value!r:.60} has the priority {priority!r:.60}")
+                raise ValueError(f"{self!r}: the candidate {shown(value)} has the priority {priority!r:.60}")
         return candidates
 
     def entries(self, element: Candidates) -> tuple[list[Any], list[int]]:

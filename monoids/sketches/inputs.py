@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import from_numpy, plain_array
 from monoids.column import Column
 from monoids.hashing import Words, hash_keys, key_column
-from monoids.monoid import scalar
+from monoids.scalars import scalar, shown
 
 Hash = Callable[[pa.Array], Column]
 """The hash of every value of a key column without nulls."""
@@ -49,7 +50,9 @@ def hash_column(values: Any, hash: Hash, owner: str) -> tuple[Column, Column | N
         if values.dtype.kind in "OSU" and not isinstance(values, np.ma.MaskedArray):
             values = values.tolist()
         else:
-            values = pa.array(values.astype(values.dtype.newbyteorder("="), copy=False), from_pandas=False)
+            values = from_numpy(values)
+    if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_union(values.type):
+        values = values.to_pylist()
     if isinstance(values, list):
         return _hash_list(values, hash, owner)
     if isinstance(values, pa.ChunkedArray):
@@ -63,6 +66,9 @@ def hash_column(values: Any, hash: Hash, owner: str) -> tuple[Column, Column | N
 
 def _key_column(values: pa.Array, owner: str) -> pa.Array:
     try:
+        values = plain_array(values)
+        if pa.types.is_decimal256(values.type):  # the values decide, as they do one by one
+            values = values.cast(pa.decimal128(38, values.type.scale))
         return key_column(values)
     except TypeError as error:
         raise TypeError(f"{owner} takes values that can be keys: {error}") from error
@@ -133,7 +139,7 @@ def _kind(value: Any, owner: str) -> str:
         if isinstance(value, type_):
             return kind
     raise TypeError(
-        f"{owner} takes int, float, bool, str, bytes, date, datetime and Decimal, not {value!r}"
+        f"{owner} takes int, float, bool, str, bytes, date, datetime and Decimal, not {shown(value)}"
         f" ({type(value).__name__})"
     )
 
@@ -146,6 +152,9 @@ def _column_of(kind: str, values: list[Any], owner: str) -> pa.Array:
                 data = pa.array([value.encode("utf-8", "surrogatepass") for value in values], pa.binary())
                 return data.view(pa.string())
             case "datetime":
+                fine = [value for value in values if getattr(value, "nanosecond", 0)]
+                if fine:
+                    raise ValueError(f"{owner} cannot hold {fine[0]!r}: it is finer than microseconds")
                 moments = [value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC) for value in values]
                 return pa.array(moments, pa.timestamp("us", "UTC"))
             case "bytes":
@@ -157,7 +166,7 @@ def _column_of(kind: str, values: list[Any], owner: str) -> pa.Array:
     except OverflowError as error:
         raise OverflowError(f"{owner} takes integers of 64 bits: {error}") from error
     except (pa.ArrowInvalid, TypeError) as error:
-        raise ValueError(f"{owner} cannot hold one of {values[:3]!r}: {error}") from error
+        raise ValueError(f"{owner} cannot hold one of {shown(values[:3])}: {error}") from error
 
 
 _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (

@@ -27,6 +27,7 @@ from monoids.monoid import Group
 from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Numbers
+from monoids.scalars import is_missing
 from monoids.segments import ONE
 from monoids.sketches.arguments import fraction
 from monoids.sketches.logarithm import Buckets
@@ -100,7 +101,7 @@ class Quantiles(Table[Counts], Group[Counts]):
 
     def lift(self, value: Any) -> Counts:
         """TypeError for what is no number."""
-        return {} if value is None else {self.buckets.bucket(self.type.accept(value)): 1}
+        return {} if is_missing(value) else {self.buckets.bucket(self.type.accept(value)): 1}
 
     def present(self, element: Counts) -> dict[str, float] | None:
         held = _held(element)

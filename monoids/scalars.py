@@ -1,0 +1,87 @@
+"""A single value, as a user gives it, is the Python value that a column of it would hold.
+
+    scalar(column[i]) == python_values(column)[i]
+
+None, NaT and NA are no value, and contribute nothing. Arrow and NumPy scalars are unwrapped, whatever their unit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.arrays import from_numpy, no_column
+
+PLAIN = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset})
+"""Types whose values are plain already, and of which only None is missing."""
+_MAY_BE_MISSING = frozenset({type(None), np.datetime64, np.timedelta64})
+_SHOWN_MAX, _SHOWN_BITS_MAX = 60, 190
+
+
+def scalar(value: Any) -> Any:
+    """One value as the Python value that a column of it would hold; None for NaT and NA.
+
+    TypeError for a column of another library, which would be taken for one value of every row.
+
+    >>> scalar(np.int64(3)), scalar(pa.scalar("a")), scalar(np.datetime64("2024-05-06T10:00", "ns"))
+    (3, 'a', datetime.datetime(2024, 5, 6, 10, 0))
+    """
+    if value.__class__ in PLAIN:
+        return value
+    if isinstance(value, pa.Scalar):
+        return _finest(value.as_py())
+    if isinstance(value, np.ndarray):
+        value = value[()]
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return _finest(from_numpy(np.array([value]))[0].as_py())
+    if isinstance(value, np.generic):
+        return value.item()
+    if is_missing(value):
+        return None
+    if any(hasattr(value, name) for name in ("__arrow_c_stream__", "__array__")):
+        raise no_column("a monoid", value)
+    return _finest(value)
+
+
+def _finest(value: Any) -> Any:
+    """Pandas' timestamps as what they are: a datetime, unless they are finer than one."""
+    if hasattr(value, "to_pydatetime") and not value.nanosecond:
+        return value.to_pydatetime()
+    return value
+
+
+def is_missing(value: Any) -> bool:
+    """Whether this is no value: None, NumPy's or pandas' NaT, or pandas' NA.
+
+    >>> is_missing(None), is_missing(np.datetime64("NaT")), is_missing(0), is_missing(float("nan"))
+    (True, True, False, False)
+    """
+    return value is None or (value.__class__ not in PLAIN and may_be_missing(value.__class__) and _is_null(value))
+
+
+def may_be_missing(kind: type) -> bool:
+    """Whether a value of this type may be none."""
+    return kind in _MAY_BE_MISSING or kind.__name__ in ("NaTType", "NAType") or issubclass(kind, pa.Scalar)
+
+
+def _is_null(value: Any) -> bool:
+    if isinstance(value, pa.Scalar):
+        return not value.is_valid
+    return not isinstance(value, (np.datetime64, np.timedelta64)) or bool(np.isnat(value))
+
+
+def shown(value: Any) -> str:
+    """A value as an error shows it, of a length that can be read. Python refuses to print integers of many digits.
+
+    >>> shown(10**5000), shown("a" * 80)[-8:]
+    ('an integer of 16610 bits', 'aaaaa...')
+    """
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
+        return f"an integer of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except ValueError:
+        return f"a {value.__class__.__name__} that cannot be printed"
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
