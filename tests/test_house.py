@@ -29,6 +29,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "monoids.decimal_text",
         "monoids.serializer",
     ),
+    ("monoids.scalars",),
     ("monoids.monoid", "monoids.values", "monoids.hashing", "monoids.columns", "monoids.encoded", "monoids.neighbours"),
     ("monoids.segments", "monoids.pairs", "monoids.record", "monoids.fixed", "monoids.ordered", "monoids.grouping"),
     ("monoids.numbers", "monoids.table", "monoids.distinct", "monoids.sliding", "monoids.sessions"),
