@@ -22,7 +22,7 @@ from persistent.storage import MemoryStorage, Put, Storage
 from persistent.testing.clock import ManualClock
 from tests.proof.inputs import Inputs, patience
 
-EDGE_BYTES = 200
+EDGE_BYTES = 64
 """So few that most files have a middle."""
 
 FORMATS = {"jsonl": "lines", "csv": "lines", "jsonl.gz": "gz", "parquet": "parquet"}
@@ -135,7 +135,7 @@ class _Told:
 
 @contextmanager
 def small_edges() -> Iterator[None]:
-    """While inside, files have a middle from 400 bytes on."""
+    """While inside, files have a middle from 128 bytes on."""
     with (
         mock.patch.object(files, "EDGE_BYTES", EDGE_BYTES),
         mock.patch.object(formats, "EDGE_BYTES", EDGE_BYTES),

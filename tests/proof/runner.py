@@ -31,6 +31,7 @@ SECTIONS = {
     "operations": "tests.proof.operations",
     "corruption": "tests.proof.corruption",
     "readers": "tests.proof.readers",
+    "reads": "tests.proof.reads",
     "mutants": "tests.proof.mutants",
     "kills": "tests.proof.kills",
 }
@@ -45,6 +46,7 @@ WEIGHTS = {
     "operations": 170.0,
     "corruption": 160.0,
     "readers": 160.0,
+    "reads": 600.0,
     "mutants": 300.0,
 }
 """About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in

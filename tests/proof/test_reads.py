@@ -1,0 +1,23 @@
+"""A slice of the section "reads": a read that fails costs nothing, or stops the run."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proof.reads import PLAN, Cases, finds
+from tests.proof.reads_mutants import MUTANTS
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("ground", "ending"), PLAN)
+def test_a_read_that_fails_anywhere_changes_no_result(ground: str, ending: str) -> None:
+    """A fault of a store that is taken for one of a file loses its records without a word."""
+    cases = Cases(ground, ending).run(0.006)
+    assert cases.failures == [] and cases.cases >= 3
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("mutant", list(MUTANTS)[:1])
+def test_a_rule_of_reading_taken_out_is_found(mutant: str) -> None:
+    """A section that passes without the rule would prove nothing."""
+    assert finds(mutant)
