@@ -3,6 +3,7 @@ and again."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from persistent.aside import read_aside
 from persistent.checkpoint.copies import checkpoint_at
 from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.inside import open_checkpoint
-from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import check_name
 from persistent.clock import Duration, duration_ms
 from persistent.codec import canonical_json
@@ -29,12 +30,24 @@ from persistent.outputs import check_names
 from persistent.report import RunReport, StepReport
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
+from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source
 from persistent.starting import start
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
 
+logger = logging.getLogger("persistent.pipeline")
+
+CHECKPOINT_NAMES = (
+    "FORMAT",
+    manifest_name(0),
+    plan_name(0, 0),
+    "d/task/run.arrow",
+    "late/rows.arrow",
+    "dead/rows.arrow",
+)
+"""Names as those of the files in a checkpoint."""
 _GUARANTEES = ("at-least-once", "exactly-once")
 
 
@@ -147,6 +160,24 @@ class Pipeline:
             return f"exactly-once while never more than one driver runs: nothing has proved {self.storage.url} atomic"
         return "exactly-once: the source replays, the checkpoint is atomic, the sink publishes what a checkpoint names"
 
+    def warnings(self) -> tuple[str, ...]:
+        """What is allowed, but hardly meant: a sink or checkpoint that the source reads, and what the source has found
+        when it listed its files."""
+        found = self.source.warnings() if isinstance(self.source, FileSource) else ()
+        return (*self._read_back(), *found)
+
+    def _read_back(self) -> tuple[str, ...]:
+        """A warning for the sink, and for the checkpoint, if the source reads what is written there."""
+        places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
+        if isinstance(self.sink, FileSink):
+            places.append(("sink", self.sink.url, self.sink.names()))
+        return tuple(
+            f"the {part} {url} is inside the source {self.source!r}, which reads what is written there. Give it "
+            "a folder elsewhere, or narrow the path of the source"
+            for part, url, names in places
+            if isinstance(self.source, FileSource) and self.source.would_read(url, names)
+        )
+
     def run(
         self,
         spark: Any = None,
@@ -165,6 +196,8 @@ class Pipeline:
         """
         if follow and end_of_input:
             raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
+        for text in self._read_back():
+            logger.warning("%s", text)
         chosen = self._engine(spark, engine)
         options = Options(
             self.step_rows,

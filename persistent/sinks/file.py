@@ -56,6 +56,10 @@ class FileSink:
         """Where the files appear."""
         return self.storage.url
 
+    def names(self) -> tuple[str, ...]:
+        """A name as those of the files that are published."""
+        return (f"{0:020d}-0.{_EXTENSIONS[self.format]}",)
+
     def claim(self, job: str) -> None:
         """Note in the folder whose it is. StorageError if it is another job's."""
         found = _shown(self._offer(_OWNER, f"{job}\n".encode()))

@@ -141,6 +141,14 @@ class FileSource:
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: files that were read may be deleted or kept."""
 
+    def warnings(self) -> tuple[str, ...]:
+        """What a listing has found that is read, but hardly meant: files that a symbolic link lists again."""
+        return tuple(self._files.warnings)
+
+    def would_read(self, url: str, names: Iterable[str]) -> bool:
+        """Whether a file of one of these names in a folder would be an input of this source."""
+        return self._files.would_list(url, names)
+
     # -- plans -----------------------------------------------------------------------------------------------
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:

@@ -5,14 +5,16 @@
 - Paths in a listing are relative to the root: the part before the first wildcard. So the root may move.
 - Names that start with '_' or '.', files or folders, and names that end in '.tmp' are passed over.
 - What the store says of a file for nothing (time, inode, etag) is a hint: another one only means "look again".
+- Symbolic links are followed, but not into a folder they lie in. A file that is listed twice by them is warned of.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field
@@ -28,6 +30,8 @@ from persistent.storage.retries import Patience
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+logger = logging.getLogger("persistent.sources")
 
 EDGE_BYTES = 64 * 1024
 """How much of the beginning and of the end of a file goes into its fingerprint."""
@@ -72,6 +76,7 @@ class Files:
         self._rooted: tuple[str, str] | None = None
         self.patience = Patience()
         self.believed: dict[str, str] = {}
+        self.warnings: dict[str, None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_system": None, "_rooted": None, "believed": {}}
@@ -81,12 +86,33 @@ class Files:
         root, pattern = self._root()
         matches = _regex(pattern).fullmatch
         deepest = None if "**" in pattern else pattern.count("/")
+        links: dict[str, str] = {}
         try:
-            found = self._found(root, deepest)
+            found = self._found(root, deepest, links)
         except FileNotFoundError:
             return []
         kept = [f for f in found if matches(f.path) and not any(map(_ignored, f.path.split("/")))]
+        for text in _twice(root, kept, links) if links else ():
+            self.warn(text)
         return sorted(kept, key=lambda f: f.path)
+
+    def warn(self, text: str) -> None:
+        """Keep a warning for the report, and log it once."""
+        if text not in self.warnings:
+            self.warnings[text] = None
+            logger.warning("%s", text)
+
+    def would_list(self, url: str, names: Iterable[str]) -> bool:
+        """Whether files of these names in the folder ``url`` would be in a listing."""
+        root, path = self.root, local_path(url)
+        if (path is not None) != self.local:
+            return False
+        if path is not None:
+            root, url = os.path.realpath(root).rstrip("/") + "/", os.path.realpath(path)
+        below = f"{url.rstrip('/')}/"
+        return any(
+            where.startswith(root) and self.stands_for(where.removeprefix(root)) for where in (below + n for n in names)
+        )
 
     @property
     def root(self) -> str:
@@ -148,7 +174,7 @@ class Files:
             )
         self.reconnect()
         try:
-            listed = {found.path for found in self._found(root, None)}
+            listed = {found.path for found in self._found(root, None, {})}
         except FileNotFoundError:
             return set()
         return {path for path in missing - listed if not self._is_there(path)}
@@ -243,9 +269,9 @@ class Files:
         # Not os.path.isdir: to that a failing disk is a folder that is not there.
         return stat.S_ISDIR(os.stat(place).st_mode)
 
-    def _found(self, root: str, deepest: int | None) -> Iterable[Listed]:
-        """All files below the root. FileNotFoundError where it is not there."""
-        find = partial(_walk, root, "", deepest) if self.local else partial(self._find, root)
+    def _found(self, root: str, deepest: int | None, links: dict[str, str]) -> Iterable[Listed]:
+        """All files below the root, the links on the way. FileNotFoundError where it is not there."""
+        find = partial(_walk, root, "", deepest, links) if self.local else partial(self._find, root)
         return self.request("list", "")(lambda: [*find()])
 
     def _find(self, root: str) -> Iterator[Listed]:
@@ -294,8 +320,28 @@ def _ignored(name: str) -> bool:
     return name.startswith(("_", ".")) or name.endswith(".tmp")
 
 
-def _walk(root: str, folder: str, deepest: int | None) -> Iterator[Listed]:
-    """The files below ``root + folder``, at most ``deepest`` folders down."""
+def _twice(root: str, listing: Sequence[Listed], links: Mapping[str, str]) -> Iterator[str]:
+    """A warning for each file of a listing that a symbolic link lists again."""
+    by_place: dict[str, str] = {}
+    for path in sorted((one.path for one in listing), key=lambda path: (_link_to(path, links) is not None, path)):
+        link = _link_to(path, links)
+        place = os.path.realpath(root + path) if link is not None else f"{os.path.realpath(root).rstrip('/')}/{path}"
+        first = by_place.setdefault(place, path)
+        if first != path:
+            yield f"{root}{path} is {first} again, by a symbolic link: its records count twice. Remove the link"
+
+
+def _link_to(path: str, links: Mapping[str, str]) -> str | None:
+    """The link by which a path was reached, if any."""
+    folders = path.split("/")
+    return next((link for n in range(len(folders)) if (link := "/".join(folders[: n + 1])) in links), None)
+
+
+def _walk(
+    root: str, folder: str, deepest: int | None, links: dict[str, str], linked: tuple[str, ...] = ()
+) -> Iterator[Listed]:
+    """The files below ``root + folder``, at most ``deepest`` folders down. Symbolic links are put into ``links``;
+    ``linked``: the folders that those on the way here lead to."""
     try:
         entries = os.scandir(root + folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -307,9 +353,15 @@ def _walk(root: str, folder: str, deepest: int | None) -> Iterator[Listed]:
             path = folder + entry.name
             if _ignored(entry.name):
                 continue
+            if entry.is_symlink():
+                links[path] = os.path.realpath(entry.path)
             if entry.is_dir():
+                target = links.get(path, "")
+                within = f"{os.path.realpath(root + folder)}/" if target else ""
+                if target and (target in linked or within.startswith(f"{target.rstrip('/')}/")):
+                    continue
                 if deepest is None or path.count("/") < deepest:
-                    yield from _walk(root, path + "/", deepest)
+                    yield from _walk(root, path + "/", deepest, links, (*linked, target) if target else linked)
             elif entry.is_file():
                 try:
                     found = entry.stat()
