@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.garbage import Retention
@@ -212,20 +211,19 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
                 + (f"; or drop what it holds: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
             )
     for name, operator in expected.operators.items():
-        changed = changes_text(_described(found.operators[name]), _described(operator))
+        changed = changes_text(found.operators[name].described(), operator.described())
         if changed:
             raise FingerprintChanged(
                 f"{url}: the state of {name} was made otherwise: {changed}. {_what_to_do(found, url)}"
             )
 
 
-def _described(operator: OperatorState) -> dict[str, Any]:
-    return {**operator.fingerprint, "key": list(operator.key_names)}
-
-
 def _what_to_do(found: Manifest, url: str) -> str:
     if found.base == 0:
-        return f"Nothing has been committed there yet: delete {url} (and the folder of the sink) and run again"
+        return (
+            "Nothing has been committed there yet: the next run takes the task as it is now, unless the one as it was "
+            f"still runs; or delete {url} (and the folder of the sink)"
+        )
     return (
         "Put the task back as it was; or say how its state becomes the new one, Pipeline(evolve=Evolution(...)), and "
         "run it; or give it a new checkpoint and read the source again"

@@ -27,19 +27,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.cautions import of_job, of_records
 from persistent.checkpoint.compaction import Merge, choose, choose_all, replaced
 from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
-from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
+from persistent.checkpoint.running import marks, put_mark, sweep_dead_marks, sweep_marks
 from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, common_key_types, decode_table, encode_table
 from persistent.commit import Results, first_manifest, next_manifest
 from persistent.contents import Contents
 from persistent.engine import Engine
-from persistent.errors import CorruptCheckpoint, InputGone, StorageError
-from persistent.evolution import Evolution, adapted, migrate
+from persistent.errors import CorruptCheckpoint, FingerprintChanged, InputGone, StorageError
+from persistent.evolution import Evolution, adapted, adopted, changes, migrate
 from persistent.figures import utc_text
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.publish import claim, collect, collect_dropped, index_folder, publish, shown
@@ -123,7 +124,10 @@ class Driver:
         self._steps = 0
         self._committed: int | None = None
         self._totals: Counter[str] = Counter()
-        self._notes: tuple[str, ...] = ()
+        self._notes: dict[str, str] = {}
+        self._first_dead = ""
+        self.adopts = False
+        """Whether the task was changed while nothing had been committed: the next plan has a new number for that."""
         self._rows = _ROWS_FIRST
         self._stopped = threading.Event()
 
@@ -140,7 +144,9 @@ class Driver:
         view = self._adapted(last.manifest)
         evolves, last = view is not last.manifest, replace(last, manifest=view)
         recovered = found is not None
-        self._notes = self._sink_notes(last.manifest)
+        self._note_sink(last.manifest)
+        for text in of_job(self.job) if last.manifest.base == 0 else ():
+            self._note(text, text)
         with self.log.unless_fenced(last.manifest.id):
             draft = self._next(last)
         idle = draft is None and not (evolves or self.options.follow) and last.manifest.retract is None
@@ -177,6 +183,10 @@ class Driver:
         source = self.job.source
         return source.without_lost(splits, recorded) if isinstance(source, LosingSource) else None
 
+    def first_dead(self, reason: str) -> None:
+        """Why the first dead letter of a step is one; of the first such step it is kept."""
+        self._first_dead = self._first_dead or reason
+
     def is_to_sweep(self) -> bool:
         """Whether to look for files of attempts that came to nothing, first of our predecessors: a look lists all."""
         return self._steps % _SWEEP_STEPS == 0
@@ -193,14 +203,28 @@ class Driver:
             factor = min(2.0, max(0.5, _STEP_SECONDS / max(report.seconds, 1e-3)))
             self._rows = int(min(_ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
         logger.debug("step %s", report)
+        self._note_fates(ended=False)
         if self.options.on_step is not None:
             self.options.on_step(report)
+
+    def _note(self, what: str, text: str) -> None:
+        """Tell once, when it is known; the report tells it as it is in the end."""
+        if what not in self._notes:
+            logger.warning("%s: %s", self.job.storage.url, text)
+        self._notes[what] = text
+
+    def _note_fates(self, *, ended: bool) -> None:
+        totals = self._totals
+        fates = of_records(totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended)
+        for what, text in fates:
+            self._note(what, text)
 
     @contextmanager
     def _marked(self, epoch: int) -> Iterator[None]:
         """While inside, others can see that this driver runs."""
         storage = self.job.storage
-        sweep_marks(storage, epoch)
+        for mark in sweep_marks(storage, epoch):
+            self._note(mark.name, f"another driver seemed to run: {mark}. It is fenced off, and commits nothing more")
         name = put_mark(storage, epoch, self.nonce)
         try:
             yield
@@ -240,14 +264,33 @@ class Driver:
 
     def _adapted(self, manifest: Manifest) -> Manifest:
         """The manifest as the state of this job will be in it; itself, where it is so already."""
+        view = adopted(manifest, self._first)
+        if view is not manifest:
+            self._check_abandoned(manifest)
+            self.adopts = True
         evolve, dropped = self.options.evolve, self.options.dropped
-        return adapted(manifest, self._first, evolve, dropped, self.job.storage.url)
+        return adapted(view, self._first, evolve, dropped, self.job.storage.url)
+
+    def _check_abandoned(self, manifest: Manifest) -> None:
+        """FingerprintChanged where a driver of the task as it was certainly runs."""
+        changed = changes(manifest, self._first)
+        for mark in marks(self.job.storage):
+            if mark.epoch >= manifest.epoch and mark.runs:
+                raise FingerprintChanged(
+                    f"{self.job.storage.url}: the task has changed, {changed}, while a driver of the one before runs: "
+                    f"{mark}. Nothing has been committed yet: stop it, and the next run takes the task as it is now"
+                )
 
     def _evolved(self, fence: Entry) -> Entry:
         """The fence; or, where the task has changed, the manifest above it that holds its state as it is now."""
         view = self._adapted(fence.manifest)
         if view is fence.manifest:
             return fence
+        if view.replan != fence.manifest.replan:
+            changed = changes(fence.manifest, self._first)
+            self._note(
+                "task", f"the task has changed, {changed}: nothing had been committed, so it is taken as it is now"
+            )
         with self.log.unless_fenced(fence.manifest.id):
             entry = migrate(self.job, self.log, fence, view, self.options.evolve, list(self.kept.values()))
         self.kept[entry.manifest.id] = entry.manifest
@@ -317,11 +360,13 @@ class Driver:
 
     def _budget(self, replan: int) -> Budget:
         exact = self.options.step_rows
-        rows = exact if exact is not None else max(1, self._rows >> (3 * replan))
+        smaller = 0 if self.adopts else replan
+        rows = exact if exact is not None else max(1, self._rows >> (3 * smaller))
         return Budget(rows, exact is not None, self.engine.parallelism)
 
     def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
         manifest, totals = last.manifest, self._totals
+        self._note_fates(ended=True)
         return RunReport(
             engine=self.engine.name,
             steps=self._steps,
@@ -340,24 +385,23 @@ class Driver:
             ledger=dict(manifest.ledger),
             stopped=self._stopped.is_set(),
             discarded=totals["discarded"],
-            notes=self._notes,
+            notes=tuple(self._notes.values()),
         )
 
-    def _sink_notes(self, found: Manifest) -> tuple[str, ...]:
+    def _note_sink(self, found: Manifest) -> None:
         """What a sink that has come or gone means for what closes."""
         had, has = found.publishes, self.job.sink is not None
-        closed, notes = utc_text(found.clock.closed), []
+        closed = utc_text(found.clock.closed)
         if self.job.state.window is not None and had is not None and had != has:
-            notes.append(
+            self._note(
+                "sink",
                 f"the sink is new: windows that closed before, up to {closed}, were discarded, the next are published"
                 if has
-                else f"the sink was taken away: windows that closed up to {closed} went there, the next are discarded"
+                else f"the sink was taken away: windows that closed up to {closed} went there, the next are discarded",
             )
         if not has and any(outputs.sink for outputs in found.outputs):
-            notes.append(f"what checkpoint {found.base} staged for the sink it had is discarded, unless it was shown")
-        for note in notes:
-            logger.warning("%s: %s", self.job.storage.url, note)
-        return tuple(notes)
+            staged = f"what checkpoint {found.base} staged for the sink it had is discarded, unless it was shown"
+            self._note("staged", staged)
 
 
 class Step:
@@ -402,7 +446,7 @@ class Step:
             run = self._write_index(self._draft.appended)
             plan = replace(plan, appended=(run,))
         self._draft = Draft(driver.log.put_plan(plan), is_put=True)
-        if plan.number:
+        if plan.number and not driver.adopts:
             logger.warning("a smaller step: reading from %s to %s", dict(plan.start), dict(plan.end))
 
     def _mapped(self, attempt: Attempt, others: Sequence[Item]) -> tuple[Sequence[Result], list[MapSplit]]:
@@ -438,6 +482,7 @@ class Step:
         mapped = self._agreeing(maps, [result for result in results if isinstance(result, Mapped)])
         folded = [result for result in results if isinstance(result, Folded)]
         closed = [result for result in results if isinstance(result, Closed)]
+        driver.first_dead(next((result.first_dead for result in mapped if result.first_dead), ""))
         self._results = Results(tuple(mapped), tuple(closed), tuple(zip(folds, folded)))
         for run, panes in [(result.run, result.panes) for result in mapped] + [(one.run, one.panes) for one in folded]:
             if run is not None and panes is not None:

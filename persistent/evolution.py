@@ -126,6 +126,22 @@ def checked_names(names: Any, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def adopted(found: Manifest, expected: Manifest) -> Manifest:
+    """A checkpoint in which nothing has been committed as that of the task as it is now; itself where it is that, or
+    holds something. A plan that was put for the task as it was is left behind: the next one has another number."""
+    if found.base != 0 or not changes(found, expected):
+        return found
+    return replace(found, operators=expected.operators, replan=found.replan + 1)
+
+
+def changes(found: Manifest, expected: Manifest) -> str:
+    """What has become of the task, in words; empty where it is the same."""
+    old, new = found.operators, expected.operators
+    if old.keys() != new.keys():
+        return f"{', '.join(old)} -> {', '.join(new)}"
+    return "; ".join(text for name in new if (text := changes_text(old[name].described(), new[name].described())))
+
+
 def adapted(
     found: Manifest, expected: Manifest, evolve: Evolution | None, dropped: Sequence[str], url: str
 ) -> Manifest:
@@ -178,6 +194,8 @@ def migrate(
         parent=(old.id, fence.sha256),
         bases={**old.bases, old.id + 1: old.committed_ms},
         operators=operators,
+        fences=old.fences if view.replan == old.replan else 1,
+        replan=view.replan,
     )
     check_follows(manifest, old)
     entry = log.put(manifest)

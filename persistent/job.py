@@ -104,6 +104,8 @@ class Mapped:
     largest: int | None
     late: Staged | None
     dead: Staged | None
+    first_dead: str = ""
+    """Why the first of the dead letters is one."""
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
         largest=tally.largest,
         late=_stage_aside(job, item.attempt, tally.late),
         dead=_stage_aside(job, item.attempt, tally.dead),
+        first_dead=tally.dead[0].column("reason")[0].as_py() if tally.dead else "",
     )
 
 

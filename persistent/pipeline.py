@@ -249,6 +249,8 @@ class Pipeline:
         log = Log(self.storage)
         if at is None:
             entry = log.newest()
+            if entry is not None and entry.manifest.base == 0:
+                return None
         else:
             entry = checkpoint_at(log, at)
         if entry is not None:

@@ -27,6 +27,8 @@ class Tally:
     def __init__(self, now_s: float) -> None:
         self.rows = 0
         self.steps = 0
+        self.late = 0
+        self.dead = 0
         self.checkpoint_bytes = 0
         self._recent: deque[tuple[float, int]] = deque([(now_s, 0)])
 
@@ -39,6 +41,8 @@ class Tally:
         """
         self.rows += step.rows
         self.steps += 1
+        self.late += step.late
+        self.dead += step.dead
         self.checkpoint_bytes += step.checkpoint_bytes
         self._recent.append((now_s, self.rows))
         while now_s - self._recent[0][0] > _RATE_SECONDS and len(self._recent) > 2:
@@ -47,7 +51,16 @@ class Tally:
         rate = (self.rows - before) / max(now_s - began_s, 1e-3)
         return (
             f"{self.rows:,} rows  {rate:,.0f} rows/s  clock {utc_text(step.watermark)}  lag {span_text(step.lag_ms)}  "
-            f"{self.steps:,} steps  {bytes_text(self.checkpoint_bytes)} checkpoint"
+            f"{self.steps:,} steps  {bytes_text(self.checkpoint_bytes)} checkpoint{self._set_aside()}"
+        )
+
+    def _set_aside(self) -> str:
+        """What is missing from the result, where something is: how much of all."""
+        counts = {"late": self.late, "dead letters": self.dead}
+        return "".join(
+            f"  {count:,} {name} ({max(100 * count // self.rows, 1)} % of all)"
+            for name, count in counts.items()
+            if count
         )
 
 
@@ -127,4 +140,4 @@ def report_text(report: RunReport) -> str:
         text += "; stopped by a signal, everything committed"
     elif report.open_windows:
         text += f"; open windows: {report.open_windows:,} (if the input is complete, run again with --end-of-input)"
-    return "; ".join([text, *report.remarks()])
+    return report.remarked(text)

@@ -74,9 +74,10 @@ class RunReport:
         )
         if self.open_windows:
             text += f"; {self.open_windows:,} windows stayed open: if the input is complete, say end_of_input=True"
-        return "; ".join([text, *self.remarks()])
+        return self.remarked(text)
 
-    def remarks(self) -> list[str]:
-        """What was lost, and what else should be known."""
-        lost = [f"{self.discarded:,} windows closed and discarded (discard_closed=True)"] if self.discarded else []
-        return [*lost, *self.notes]
+    def remarked(self, text: str) -> str:
+        """The text, with what was lost, and a line for each note."""
+        if self.discarded:
+            text += f"; {self.discarded:,} windows closed and discarded (discard_closed=True)"
+        return "\n".join([text, *(f"note: {note}" for note in self.notes)])

@@ -10,7 +10,7 @@ is named by its start. So
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,14 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Window:
-    """Windows of ``size_ms`` that start every ``every_ms``. Made by ``tumbling`` and ``sliding``."""
+    """Windows of ``size_ms`` that start every ``every_ms``. Made by ``tumbling`` and ``sliding``.
+
+    ``bare``: how it was written, where that is in numbers without a unit, of which some are no whole seconds.
+    """
 
     size_ms: int
     every_ms: int
+    bare: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.size_ms < 1 or self.every_ms < 1:
@@ -76,7 +80,7 @@ def tumbling(size: Duration) -> Window:
     Window(size_ms=60000, every_ms=60000)
     """
     size_ms = duration_ms(size, "size")
-    return Window(size_ms, size_ms)
+    return Window(size_ms, size_ms, f"tumbling({size})" if _is_bare(size) else "")
 
 
 def sliding(size: Duration, every: Duration) -> Window:
@@ -86,7 +90,13 @@ def sliding(size: Duration, every: Duration) -> Window:
     >>> sliding("1 h", every="1 min").size_ms
     3600000
     """
-    return Window(duration_ms(size, "size"), duration_ms(every, "every"))
+    bare = f"sliding({size!r}, every={every!r})" if _is_bare(size) else ""
+    return Window(duration_ms(size, "size"), duration_ms(every, "every"), bare)
+
+
+def _is_bare(size: Duration) -> bool:
+    """Whether seconds may be meant: 60, 300, 3600 and 86400 are no whole seconds in milliseconds, 60_000 is."""
+    return isinstance(size, int) and size % 1_000 != 0
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from persistent import __version__
+from persistent.checkpoint.running import put_mark
 from persistent.cli import main
 from persistent.cli.exits import EXITS
+from persistent.storage import LocalStorage
 
 ROOT = Path(__file__).parents[1]
 
@@ -93,6 +95,36 @@ def test_run_says_what_it_did(folder: Path) -> None:
     assert re.match(r"7 rows in \d+ steps, .* embedded\); 2 rows published, 1 late, 1 dead letters; ", result.stdout)
     assert "clock 2024-05-01 10:02:11Z; open windows: 1 (if the input is complete, run again" in result.stdout
     assert " rows/s  clock 2024-05-01 10:0" in result.stderr
+
+
+def test_run_is_refused_where_a_driver_certainly_runs(folder: Path) -> None:
+    """A second terminal must not end the run of the first; a restart after a crash must never need a flag."""
+    (folder / "slow.py").write_text(VISITS.replace("        state.update", "        input()\n        state.update"))
+    words = [sys.executable, "-m", "persistent", "run", "slow.py:pipeline", "--engine", "embedded"]
+    first = subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment())
+    try:
+        while not LocalStorage(folder / "checkpoint").list("r"):
+            assert first.poll() is None
+        refused = command("run", "visits.py:pipeline", "--engine", "embedded")
+        assert refused.exit_code == 5, refused.output
+        assert f"a driver runs: process {first.pid} on " in refused.stderr and "--take-over" in refused.stderr
+    finally:
+        first.kill()
+        first.communicate()
+    result = command("run", "visits.py:pipeline", "--engine", "embedded")
+    assert result.exit_code == 0 and "note:" not in result.stdout, result.output
+
+
+def test_run_takes_over_where_that_is_said(folder: Path) -> None:
+    """Whoever knows better than the mark must be able to go on; what was done to the other is told."""
+    put_mark(LocalStorage(folder / "checkpoint"), 1, "0" * 32)
+    assert command("run", "visits.py:pipeline", "--engine", "embedded").exit_code == 0, "no checkpoint yet: of whom?"
+    put_mark(LocalStorage(folder / "checkpoint"), 1, "0" * 32)
+    (folder / "views" / "2.csv").write_text("time,page,status,bytes\n2024-05-01T10:02:20Z,/home,200,1\n")
+    refused = command("run", "visits.py:pipeline", "--engine", "embedded")
+    assert (refused.exit_code, LocalStorage(folder / "checkpoint").list("r")) == (5, [f"e1-{'0' * 32}.json"])
+    result = command("run", "visits.py:pipeline", "--engine", "embedded", "--take-over")
+    assert result.exit_code == 0 and "\nnote: another driver seemed to run: process" in result.stdout
 
 
 def test_run_goes_on_where_it_ended(done: Path) -> None:

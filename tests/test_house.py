@@ -59,6 +59,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.publish",
         "persistent.report",
         "persistent.aside",
+        "persistent.cautions",
     ),
     ("persistent.evolution",),
     ("persistent.driver", "persistent.starting"),

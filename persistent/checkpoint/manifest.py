@@ -86,6 +86,10 @@ class OperatorState:
     lowest: int | None = None
     published: int = 0
 
+    def described(self) -> dict[str, Any]:
+        """What it is made of, its key included, as the words of a change are made from it."""
+        return {**self.fingerprint, "key": list(self.key_names)}
+
 
 @dataclass(frozen=True)
 class SourcePart:

@@ -1,19 +1,20 @@
 """A mark says that a driver runs: for people and commands to see, and for nothing to rely on.
 
 ``r/e<epoch>-<nonce>.json`` holds who works, where and since when. It is put after the fence and deleted when the driver
-ends; one that is killed leaves it behind, and the next driver deletes it. What keeps two drivers apart is the fence.
+ends, which its process may outlive; one that is killed leaves it behind, and the next driver deletes it. What keeps two
+drivers apart is the fence.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from persistent.checkpoint.process import Process, this_process
 from persistent.clock import wall_ms
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint
+from persistent.figures import utc_text
 from persistent.storage import Storage
 
 
@@ -23,32 +24,39 @@ class Mark:
 
     name: str
     epoch: int
-    host: str
-    pid: int
+    process: Process
     started_ms: int
+
+    def __str__(self) -> str:
+        return f"process {self.process.pid} on {self.process.host}, since {utc_text(self.started_ms)}"
 
     @property
     def may_run(self) -> bool:
         """False where it is known to have ended: a process of this machine that is no more."""
-        return self.host != socket.gethostname() or _lives(self.pid)
+        return self.process.lives is not False
+
+    @property
+    def runs(self) -> bool:
+        """True where it is known to run: its very process lives, and has not taken the mark away."""
+        return self.process.lives is True
 
 
 def put_mark(storage: Storage, epoch: int, nonce: str) -> str:
     """Say that this process drives; returns the name of the mark."""
     name = f"r/e{epoch}-{nonce}.json"
-    body = {"epoch": epoch, "host": socket.gethostname(), "pid": os.getpid(), "started_ms": wall_ms()}
+    body = {"epoch": epoch, **this_process().to_json(), "started_ms": wall_ms()}
     storage.put_if_absent(name, encode_document(body))
     return name
 
 
-def marks(storage: Storage) -> Iterator[Mark]:
-    """The marks there are. One that cannot be read is of a driver that was killed while it put it."""
-    for listed in storage.list("r"):
-        name = f"r/{listed}"
+def marks(storage: Storage, names: Sequence[str] | None = None) -> Iterator[Mark]:
+    """The marks there are, or those of these names. One that cannot be read is of a driver that was killed while it put
+    it."""
+    for name in [f"r/{listed}" for listed in storage.list("r")] if names is None else names:
         try:
             body = decode_document(storage.read(name).to_pybytes(), f"{storage.url}/{name}")
-            yield Mark(name, body["epoch"], str(body["host"]), body["pid"], body["started_ms"])
-        except (FileNotFoundError, CorruptCheckpoint, KeyError):
+            yield Mark(name, body["epoch"], Process.from_json(body), body["started_ms"])
+        except (FileNotFoundError, CorruptCheckpoint, KeyError, TypeError, ValueError):
             continue
 
 
@@ -59,18 +67,10 @@ def sweep_dead_marks(storage: Storage) -> None:
             storage.delete(mark.name)
 
 
-def sweep_marks(storage: Storage, epoch: int) -> None:
-    """Delete the marks of drivers that have been fenced off: those of other epochs."""
-    for listed in storage.list("r"):
-        if not listed.startswith(f"e{epoch}-"):
-            storage.delete(f"r/{listed}")
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def sweep_marks(storage: Storage, epoch: int) -> list[Mark]:
+    """Delete the marks of drivers that have been fenced off, of other epochs; those of them that may still run."""
+    others = [f"r/{listed}" for listed in storage.list("r") if not listed.startswith(f"e{epoch}-")]
+    fenced = [mark for mark in marks(storage, others) if mark.may_run]
+    for name in others:
+        storage.delete(name)
+    return fenced

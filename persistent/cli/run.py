@@ -9,9 +9,11 @@ from typing import Any
 
 import click
 
+from persistent.checkpoint.log import Log
 from persistent.cli.exits import STOPPED
-from persistent.cli.options import pipeline_argument
+from persistent.cli.options import pipeline_argument, take_over_option
 from persistent.load import load_pipeline
+from persistent.operations.entering import check_none_runs
 from persistent.progress import progress, report_text
 from persistent.report import RunReport
 from persistent.tables import json_text
@@ -22,8 +24,9 @@ from persistent.tables import json_text
 @click.option("--engine", type=click.Choice(["spark", "embedded"]), help="[default: spark where Java is found]")
 @click.option("--follow", is_flag=True, help="Go on as input comes, until SIGINT (Ctrl-C) or SIGTERM.")
 @click.option("--end-of-input", is_flag=True, help="The input is complete: close and publish every window.")
+@take_over_option
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
-def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, as_json: bool) -> None:
+def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, take_over: bool, as_json: bool) -> None:
     """Process what is there, exactly once.
 
     It goes on from where the last run ended. Progress goes to the standard error: on a terminal a line that changes,
@@ -33,6 +36,9 @@ def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, as_
     SIGINT and SIGTERM end the run at a step's edge with everything committed and published: exit code 0 with --follow,
     130 without. A second SIGINT ends it at once; the next run does the step again.
 
+    Where a driver of the checkpoint certainly runs, a live process of this machine, it is refused (exit code 5) unless
+    with --take-over. One that has died, or runs elsewhere for all one knows, is fenced off without a word from you.
+
     \b
     persistent run visits.py:pipeline
     persistent run jobs.visits:pipeline --engine embedded --follow
@@ -40,6 +46,8 @@ def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, as_
     if follow and end_of_input:
         raise click.UsageError("--follow waits for more input, --end-of-input says there is none: choose one")
     loaded = load_pipeline(pipeline)
+    if not take_over:
+        check_none_runs(Log(loaded.storage))
     with _session(engine) as session, progress(sys.stderr) as on_step:
         chosen = "embedded" if session is None else None
         report = loaded.run(session, engine=chosen, follow=follow, end_of_input=end_of_input, on_step=on_step)

@@ -11,7 +11,6 @@ from persistent.checkpoint.log import Entry, Log, new_nonce
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.running import Mark, marks
 from persistent.errors import StillRunning
-from persistent.figures import utc_text
 from persistent.storage import Storage
 
 Place = str | os.PathLike[str] | Storage
@@ -31,10 +30,21 @@ def check_not_running(log: Log, epoch: int, *, take_over: bool) -> None:
     """StillRunning if a driver of this epoch or a later one may be at work, unless it is to be taken over from."""
     for mark in () if take_over else running(log, epoch):
         raise StillRunning(
-            f"{log.storage.url}: a driver runs: process {mark.pid} on {mark.host}, since {utc_text(mark.started_ms)}. "
-            "Stop it (SIGTERM ends it at a step's edge); or, if it is gone or is to stop here, take over: with "
-            "--take-over (take_over=True) it is fenced off and commits nothing more"
+            f"{log.storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or, if it is gone "
+            "or is to stop here, take over: with --take-over (take_over=True) it is fenced off and commits nothing more"
         )
+
+
+def check_none_runs(log: Log) -> None:
+    """StillRunning if a driver certainly runs; what may have died is no hindrance."""
+    found = [mark for mark in marks(log.storage) if mark.runs]
+    newest = log.newest() if found else None
+    for mark in found if newest is not None else ():
+        if newest is not None and mark.epoch >= newest.manifest.epoch:
+            raise StillRunning(
+                f"{log.storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or take over: "
+                "with --take-over it is fenced off and commits nothing more"
+            )
 
 
 def fenced(

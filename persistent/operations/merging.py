@@ -76,9 +76,7 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
     once = "run its pipeline once more, to the end of what is there, then merge"
     for mark in marks(log.storage):
         if mark.epoch >= manifest.epoch and mark.may_run:
-            raise StillRunning(
-                f"{url}: a driver runs: process {mark.pid} on {mark.host}. Stop it first; or, if it is gone, {once}"
-            )
+            raise StillRunning(f"{url}: a driver runs: {mark}. Stop it first; or, if it is gone, {once}")
         if mark.epoch >= manifest.epoch:
             raise Refused(f"{url}: its last driver was killed, and may have left outputs unpublished: {once}")
     if log.plan(manifest.base, manifest.replan) is not None:
@@ -116,8 +114,7 @@ def _same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> l
 def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
     """What the state of both is, without its runs."""
     a, b = (job.operators[name] for job in jobs)
-    one, other = ({**operator.fingerprint, "key": operator.key_names} for operator in (a, b))
-    changed = changes_text(one, other)
+    changed = changes_text(a.described(), b.described())
     if changed:
         raise Refused(f"the state of {name} is not the same in {urls[0]} and in {urls[1]}: {changed}")
     try:

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from persistent.checkpoint.process import Process, this_process
 from persistent.checkpoint.running import Mark, marks, put_mark, sweep_dead_marks, sweep_marks
 from persistent.codec import encode_document
 from persistent.storage import MemoryStorage, Storage
@@ -37,15 +38,15 @@ def test_a_mark_says_who_runs(storage: Storage) -> None:
     """An operator asks which machine to look at."""
     name = put_mark(storage, 3, NONCE)
     (mark,) = marks(storage)
-    assert (mark.name, mark.epoch, mark.host, mark.pid) == (name, 3, socket.gethostname(), os.getpid())
+    assert (mark.name, mark.epoch, mark.process) == (name, 3, this_process())
     assert name == f"r/e3-{NONCE}.json" and mark.started_ms > 0 and mark.may_run
 
 
 def test_only_a_process_of_this_machine_is_known_to_have_ended(storage: Storage) -> None:
     """A running driver taken for dead is one that an operator restarts beside."""
     here, ended = socket.gethostname(), ended_pid()
-    assert not Mark("r/x", 1, here, ended, 0).may_run
-    assert Mark("r/x", 1, here + "-other", ended, 0).may_run
+    assert not Mark("r/x", 1, Process(here, ended), 0).may_run
+    assert Mark("r/x", 1, Process(here + "-other", ended), 0).may_run
     dead, far = put(storage, 1, here, ended), put(storage, 2, here + "-other", ended)
     assert {mark.name for mark in marks(storage)} == {dead, far}
     sweep_dead_marks(storage)
@@ -60,7 +61,7 @@ def test_a_process_of_another_user_runs(monkeypatch: pytest.MonkeyPatch) -> None
         raise PermissionError("not yours")
 
     monkeypatch.setattr(os, "kill", forbidden)
-    assert Mark("r/x", 1, socket.gethostname(), 7, 0).may_run
+    assert Mark("r/x", 1, Process(socket.gethostname(), 7), 0).may_run
 
 
 def test_a_mark_that_cannot_be_read_is_left_out(storage: Storage) -> None:
@@ -75,5 +76,6 @@ def test_a_driver_sweeps_the_marks_of_other_epochs(storage: Storage) -> None:
     """They would be shown for ever; its own, and one whose epoch only begins alike, are told apart."""
     for epoch in (1, 3, 31):
         put(storage, epoch, "host", 1)
-    sweep_marks(storage, 3)
+    put(storage, 2, socket.gethostname(), ended_pid())
+    assert [mark.epoch for mark in sweep_marks(storage, 3)] == [1, 31]
     assert storage.list("r") == [f"e3-{NONCE}.json"]

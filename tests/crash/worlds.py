@@ -32,6 +32,7 @@ from persistent.commit import check_follows
 from persistent.embedded import Embedded
 from persistent.report import RunReport
 from persistent.storage import LocalStorage, MemoryStorage, Storage
+from persistent.task import operator_name
 from tests.crash.pauses import AskingStorage, Before
 from tests.faults import FaultyStorage, Operations
 
@@ -209,7 +210,7 @@ class World:
 
     def runs(self) -> list[str]:
         """The files under ``d``."""
-        folders = ["d/MemorySource", "d/FileSource", f"d/{self.job.task.__name__}"]
+        folders = ["d/MemorySource", "d/FileSource", f"d/{operator_name(self.job.task())}"]
         return [f"{folder}/{name}" for folder in folders for name in self.checkpoint.list(folder)]
 
     def close(self) -> None:

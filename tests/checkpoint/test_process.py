@@ -1,0 +1,63 @@
+"""Whether a process certainly lives: to say so of one that has ended blocks its restart, of another is a lie."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from persistent.checkpoint import process
+from persistent.checkpoint.process import Process, this_process
+
+linux = pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="only Linux tells when a process was started")
+
+
+@linux
+def test_a_process_lives_until_it_ends() -> None:
+    """Of a driver that was killed nothing but its number is left, and that is soon another's."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    here = this_process()
+    found = replace(here, pid=child.pid, started=process._started(child.pid))
+    assert here.lives is True and found.lives is True
+    assert replace(found, started=str(int(found.started) - 1)).lives is False, "the number is another process's now"
+    child.kill()
+    child.poll()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT) if child.returncode is None else None
+    assert found.lives is False, "a zombie has ended"
+    child.communicate()
+    assert found.lives is False
+
+
+@linux
+@pytest.mark.parametrize(
+    ("changed", "lives"),
+    [
+        ({"host": "another"}, None),
+        ({"space": "pid:[1]"}, None),
+        ({"boot": "before"}, False),
+        ({"boot": ""}, None),
+        ({"started": ""}, None),
+        ({"pid": 2**22 + 1}, False),
+    ],
+)
+def test_what_cannot_be_known_is_not_claimed(changed: dict[str, str], lives: bool | None) -> None:
+    """A container of the same host name has other numbers; a mark of an earlier release says neither boot nor start."""
+    assert replace(this_process(), **changed).lives is lives  # type: ignore[arg-type]
+
+
+def test_where_nothing_is_told_nothing_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a system without /proc the number alone must not count as proof."""
+    for name in ("_boot", "_space"):
+        monkeypatch.setattr(process, name, lambda: "")
+    monkeypatch.setattr(process, "_started", lambda pid: "")
+    assert this_process().lives is None
+
+
+def test_a_process_is_read_as_it_was_written() -> None:
+    """One of an earlier release knew host and number alone."""
+    here = this_process()
+    assert Process.from_json({**here.to_json(), "epoch": 1}) == here
+    assert Process.from_json({"host": "h", "pid": 7}) == Process("h", 7)
