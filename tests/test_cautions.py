@@ -42,7 +42,7 @@ class Visits(PersistentTask):
 
 def pipeline_of(task: PersistentTask, rows: Any = ROWS, url: str = "", **options: Any) -> Pipeline:
     return Pipeline(
-        source=MemorySource(rows, timestamp="ts"),
+        source=MemorySource(rows, timestamp="ts", ordered=True),
         task=task,
         sink=MemorySink(),
         checkpoint=url or f"memory://{uuid.uuid4().hex}",
@@ -72,7 +72,7 @@ def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFix
     assert str(dead).endswith(f"\nnote: {note}") and report_text(dead).endswith(f"\nnote: {note}")
     assert len(caplog.records) == 1, "once, however many steps"
     behind = [ROWS[-1], *({**row, "ts": row["ts"] % 180_000} for row in ROWS)]
-    (note,) = run(Visits(), behind, step_rows=1, url="").notes
+    (note,) = run(Visits(), behind, step_rows=1).notes
     assert note.startswith("10 of 11 records read came too late") and "max_out_of_orderness=" in note
 
 

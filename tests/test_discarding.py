@@ -83,7 +83,7 @@ def test_what_is_discarded_is_named(storage: MemoryStorage) -> None:
     report = run(made)
     assert (report.outputs, report.discarded, report.open_windows) == (0, 3, 1)
     for text in (str(report), report_text(report)):
-        assert text.endswith("; 3 windows closed and discarded (discard_closed=True)")
+        assert text.splitlines()[0].endswith("; 3 windows closed and discarded (discard_closed=True)")
     assert run(made, ends=True).discarded == 1
     assert run(made).discarded == 0
     assert "discarded" not in pipeline(windows=False, discard_closed=True).guarantee()
