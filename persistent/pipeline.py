@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -213,7 +214,8 @@ class Pipeline:
             if self.start_from is not None:
                 first = first_manifest(self.job(), new_nonce())
                 start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
-            return Driver(self.job(), chosen, options).run()
+            report = Driver(self.job(), chosen, options).run()
+            return replace(report, notes=(*report.notes, *self.warnings()))
         finally:
             if chosen is not engine:
                 chosen.stop()
