@@ -32,6 +32,7 @@ SECTIONS = {
     "corruption": "tests.proof.corruption",
     "readers": "tests.proof.readers",
     "reads": "tests.proof.reads",
+    "moves": "tests.proof.moves",
     "mutants": "tests.proof.mutants",
     "kills": "tests.proof.kills",
 }
@@ -47,6 +48,7 @@ WEIGHTS = {
     "corruption": 160.0,
     "readers": 160.0,
     "reads": 600.0,
+    "moves": 500.0,
     "mutants": 300.0,
 }
 """About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in
