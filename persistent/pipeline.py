@@ -23,8 +23,9 @@ from persistent.commit import check_same_job, first_manifest
 from persistent.driver import Driver, Options
 from persistent.embedded import Embedded
 from persistent.engine import Engine
-from persistent.errors import InvalidPipeline
+from persistent.errors import InvalidPipeline, PersistentError
 from persistent.evolution import Evolution, checked_names
+from persistent.fitness import process, say_where
 from persistent.folded import Part, empty_table, folded_tables, manifest_as_of
 from persistent.job import Job
 from persistent.outputs import check_names
@@ -216,6 +217,10 @@ class Pipeline:
                 start(self.storage, first, self.start_from, self.evolve, self.allow_dropped)
             report = Driver(self.job(), chosen, options).run()
             return replace(report, notes=(*report.notes, *self.warnings()))
+        except PersistentError as error:
+            if not getattr(chosen, "is_local", True):
+                say_where(error, f"the driver, {process()}")
+            raise
         finally:
             if chosen is not engine:
                 chosen.stop()
@@ -299,7 +304,8 @@ class Pipeline:
                 )
         check = getattr(engine, "check", None)
         if check is not None:
-            check([self.storage, *([self.sink.storage] if isinstance(self.sink, FileSink) else [])])
+            sinks = [self.sink.storage] if isinstance(self.sink, FileSink) else []
+            check([self.storage, *sinks], self.source)
 
 
 def _check_recordable(task: PersistentTask, state: PersistentState) -> None:

@@ -16,6 +16,7 @@ import gc
 import io
 import os
 import pickle
+import re
 import shutil
 import site
 import sys
@@ -30,12 +31,14 @@ from typing import Any, TypeVar
 
 import cloudpickle
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import SparkConf, SparkContext, TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from persistent.errors import EngineError, InvalidPipeline, PersistentError
+from persistent.fitness import Needs, needs_of, process, say_where, unfit
 from persistent.storage import Storage, open_storage
+from persistent.storage.places import Reach
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,14 +50,18 @@ _ATTEMPTS = 4
 _JOBS_AT_ONCE = 4
 _PROPERTY_BYTES_MAX = 1 << 18
 _CANCEL_SECONDS = 10
+_UNFIT = "unfit"
+_EXECUTOR = re.compile(r"\(TID \d+\) \((\S+) executor (\S+)\)")
+_NO_MEMORY = ("MemoryError", "failed to map segment", "Cannot allocate memory", "exited unexpectedly (crashed)")
+_NO_PYTHON = ("No module named", "PYTHON_VERSION_MISMATCH", "Cannot run program", "PACKAGE_NOT_INSTALLED")
 
 
 class Spark:
     """Works on the executors of ``session``, classic or Connect. The session stays the user's: ``stop``
     leaves it.
 
-    On classic Spark the session's workers run the driver's Python (``sys.executable``); on a cluster an
-    interpreter that the user has named (``PYSPARK_PYTHON``, ``spark.pyspark.python``) is kept.
+    On classic Spark the session's workers run the driver's Python (``sys.executable``); on a cluster the one that
+    ``spark.pyspark.python`` names, else ``PYSPARK_PYTHON``. On first use each looks whether it has what the job needs.
 
     ``map`` pickles a function once: pass the same object each time, and do not change it in between.
     """
@@ -68,8 +75,9 @@ class Spark:
         self._shipped: OrderedDict[int, _Shipped] = OrderedDict()
         self._tag = f"persistent-{uuid.uuid4().hex}"
         self._threads: ThreadPoolExecutor | None = None
-        if self._context is not None and (self.is_local or not _python_named(session)):
-            self._context.pythonExec = sys.executable
+        self._needs = self._needs_of(())
+        if self._context is not None:
+            self._context.pythonExec = self._python()
 
     def __repr__(self) -> str:
         return f"Spark({self._master or 'Spark Connect'})"
@@ -89,10 +97,10 @@ class Spark:
             return False
         return self._master.startswith("local")
 
-    def check(self, storages: Sequence[str | Storage]) -> None:
-        """Raise InvalidPipeline if workers cannot reach one of the storages, or do not have this package."""
-        for url in storages:
-            storage = open_storage(url)
+    def check(self, storages: Sequence[str | Storage], source: Any = None) -> None:
+        """Raise InvalidPipeline if workers cannot reach one of the storages or the source, or lack what these need."""
+        opened = [open_storage(url) for url in storages]
+        for storage in opened:
             if not storage.shared:
                 raise InvalidPipeline(
                     f"{storage.url} lives in this process, out of reach of Spark's workers. Use a path or s3:// or "
@@ -103,8 +111,15 @@ class Spark:
                     f"{storage.url} is a path of this machine, but the workers of {self!r} run on others. Use a store "
                     "that all of them reach: s3://bucket/folder or hdfs://namenode/folder."
                 )
+        self._check_source(source)
+        urls = [storage.url for storage in opened]
+        place = getattr(source, "url", "")
+        self._needs = self._needs_of([*urls, place], [place] if place and not self.is_local else [])
+        self._shipped.clear()
         if not self.is_local:
-            self._check_package()
+            self.map(_nothing, range(self.parallelism))
+            # Executors may have come since.
+            del self.parallelism
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """``[function(item) for item in items]``, in as many tasks as run at once; see ``Engine.map``.
@@ -124,6 +139,8 @@ class Spark:
         ordered: list[Any] = [None] * len(items)
         for task, answer in sorted(zip(numbers, answers), key=lambda pair: pair[0]):
             succeeded, results = pickle.loads(answer.as_buffer())
+            if succeeded == _UNFIT:
+                raise InvalidPipeline(f"a worker of {self!r} cannot do this work: {results}. {self._whose_python()}")
             if not succeeded:
                 raise results
             ordered[task::tasks] = results
@@ -165,7 +182,7 @@ class Spark:
         except PersistentError:
             raise
         except Exception as error:
-            raise EngineError(f"a task failed on {self!r}: {_cause(error)}") from error
+            raise self._told(error) from error
         except BaseException:
             self._cancel()
             wait([job], timeout=_CANCEL_SECONDS)
@@ -173,9 +190,9 @@ class Spark:
 
     def _run(self, shipped: _Shipped, items: list[bytes]) -> pa.Table:
         if self._context is None or sum(map(len, items)) > _PROPERTY_BYTES_MAX:
-            return self._frame(_Work(shipped.payload, items), len(items)).toArrow()
+            return self._frame(shipped.payload, items, len(items)).toArrow()
         if len(items) not in shipped.frames:
-            shipped.frames[len(items)] = self._frame(_Work(shipped.payload, None), len(items))
+            shipped.frames[len(items)] = self._frame(shipped.payload, None, len(items))
         self._context.setLocalProperty(_ITEMS_PROPERTY, base64.b64encode(pickle.dumps(items)).decode())
         return shipped.frames[len(items)].toArrow()
 
@@ -191,33 +208,58 @@ class Spark:
         else:
             self.session.interruptTag(self._tag)
 
-    def _frame(self, work: _Work, count: int) -> Any:
+    def _frame(self, payload: bytes, items: list[bytes] | None, count: int) -> Any:
+        work = _work(payload, items, self._needs, not self.is_local)
         return self.session.range(0, count, 1, count).mapInArrow(work, _RESULTS)
 
-    def _check_package(self) -> None:
-        # A function defined in a function is pickled by value: it needs nothing of this package to arrive.
-        def has_package(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            import importlib.util
-            import sys
+    def _needs_of(self, urls: Sequence[str], paths: Sequence[str] = ()) -> Needs:
+        # A client of Connect may be of another version than its server.
+        return needs_of(urls, paths, leave_out=() if self._context is not None else ("pyspark",))
 
-            import pyarrow
-
-            missing = [name for name in ("monoids", "persistent") if importlib.util.find_spec(name) is None]
-            answer = f"{sys.executable} has no package {missing[0]}" if missing else ""
-            for _ in batches:
-                yield pyarrow.RecordBatch.from_pydict({"answer": [answer]})
-
-        try:
-            answer = (
-                self.session.range(0, 1, 1, 1).mapInArrow(has_package, "answer string").toArrow()["answer"][0].as_py()
-            )
-        except Exception as error:
-            answer = _cause(error)
-        if answer:
+    def _check_source(self, source: Any) -> None:
+        reach = getattr(source, "reach", Reach.NETWORK)
+        if reach is Reach.PROCESS:
             raise InvalidPipeline(
-                f"an executor of {self!r} cannot run this package: {answer}. Install persistent-monoids on the "
-                "executors, in the Python that PYSPARK_PYTHON names."
+                f"{source!r} is in the memory of this process, out of reach of Spark's workers. Use a path or a URL of "
+                "a store, or run with engine=Embedded()."
             )
+        if reach is Reach.MACHINE and not self.is_local:
+            raise InvalidPipeline(
+                f"{source!r} is a path of this machine, but the workers of {self!r} run on others. Use a store that "
+                "all of them reach (s3://bucket/folder, hdfs://namenode/folder); or, if every machine has mounted the "
+                "same files there, say FileSource(..., shared_mount=True)."
+            )
+
+    def _python(self) -> str:
+        """The interpreter of classic workers."""
+        if self.is_local:
+            return sys.executable
+        named = self.session.conf.get("spark.pyspark.python", None) or os.environ.get("PYSPARK_PYTHON")
+        return str(named or sys.executable)
+
+    def _whose_python(self) -> str:
+        if self._context is None:
+            return "The workers' Python is the one that PYSPARK_PYTHON names where the Connect server runs."
+        return (
+            f"The workers' Python is {self._context.pythonExec}: PYSPARK_PYTHON or spark.pyspark.python names another."
+        )
+
+    def _told(self, error: Exception) -> PersistentError:
+        """What an error of Spark's says, where it was met, and the remedy as far as that is known."""
+        text = str(error)
+        met = None if self.is_local else _EXECUTOR.search(text)
+        where = f" (executor {met[2]} on {met[1]})" if met else ""
+        told = f"a task failed on {self!r}{where}: {_cause(error)}"
+        if any(word in text for word in _NO_MEMORY):
+            return EngineError(
+                f"{told}. It looks like too little memory: give executors more with spark.executor.memoryOverhead and, "
+                "if it is set, spark.executor.pyspark.memory, or run fewer tasks on each"
+            )
+        if not self.is_local and any(word in text for word in _NO_PYTHON):
+            return InvalidPipeline(
+                f"{told}. Give the workers the Python and the packages of the driver. {self._whose_python()}"
+            )
+        return EngineError(told)
 
 
 class _Shipped:
@@ -233,38 +275,77 @@ class _Shipped:
 # --------------------------------------------------------------------------------------------------
 
 
-class _Work:
-    """What a task does: its item is the one of its partition's number. Without ``items`` they are in a
-    local property."""
+def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool) -> Callable[..., Any]:
+    """What a task does, pickled by value: so it arrives where this package is missing or another, and says so.
 
-    def __init__(self, payload: bytes, items: list[bytes] | None) -> None:
-        self.payload = payload
-        self.items = items
+    Its item is the one of its partition's number. Without ``items`` they are in a local property."""
+    packed, wanted = (needs.versions, needs.modules, needs.paths), dict(needs.versions)["persistent-monoids"]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        _freeze_modules(len(sys.modules))
-        task = TaskContext.get()
-        assert task is not None, "mapInArrow runs inside a task"
-        number = task.partitionId()
-        result = _attempt(self.payload, (self.items or _items_of(task))[number])
-        rows = [row for batch in batches for row in batch.column(0).to_pylist()]
-        if rows != [number]:
-            raise AssertionError(f"partition {number} of the range holds {rows}")
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([number], pa.int64()), pa.array([result], pa.binary())], schema=_SCHEMA
-        )
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            import persistent
+
+            found = persistent.__version__
+            fault = "" if found == wanted else f"persistent-monoids there is {found}, on the driver {wanted}"
+            if not fault:
+                from persistent.spark import worked
+        except (ImportError, MemoryError) as error:
+            short = isinstance(error, MemoryError) or "failed to map segment" in str(error)
+            fault = f"it cannot import persistent{', for want of memory' if short else ''}: {error}"
+        if not fault:
+            yield from worked(payload, items, packed, remote, batches)
+            return
+        import pickle
+        import socket
+        import sys
+
+        import pyarrow
+        from pyspark import TaskContext
+
+        number = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        told = f"{socket.gethostname()}, {sys.executable}: {fault}. Install persistent-monoids=={wanted} there"
+        for _ in batches:
+            pass
+        yield pyarrow.RecordBatch.from_pydict({"item": [number], "result": [pickle.dumps(("unfit", told))]})
+
+    return work
+
+
+def worked(
+    payload: bytes,
+    items: list[bytes] | None,
+    needs: tuple[Any, Any, Any],
+    remote: bool,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """The result of a task, on a worker that has this package."""
+    _freeze_modules(len(sys.modules))
+    task = TaskContext.get()
+    assert task is not None, "mapInArrow runs inside a task"
+    number = task.partitionId()
+    fault = unfit(Needs(*needs))
+    if fault:
+        result = pickle.dumps((_UNFIT, f"{process()}: {fault}"))
+    else:
+        result = _attempt(payload, (items or _items_of(task))[number], f"executor {process()}" if remote else "")
+    rows = [row for batch in batches for row in batch.column(0).to_pylist()]
+    if rows != [number]:
+        raise AssertionError(f"partition {number} of the range holds {rows}")
+    yield pa.RecordBatch.from_arrays([pa.array([number], pa.int64()), pa.array([result], pa.binary())], schema=_SCHEMA)
 
 
 _SCHEMA = pa.schema([pa.field("item", pa.int64(), False), pa.field("result", pa.binary(), False)])
 
 
-def _attempt(payload: bytes, items: bytes) -> bytes:
+def _attempt(payload: bytes, items: bytes, where: str) -> bytes:
     """The pickled (True, results), or (False, error) of a PersistentError: raised, it would be tried again."""
     try:
         function = _loaded(payload)
         return _dumps((True, [function(item) for item in pickle.loads(items)]))
     except PersistentError as error:
         trace = traceback.format_exc()
+        if where:
+            say_where(error, where)
         if error.__cause__ is not None:
             # Causes do not travel.
             error.add_note(f"On the worker:\n{trace}")
@@ -274,6 +355,10 @@ def _attempt(payload: bytes, items: bytes) -> bytes:
         except Exception as unpicklable:
             answer = _dumps((False, EngineError(f"{trace}({type(error).__name__} cannot be pickled: {unpicklable})")))
         return answer
+
+
+def _nothing(item: Any) -> None:
+    """What a worker does that is only to be looked at."""
 
 
 def _items_of(task: Any) -> list[bytes]:
@@ -373,6 +458,8 @@ def _installed_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     folders = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
+    # And what a .pth file or PYTHONPATH adds to these.
+    folders += [path for path in sys.path if os.path.basename(path.rstrip("/")) in ("site-packages", "dist-packages")]
     return tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
 
@@ -391,23 +478,71 @@ def local_session(cores: int | None = None, app_name: str = "persistent") -> Spa
 
     ``cores``: tasks at once (default: all processors). A task is tried four times.
     """
+    _require_java()
+    builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1},{_ATTEMPTS}]").appName(app_name)
+    return builder.config(map=_LOCAL).getOrCreate()
+
+
+def session_at(master: str | None = None, app_name: str = "persistent") -> tuple[SparkSession, str]:
+    """A session on the Spark that ``master`` names, and in words which that is. InvalidPipeline if there is none.
+
+    ``master``: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...`` or, of Spark Connect, ``sc://host:15002``;
+    None: what Spark's configuration names (``spark.master`` in spark-defaults.conf or PYSPARK_SUBMIT_ARGS, or
+    SPARK_REMOTE), else a local one as of ``local_session``.
+    """
+    remote = master if master is not None else os.environ.get("SPARK_REMOTE", "")
+    if remote.startswith("sc://") or (master is None and remote):
+        said = "as --master says" if master is not None else "as SPARK_REMOTE says"
+        return _begun(SparkSession.builder.remote(remote), remote), f"Spark Connect at {remote}, {said}"
+    _require_java()
+    said = "as --master says"
+    if master is None:
+        master, said = _configured("spark.master"), "as spark.master of Spark's configuration says"
+        if master in ("", "local[*]"):
+            session = local_session(app_name=app_name)
+            return session, f"a local Spark, {session.sparkContext.master}: --master or spark.master names another"
+    chosen = _LOCAL if master.startswith("local") else _QUIET
+    free = {key: value for key, value in chosen.items() if not _configured(key)}
+    builder = SparkSession.builder.master(master).appName(app_name).config(map=free)
+    return _begun(builder, master), f"Spark at {master}, {said}"
+
+
+def _begun(builder: Any, master: str) -> SparkSession:
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise InvalidPipeline(
+            f"there is no Spark to be had at {master}: {_cause(error)}. Correct --master or spark.master, or start it"
+        ) from error
+    return session
+
+
+def _configured(key: str) -> str:
+    """What Spark's configuration says; it reads its files when its Java starts."""
+    SparkContext._ensure_initialized()
+    return str(SparkConf().get(key, ""))
+
+
+def _require_java() -> None:
     if not java_found():
         raise InvalidPipeline(
             "Spark needs Java, and neither JAVA_HOME nor the path has one. Install Java 17 or 21 (Debian: "
             "apt-get install openjdk-17-jre-headless), or run with --engine embedded, in Python: engine=Embedded()."
         )
-    builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1},{_ATTEMPTS}]").appName(app_name)
-    return builder.config(map=_LOCAL).getOrCreate()
 
 
-_LOCAL: dict[str, bool | float | int | str | None] = {
+_Settings = dict[str, bool | float | int | str | None]
+_QUIET: _Settings = {
+    "spark.log.level": "ERROR",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL: _Settings = {
+    **_QUIET,
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
-    "spark.log.level": "ERROR",
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.adaptive.enabled": "false",
     "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
 }
 
 
@@ -419,10 +554,6 @@ def _classic_context(session: Any) -> Any:
 def _is_this_machine(session: Any) -> bool:
     """Whether a Connect server runs here."""
     return str(session.client.host) in ("localhost", "127.0.0.1", "::1")
-
-
-def _python_named(session: Any) -> bool:
-    return "PYSPARK_PYTHON" in os.environ or session.conf.get("spark.pyspark.python", None) is not None
 
 
 def _cause(error: Exception) -> str:

@@ -158,7 +158,24 @@ def test_run_on_spark(folder: Path) -> None:
     finished = run_process("run", "visits.py:pipeline", "--engine", "spark")
     assert finished.returncode == 0, finished.stderr
     assert re.search(r"7 rows in \d+ steps, .* spark\)", finished.stdout)
+    assert "running on a local Spark, local[" in finished.stderr and "--master" in finished.stderr
     assert command("verify", "checkpoint").exit_code == 0
+
+
+def test_the_master_is_the_one_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ran on this machine, whatever was configured."""
+    from persistent.errors import InvalidPipeline
+
+    asked: list[str | None] = []
+
+    def session_at(master: str | None) -> None:
+        asked.append(master)
+        raise InvalidPipeline("no such Spark")
+
+    monkeypatch.setattr("persistent.spark.session_at", session_at)
+    for words in (("--master", "spark://far:7077"), ("--engine", "spark")):
+        assert "no such Spark" in command("run", "visits.py:pipeline", *words).stderr
+    assert asked == ["spark://far:7077", None]
 
 
 def run_process(*words: str) -> subprocess.CompletedProcess[str]:
@@ -270,6 +287,7 @@ def test_verify(done: Path) -> None:
         (("verify", "nowhere"), 3, "no checkpoint verifies"),
         (("run", "none.py:pipeline"), 1, "none.py: no such file"),
         (("run", "visits.py:pipeline", "--follow", "--end-of-input"), 2, "choose one"),
+        (("run", "visits.py:pipeline", "--engine", "embedded", "--master", "local"), 2, "choose one"),
         (("run", "visits.py:pipeline", "--engine", "storm"), 2, "'storm' is not one of"),
         (("state", "checkpoint"), 2, "give its pipeline as FILE.py:NAME"),
         (("history", "nosuch://host/x"), 6, "nosuch:// is no store"),

@@ -50,7 +50,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     ("persistent.state", "persistent.delta", "persistent.sources", "persistent.sinks", "persistent.outputs"),
     ("persistent.task", "persistent.checkpoint"),
-    ("persistent.engine", "persistent.embedded", "persistent.spark", "persistent.job"),
+    ("persistent.engine", "persistent.embedded", "persistent.spark", "persistent.job", "persistent.fitness"),
     ("persistent.sums", "persistent.mapping", "persistent.closing", "persistent.step"),
     (
         "persistent.commit",

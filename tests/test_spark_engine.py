@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import threading
 import time
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from persistent import FileSource
 from persistent.errors import EngineError, InvalidPipeline, PersistentError, UserCodeError
 from persistent.storage import LocalStorage
 
@@ -285,7 +288,76 @@ def test_places_that_workers_cannot_reach_are_refused(
     monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
     with pytest.raises(InvalidPipeline, match="path of this machine"):
         engine.check([str(tmp_path)])
-    engine.check(["s3://bucket/folder"])
+    engine.check(["s3://bucket/folder"], FileSource("s3://bucket/events", timestamp="ts"))
+    with pytest.raises(InvalidPipeline, match=r"path of this machine.*shared_mount=True"):
+        engine.check(["s3://bucket/folder"], FileSource(tmp_path, timestamp="ts"))
+    with pytest.raises(InvalidPipeline, match="path of this machine"):
+        engine.check(["s3://bucket/folder"], FileSource(f"local://{tmp_path}", timestamp="ts"))
+    engine.check(["s3://bucket/folder"], FileSource(tmp_path, timestamp="ts", shared_mount=True))
+
+
+def test_a_source_in_the_memory_of_the_driver_is_refused(engine: Any) -> None:
+    """Its files were listed here, and "gone" on the workers."""
+    with pytest.raises(InvalidPipeline, match="out of reach of Spark's workers"):
+        engine.check([], FileSource("memory://events", timestamp="ts"))
+
+
+def test_every_worker_is_asked_on_first_use(engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An executor that comes later, with another version or without a mount, would put other numbers into the sum, or
+    end the run with an error that tells of something else."""
+    engine.check([], None)
+    needs = engine._needs
+    try:
+        other = tuple((name, "0.0.1" if name == "pyarrow" else version) for name, version in needs.versions)
+        for wanted, told in (
+            (
+                replace(needs, versions=other),
+                r"pyarrow there is .*, on the driver 0\.0\.1: pip install pyarrow==0\.0\.1",
+            ),
+            (
+                replace(needs, versions=(("persistent-monoids", "9.9"),)),
+                r"on the driver 9\.9.*persistent-monoids==9\.9",
+            ),
+            (replace(needs, modules=("nobody_has_this",)), r"needs the package nobody_has_this: pip install"),
+            (replace(needs, paths=(str(tmp_path / "mount"),)), r"mount is not there.*mount it at the same path"),
+        ):
+            engine._needs = wanted
+            engine._shipped.clear()
+            with pytest.raises(InvalidPipeline, match=rf"{re.escape(sys.executable)}: .*{told}"):
+                engine.map(lambda item: item, [1])
+    finally:
+        engine._needs = needs
+        engine._shipped.clear()
+
+
+def test_the_python_that_spark_names_is_used(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counted as named, so the driver's was not taken; and Spark took neither."""
+    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert engine._python() == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/of/the/environment")
+    assert engine._python() == "/of/the/environment"
+    session = types.SimpleNamespace(conf={"spark.pyspark.python": "/of/spark"})
+    monkeypatch.setattr(engine, "session", session)
+    assert engine._python() == "/of/spark"
+    monkeypatch.setattr(type(engine), "_master", "local[2]")
+    assert engine._python() == sys.executable
+
+
+def test_a_failure_of_spark_names_the_executor_and_the_remedy(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack trace of Java says neither which machine lacks what, nor that it was memory."""
+    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
+    lost = "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): "
+    for text, kind, told in (
+        ("ModuleNotFoundError: No module named 'pandas'", InvalidPipeline, "No module named 'pandas'"),
+        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9", InvalidPipeline, "the Python and"),
+        ('java.io.IOException: Cannot run program "/opt/python"', InvalidPipeline, "Cannot run program"),
+        ("ImportError: x.so: failed to map segment from shared object", EngineError, "memoryOverhead"),
+        ("Python worker exited unexpectedly (crashed)", EngineError, "memoryOverhead"),
+        ("ZeroDivisionError: no such luck", EngineError, "no such luck"),
+    ):
+        error = engine._told(RuntimeError(lost + text))
+        assert type(error) is kind and "(executor 1 on 10.0.0.7)" in str(error) and told in str(error)
 
 
 def test_an_executor_without_the_package_is_told(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +366,9 @@ def test_an_executor_without_the_package_is_told(engine: Any, monkeypatch: pytes
     monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
     monkeypatch.setattr(engine.session.sparkContext, "pythonExec", str(bare))
     monkeypatch.setattr(engine.session.sparkContext, "environment", {"PYTHONPATH": ""})
-    with pytest.raises(InvalidPipeline, match=r"cannot run this package.*Install persistent-monoids"):
+    with pytest.raises(
+        InvalidPipeline, match=r"executor driver on .*No module named.*the packages of the driver.*PYSPARK"
+    ):
         engine.check(["s3://bucket/folder"])
 
 

@@ -1,7 +1,8 @@
-"""``persistent run``: a pipeline, on a local Spark or embedded."""
+"""``persistent run``: a pipeline, on a Spark or embedded."""
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -22,16 +23,29 @@ from persistent.tables import json_text
 @click.command()
 @pipeline_argument
 @click.option("--engine", type=click.Choice(["spark", "embedded"]), help="[default: spark where Java is found]")
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Run on this Spark: local[2], spark://host:7077, yarn, sc://host:15002 ... [default: what Spark's "
+    "configuration names as spark.master, else a local one on all processors]",
+)
 @click.option("--follow", is_flag=True, help="Go on as input comes, until SIGINT (Ctrl-C) or SIGTERM.")
 @click.option("--end-of-input", is_flag=True, help="The input is complete: close and publish every window.")
 @take_over_option
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
-def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, take_over: bool, as_json: bool) -> None:
+def run(
+    pipeline: str,
+    engine: str | None,
+    master: str | None,
+    follow: bool,
+    end_of_input: bool,
+    take_over: bool,
+    as_json: bool,
+) -> None:
     """Process what is there, exactly once.
 
     It goes on from where the last run ended. Progress goes to the standard error: on a terminal a line that changes,
-    else a line at most each second. The report goes to the standard output. Spark is a local one, on all processors;
-    to run on a cluster, call pipeline.run(spark) in your own script.
+    else a line at most each second. The report goes to the standard output. The first line says where it runs.
 
     SIGINT and SIGTERM end the run at a step's edge with everything committed and published: exit code 0 with --follow,
     130 without. A second SIGINT ends it at once; the next run does the step again.
@@ -45,10 +59,12 @@ def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, tak
     """
     if follow and end_of_input:
         raise click.UsageError("--follow waits for more input, --end-of-input says there is none: choose one")
+    if master is not None and engine == "embedded":
+        raise click.UsageError("--master names a Spark, --engine embedded runs without: choose one")
     loaded = load_pipeline(pipeline)
     if not take_over:
         check_none_runs(Log(loaded.storage))
-    with _session(engine) as session, progress(sys.stderr) as on_step:
+    with _session(engine, master) as session, progress(sys.stderr) as on_step:
         chosen = "embedded" if session is None else None
         report = loaded.run(session, engine=chosen, follow=follow, end_of_input=end_of_input, on_step=on_step)
     click.echo(json_text(_report_json(report)) if as_json else report_text(report))
@@ -57,18 +73,19 @@ def run(pipeline: str, engine: str | None, follow: bool, end_of_input: bool, tak
 
 
 @contextmanager
-def _session(engine: str | None) -> Any:
-    """A local SparkSession; None for the embedded engine."""
+def _session(engine: str | None, master: str | None) -> Any:
+    """A SparkSession; None for the embedded engine."""
     if engine == "embedded":
         yield None
         return
-    from persistent.spark import java_found, local_session
+    from persistent.spark import java_found, session_at
 
-    if engine is None and not java_found():
+    if engine is None and master is None and "SPARK_REMOTE" not in os.environ and not java_found():
         click.echo("no Java found (in JAVA_HOME or on the path): running on the embedded engine", err=True)
         yield None
         return
-    session = local_session()
+    session, said = session_at(master)
+    click.echo(f"running on {said}", err=True)
     try:
         yield session
     finally:

@@ -37,6 +37,7 @@ from persistent.sources.roots import Place, Root, followed, moved_folder, place_
 from persistent.sources.schemas import empty_batch, from_json, from_option
 from persistent.sources.text import Text
 from persistent.sources.times import milliseconds, require_readable
+from persistent.storage.places import Reach, reach_of
 
 _PARTITION: Final = "files"
 _FILES_MAX: Final = 10_000
@@ -83,6 +84,8 @@ class FileSource:
     ``moved_from``: the folder in which the checkpoint has read the files that are below ``path`` now.
     ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, does not fit the schema, or was
     deleted before it was read, as one dead letter.
+    ``shared_mount``: a local path under which every machine has mounted the same files; without it a Spark cluster
+    refuses a local path.
 
     Reads are repeated for about a minute, on new connections; what a store does not answer then stops the run, and is
     never a dead letter. At every read of a file its size, beginning and end (64 kB each) are compared with what they
@@ -106,6 +109,7 @@ class FileSource:
         csv_empty: str | None = None,
         moved_from: str | os.PathLike[str] | None = None,
         on_bad_file: str = "raise",
+        shared_mount: bool = False,
     ) -> None:
         options.require_type("timestamp", timestamp, str, "'ts'")
         options.require_unit(timestamp_unit)
@@ -114,10 +118,13 @@ class FileSource:
         options.require_choice("on_bad_file", on_bad_file, ("raise", "dead-letter"))
         options.require_type("ordered", ordered, bool, "True")
         options.require_type("multiline", multiline, bool, "True")
+        options.require_type("shared_mount", shared_mount, bool, "True")
         self._files = Files(path)
         self._given = Given(timestamp, timestamp_unit, format, multiline, csv_empty)
         self._moved_from = moved_folder(moved_from)
         self._followed_roots: set[tuple[str, str | None]] = set()
+        self.url: str = self._files.before_wildcard
+        self.reach: Reach = Reach.NETWORK if shared_mount else reach_of(self._files.url)
         self._schema = None if schema is None else from_option(schema)
         self._ordered = ordered
         self._bad_file_raises = on_bad_file == "raise"

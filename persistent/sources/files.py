@@ -78,6 +78,11 @@ class Files:
         self.believed: dict[str, str] = {}
         self.warnings: dict[str, None] = {}
 
+    @property
+    def before_wildcard(self) -> str:
+        """The path or URL, up to the folder above the first wildcard."""
+        return self._wild_root or self.url
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_system": None, "_rooted": None, "believed": {}}
 

@@ -63,7 +63,7 @@ class Failure:
 _LATER = "The store is down or overloaded: run again when it is back; the last checkpoint is good."
 _REACH = "Check the endpoint, the network and the name of the store; the last checkpoint is good."
 _RIGHTS = "Give this user the rights to read, write, list and delete there, or choose another place."
-_CREDENTIALS = "Give valid credentials in the environment or the configuration file of the store."
+CREDENTIALS = "Give valid credentials in the environment or the configuration file of the store."
 _BUCKET = "Correct the bucket in the URL, or make it."
 _REGION = "Set the region of the bucket, for example in AWS_DEFAULT_REGION."
 _MEMORY = (
@@ -83,9 +83,9 @@ _TABLE: tuple[tuple[Fault, str, str], ...] = (
     (Fault.UNANSWERED, _REACH, "ReadTimeoutError ConnectionClosedError ConnectionError TimeoutError"),
     (Fault.UNANSWERED, _REACH, "HTTPClientError ClientPayloadError IncompleteRead ResponseParserError"),
     (Fault.PERMANENT, _RIGHTS, "AccessDenied AllAccessDisabled AccessControlException PermissionError HTTP403"),
-    (Fault.PERMANENT, _CREDENTIALS, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken HTTP401"),
-    (Fault.PERMANENT, _CREDENTIALS, "NoCredentialsError PartialCredentialsError ProfileNotFound TokenRefreshRequired"),
-    (Fault.PERMANENT, _CREDENTIALS, "CredentialRetrievalError InvalidSecurity NoAuthHandlerFound SaslException"),
+    (Fault.PERMANENT, CREDENTIALS, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken HTTP401"),
+    (Fault.PERMANENT, CREDENTIALS, "NoCredentialsError PartialCredentialsError ProfileNotFound TokenRefreshRequired"),
+    (Fault.PERMANENT, CREDENTIALS, "CredentialRetrievalError InvalidSecurity NoAuthHandlerFound SaslException"),
     (Fault.PERMANENT, _BUCKET, "NoSuchBucket InvalidBucketName"),
     (Fault.PERMANENT, _REGION, "PermanentRedirect AuthorizationHeaderMalformed IllegalLocationConstraintException"),
     (Fault.PERMANENT, _REGION, "HTTP301 HTTP307 NoRegionError"),

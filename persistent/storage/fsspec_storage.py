@@ -16,7 +16,7 @@ from persistent.errors import StorageError, UnsupportedStore
 from persistent.storage.failures import Fault, failure_of
 from persistent.storage.hdfs import HdfsRequests
 from persistent.storage.other import OtherRequests
-from persistent.storage.places import is_of_this_machine
+from persistent.storage.places import Reach, reach_of
 from persistent.storage.protocol import TEMPORARY, Put, checked_name
 from persistent.storage.retries import Asking, Patience
 from persistent.storage.s3 import S3Requests
@@ -52,7 +52,7 @@ class FsspecStorage:
     def __init__(self, url: str, *, patience: Patience | None = None) -> None:
         self.url = _checked_url(url)
         self.patience = patience or Patience()
-        self.local = is_of_this_machine(self.url)
+        self.local = reach_of(self.url) is Reach.MACHINE
         self.requests: Requests = _FILES.get(self.scheme, OtherRequests)(self.url)
 
     @property

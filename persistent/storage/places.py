@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from enum import Enum
 from urllib.parse import unquote_to_bytes
 
 from persistent.errors import InvalidPipeline
@@ -19,6 +20,14 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//?)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HERE = ("", "localhost")
+
+
+class Reach(Enum):
+    """Who finds the same files behind a place."""
+
+    PROCESS = "this process"
+    MACHINE = "this machine"
+    NETWORK = "every machine"
 
 
 def local_path(place: str, *, pattern: bool = False) -> str | None:
@@ -43,13 +52,16 @@ def local_path(place: str, *, pattern: bool = False) -> str | None:
     return None
 
 
-def is_of_this_machine(url: str) -> bool:
-    """Whether other machines find nothing, or something else, behind a URL of fsspec.
+def reach_of(url: str) -> Reach:
+    """Who reaches what is behind a path or a URL of fsspec.
 
-    >>> is_of_this_machine("simplecache::file:///data"), is_of_this_machine("simplecache::s3://bucket/data")
-    (True, False)
+    >>> reach_of("simplecache::file:///data").value, reach_of("simplecache::s3://bucket/data").value
+    ('this machine', 'every machine')
     """
-    return url.rpartition("::")[2].partition(":")[0].lower() in ("file", "local")
+    scheme, separator, _ = url.rpartition("::")[2].partition("://")
+    if not separator or scheme.lower() in ("file", "local"):
+        return Reach.MACHINE
+    return Reach.PROCESS if scheme.lower() == "memory" else Reach.NETWORK
 
 
 def refuse_earlier(place: str, path: str, earlier: str) -> None:

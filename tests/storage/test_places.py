@@ -56,6 +56,9 @@ def test_pipelines_of_different_urls_do_not_share_a_checkpoint(tmp_path: Path) -
         one = pipeline((tmp_path / name).as_uri(), number + 1)
         assert one.run(engine="embedded").rows == number + 1
     assert len(list(tmp_path.iterdir())) == len(NAMES)
+    for name in ("a#1", "a#2", "a?1", "a?2"):
+        with pytest.raises(InvalidPipeline):
+            pipeline(f"file://{tmp_path}/{name}", 1).run(engine="embedded")
 
 
 @pytest.mark.parametrize(
