@@ -282,10 +282,10 @@ def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool)
     packed, wanted = (needs.versions, needs.modules, needs.paths), dict(needs.versions)["persistent-monoids"]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            import persistent
+        import importlib
 
-            found = persistent.__version__
+        try:
+            found = importlib.import_module("persistent").__version__
             fault = "" if found == wanted else f"persistent-monoids there is {found}, on the driver {wanted}"
             if not fault:
                 from persistent.spark import worked

@@ -366,9 +366,7 @@ def test_an_executor_without_the_package_is_told(engine: Any, monkeypatch: pytes
     monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
     monkeypatch.setattr(engine.session.sparkContext, "pythonExec", str(bare))
     monkeypatch.setattr(engine.session.sparkContext, "environment", {"PYTHONPATH": ""})
-    with pytest.raises(
-        InvalidPipeline, match=r"executor driver on .*No module named.*the packages of the driver.*PYSPARK"
-    ):
+    with pytest.raises(InvalidPipeline, match=r"No module named.*the packages of the driver.*PYSPARK_PYTHON"):
         engine.check(["s3://bucket/folder"])
 
 
