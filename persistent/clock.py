@@ -10,15 +10,20 @@ This is the only module that reads the time of day.
 
 from __future__ import annotations
 
+import numbers
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Duration = int | str | timedelta
 """Milliseconds, a ``timedelta``, or text such as ``"1 min"``."""
+Instant = int | str | datetime
+"""Milliseconds since the epoch, a ``datetime``, or text in ISO 8601."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _UNITS = (
     (1, ("ms", "millisecond", "milliseconds")),
@@ -70,6 +75,31 @@ def duration_text(duration: int) -> str:
         (unit, names) for unit, names in reversed(_UNITS) if (duration % unit == 0 and duration) or unit == 1
     )
     return f"{duration // unit} {names[0]}"
+
+
+def instant_ms(value: Any, name: str = "clock") -> int:
+    """A point in time in milliseconds since the epoch; in UTC where it names no zone. ValueError, TypeError.
+
+    >>> instant_ms("2013-12-20T00:00Z"), instant_ms(datetime(2013, 12, 20)), instant_ms(1_387_497_600_000)
+    (1387497600000, 1387497600000, 1387497600000)
+    """
+    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
+        value = int(value)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.strip())
+        except ValueError:
+            raise ValueError(
+                f"{name}: {value!r} is no time: write 2024-05-01T10:00:00Z, or milliseconds since 1970"
+            ) from None
+    if isinstance(value, datetime):
+        since = value.replace(tzinfo=value.tzinfo or UTC) - _EPOCH
+        if since % timedelta(milliseconds=1):
+            raise ValueError(f"{name}: {value} is not a whole number of milliseconds")
+        value = since // timedelta(milliseconds=1)
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name}: {value!r} is neither milliseconds since 1970, a datetime, nor text in ISO 8601")
+    return int(value)
 
 
 def wall_ms() -> int:

@@ -11,11 +11,13 @@ import pyarrow as pa
 from monoids.columns import Integers
 from monoids.hashing import hash_keys, key_column, null_safe_equal
 from persistent.checkpoint.compaction import shards
-from persistent.checkpoint.log import Log
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.closing import window_sums
-from persistent.codec import KEY_GROUPS, groups_of, type_of
-from persistent.errors import NoCheckpoint, UnknownCheckpoint
+from persistent.codec import KEY_GROUPS, canonical_json, groups_of, type_of
+from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
+from persistent.figures import utc_text
 from persistent.job import Job
 from persistent.outputs import empty_outputs, final_values, window_outputs
 from persistent.rows import Rows
@@ -102,24 +104,53 @@ def folded_tables(job: Job, manifest: Manifest, part: Part = WHOLE) -> Iterator[
                     yield window_outputs(state.monoid, names, types, state.window, rows, numbers)
 
 
-def manifest_as_of(log: Log, state: PersistentState, clock: int) -> Manifest:
+def entry_as_of(log: Log, job: Job, clock: int) -> Entry:
     """The oldest kept checkpoint, of those the newest goes back to, that holds all of what was before ``clock`` and
-    can tell it from what came after. UnknownCheckpoint with the range where there is none."""
-    newest = log.newest()
-    if newest is None:
-        raise NoCheckpoint(f"{log.storage.url}: there is no checkpoint here; 'persistent run' makes one")
-    kept = _line_of(newest.manifest, log.kept(newest.manifest))
-    for manifest in kept:
-        if _knows(state, clock, manifest):
-            return manifest
-    clocks = f"{kept[0].clock.watermark} to {kept[-1].clock.watermark}"
+    can tell it from what came after. UnknownCheckpoint with the range where there is none; FingerprintChanged where
+    only checkpoints of the task as it was before it evolved do."""
+    newest = newest_of(log)
+    kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
+    knowing = [entry for entry in kept if _knows(job.state, clock, entry.manifest)]
+    for entry in knowing:
+        if _is_of(job, entry.manifest):
+            return entry
+    if knowing:
+        ours = [entry.manifest.clock.watermark for entry in kept if _is_of(job, entry.manifest)]
+        since = f"; as it is now it goes back to {utc_text(min(ours))}" if ours else ""
+        raise FingerprintChanged(
+            f"{log.storage.url}: the state as of {utc_text(clock)} is in checkpoint {knowing[-1].manifest.id}, which "
+            f"is of the task as it was before its state evolved{since}. Read it with the task as it was; or take a "
+            "later clock"
+        )
+    clocks = f"{utc_text(kept[0].manifest.clock.watermark)} to {utc_text(kept[-1].manifest.clock.watermark)}"
     raise UnknownCheckpoint(
-        f"{log.storage.url}: no kept checkpoint knows the state as of {clock}: their clocks are {clocks}"
-        f"{_why_unknown(state, clock)}"
+        f"{log.storage.url}: no kept checkpoint knows the state as of {utc_text(clock)}: their clocks are {clocks}"
+        f"{_why_unknown(job.state, clock)}"
     )
 
 
-def _line_of(newest: Manifest, kept: Mapping[int, Manifest]) -> list[Manifest]:
+def _kept(log: Log, newest: Entry) -> list[Entry]:
+    """The kept checkpoints, ``newest`` among them: without those that are collected while we look."""
+    entries = []
+    for id in log.kept_ids(newest.manifest):
+        try:
+            entries.append(newest if id == newest.manifest.id else log.read(id))
+        except CorruptCheckpoint:
+            if newest_of(log).manifest.keeps(id):
+                raise
+    return entries
+
+
+def _is_of(job: Job, manifest: Manifest) -> bool:
+    """Whether the manifest holds the state of the task as it is."""
+    found = manifest.operators.get(operator_name(job.task))
+    return found is not None and (canonical_json(found.fingerprint), found.key_names) == (
+        canonical_json(job.state.fingerprint()),
+        key_names(job.task),
+    )
+
+
+def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
     """The kept checkpoints that the newest has come from, oldest first: not those that a rollback has left."""
     return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
 
@@ -131,7 +162,7 @@ def _knows(state: PersistentState, clock: int, manifest: Manifest) -> bool:
 
 def _why_unknown(state: PersistentState, clock: int) -> str:
     if not state.panes.is_cut(clock):
-        return f", and {clock} is not on the grid of {state.panes}"
+        return f", and {utc_text(clock)} is not on the grid of {state.panes}"
     if isinstance(state, NonWindowState) and state.history_ms is None:
         return ". Declare how far back it is to be known: NonWindowState(..., interval_ms=..., history=...)"
     return ". Take a clock between those, or one of the kept checkpoints (persistent state --at ID)"

@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.aside import read_aside
-from persistent.checkpoint.copies import checkpoint_at
+from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.inside import open_checkpoint
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import check_name
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, Instant, duration_ms, instant_ms
 from persistent.codec import canonical_json
 from persistent.commit import check_same_job, first_manifest
 from persistent.driver import Driver, Options
@@ -26,7 +26,7 @@ from persistent.engine import Engine
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.evolution import Evolution, checked_names
 from persistent.fitness import process, say_where
-from persistent.folded import Part, empty_table, folded_tables, manifest_as_of
+from persistent.folded import WHOLE, Part, empty_table, entry_as_of, folded_tables
 from persistent.job import Job
 from persistent.outputs import check_names
 from persistent.report import RunReport, StepReport
@@ -225,16 +225,17 @@ class Pipeline:
             if chosen is not engine:
                 chosen.stop()
 
-    def state(self, spark: Any = None, *, at: int | None = None, as_of: int | None = None) -> Any:
+    def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
         """The folded state, as an Arrow table in output columns; with a SparkSession, as a DataFrame.
 
         Of a state with windows: every window that holds something and is not closed. ``at``: of that kept checkpoint.
-        ``as_of``: what was before that clock (ms since the epoch, on the grid of the state), as far back as the kept
-        checkpoints and the state's ``history`` reach.
+        ``as_of``: what was before that clock (ms since the epoch, a datetime, or ISO 8601; in UTC where it names no
+        zone; on the grid of the state), as far back as the kept checkpoints and the state's ``history`` reach. The job
+        may run meanwhile.
         """
         if at is not None and as_of is not None:
             raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
-        table = self._state_table(at) if as_of is None else self._table_as_of(as_of)
+        table = self._state_table(at) if as_of is None else self._table_as_of(instant_ms(as_of, "as_of"))
         return table if spark is None else spark.createDataFrame(table)
 
     def late(self) -> pa.Table:
@@ -252,29 +253,22 @@ class Pipeline:
         letters = self.on_error == "dead-letter"
         return Job(self.task, self._state, self.source, self.sink, self.storage, letters, self.discard_closed)
 
-    def _entry(self, at: int | None) -> Entry | None:
-        log = Log(self.storage)
-        if at is None:
-            entry = log.newest()
-            if entry is not None and entry.manifest.base == 0:
-                return None
-        else:
-            entry = checkpoint_at(log, at)
-        if entry is not None:
-            check_same_job(entry.manifest, first_manifest(self.job(), ""), self.storage.url)
-        return entry
-
     def _state_table(self, at: int | None) -> pa.Table:
-        entry, job = self._entry(at), self.job()
-        manifest = entry.manifest if entry is not None else None
-        tables = folded_tables(job, manifest) if manifest is not None else ()
-        return pa.concat_tables([empty_table(job, manifest), *tables])
+        log, job = Log(self.storage), self.job()
+        newest = log.newest() if at is None else None
+        if at is None and (newest is None or newest.manifest.base == 0):
+            return empty_table(job, None)
+        return read_while_running(log, lambda: checkpoint_at(log, at), lambda entry: self._table(job, entry, WHOLE))
 
     def _table_as_of(self, clock: int) -> pa.Table:
-        job = self.job()
-        manifest = manifest_as_of(Log(self.storage), self._state, clock)
-        check_same_job(manifest, first_manifest(job, ""), self.storage.url)
-        return pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, Part(as_of=clock))])
+        log, job, part = Log(self.storage), self.job(), Part(as_of=clock)
+        return read_while_running(
+            log, lambda: entry_as_of(log, job, clock), lambda entry: self._table(job, entry, part)
+        )
+
+    def _table(self, job: Job, entry: Entry, part: Part) -> pa.Table:
+        check_same_job(entry.manifest, first_manifest(job, ""), self.storage.url)
+        return pa.concat_tables([empty_table(job, entry.manifest), *folded_tables(job, entry.manifest, part)])
 
     def _engine(self, spark: Any, engine: str | Engine | None) -> Engine:
         if spark is not None and engine not in (None, "spark"):

@@ -23,7 +23,7 @@ from monoids import Monoid
 from monoids.column import take
 from monoids.columns import Integers, group_codes
 from monoids.monoid import check
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, Instant, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.fingerprints import changes_text
@@ -100,9 +100,9 @@ class PersistentState:
         for pane, element in zip(panes[order[starts]].tolist(), self.monoid.unpack(reduced)):
             self._add(pane, element)
 
-    def checkpoint(self, clock: int) -> bytes:
-        """Exactly the updates before ``clock`` (ms, on the grid), as bytes for ``recover``."""
-        self._check_clock(clock)
+    def checkpoint(self, clock: Instant) -> bytes:
+        """Exactly the updates before ``clock`` (on the grid), as bytes for ``recover``."""
+        clock = self._checked_clock(clock)
         panes = sorted(pane for pane in self._elements if pane < clock)
         columns = self.monoid.pack([self._elements[pane] for pane in panes])
         rows = Rows(np.zeros(len(panes), np.uint64), (), np.array(panes, np.int64), columns)
@@ -117,9 +117,9 @@ class PersistentState:
         document = encode_document(header)
         return len(document).to_bytes(_HEADER_BYTES, "big") + document + data
 
-    def recover(self, clock: int, data: bytes) -> None:
+    def recover(self, clock: Instant, data: bytes) -> None:
         """Replace this state by what ``checkpoint(clock)`` returned. Corrupt bytes raise and change nothing."""
-        self._check_clock(clock)
+        clock = self._checked_clock(clock)
         size = int.from_bytes(data[:_HEADER_BYTES], "big")
         place = f"checkpoint of a {type(self).__name__} at clock {clock}"
         if len(data) < _HEADER_BYTES + size:
@@ -149,12 +149,14 @@ class PersistentState:
             element = self.monoid.combine(self._elements[pane], element)
         self._elements[pane] = element
 
-    def _check_clock(self, clock: int) -> None:
-        if not isinstance(clock, int) or clock < 0 or not self.panes.is_cut(clock):
+    def _checked_clock(self, clock: Instant) -> int:
+        time = instant_ms(clock)
+        if time < 0 or not self.panes.is_cut(time):
             raise ValueError(
                 f"clock {clock!r} is not on the grid of {self.panes}: take a multiple of interval_ms, or a border "
                 "of a pane"
             )
+        return time
 
     def _total(self, elements: list[Any]) -> Any:
         total = self.monoid.identity

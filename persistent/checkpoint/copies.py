@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -16,6 +17,7 @@ from persistent.storage import Storage
 
 _TRIES_MAX = 10
 
+Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
 """Is told how many bytes are done, and of how many."""
 
@@ -78,16 +80,26 @@ def copied_while_running(
 ) -> Manifest:
     """A copy of checkpoint ``at``, by default the newest, of a job that may go on meanwhile: where its files are
     collected under our eyes, a copy of the one that is newest then."""
+    return read_while_running(
+        log,
+        lambda: checkpoint_at(log, at),
+        lambda entry: copied(log.storage, entry.manifest, target(entry), on_progress),
+    )
+
+
+def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entry], Result]) -> Result:
+    """What is read of the checkpoint that is found, of a job that may go on meanwhile: where its files are collected
+    under our eyes, one is found anew. CorruptCheckpoint is damage, then; Refused where the job is too fast."""
     for _ in range(_TRIES_MAX):
-        entry = checkpoint_at(log, at)
+        entry = find()
         try:
-            return copied(log.storage, entry.manifest, target(entry), on_progress)
+            return read(entry)
         except CorruptCheckpoint:
             if newest_of(log).manifest.keeps(entry.manifest.id):
                 raise
     raise Refused(
-        f"{log.storage.url}: the job goes on faster than its checkpoint can be copied ({_TRIES_MAX} tries). Pin one "
-        "while the job is stopped, and copy that"
+        f"{log.storage.url}: the job goes on faster than its checkpoint can be read ({_TRIES_MAX} tries). Pin one "
+        "while the job is stopped, and take that"
     )
 
 
@@ -107,7 +119,12 @@ def checkpoint_at(log: Log, id: int | None) -> Entry:
     if id is None or id == newest.manifest.id:
         return newest
     check_kept(log, newest.manifest, id)
-    return log.read(id)
+    try:
+        return log.read(id)
+    except CorruptCheckpoint:
+        # Collected since we looked, or damaged.
+        check_kept(log, newest_of(log).manifest, id)
+        raise
 
 
 def check_kept(log: Log, newest: Manifest, id: int) -> None:

@@ -124,9 +124,14 @@ class Log:
 
     def kept(self, newest: Manifest) -> dict[int, Manifest]:
         """The manifests whose files are kept, ``newest`` among them, by id: a fence names no others than its base."""
+        ids = self.kept_ids(newest)
+        return {id: newest if id == newest.id else self.read(id).manifest for id in ids}
+
+    def kept_ids(self, newest: Manifest) -> list[int]:
+        """Their ids, ascending."""
         if newest.format == 1:
-            return {id: self.read(id).manifest for id in self.ids() if newest.keeps(id)}
-        return {id: self.read(id).manifest for id in newest.bases if id != newest.id} | {newest.id: newest}
+            return [id for id in self.ids() if newest.keeps(id)]
+        return sorted({*newest.bases, newest.id})
 
     def put(self, manifest: Manifest) -> Entry:
         """Commit. Raises Fenced if the id is another's, OldFormat if what it goes on from is to be upgraded first."""

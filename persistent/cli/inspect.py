@@ -16,7 +16,7 @@ from persistent.figures import bytes_text, utc_text
 from persistent.fingerprints import monoid_text, window_text
 from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline
-from persistent.reading import Diff, Place, diff, place, readable_ids
+from persistent.reading import Diff, Place, diff, kept_places, place
 from persistent.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_table
 
 
@@ -31,10 +31,8 @@ def history(target: str, as_json: bool) -> None:
     \b
     persistent history visits-checkpoint
     """
-    storage = storage_of(target)
-    newest = place(storage)
-    places = [place(storage, id) for id in readable_ids(storage, newest.manifest) if id < newest.manifest.id]
-    lines = [_summary(one.entry, newest.manifest) for one in (*places, newest)]
+    places = kept_places(storage_of(target))
+    lines = [_summary(one.entry, places[-1].manifest) for one in places]
     if as_json:
         print_json(lines)
         return

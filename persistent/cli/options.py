@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
 
 from persistent.checkpoint.inside import open_checkpoint
+from persistent.clock import instant_ms
 from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
@@ -27,16 +27,10 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        if value.lstrip("-").isdigit():
-            return int(value)
         try:
-            time = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(f"{value!r} is no time: write 2024-05-01T10:00:00Z, or milliseconds since 1970", param, ctx)
-        time = time.replace(tzinfo=time.tzinfo or UTC)
-        return round(time.timestamp() * 1000)
+            return instant_ms(value, "time")
+        except ValueError as error:
+            self.fail(str(error).removeprefix("time: "), param, ctx)
 
 
 TIME = Time()

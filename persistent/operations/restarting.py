@@ -15,10 +15,10 @@ import numpy as np
 
 from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Account, Manifest
-from persistent.clock import Clock
+from persistent.clock import Clock, Instant, instant_ms
 from persistent.codec import Run
 from persistent.commit import check_same_job, first_manifest
-from persistent.folded import manifest_as_of
+from persistent.folded import entry_as_of
 from persistent.job import Attempt, Job
 from persistent.operations.entering import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
@@ -28,8 +28,8 @@ from persistent.sums import read_rows, write_run
 from persistent.task import operator_name
 
 
-def restart(pipeline: Pipeline, clock: int, *, outputs: str, take_over: bool = False) -> Entry:
-    """Set the job to the state as of ``clock`` (ms, on the grid of the state); the next run reads the pipeline's source
+def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool = False) -> Entry:
+    """Set the job to the state as of ``clock`` (on the grid of the state); the next run reads the pipeline's source
     from its beginning.
 
     Records before the clock are counted as duplicates: they are in the state. So the source must hold every record from
@@ -38,15 +38,16 @@ def restart(pipeline: Pipeline, clock: int, *, outputs: str, take_over: bool = F
     range where the state as of that clock is not known; StillRunning; Refused.
     """
     check_outputs(outputs)
+    clock = instant_ms(clock)
     job = pipeline.job()
     log = Log(job.storage)
     kept = readable(log)
     check_not_running(log, kept.newest.manifest.epoch, take_over=take_over)
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
-    manifest_as_of(log, job.state, clock)
+    entry_as_of(log, job, clock)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
-        target = manifest_as_of(log, job.state, clock)
+        target = entry_as_of(log, job, clock).manifest
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         copy = _as_of(job, target, clock, tuple(_runs_before(job, target, clock, attempt)))
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
 from persistent.checkpoint.log import Entry, Log, Trace, new_nonce
 from persistent.checkpoint.manifest import FORMAT, Manifest
-from persistent.clock import wall_ms
+from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
 from persistent.operations.entering import Place, check_not_running, committed, fenced, log_of
 
@@ -36,7 +36,7 @@ def rollback(
     storage: Place,
     to: int | None = None,
     *,
-    clock: int | None = None,
+    clock: Instant | None = None,
     outputs: str,
     take_over: bool = False,
 ) -> Entry:
@@ -58,7 +58,7 @@ def rollback(
     kept = readable(log)
     epoch = kept.newest.manifest.epoch
     check_not_running(log, epoch, take_over=take_over)
-    target = _target(log, kept, to, clock)
+    target = _target(log, kept, to, None if clock is None else instant_ms(clock))
     _check_not_taken_back(log, kept, target.id)
     _verify(log, target)
     if kept.highest == kept.newest.manifest.id:

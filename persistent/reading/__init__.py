@@ -3,7 +3,7 @@ Parquet."""
 
 from persistent.reading.diff import Change, Diff, diff
 from persistent.reading.export import Exported, export
-from persistent.reading.place import Place, place, readable_ids
+from persistent.reading.place import Place, kept_places, place
 from persistent.reading.state import check_key, check_window, state_table
 
 __all__ = [
@@ -15,7 +15,7 @@ __all__ = [
     "check_window",
     "diff",
     "export",
+    "kept_places",
     "place",
-    "readable_ids",
     "state_table",
 ]

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from persistent.checkpoint.copies import checkpoint_at, read_while_running
+from persistent.checkpoint.log import Entry, Log
 from persistent.clock import Clock
 from persistent.codec import canonical_json
 from persistent.errors import InvalidPipeline
@@ -68,11 +70,29 @@ def export(
     written, and about those there are.
     """
     target = open_storage(folder, private=False) if isinstance(folder, str) else folder
-    here = place(pipeline.storage, at)
-    job = checked_job(pipeline, here)
+    checked_job(pipeline, place(pipeline.storage, at))
     there = target.list("")
     if there:
         raise InvalidPipeline(f"{target.url} holds {there[0]} and is to be empty: name a new folder")
+    log = Log(pipeline.storage)
+
+    def write(entry: Entry) -> Exported:
+        for name in target.list(""):
+            # Of a checkpoint that was collected while we wrote it down.
+            target.delete(name)
+        return _exported(pipeline, Place(pipeline.storage, entry), target, file_bytes, on_progress)
+
+    return read_while_running(log, lambda: checkpoint_at(log, at), write)
+
+
+def _exported(
+    pipeline: Pipeline,
+    here: Place,
+    target: Storage,
+    file_bytes: int,
+    on_progress: Callable[[int, int], None] | None,
+) -> Exported:
+    job = checked_job(pipeline, here)
     files: list[File] = []
     rows = sum(run.rows_left for run in state_of(job, here.manifest).runs)
     for number, table in enumerate(_pieces(_tables(job, here), file_bytes)):

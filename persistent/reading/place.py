@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
-from persistent.checkpoint.copies import checkpoint_at
+from persistent.checkpoint.copies import checkpoint_at, newest_of
 from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.commit import check_same_job, first_manifest
+from persistent.errors import UnknownCheckpoint
 from persistent.job import Job
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
@@ -35,9 +37,16 @@ def place(storage: Storage, at: int | None = None) -> Place:
     return Place(storage, checkpoint_at(Log(storage), at))
 
 
-def readable_ids(storage: Storage, newest: Manifest) -> list[int]:
-    """The ids that are kept, ascending."""
-    return [id for id in Log(storage).ids() if id <= newest.id and newest.keeps(id)]
+def kept_places(storage: Storage) -> list[Place]:
+    """The checkpoints that are kept and their fences, oldest first: without those that are collected while we look."""
+    log = Log(storage)
+    newest = newest_of(log)
+    places = []
+    for id in log.ids():
+        if id < newest.manifest.id and newest.manifest.keeps(id):
+            with suppress(UnknownCheckpoint):
+                places.append(place(storage, id))
+    return [*places, Place(storage, newest)]
 
 
 def job_of(pipeline: Pipeline) -> Job:

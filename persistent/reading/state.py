@@ -8,11 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.checkpoint.log import Log
+from persistent.checkpoint.copies import checkpoint_at, read_while_running
+from persistent.checkpoint.log import Entry, Log
+from persistent.clock import Instant, instant_ms
 from persistent.codec import type_of
 from persistent.errors import InvalidPipeline
 from persistent.figures import utc_text
-from persistent.folded import OneKey, Part, empty_table, folded_tables, manifest_as_of, state_of
+from persistent.folded import OneKey, Part, empty_table, entry_as_of, folded_tables, state_of
+from persistent.job import Job
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, place
 from persistent.task import check_task, key_names
@@ -23,16 +26,16 @@ def state_table(
     pipeline: Pipeline,
     *,
     at: int | None = None,
-    as_of: int | None = None,
+    as_of: Instant | None = None,
     key: Any = None,
-    window: int | None = None,
+    window: Instant | None = None,
 ) -> pa.Table:
     """The folded state as an Arrow table in output columns; of a state with windows, every window that holds something
     and is not closed.
 
-    ``at``: of that kept checkpoint. ``as_of``: what was before that clock (ms). ``key``: of one key only, a value, or a
+    ``at``: of that kept checkpoint. ``as_of``: what was before that clock. ``key``: of one key only, a value, or a
     tuple of values for a key of several columns; read is then little more than the slice of the runs where the key
-    lives. ``window``: of one window only, by its start (ms).
+    lives. ``window``: of one window only, by its start. Times are ms since the epoch, datetimes or ISO 8601.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState, PersistentTask
@@ -49,18 +52,29 @@ def state_table(
     """
     if at is not None and as_of is not None:
         raise InvalidPipeline("at= names a checkpoint, as_of= a clock: choose one")
-    here = place(pipeline.storage, at)
-    job = checked_job(pipeline, here)
-    manifest = here.manifest if as_of is None else manifest_as_of(Log(pipeline.storage), job.state, as_of)
-    names, types = key_names(job.task), state_of(job, manifest).key_types
-    part = Part(window=None if window is None else _number(job.state.window, window))
-    empty = empty_table(job, manifest)
+    log, job = Log(pipeline.storage), checked_job(pipeline, place(pipeline.storage, at))
+    number = None if window is None else _number(job.state.window, instant_ms(window, "window"))
+    part = Part(window=number, as_of=None if as_of is None else instant_ms(as_of, "as_of"))
+
+    def find() -> Entry:
+        return checkpoint_at(log, at) if part.as_of is None else entry_as_of(log, job, part.as_of)
+
+    def read(entry: Entry) -> pa.Table:
+        return _table(checked_job(pipeline, Place(log.storage, entry)), entry, part, key)
+
+    return read_while_running(log, find, read)
+
+
+def _table(job: Job, entry: Entry, part: Part, key: Any) -> pa.Table:
+    names, types = key_names(job.task), state_of(job, entry.manifest).key_types
+    empty = empty_table(job, entry.manifest)
     if key is not None:
         values = _checked(names, key if isinstance(key, tuple) else (key,))
         if names and not types:
             return empty
-        part = Part.of_key(OneKey.of(_columns(values, names, types)), part.window)
-    return pa.concat_tables([empty, *folded_tables(job, manifest, replace(part, as_of=as_of))])
+        one = OneKey.of(_columns(values, names, types))
+        part = replace(Part.of_key(one, part.window), as_of=part.as_of)
+    return pa.concat_tables([empty, *folded_tables(job, entry.manifest, part)])
 
 
 def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any]) -> None:
@@ -70,9 +84,9 @@ def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any]) -> None:
     _columns(_checked(names, values), names[: len(types)], types)
 
 
-def check_window(pipeline: Pipeline, start: int) -> None:
-    """InvalidPipeline unless a window starts at that time (ms)."""
-    _number(check_task(pipeline.task).window, start)
+def check_window(pipeline: Pipeline, start: Instant) -> None:
+    """InvalidPipeline unless a window starts at that time."""
+    _number(check_task(pipeline.task).window, instant_ms(start, "window"))
 
 
 def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:

@@ -136,7 +136,7 @@ def test_a_job_that_is_always_faster_is_not_followed_for_ever(storage: MemorySto
         storage.delete(all_runs(entry.manifest)[1].name)
         return elsewhere(entry)
 
-    with pytest.raises(Refused, match=r"the job goes on faster than its checkpoint can be copied \(10 tries\)"):
+    with pytest.raises(Refused, match=r"the job goes on faster than its checkpoint can be read \(10 tries\)"):
         copied_while_running(log, None, overtaken)
     assert tried == list(range(10))
 
