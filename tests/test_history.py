@@ -170,7 +170,7 @@ def test_outputs_at_the_end_are_whole_values() -> None:
     ("state", "clock", "says"),
     [
         (NonWindowState(Sum()), 60_000, "Declare how far back"),
-        (NonWindowState(Sum(), interval_ms=10, history=50), 55, "55 is not on the grid"),
+        (NonWindowState(Sum(), interval_ms=10, history=50), 55, "055Z is not on the grid"),
         (NonWindowState(Sum(), interval_ms=10, history=50), 10_000, "Take a clock between"),
     ],
 )
