@@ -154,9 +154,9 @@ def test_clocks_off_the_grid_are_refused(name: str) -> None:
     state = of(name, [(3, 1), (33, 2)])
     good = state.checkpoint(3 * grid)
     before = state.get()
-    for clock in (-grid, 1, grid + 1, 3 * grid - 1, 1.5, "10", None):
+    for clock in (-grid, 1, grid + 1, 3 * grid - 1, 1.5, "noon", None):
         for refused in (lambda c: state.checkpoint(c), lambda c: state.recover(c, good)):
-            with pytest.raises(ValueError, match=r"not on the grid"):
+            with pytest.raises((ValueError, TypeError), match=r"not on the grid|neither milliseconds|no time"):
                 refused(clock)  # type: ignore[no-untyped-call]
     with pytest.raises(ValueError, match=rf"taken at clock {3 * grid}"):
         state.recover(4 * grid, good)
