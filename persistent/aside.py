@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from monoids.encoding import to_json
 from persistent.codec import decode_table
+from persistent.sinks.retraction import RETRACTED, is_retracted, retractions
 from persistent.sources.schemas import widens
 from persistent.storage import Storage
 
@@ -33,8 +34,16 @@ def read_aside(storage: Storage, folder: str) -> pa.Table:
     ``value`` has every field that any of them has. A field that had several types has the one that holds all their
     values exactly; where there is none it is text, what is nested as JSON.
     """
-    names = [f"{folder}/{name}" for name in storage.list(folder)]
+    names = [f"{folder}/{name}" for name in aside_names(storage, folder)]
     return _joined([decode_table(storage.read(name), None, f"{storage.url}/{name}") for name in names])
+
+
+def aside_names(storage: Storage, folder: str) -> list[str]:
+    """The published files of late rows ("late") or dead letters ("dead") that count, without their folder."""
+    names = storage.list(folder)
+    # Last: what was taken back while we looked does not count.
+    marks = retractions(storage.list(RETRACTED))
+    return [name for name in names if not is_retracted(name, marks)]
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

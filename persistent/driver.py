@@ -1,14 +1,6 @@
 """A driver runs steps, one after the other, until there is nothing more to do.
 
-The effects of a step and their order; any other order raises and changes nothing:
-
-    PLAN      put what the step will read, before anything of it is committed
-    MAP       run the items; every file under a name of its own
-    COMMIT    put the manifest that names them: from here on the step has happened
-    CHECK     look for a manifest above ours: another driver has taken over
-    PUBLISH   make the outputs visible, under the id that staged them
-    COLLECT   delete what no kept manifest names
-
+Its effects, and their order, are those of ``persistent.effects``: first of taking over, then of each step.
 A crash anywhere is silence: what was not committed does not exist, what was committed is published again.
 """
 
@@ -21,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from types import FrameType
 from typing import Any
 
@@ -38,12 +29,23 @@ from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, common_key_types, decode_table, encode_table
 from persistent.commit import Results, first_manifest, next_manifest
 from persistent.contents import Contents
+from persistent.effects import EFFECTS, TAKING_OVER, Effect, perform
 from persistent.engine import Engine
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, InputGone, StorageError
 from persistent.evolution import Evolution, adapted, adopted, changes, migrate
 from persistent.figures import utc_text
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
-from persistent.publish import claim, collect, collect_dropped, index_folder, publish, shown
+from persistent.publish import (
+    claim,
+    collect,
+    collect_dropped,
+    index_folder,
+    mark,
+    publish,
+    shown,
+    sweep,
+    take_back,
+)
 from persistent.report import RunReport, StepReport
 from persistent.sources.protocol import Budget, LosingSource, SourceState, Split
 from persistent.step import Item, Result, Work
@@ -60,24 +62,6 @@ _FENCES_MAX = 3
 _POLL_SECONDS = 0.2
 _SWEEP_STEPS = 50
 _SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes")
-
-
-class Effect(Enum):
-    """What a step does to the world."""
-
-    PLAN = "plan"
-    MAP = "map"
-    COMMIT = "commit"
-    CHECK = "check"
-    PUBLISH = "publish"
-    COLLECT = "collect"
-
-
-EFFECTS = tuple(Effect)
-
-
-class OutOfOrder(AssertionError):
-    """An effect was about to happen out of its order."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +92,7 @@ class Draft:
 class Driver:
     """One run of one job over one checkpoint."""
 
+    taking_over = TAKING_OVER
     effects = EFFECTS
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
@@ -244,17 +229,9 @@ class Driver:
             self._adapted(last.manifest)
         claim(self.job, last.manifest)
         above = self.log.check_whole(last.manifest, shown(self.job))
-        fence = self.log.fence(last, self.nonce, self._replan(last.manifest), above=above)
-        manifest = fence.manifest
-        logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
-        self.log.check(manifest.id)
-        with self.log.unless_fenced(manifest.id):
-            self.kept = self.log.kept(manifest)
-        # Swept first: a driver that we have fenced while it published finds nothing more to show; and what we take back
-        # of what it has shown is there to be found.
-        collect(self.job, manifest, self.kept.values(), self.log.plan(manifest.base, manifest.replan))
-        publish(self.job, self.log, manifest)
-        return self._evolved(fence)
+        taking_over = TakeOver(self, last, above)
+        perform(taking_over.effects(), self.taking_over, TAKING_OVER)
+        return self._evolved(taking_over.fence)
 
     def _is_lost(self, found: Entry | None) -> bool:
         """Whether there is something of a newer checkpoint, and nothing has been said of it: who takes over tells."""
@@ -296,7 +273,7 @@ class Driver:
         self.kept[entry.manifest.id] = entry.manifest
         return entry
 
-    def _replan(self, last: Manifest) -> int:
+    def replan(self, last: Manifest) -> int:
         """Which plan to run: another, of smaller steps, after three fences over one that never came to its end."""
         if last.fences < _FENCES_MAX or self.log.plan(last.base, last.replan) is None:
             return last.replan
@@ -404,6 +381,44 @@ class Driver:
             self._note("staged", staged)
 
 
+class TakeOver:
+    """What a driver does before its first step: each effect once, in order."""
+
+    def __init__(self, driver: Driver, last: Entry, above: int) -> None:
+        self._driver = driver
+        self._above = above
+        self.fence = last
+
+    def effects(self) -> dict[Effect, Callable[[], None]]:
+        """How each of them is performed."""
+        return {
+            Effect.FENCE: self._fence,
+            Effect.CHECK: self._check,
+            Effect.MARK: lambda: mark(self._driver.job, self.fence.manifest),
+            Effect.SWEEP: lambda: sweep(self._driver.job, self.fence.manifest),
+            Effect.TAKE_BACK: lambda: take_back(self._driver.job, self.fence.manifest),
+            Effect.PUBLISH: lambda: publish(self._driver.job, self._driver.log, self.fence.manifest),
+            Effect.COLLECT: self._collect,
+        }
+
+    def _fence(self) -> None:
+        driver, last = self._driver, self.fence
+        self.fence = driver.log.fence(last, driver.nonce, driver.replan(last.manifest), above=self._above)
+        manifest = self.fence.manifest
+        logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
+
+    def _check(self) -> None:
+        driver, manifest = self._driver, self.fence.manifest
+        driver.log.check(manifest.id)
+        with driver.log.unless_fenced(manifest.id):
+            driver.kept = driver.log.kept(manifest)
+
+    def _collect(self) -> None:
+        driver, manifest = self._driver, self.fence.manifest
+        pending = driver.log.plan(manifest.base, manifest.replan)
+        collect(driver.job, manifest, driver.kept.values(), pending)
+
+
 class Step:
     """One step of a driver: each effect once, in order."""
 
@@ -411,7 +426,6 @@ class Step:
         self._driver = driver
         self._last = last
         self._draft = draft
-        self._performed = 0
         self._began = monotonic_s()
         self._mapped_at = self._began
         self._committed_at = self._began
@@ -422,7 +436,7 @@ class Step:
 
     def run(self, effects: tuple[Effect, ...]) -> Entry:
         """Perform the effects; the entry of the new checkpoint."""
-        perform = {
+        how = {
             Effect.PLAN: self._plan,
             Effect.MAP: self._map,
             Effect.COMMIT: self._commit,
@@ -430,12 +444,7 @@ class Step:
             Effect.PUBLISH: self._publish,
             Effect.COLLECT: self._collect,
         }
-        for effect in effects:
-            expected = EFFECTS[self._performed]
-            if effect is not expected:
-                raise OutOfOrder(f"{effect.value} before {expected.value}; the order is {[e.value for e in EFFECTS]}")
-            perform[effect]()
-            self._performed += 1
+        perform(how, effects, EFFECTS)
         return self._entry
 
     def _plan(self) -> None:
@@ -535,6 +544,7 @@ class Step:
         # First what is known: a sweep looks only where the task of today has its files.
         collect_dropped(driver.job, manifest, driver.kept.values(), dropped)
         if driver.is_to_sweep():
+            sweep(driver.job, manifest)
             collect(driver.job, manifest, driver.kept.values(), None)
         driver.contents.forget_all_but(driver.runs(manifest))
         driver.job.source.acknowledge(driver.kept[min(driver.kept)].source.positions)

@@ -1,11 +1,13 @@
 """To publish is to make visible what a committed manifest names: repeated, it changes nothing.
 
-To collect is the opposite: to delete what no kept manifest names and nobody still works for.
+To take back is the opposite, after a rollback; a mark sees to it that it lasts, though a driver that was fenced may
+still sleep in the middle of a publication. To collect is to delete what no kept manifest names and nobody still works
+for. Who takes over does all of it, in the order of ``persistent.effects``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log, Trace, manifest_name, plan_name
@@ -13,10 +15,13 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import InvalidPipeline, StagedMissing
 from persistent.job import Job
-from persistent.sinks.protocol import Staged
-from persistent.storage import Storage, delete_all
+from persistent.sinks.protocol import Sink, Staged
+from persistent.sinks.retraction import RETRACTED, is_retracted, retraction_name, retractions
+from persistent.sinks.staging import swept
+from persistent.storage import Storage, delete_all, put_once
 
 _DIGITS = 20
+_ASIDE = ("late", "dead")
 
 
 def claim(job: Job, manifest: Manifest) -> None:
@@ -37,15 +42,11 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
     staged it. InvalidPipeline, before anything is done, where windows are listed and there is no sink."""
     _check_sink(job, manifest)
-    if manifest.retract is not None:
-        # Up to ours, not only to the rollback: of what is lost or was left since, nothing is listed any more. And never
-        # above: there is what a driver publishes that has fenced us while we slept.
-        _take_back(job, manifest, manifest.retract[0], manifest.id)
     for outputs in manifest.outputs:
         try:
             if job.sink is not None and outputs.sink:
                 job.sink.publish(outputs.id, outputs.sink)
-            for folder, staged in (("late", outputs.late), ("dead", outputs.dead)):
+            for folder, staged in zip(_ASIDE, (outputs.late, outputs.dead)):
                 for one in staged:
                     _publish_aside(job, aside_name(folder, outputs.id, one), one)
         except StagedMissing:
@@ -53,29 +54,62 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
             raise
 
 
-def _take_back(job: Job, manifest: Manifest, first: int, stop: int) -> None:
-    """Take back what was published under the ids from ``first`` up to ``stop``: repeated, it changes nothing."""
+def mark(job: Job, manifest: Manifest) -> None:
+    """See to it that nothing counts any more of what a rollback takes back, whoever still publishes it: repeated, it
+    changes nothing. InvalidPipeline, before anything is done, where the sink cannot take back."""
+    if manifest.retract is None:
+        return
+    if job.sink is not None and getattr(job.sink, "retract", None) is None:
+        raise _cannot_take_back(job, manifest)
+    name = retraction_name(*_taken_back(manifest))
+    put_once(job.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
+    if job.sink is not None and hasattr(job.sink, "mark"):
+        job.sink.mark(*_taken_back(manifest))
+
+
+def sweep(job: Job, manifest: Manifest) -> None:
+    """Delete what is staged in the sink and nobody will publish."""
     if job.sink is not None:
-        take_back = getattr(job.sink, "retract", None)
-        if take_back is None:
-            raise InvalidPipeline(
-                f"{job.storage.url} went back to checkpoint {manifest.target}, and {job.sink!r} cannot take back what "
-                f"was published since. Go back once more with 'persistent rollback {job.storage.url} {manifest.base} "
-                "--outputs=again': then the rows that follow are published a second time"
-            )
-        take_back(first, stop)
-    for folder in ("late", "dead"):
-        for name in job.storage.list(folder):
-            if name[:_DIGITS].isdigit() and first <= int(name[:_DIGITS]) < stop:
-                job.storage.delete(f"{folder}/{name}")
+        job.sink.sweep(unpublished(manifest), manifest.epoch, manifest.id)
 
 
-def _unpublished(manifest: Manifest) -> set[str]:
+def take_back(job: Job, manifest: Manifest) -> None:
+    """Delete what was published since the checkpoint that a rollback went back to: repeated, it changes nothing."""
+    if manifest.retract is None:
+        return
+    if job.sink is not None:
+        job.sink.retract(*_taken_back(manifest))  # type: ignore[attr-defined]
+    delete_all(job.storage, list(_retracted_aside(job.storage, [range(*_taken_back(manifest))])))
+
+
+def _taken_back(manifest: Manifest) -> tuple[int, int]:
+    """The ids of what is to be taken back. Up to ours, not only to the rollback: of what is lost or was left since,
+    nothing is listed any more. And never above: there is what a driver publishes that has fenced us while we slept."""
+    assert manifest.retract is not None
+    return manifest.retract[0], manifest.id
+
+
+def _cannot_take_back(job: Job, manifest: Manifest) -> InvalidPipeline:
+    return InvalidPipeline(
+        f"{job.storage.url} went back to checkpoint {manifest.target}, and {job.sink!r} cannot take back what "
+        f"was published since. Go back once more with 'persistent rollback {job.storage.url} {manifest.base} "
+        "--outputs=again': then the rows that follow are published a second time"
+    )
+
+
+def _retracted_aside(storage: Storage, marks: Collection[range]) -> Iterator[str]:
+    """The late rows and dead letters that these marks cover."""
+    for folder in _ASIDE if marks else ():
+        yield from (f"{folder}/{name}" for name in storage.list(folder) if is_retracted(name, marks))
+
+
+def unpublished(manifest: Manifest) -> set[str]:
+    """The names of what is staged and may not be published yet."""
     return {name for outputs in manifest.outputs for name in outputs.names()}
 
 
 def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
-    return {name for one in kept for name in one.files()} | _unpublished(manifest)
+    return {name for one in kept for name in one.files()} | unpublished(manifest)
 
 
 def aside_name(folder: str, id: int, staged: Staged) -> str:
@@ -94,10 +128,11 @@ def collect_dropped(job: Job, manifest: Manifest, kept: Iterable[Manifest], drop
 
 
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
-    """Delete all there is that neither a kept manifest, nor the pending plan, nor an unpublished output names."""
+    """Delete all there is that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
+    what was published after it had been taken back."""
     delete_all(job.storage, list(collectable(job.storage, [job.folder()], manifest, kept, pending)))
-    if job.sink is not None:
-        job.sink.sweep(_unpublished(manifest), manifest.epoch, manifest.id)
+    if job.sink is not None and hasattr(job.sink, "tidy"):
+        job.sink.tidy()
 
 
 def collectable(
@@ -117,6 +152,15 @@ def collectable(
             id = int(name[:_DIGITS]) if name[:_DIGITS].isdigit() else manifest.id
             if id < manifest.id and not (manifest.keeps(id) if folder == "m" else id >= manifest.oldest):
                 yield f"{folder}/{name}"
+    yield from _retracted_aside(storage, retractions(storage.list(RETRACTED)))
+
+
+def sweepable(sink: Sink, manifest: Manifest) -> list[str]:
+    """The names of what ``sweep`` deletes, of a sink that can tell. StorageError if it is another job's."""
+    staged = getattr(sink, "staged", None)
+    live = {name.rpartition("/")[2] for name in unpublished(manifest)}
+    names = {} if staged is None else {name.rpartition("/")[2]: name for name in staged(manifest.job)}
+    return [names[name] for name in swept(names, live, manifest.epoch, manifest.id)]
 
 
 def index_folder(job: Job) -> str:

@@ -37,7 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("monoids.sketches", "monoids.optional", "monoids.combinators"),
     ("monoids",),
     ("monoids.laws",),
-    ("persistent.errors", "persistent.clock", "persistent.figures"),
+    ("persistent.errors", "persistent.clock", "persistent.effects", "persistent.figures"),
     (
         "persistent.message",
         "persistent.window",

@@ -23,6 +23,7 @@ from persistent.sources.protocol import Positions
 FORMAT = FORMATS[-1]
 HASH_VERSION = 1
 _MODULUS = 1 << 64
+_FENCES_KEPT = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
 
 
@@ -150,8 +151,14 @@ class Manifest:
         return self.base == self.id
 
     def keeps(self, id: int) -> bool:
-        """Whether manifest ``id`` and its files are to be kept."""
-        return id not in self.burnt and (id >= self.oldest or id in self.bases)
+        """Whether manifest ``id`` and its files are to be kept: those that hold a state of their own, and, of the
+        fences that others stand on, no more than a few: however many a driver has left that was started again and
+        again, what they say the newest says too."""
+        if id in self.burnt or id < self.oldest:
+            return id in self.bases and id not in self.burnt
+        # The first format does not say which hold a state of their own. In blocks, so that not every start deletes one.
+        is_recent = not self.bases or id >= self.id - self.id % _FENCES_KEPT or id + 1 == self.id
+        return is_recent or id in self.bases or id + 1 in self.bases
 
     def files(self) -> set[str]:
         """The names of all runs this manifest needs."""

@@ -20,6 +20,7 @@ from persistent.cli.options import (
     target_argument,
 )
 from persistent.figures import bytes_text, utc_text
+from persistent.load import names_pipeline
 from persistent.progress import working
 from persistent.tables import json_text, print_json
 
@@ -125,18 +126,24 @@ def pin_command(target: str, id: int, remove: bool, take_over: bool, as_json: bo
 def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
     """Delete the files that no kept checkpoint names.
 
-    A run does so after each step; this is for what a last run has left.
+    A run does so after each step; this is for what a last run has left. Where TARGET is the pipeline, so is what was
+    staged in its sink and will not be published.
 
     \b
+    persistent gc visits.py:pipeline
     persistent gc visits-checkpoint --dry-run
     """
-    names = operations.collect_garbage(storage_of(target), dry_run=dry_run, take_over=take_over)
+    pipeline = pipeline_of(target) if names_pipeline(target) else None
+    place, sink = (pipeline.storage, pipeline.sink) if pipeline else (storage_of(target), None)
+    names = operations.collect_garbage(place, sink=sink, dry_run=dry_run, take_over=take_over)
     if as_json:
         print_json([{"name": name, "deleted": not dry_run} for name in names])
         return
     for name in names:
         click.echo(name)
     click.echo(f"{len(names):,} files {'would be deleted' if dry_run else 'deleted'}")
+    if pipeline is None:
+        click.echo("What was staged in the sink is not looked at: for that give the pipeline, FILE.py:NAME.")
 
 
 @click.command("compact")

@@ -11,29 +11,42 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.errors import CorruptCheckpoint
 from persistent.operations.entering import Place, fenced, log_of, running
-from persistent.publish import collectable
+from persistent.publish import collectable, sweepable, unpublished
+from persistent.sinks.protocol import Sink
 
 
-def collect_garbage(storage: Place, *, dry_run: bool = False, take_over: bool = False) -> tuple[str, ...]:
-    """Delete the runs, manifests, plans and marks that are no part of a kept checkpoint; returns their names.
+def collect_garbage(
+    storage: Place, *, sink: Sink | None = None, dry_run: bool = False, take_over: bool = False
+) -> tuple[str, ...]:
+    """Delete the runs, manifests, plans and marks that are no part of a kept checkpoint, and what was staged in its
+    ``sink`` and will not be published; returns their names, those in the sink with its URL.
 
-    ``dry_run``: only say which; of a job that runs, those that its own driver would delete. What its sink has staged is
-    swept by the next run, which knows the sink. StillRunning; CorruptCheckpoint where a kept manifest cannot be read:
-    then nobody can say what is garbage.
+    ``dry_run``: only say which; of a job that runs, those that its own driver would delete. Without the ``sink`` what
+    is staged there is left to the next run. StillRunning; CorruptCheckpoint where a kept manifest cannot be read: then
+    nobody can say what is garbage; StorageError where the sink is another job's.
     """
     log = log_of(storage)
     if dry_run:
         newest = newest_of(log).manifest
         if take_over or not running(log, newest.epoch):
             newest = replace(newest, id=newest.id + 1, epoch=newest.epoch + 1, kind="fence")
-        return tuple(_names(log, newest))
+        return (*_names(log, newest), *_staged_names(sink, newest))
     manifest = fenced(log, take_over=take_over).manifest
     log.check(manifest.id)
-    names = []
+    names = _staged_names(sink, manifest)
+    if sink is not None and names:
+        sink.claim(manifest.job)
+        sink.sweep(sorted(unpublished(manifest)), manifest.epoch, manifest.id)
     for name in _names(log, manifest):
         log.storage.delete(name)
         names.append(name)
     return tuple(names)
+
+
+def _staged_names(sink: Sink | None, manifest: Manifest) -> list[str]:
+    """What is to be swept of a sink, each with its place."""
+    place = getattr(sink, "url", "sink")
+    return [f"{place}/{name}" for name in sweepable(sink, manifest)] if sink is not None else []
 
 
 def _names(log: Log, manifest: Manifest) -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""A file sink is a folder of Parquet or JSON lines files, each published by one rename."""
+"""A file sink is a folder of Parquet or JSON lines files, published by lists of them that are put once."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Sequence
 
@@ -12,14 +13,15 @@ from monoids.monoid import canonical_json
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.sinks.protocol import Staged
-from persistent.sinks.staging import final_stem, published_id, swept
-from persistent.storage import Put, Storage, open_storage
+from persistent.sinks.retraction import is_retracted, retraction_name, retractions
+from persistent.sinks.staging import final_stem, published_id, staged_id, swept
+from persistent.storage import Storage, delete_all, open_storage, put_once
 
 _EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
 _STAGED = "_staged"
 _PUBLISHED = "_published"
 _OWNER = f"{_PUBLISHED}/JOB"
-_TRIES = 3
+_RETRACTED = "_retracted"
 
 
 class FileSink:
@@ -30,9 +32,11 @@ class FileSink:
         <url>/<id>-<uuid>.<ext>                        published, one file after the other
         <url>/_published/<id>.json                     put when all files of a checkpoint are there
         <url>/_published/JOB                           put first: the id of the job whose folder this is
+        <url>/_retracted/<first>-<stop>                put by a rollback: lists of these ids do not count any more
 
-    Who must see all files of a checkpoint or none reads only those that ``_published`` lists. A file may be
-    taken away once it is listed; the list must stay.
+    Who must see all files of a checkpoint or none reads only those that ``_published`` lists (``published`` names
+    them); on a store without rename everybody does, for there a file may be seen that is of no checkpoint. The list of
+    a checkpoint that was taken back is empty. A file may be taken away once it is listed; the list must stay.
 
     >>> sink = FileSink("memory://visits", format="jsonl")
     >>> staged = sink.stage(pa.table({"page": ["a"], "visits": [2]}), 7, "e1-c7-0f8fad5b")
@@ -62,13 +66,7 @@ class FileSink:
 
     def claim(self, job: str) -> None:
         """Note in the folder whose it is. StorageError if it is another job's."""
-        found = _shown(self._offer(_OWNER, f"{job}\n".encode()))
-        if found != job:
-            raise StorageError(
-                f"{self.url} holds the results of job {found} (says {_OWNER}), this checkpoint is of job {job}. Two "
-                "jobs write here: give each its own folder. If this is the same pipeline with a new checkpoint: "
-                "choose another folder, or delete this one with the results of the old checkpoint."
-            )
+        self._check_owner(put_once(self.storage, _OWNER, f"{job}\n".encode()), job)
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Write ``outputs`` out of sight, durably. ValueError if ``attempt`` is none, StorageError."""
@@ -79,17 +77,20 @@ class FileSink:
         return Staged(name=name, rows=outputs.num_rows, bytes=data.size)
 
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
-        """Rename every staged file to its final name; what is listed, or there, already is done. StagedMissing,
-        StorageError."""
+        """Rename every staged file to its final name, then list them; what is listed, or there, already is done.
+        StagedMissing, StorageError."""
         if not staged:
             return
-        name, listed = f"{_PUBLISHED}/{staging_id:020d}.json", _list_of(staging_id, staged)
-        try:
-            found = bytes(self.storage.read(name))
-        except FileNotFoundError:
-            for file in staged:
-                self._publish_one(file.name, _final_name(staging_id, file.name))
-            found = self._offer(name, listed)
+        name, listed = _list_name(staging_id), _list_of(staging_id, staged)
+        found = self._found(name)
+        if found is None:
+            found = self._published_all(staging_id, staged) or put_once(self.storage, name, listed)
+        if found == _no_list(staging_id):
+            raise StagedMissing(
+                f"{self.url}: a rollback has taken back what checkpoint {staging_id} published (says {name}), so it "
+                "cannot be published again. Where the checkpoint is a copy from before that rollback: give it another "
+                "folder."
+            )
         if found != listed:
             raise StorageError(
                 f"{self.url}/{name} is {_shown(found)}, but checkpoint {staging_id} publishes {_shown(listed)}. "
@@ -102,17 +103,87 @@ class FileSink:
         for name in swept(self.storage.list(_STAGED), kept, epoch, id):
             self.storage.delete(f"{_STAGED}/{name}")
 
+    def staged(self, job: str) -> list[str]:
+        """The names of what is staged, in a folder of this job. StorageError if it is another's."""
+        self._check_owner(self._found(_OWNER) or f"{job}\n".encode(), job)
+        return [f"{_STAGED}/{name}" for name in self.storage.list(_STAGED)]
+
+    def mark(self, first: int, stop: int) -> None:
+        """From here on nothing published under the ids from ``first`` up to ``stop`` counts: no list of theirs that is
+        there, and none that a driver still puts, which slept meanwhile."""
+        name = retraction_name(first, stop)
+        put_once(self.storage, f"{_RETRACTED}/{name}", f"{name}\n".encode())
+        # In this order a file on its way from one name to the other is seen.
+        ids = {staged_id(name) for name in self.storage.list(_STAGED)}
+        ids |= {published_id(name) for folder in ("", _PUBLISHED) for name in self.storage.list(folder)}
+        for id in sorted(ids):
+            if first <= id < stop:
+                self._empty_list(id)
+
     def retract(self, first: int, stop: int) -> None:
         """Take back what was published under the ids from ``first`` up to ``stop``: the lists first, then the files."""
-        for folder in (_PUBLISHED, ""):
-            for name in self.storage.list(folder):
-                if first <= published_id(name) < stop:
-                    self.storage.delete(f"{folder}/{name}".lstrip("/"))
+        self.mark(first, stop)
+        self._delete_published([range(first, stop)])
+
+    def tidy(self) -> None:
+        """Delete the files that were published after they had been taken back."""
+        marks = retractions(self.storage.list(_RETRACTED))
+        if marks:
+            for name in self._delete_published(marks):
+                self._empty_list(published_id(name))
+
+    def published(self) -> list[str]:
+        """The names of the files that count, and are there: those of every list that was not taken back."""
+        names = [name for name in self.storage.list(_PUBLISHED) if published_id(name) >= 0]
+        listed = {name: self._found(f"{_PUBLISHED}/{name}") for name in names}
+        there = set(self.storage.list(""))
+        # Last: what was taken back while we looked does not count.
+        marks = retractions(self.storage.list(_RETRACTED))
+        counts = [json.loads(data) for name, data in listed.items() if data and not is_retracted(name, marks)]
+        return sorted(there & {file["name"] for one in counts for file in one["files"]})
 
     def newest(self) -> int:
         """The highest id under which a file is published, or was; -1 if none."""
+        marks = retractions(self.storage.list(_RETRACTED))
         names = (*self.storage.list(_PUBLISHED), *self.storage.list(""))
-        return max(map(published_id, names), default=-1)
+        return max((published_id(name) for name in names if not is_retracted(name, marks)), default=-1)
+
+    def _published_all(self, staging_id: int, staged: Sequence[Staged]) -> bytes | None:
+        """Every file has its final name; or there is a list that says more than what we see, which is returned."""
+        try:
+            for file in staged:
+                self._publish_one(file.name, _final_name(staging_id, file.name))
+        except StagedMissing:
+            # Another driver may have published it all, and a reader have taken it away.
+            found = self._found(_list_name(staging_id))
+            if found is None:
+                raise
+            return found
+        return None
+
+    def _empty_list(self, id: int) -> None:
+        """See to it that the list of a checkpoint names nothing, and that none can be put any more."""
+        while put_once(self.storage, _list_name(id), _no_list(id)) != _no_list(id):
+            self.storage.delete(_list_name(id))
+
+    def _delete_published(self, marks: Sequence[range]) -> list[str]:
+        names = [name for name in self.storage.list("") if is_retracted(name, marks)]
+        delete_all(self.storage, names)
+        return names
+
+    def _found(self, name: str) -> bytes | None:
+        try:
+            return bytes(self.storage.read(name))
+        except FileNotFoundError:
+            return None
+
+    def _check_owner(self, found: bytes, job: str) -> None:
+        if _shown(found) != job:
+            raise StorageError(
+                f"{self.url} holds the results of job {_shown(found)} (says {_OWNER}), this checkpoint is of job "
+                f"{job}. Two jobs write here: give each its own folder. If this is the same pipeline with a new "
+                "checkpoint: choose another folder, or delete this one with the results of the old checkpoint."
+            )
 
     def _publish_one(self, name: str, final: str) -> None:
         try:
@@ -131,17 +202,6 @@ class FileSink:
                     "before, give it that; if the file was deleted, its rows can be had again only from the source."
                 ) from error
 
-    def _offer(self, name: str, data: bytes) -> bytes:
-        """What ``name`` holds for good: ``data``, or what was there before."""
-        for _ in range(_TRIES):
-            if self.storage.put_if_absent(name, data) is Put.WON:
-                return data
-            try:
-                return bytes(self.storage.read(name))
-            except FileNotFoundError:
-                continue
-        raise StorageError(f"cannot create {self.url}/{name}: the store gave no answer {_TRIES} times. Run again.")
-
 
 def _list_of(staging_id: int, staged: Sequence[Staged]) -> bytes:
     """What ``_published`` says of a checkpoint, whatever the order of its files."""
@@ -149,6 +209,15 @@ def _list_of(staging_id: int, staged: Sequence[Staged]) -> bytes:
     listed = [{"name": name, "rows": rows} for name, rows in files]
     rows = sum(file.rows for file in staged)
     return (canonical_json({"id": staging_id, "files": listed, "rows": rows}) + "\n").encode()
+
+
+def _list_name(id: int) -> str:
+    return f"{_PUBLISHED}/{id:020d}.json"
+
+
+def _no_list(id: int) -> bytes:
+    """What ``_published`` says of a checkpoint that was taken back."""
+    return (canonical_json({"id": id, "files": [], "rows": 0, "retracted": True}) + "\n").encode()
 
 
 def _shown(data: bytes) -> str:

@@ -102,6 +102,12 @@ class MemorySink:
         with self._lock:
             return max(map(published_id, self._published), default=-1)
 
+    def staged(self, job: str) -> list[str]:
+        """The names of what is staged, for this job. StorageError if the sink is another's."""
+        self.claim(job)
+        with self._lock:
+            return sorted(self._staged)
+
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Forget the staged rows that nobody will publish."""
         with self._lock:

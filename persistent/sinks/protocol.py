@@ -32,11 +32,16 @@ class Sink(Protocol):
     ``publish`` is called by the driver after the checkpoint ``staging_id`` is committed, and again after a
     crash: twice is once; a staged file that is neither staged nor published raises ``StagedMissing``.
     ``sweep`` deletes every staged file that is not in ``live`` and whose epoch is lower than ``epoch``, or
-    equal with an id at or below ``id``. A sink that can may also have ``retract(first, stop)``: take back what was
-    published under the ids ``first <= id < stop``; twice is once. One that can may have ``newest()``: the highest id
-    under which anything is published, -1 if none; then a checkpoint that has lost its newest manifest is told by
-    what it published. ``shared`` tells whether workers in other
-    processes can stage.
+    equal with an id at or below ``id``. ``shared`` tells whether workers in other processes can stage.
+
+    A sink that can may also have:
+    ``retract(first, stop)``: take back what was published under the ids ``first <= id < stop``; twice is once. It has
+    to hold against a driver that is fenced, has slept in ``publish``, and goes on after it.
+    ``mark(first, stop)``: called before ``sweep`` and ``retract``; from here on nothing of these ids counts.
+    ``tidy()``: delete what was published after it had been taken back.
+    ``staged(job)``: the names of what is staged, of this job; then ``gc`` can list and sweep it.
+    ``newest()``: the highest id under which anything is published, -1 if none; then a checkpoint that has lost its
+    newest manifest is told by what it published.
     """
 
     shared: bool

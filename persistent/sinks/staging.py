@@ -32,6 +32,16 @@ def published_id(name: str) -> int:
     return int(digits) if re.fullmatch(r"[0-9]{20}", digits) and name[20:21] in ("-", ".", "") else -1
 
 
+def staged_id(name: str) -> int:
+    """The id under which a file was staged, by its name; -1 where that is none of ours.
+
+    >>> staged_id("e3-c41-0f8fad5b.jsonl"), staged_id("note.txt")
+    (41, -1)
+    """
+    found = _ATTEMPT.fullmatch(name.partition(".")[0])
+    return -1 if found is None else int(found[2])
+
+
 def swept(names: Collection[str], live: Collection[str], epoch: int, id: int) -> list[str]:
     """Those of the staged ``names`` (file names; an extension does not matter) to delete: not in ``live``,
     and of a lower epoch than ``epoch``, or of this one and at or below ``id``. Names of another form are

@@ -16,7 +16,7 @@ from persistent.storage.fsspec_storage import FsspecStorage
 from persistent.storage.local import LocalStorage
 from persistent.storage.memory import MemoryStorage
 from persistent.storage.opening import is_proved, open_storage
-from persistent.storage.protocol import Put, Storage, delete_all
+from persistent.storage.protocol import Put, Storage, delete_all, put_once
 
 __all__ = [
     "FsspecStorage",
@@ -27,4 +27,5 @@ __all__ = [
     "delete_all",
     "is_proved",
     "open_storage",
+    "put_once",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from persistent.errors import StorageError, UnsupportedStore
+from persistent.storage.copying import rename_by_copy
 from persistent.storage.failures import Fault, failure_of
 from persistent.storage.hdfs import HdfsRequests
 from persistent.storage.other import OtherRequests
@@ -104,9 +104,7 @@ class FsspecStorage:
         if self.requests.renames:
             self._rename(source, target)
             return
-        data = self.read(source)
-        self._copy(data, target)
-        self.delete(source)
+        rename_by_copy(self, source, target, self.patience.tries_max)
 
     def delete(self, name: str) -> None:
         checked_name(name)
@@ -125,20 +123,6 @@ class FsspecStorage:
 
     def _asking(self, operation: str, name: str, *answers: type[Exception]) -> Asking:
         return Asking(operation, f"{self.url}/{name}", self.patience, answers)
-
-    def _copy(self, data: pa.Buffer, target: str) -> None:
-        """Create ``target``, or find it with the same bytes: then an earlier try, or an earlier run, made it."""
-        for _ in range(self.patience.tries_max):
-            if self.put_if_absent(target, data) is Put.WON:
-                return
-            with suppress(FileNotFoundError):
-                if self.read(target).equals(data):
-                    return
-                raise FileExistsError(errno.EEXIST, "exists", f"{self.url}/{target}")
-        raise StorageError(
-            f"cannot rename to {self.url}/{target}: the store neither took nor showed it in {self.patience.tries_max} "
-            "tries. Run again: the last checkpoint is good."
-        )
 
     def _create(self, asking: Asking, create: Callable[[], None]) -> Put:
         tries = 0

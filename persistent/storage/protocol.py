@@ -9,6 +9,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from persistent.errors import StorageError
+
 TEMPORARY = ".tmp-"
 """How the names of files being made begin; no verb shows them."""
 
@@ -61,6 +63,18 @@ class Storage(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete; a file already gone is fine. A loss of power may bring the file back."""
+
+
+def put_once(storage: Storage, name: str, data: bytes, tries_max: int = 3) -> bytes:
+    """What ``name`` holds: ``data``, or what was there before. StorageError if the store does not say."""
+    for _ in range(tries_max):
+        if storage.put_if_absent(name, data) is Put.WON:
+            return data
+        try:
+            return bytes(storage.read(name))
+        except FileNotFoundError:
+            continue
+    raise StorageError(f"cannot create {storage.url}/{name}: the store gave no answer {tries_max} times. Run again.")
 
 
 def delete_all(storage: Storage, names: Sequence[str]) -> None:

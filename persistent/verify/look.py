@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.hashing import VERSION as HASH_VERSION
+from persistent.aside import aside_names
 from persistent.checkpoint.log import Entry, Log, manifest_name, plan_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
@@ -134,15 +135,15 @@ class _Look:
             if id - 1 in self.entries:
                 for text in step_faults(entry.manifest, self.entries[id - 1]):
                     self._bad(id, text)
-            elif id - 1 not in self.ids and not self._may_be_first(id):
-                self._bad(id, f"its parent {id - 1} is not there")
+        for id in sorted(self._expected() - set(self.ids)):
+            self._bad(id, MISSING)
 
-    def _may_be_first(self, id: int) -> bool:
-        """Whether what was before a manifest is rightly gone. Of a job that went back behind manifests that could not
-        be read, nobody knows how far their driver had collected."""
+    def _expected(self) -> set[int]:
+        """The ids that must be there: those that name files of their own, and are kept."""
+        if not self.entries:
+            return set()
         newest = self.newest
-        lowest = min(one for one in self.ids if one >= newest.oldest)
-        return id <= newest.oldest or id - 1 in newest.burnt or (bool(newest.burnt) and id == lowest)
+        return set(newest.bases or range(newest.oldest, newest.id)) - set(newest.burnt)
 
     def _lost(self) -> None:
         newest, top = self.newest, self.ids[-1]
@@ -185,7 +186,7 @@ class _Look:
         """Late rows and dead letters: published, or staged by the newest checkpoint; as many as the account says."""
         for folder, part in (("late", "late rows"), ("dead", "dead letters")):
             named = self._named_aside(folder)
-            published = [f"{folder}/{name}" for name in self.storage.list(folder) if self._is_known(name)]
+            published = [f"{folder}/{name}" for name in aside_names(self.storage, folder) if self._is_known(name)]
             counted = sum(self._aside(name, part, named.get(name)) for name in published)
             unpublished = [name for name in named if name not in published and not self._is_taken_back(name)]
             counted += sum(self._unpublished(name, named[name], part) for name in unpublished)

@@ -10,11 +10,23 @@ import pytest
 
 from monoids import Count
 from persistent import MemorySource, NonWindowState, PersistentTask
+from persistent.aside import aside_names
 from persistent.checkpoint.log import Log, new_nonce
 from persistent.checkpoint.manifest import Manifest, OperatorState, Outputs
 from persistent.errors import Fenced, InvalidPipeline, StagedMissing
 from persistent.job import Job
-from persistent.publish import aside_name, claim, collect, collect_dropped, collectable, index_folder, publish
+from persistent.publish import (
+    aside_name,
+    claim,
+    collect,
+    collect_dropped,
+    collectable,
+    index_folder,
+    mark,
+    publish,
+    sweep,
+    take_back,
+)
 from persistent.sinks.protocol import Staged
 from persistent.storage import MemoryStorage
 from tests.checkpoint.samples import manifest, plan, run
@@ -160,7 +172,7 @@ def test_what_was_published_since_is_taken_back(sink: Any) -> None:
     for name in (*NAMES, "dead/00000000000000000005-b.arrow", "dead/notes.txt"):
         job.storage.write(name, b"")
     for _ in range(2):
-        publish(job, Log(job.storage), manifest(7, target=3, retract=(4, 7)))
+        take_back(job, manifest(7, target=3, retract=(4, 7)))
         assert asides(job) == [NAMES[0], NAMES[3], "dead/notes.txt"]
     if sink is not None:
         assert sink.asked == [("retract", 4, 7)] * 2
@@ -171,8 +183,22 @@ def test_a_sink_that_cannot_take_back_says_what_to_do() -> None:
     job = job_of(Listener())
     job.storage.write(NAMES[1], b"")
     with pytest.raises(InvalidPipeline, match=r"went back to checkpoint 3, .* cannot take back.* 7 --outputs=again"):
-        publish(job, Log(job.storage), manifest(7, target=3, retract=(4, 7)))
-    assert asides(job) == [NAMES[1]]
+        mark(job, manifest(7, target=3, retract=(4, 7)))
+    assert asides(job) == [NAMES[1]] and job.storage.list("retracted") == []
+
+
+def test_what_is_published_after_it_was_taken_back_does_not_count() -> None:
+    """A driver that was fenced, and slept in the middle of a rename by copy, would bring it back for good."""
+    job = job_of()
+    one = manifest(7, target=3, retract=(4, 7))
+    for act in (mark, mark, take_back):
+        act(job, one)
+    for name in NAMES:
+        job.storage.write(name, b"")
+    assert [f"late/{name}" for name in aside_names(job.storage, "late")] == [NAMES[0], NAMES[3]]
+    assert list(collectable(job.storage, [], one, [one], None)) == NAMES[1:3]
+    mark(job, manifest(9))
+    assert len(job.storage.list("retracted")) == 1
 
 
 def test_where_late_rows_are_once_published() -> None:
@@ -228,6 +254,7 @@ def test_what_nobody_names_is_collected() -> None:
     job, one = everything(), newest()
     found = deleted(job, lambda: collect(job, one, [one, KEPT], None))
     assert found == {*DEAD_RUNS, *INDEX, *OLD}
+    sweep(job, one)
     assert job.sink.asked == [("sweep", {"_staged/w", attempt(1, 9, "b")}, 1, 9)]  # type: ignore[union-attr]
     without = replace(everything(), sink=None)
     assert deleted(without, lambda: collect(without, one, [one, KEPT], None)) == {*DEAD_RUNS, *INDEX, *OLD}

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from persistent import driver
-from persistent.driver import EFFECTS, Driver, Effect, OutOfOrder, Step
+from persistent.driver import Driver, Step
+from persistent.effects import EFFECTS, Effect, OutOfOrder
 from tests.crash.sweep import Calm, calm, check_same, overtaken_in_the_last_commit, sleep_everywhere, sweep
 from tests.crash.worlds import JOBS, LONG, World
 from tests.faults import Operations

@@ -6,9 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from persistent import CorruptCheckpoint, NoCheckpoint, Retention, StillRunning, UnknownCheckpoint
+from persistent import CorruptCheckpoint, NoCheckpoint, Retention, StillRunning, StorageError, UnknownCheckpoint
 from persistent.checkpoint.log import Log, manifest_name, new_nonce
 from persistent.checkpoint.running import put_mark
 from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
@@ -217,3 +218,37 @@ def test_thinned_checkpoints_stay(folder: Path) -> None:
     collect_garbage(world.checkpoint)
     assert bases(world) == kept
     assert verify(world.checkpoint).ok
+
+
+def test_the_fences_of_a_crash_loop_are_collected(folder: Path) -> None:
+    """A job that was started over and over, for a night, would keep a manifest of each start for good."""
+    expected = calm(MORE, folder).outcome
+    world = ended(LONG, folder)
+    log = Log(world.checkpoint)
+    for _ in range(100):
+        entry = log.newest()
+        assert entry is not None
+        log.fence(entry, new_nonce())
+    go_on(world)
+    assert len(log.ids()) <= 2 * len(newest(world).bases) + 20
+    assert set(newest(world).bases) <= set(log.ids())
+    assert verify(world.checkpoint).ok
+    assert world.outcome() == expected
+
+
+def test_what_is_staged_and_nobody_will_publish_is_collected_too(folder: Path) -> None:
+    """Speculation leaves a second file of the same rows in the sink, and where no run follows nobody would see it."""
+    world = ended(VISITS, folder)
+    before, shown = newest(world), world.sink.list("")
+    sink: Any = world.pipeline().sink
+    left = sink.stage(pa.table({"page": ["a"]}), before.id, f"e{before.epoch}-c{before.id}-{new_nonce()}")
+    place = f"{world.sink.url}/{left.name}"
+    assert place not in collect_garbage(world.checkpoint, dry_run=True)
+    assert place in collect_garbage(world.checkpoint, sink=sink, dry_run=True)
+    assert sink.staged(before.job) == [left.name]
+    assert place in collect_garbage(world.checkpoint, sink=sink)
+    assert sink.staged(before.job) == [] and world.sink.list("") == shown
+    world.sink.delete("_published/JOB")
+    world.sink.put_if_absent("_published/JOB", b"another\n")
+    with pytest.raises(StorageError, match="results of job another"):
+        collect_garbage(world.checkpoint, sink=sink, dry_run=True)

@@ -18,7 +18,7 @@ from persistent import CorruptCheckpoint, Fenced, FileSink, MemorySink, MemorySo
 from persistent.checkpoint.log import Log, manifest_name
 from persistent.cli import main
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
-from persistent.publish import publish
+from persistent.publish import take_back
 from persistent.storage import MemoryStorage, Storage
 from persistent.verify import verify
 from tests.crash.sweep import calm, deaths
@@ -459,7 +459,7 @@ def test_only_what_is_below_our_own_fence_is_taken_back(folder: Path) -> None:
     for id in ids:
         leave(world, "sink:{}-a.jsonl", id)
         leave(world, "late/{}-a.arrow", id)
-    publish(world.pipeline().job(), log, fence)
+    take_back(world.pipeline().job(), fence)
     assert [name[:20] for name in world.sink.list("")] == [f"{id:020d}" for id in ids[1:]]
     assert [name[:20] for name in world.checkpoint.list("late")] == [f"{id:020d}" for id in ids[1:]]
 

@@ -13,13 +13,37 @@ from tests.proof.model_entering import fence, fence_lost, fence_won, look, look_
 from tests.proof.model_garbage import collect, delete, delete_dropped, pending
 from tests.proof.model_moves import Move, Without
 from tests.proof.model_state import Actor, Bounds, Store
-from tests.proof.model_steps import check, commit_step, make_plan, map_step, next_step, publish, publish_early, retract
+from tests.proof.model_steps import (
+    check,
+    commit_step,
+    drop,
+    make_plan,
+    map_step,
+    mark,
+    next_step,
+    publish,
+    publish_early,
+    put_copy,
+    put_list,
+    show,
+    sweep,
+    take_back,
+)
 
 
 def moves(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
     """What the actor may do next. Broken, if a law does not hold of it."""
     yield from _MOVES[actor.at](store, actor, bounds, without)
 
+
+_PUBLISHING: dict[str, Callable[[Store, Actor, Bounds, Without], Iterator[Move]]] = {
+    "": publish,
+    ": show": show,
+    ": get": show,
+    ": put": put_copy,
+    ": drop": drop,
+    ": list": put_list,
+}
 
 _MOVES: dict[str, Callable[[Store, Actor, Bounds, Without], Iterator[Move]]] = {
     "look": look,
@@ -29,10 +53,10 @@ _MOVES: dict[str, Callable[[Store, Actor, Bounds, Without], Iterator[Move]]] = {
     "read back fence": read_back,
     "fence won": fence_won,
     "fence lost": fence_lost,
-    "publish": publish,
-    "publish only": publish,
-    "retract": retract,
-    "retract only": retract,
+    "mark": mark,
+    "sweep": sweep,
+    "take back": take_back,
+    **{f"{way}{part}": move for way in ("publish", "publish only") for part, move in _PUBLISHING.items()},
     "pending": pending,
     "collect": collect,
     "delete": delete,

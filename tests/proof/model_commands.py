@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.proof.model_laws import check_end
-from tests.proof.model_moves import Move, Without, ended, missing, new_file, oldest_of, summed, to, written
+from tests.proof.model_moves import Move, Without, ended, missing, new_file, summed, to, written
 from tests.proof.model_state import Actor, Bounds, File, Manifest, Store, manifest_at
 
 
@@ -49,7 +49,8 @@ def roll_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
         id=id,
         kind="rollback",
         base=id,
-        oldest=oldest_of([one.id for one in actor.kept if one.base == one.id] + [id], entry, bounds),
+        oldest=entry.oldest,
+        bases=(*entry.bases, id),
         epoch=entry.epoch,
         author=actor.incarnation,
         parent=(entry.id, entry.author),

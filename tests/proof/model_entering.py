@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.proof.model_laws import check_commit
-from tests.proof.model_moves import Move, Without, ended, kept_by, loop, plans_for, to
-from tests.proof.model_state import Actor, Bounds, Broken, Manifest, Plan, Store, found_at, manifest_at, newest, plan_at
+from tests.proof.model_moves import Move, Without, ended, first_move_after, kept_by, loop, plans_for, to
+from tests.proof.model_state import Actor, Bounds, Broken, Manifest, Plan, Store, found_at, newest, plan_at
 
 
 def look(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
@@ -23,7 +23,7 @@ def _targets(entry: Manifest, store: Store, kind: str) -> list[int]:
     """What a command may be told to go back to, or to pin."""
     if kind not in ("rollback", "pin"):
         return [-1]
-    kept = [one.id for one in kept_by(entry, store) if one.base == one.id]
+    kept = [one.id for one in kept_by(entry, store) if one.id in entry.bases]
     return kept if kind == "rollback" else kept[:1]
 
 
@@ -31,7 +31,9 @@ def look_for_plan(store: Store, actor: Actor, bounds: Bounds, without: Without) 
     for label, plan, put in plans_for(store, actor, bounds, without):
         if plan is not None:
             yield Move(f"look: {label}", store, to(actor, "fence", plan=plan, put=put))
-        elif actor.entry.outputs or actor.entry.retracts >= 0:  # type: ignore[union-attr]
+        elif actor.entry.retracts >= 0:  # type: ignore[union-attr]
+            yield Move(f"look: {label}, but something to take back", store, to(actor, "fence"))
+        elif actor.entry.outputs:  # type: ignore[union-attr]
             yield Move(f"look: {label}", store, to(actor, "publish only"))
         else:
             yield ended(store, actor, "has nothing to do")
@@ -41,14 +43,12 @@ def fence(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Itera
     old = actor.entry
     assert old is not None
     if "fence" in without:
-        yield Move("goes on without a fence", store, to(actor, _AFTER_FENCE[actor.kind], kept=_kept_now(old, store)))
+        yield Move("goes on without a fence", store, _entered(actor, _kept_now(old, store), without))
         return
     pins = old.pins
-    if actor.kind == "pin" and "pin unchecked" not in without and actor.target not in pins:
-        target = manifest_at(store, actor.target)
-        if target is None or not (actor.target >= old.oldest):
-            yield ended(store, actor, "refuses: no such checkpoint")
-            return
+    if actor.kind == "pin" and "pin unchecked" not in without and actor.target not in (*pins, *old.bases):
+        yield ended(store, actor, "refuses: no such checkpoint")
+        return
     if actor.kind == "pin":
         pins = tuple(sorted({*pins, actor.target})) if actor.target not in pins else ()
     replan = old.replan
@@ -75,7 +75,12 @@ def _kept_now(entry: Manifest, store: Store) -> tuple[Manifest, ...]:
     return tuple(kept_by(entry, store))
 
 
-_AFTER_FENCE = {"run": "publish", "compact": "compact", "rollback": "roll back", "pin": "done", "collect": "pending"}
+def _entered(actor: Actor, kept: tuple[Manifest, ...], without: Without) -> Actor:
+    actor = actor._replace(kept=kept)
+    return first_move_after(actor, "check", without) if actor.kind == "run" else to(actor, _COMMANDS[actor.kind])
+
+
+_COMMANDS = {"compact": "compact", "rollback": "roll back", "pin": "done", "collect": "pending"}
 
 
 def fence_won(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
@@ -85,7 +90,7 @@ def fence_won(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
     if "fence check" not in without and newest(store).id > entry.id:
         yield ended(store, actor, "finds itself fenced")
         return
-    yield Move("is the driver", store, to(actor, _AFTER_FENCE[actor.kind], kept=_kept_now(entry, store)))
+    yield Move("is the driver", store, _entered(actor, _kept_now(entry, store), without))
 
 
 def fence_lost(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
@@ -94,7 +99,7 @@ def fence_lost(store: Store, actor: Actor, bounds: Bounds, without: Without) -> 
     if entry.epoch > actor.entry.epoch:
         yield ended(store, actor, "is fenced by another")
         return
-    if actor.kind == "rollback" and "target unchecked" not in without and actor.target < entry.oldest:
+    if actor.kind == "rollback" and "target unchecked" not in without and actor.target not in entry.bases:
         yield ended(store, actor, "refuses: no such checkpoint")
         return
     yield Move(f"fences again, above {entry.id}", store, to(actor, "fence", entry=entry, want=None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.proof.model_moves import Move, Without, finished, is_abandoned, takes_over, to
+from tests.proof.model_moves import Move, Without, finished, first_move_after, is_abandoned, takes_over, to
 from tests.proof.model_state import Actor, Bounds, Manifest, Store, plan_at
 
 
@@ -23,7 +23,7 @@ def collect(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Ite
     kept = (entry,) if "kept" in without else actor.kept
     in_step = actor.kind == "run" and not takes_over(actor)
     if "pins" in without:
-        kept = tuple(one for one in kept if one.id >= entry.oldest)
+        kept = tuple(one for one in kept if one.id >= entry.oldest or one is entry)
     live = {name for one in kept for name in one.names()}
     if "unpublished" not in without:
         live |= {output.file for output in entry.outputs}
@@ -49,15 +49,28 @@ def delete(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iter
     assert entry is not None
 
     def kept(id: int) -> bool:
-        return id >= entry.oldest or id >= entry.id or (id in entry.pins and "pins" not in without)
+        if "fences go" in without and id >= entry.oldest:
+            return True
+        if "pins" in without and id < entry.oldest:
+            return False
+        if "bases" in without:
+            return id in (entry.parent[0], entry.base) or id >= entry.id
+        return entry.keeps(id)
 
-    store = store._replace(
+    store = _tidied(store, without)._replace(
         files=store.files - actor.victims,
         here=frozenset(id for id in store.here if kept(id)),
         strays=tuple(stray for stray in store.strays if kept(stray.id)),
         plans=frozenset(plan for plan in store.plans if plan.base >= entry.oldest or plan.base >= entry.id),
     )
     yield Move("deletes", store, _collected(actor, without))
+
+
+def _tidied(store: Store, without: Without) -> Store:
+    """Delete what was published after it was taken back; marks stay for good."""
+    visible = frozenset(one for one in store.visible if "tidy" in without or not store.is_marked(one.id))
+    marks = frozenset() if "marks stay" in without else store.marks
+    return store._replace(visible=visible, marks=marks)
 
 
 def delete_dropped(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
@@ -76,6 +89,4 @@ def delete_dropped(store: Store, actor: Actor, bounds: Bounds, without: Without)
 
 def _collected(actor: Actor, without: Without) -> Actor:
     actor = actor._replace(victims=frozenset(), dropped=())
-    if "publish before collect" in without and "publish in time" not in without and not takes_over(actor):
-        return to(actor, "publish")
-    return finished(actor)
+    return first_move_after(actor, "collect", without) if actor.kind == "run" else finished(actor)

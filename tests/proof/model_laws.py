@@ -5,12 +5,18 @@
 - a checkpoint sums exactly the messages before its position, each once (I3), and ran the plan of its base;
 - every file of a kept or pinned manifest, of the pending plan and of an unpublished output is there;
 - an output is visible only if a manifest names it, under the id that staged it, each message once (I6);
-- nothing that was committed is lost on its way: it is visible, or the newest manifest still lists it.
+- a reader that trusts the lists sees no message twice, nothing that was taken back, and all files of a list or none;
+  where a rename is one operation so does one that looks at the folder, and what it takes away does not come back;
+- nothing that was committed is lost on its way: it counts, or the newest manifest still lists it;
+- a driver that ends leaves no more manifests than it must.
 """
 
 from __future__ import annotations
 
-from tests.proof.model_state import Actor, Broken, File, Manifest, Output, Store
+from collections.abc import Iterable
+
+from tests.proof.model_moves import Without
+from tests.proof.model_state import Actor, Bounds, Broken, File, Manifest, Output, Store
 
 
 def check_commit(store: Store, new: Manifest) -> None:
@@ -32,6 +38,7 @@ def check_commit(store: Store, new: Manifest) -> None:
         _check_plan(store, new, old)
     elif new.kind != "rollback":
         _require(new.position == old.position, f"a {new.kind} moves the position")
+    _require(set(new.pins) <= set(new.bases), f"{new.kind} {new.id} pins what is not kept")
     _require(new.kind == "pin" or new.pins == old.pins, f"{new.kind} {new.id} loses pins")
     summed = tuple(sorted(message for run in new.runs for message in run.messages))
     _require(summed == tuple(range(new.position)), f"manifest {new.id} at {new.position} sums {summed}")
@@ -51,46 +58,69 @@ def check_effect(store: Store, entry: Manifest, output: Output) -> None:
 
 
 def check_end(store: Store, actor: Actor) -> None:
-    """A command that ends in peace has done what it says; a driver leaves nothing to be published."""
+    """A command that ends in peace has done what it says; a driver leaves nothing to be published, and no fence that
+    another stands on."""
     last = store.chain[-1]
     _require(actor.entry in store.chain, "ends in peace, and what it has put is not in the log")
+    if actor.entry == last and actor.kind in ("run", "collect"):
+        # What was kept when it took over goes with its next look at all there is.
+        fence = next((one for one in reversed(store.chain) if one.kind == "fence"), last)
+        left = {id for id in store.here if not last.keeps(id) and not fence.keeps(id)}
+        _require(not left, f"fences {sorted(left)} are never collected")
     if actor.entry == last and actor.kind == "run":
-        _require(set(last.outputs) <= store.visible, "a driver has ended without publishing")
+        _require(set(last.outputs) <= counted(store) | store.taken, "a driver has ended without publishing")
 
 
-def check_store(store: Store) -> None:
+def check_store(store: Store, bounds: Bounds, without: Without = frozenset()) -> None:
     """The laws of a state."""
     last = store.chain[-1]
-    kept = [one for one in store.chain if one.id >= last.oldest or one.id in last.pins]
-    for one in kept:
-        _require(one.id in store.here, f"manifest {one.id} is kept, and gone")
-        gone = one.names() - store.files
-        _require(not gone, f"manifest {one.id} is kept, its {_shown(gone)} gone")
+    for one in store.chain:
+        if one.id in last.bases or one is last:
+            _require(one.id in store.here, f"manifest {one.id} is kept, and gone")
+            gone = one.names() - store.files
+            _require(not gone, f"manifest {one.id} is kept, its {_shown(gone)} gone")
     for plan in store.plans:
         if (plan.base, plan.number) == (last.base, last.replan) and plan.listed is not None:
             _require(plan.listed in store.files, f"the plan of {plan.base} is pending, its listing gone")
     for output in last.outputs:
-        there = output in store.visible or output.file in store.files
+        there = output in store.visible | store.taken or output.file in store.files
         _require(there, f"an output of {output.id} is neither staged nor visible")
     _check_visible(store, last)
+    _check_counted(store, last, store.visible if "readers" in without and bounds.copies else counted(store))
+    if not bounds.copies:
+        _require(not store.visible & store.taken, "what a reader took away is there again")
+        _check_counted(store, last, store.visible)
+
+
+def counted(store: Store) -> frozenset[Output]:
+    """What a reader sees that trusts the lists alone."""
+    return frozenset(one for one in store.visible if one.id in store.lists and not store.is_marked(one.id))
 
 
 def _check_visible(store: Store, last: Manifest) -> None:
-    lineage = _lineage(store)
+    """What is there was committed, what was committed is not lost, and what is listed is there."""
     named = {output for one in store.chain for output in one.outputs if one.kind == "checkpoint"}
     _require(store.visible <= named, "an output is visible that no manifest names")
+    lineage = _lineage(store)
+    owed = {output for one in store.chain if one.id in lineage and one.kind == "checkpoint" for output in one.outputs}
+    lost = owed - counted(store) - store.taken - set(last.outputs)
+    _require(not lost, f"outputs of {sorted(output.id for output in lost)} are lost")
+    listed = {one for one in owed if one.id in store.lists and not store.is_marked(one.id)}
+    gone = listed - store.visible - store.taken
+    _require(not gone, f"outputs of {sorted(output.id for output in gone)} are listed, and not there")
+
+
+def _check_counted(store: Store, last: Manifest, seen: Iterable[Output]) -> None:
+    """What a reader sees is of the newest manifest's past, each message once."""
     if last.retracts >= 0:
         # What was rolled back may be seen until it has been taken back.
-        shown = {output for output in store.visible if not last.retracts < output.id < last.base}
+        shown = {output for output in seen if not last.retracts < output.id < last.id}
     else:
-        shown = set(store.visible)
-    stale = {output.id for output in shown} - lineage
+        shown = set(seen)
+    stale = {output.id for output in shown} - _lineage(store)
     _require(not stale, f"outputs of {sorted(stale)}, which was rolled back, are visible")
     messages = sorted(message for output in shown for message in output.file.messages)
     _require(len(messages) == len(set(messages)), f"visible more than once: {messages}")
-    owed = {output for one in store.chain if one.id in lineage and one.kind == "checkpoint" for output in one.outputs}
-    lost = owed - store.visible - set(last.outputs)
-    _require(not lost, f"outputs of {sorted(output.id for output in lost)} are lost")
 
 
 def _lineage(store: Store) -> set[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from persistent.effects import EFFECTS, TAKING_OVER
 from tests.proof.model_state import Actor, Bounds, Broken, File, Manifest, Plan, Store, manifest_at, newest, plan_at
 
 Without = frozenset[str]
@@ -37,12 +38,35 @@ def missing(store: Store, actor: Actor, what: str) -> Move:
 
 
 def kept_by(entry: Manifest, store: Store) -> list[Manifest]:
-    found = [manifest_at(store, id) for id in range(entry.id)]
-    return [one for one in found if one is not None and (one.id >= entry.oldest or one.id in entry.pins)] + [entry]
+    found = [manifest_at(store, id) for id in entry.bases if id < entry.id]
+    return [*(one for one in found if one is not None), entry]
 
 
-def oldest_of(checkpoints: list[int], entry: Manifest, bounds: Bounds) -> int:
-    return max(entry.oldest, sorted(checkpoints)[-bounds.kept :][0])
+def retained(entry: Manifest, id: int, bounds: Bounds) -> tuple[int, tuple[int, ...]]:
+    """The oldest, and all ids, that are kept once ``id`` is committed."""
+    bases = (*entry.bases, id)
+    oldest = max(entry.oldest, sorted(bases)[-bounds.kept :][0])
+    return oldest, tuple(base for base in bases if base >= oldest or base in entry.pins)
+
+
+def first_move_after(actor: Actor, effect: str, without: Without) -> Actor:
+    """The actor before the effect that comes after this one, in the order that the driver itself goes by."""
+    assert actor.entry is not None
+    order = [one.value for one in (TAKING_OVER if takes_over(actor) else EFFECTS)]
+    if "publish before collect" in without:
+        publish, collect = order.index("publish"), order.index("collect")
+        order[publish], order[collect] = order[collect], order[publish]
+    left_out = {
+        "mark": actor.entry.retracts < 0 or "mark" in without,
+        "take back": actor.entry.retracts < 0,
+        "sweep": "sweep before retract" in without,
+        "publish": "publish in time" in without and not takes_over(actor),
+    }
+    following = [one for one in order[order.index(effect) + 1 :] if not left_out.get(one)]
+    if not following:
+        return finished(actor)
+    first = following[0]
+    return to(actor, "pending" if first == "collect" and takes_over(actor) else first, showing=0)
 
 
 def new_file(

@@ -42,6 +42,15 @@ RULES = {
     "base": "a compaction keeps the base",
     "compaction copies outputs": "a compaction copies the outputs not known to be published",
     "retract": "a rollback says in its manifest what is to be taken back",
+    "mark": "a rollback that takes back leaves a mark, and what is marked does not count",
+    "marks stay": "a mark is never deleted",
+    "tidy": "what was published after it was taken back is deleted with the garbage",
+    "readers": "where a rename is three operations, readers trust the lists alone",
+    "list last": "a list is put when all its files are there",
+    "list again": "where a staged file is gone, its list is looked for once more",
+    "drop last": "a staged file is deleted after it was copied",
+    "bases": "what names files of its own is kept, however many fences stand on it",
+    "fences go": "a fence goes when others stand on it",
     "sweep before retract": "staged files that were rolled back are swept before what is visible is taken back",
     "target unchecked": "only what is kept can be gone back to, looked up again at each attempt to fence",
     "copies": "a rollback copies the runs under new names",
@@ -55,6 +64,10 @@ WORLDS = {
     "rollback": Bounds(2, 7, 2, (("run", 2), ("rollback", 1)), kept=2),
     "pins": Bounds(2, 7, 2, (("run", 2), ("pin", 2))),
     "collection": Bounds(2, 7, 2, (("run", 2), ("collect", 1)), sweeps=True),
+    "copies": Bounds(2, 7, 2, (("run", 2), ("rollback", 1)), kept=2, copies=True),
+    "readers": Bounds(2, 6, 2, (("run", 2),), reads=1),
+    "readers of copies": Bounds(2, 6, 2, (("run", 2),), copies=True, reads=1),
+    "crash loop": Bounds(1, 6, 2, (("run", 4),), crashes=2),
 }
 """Where mutants are looked for; in each of them the whole protocol is checked to its end too."""
 
@@ -63,6 +76,7 @@ LARGE = {
     "lost answers, wide plans": Bounds(3, 7, 2, (("run", 2),), unknowns=1, widths=(1, 2)),
     "other plans": Bounds(2, 7, 2, (("run", 3),), replan=1),
     "all commands": Bounds(2, 7, 2, (("run", 2), ("rollback", 1), ("compact", 1), ("pin", 1)), kept=2),
+    "copies, three actors": Bounds(1, 6, 3, (("run", 3), ("rollback", 1)), kept=2, copies=True),
     "three actors": Bounds(2, 6, 3, (("run", 2), ("rollback", 1)), kept=2),
 }
 """Larger ones, in which nothing is hunted."""
@@ -72,7 +86,17 @@ HOMES = {
     "absent": "lost answers",
     "fence copies retract": "rollback",
     "retract": "rollback",
+    "mark": "copies",
+    "marks stay": "copies",
+    "readers": "copies",
+    "list last": "two drivers",
+    "list again": "readers",
+    "drop last": "copies",
+    "bases": "rollback",
+    "fences go": "crash loop",
+    "fence check": "compaction",
     "sweep before retract": "rollback",
+    "tidy": "rollback",
     "target unchecked": "rollback",
     "kept": "compaction",
     "base": "compaction",
@@ -90,6 +114,8 @@ GUARDED: dict[str, tuple[str, ...]] = {
     "epoch of garbage": ("id of garbage",),
     "id of garbage": ("epoch of garbage",),
     "copies": ("kept",),
+    "sweep before retract": ("tidy",),
+    "tidy": ("sweep before retract",),
 }
 """Each with those that stand behind it."""
 

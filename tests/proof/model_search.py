@@ -5,6 +5,7 @@ What an actor may do depends on the store and on itself alone: its moves are wor
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from tests.proof.model_actors import moves
 from tests.proof.model_entering import land
 from tests.proof.model_laws import check_store
 from tests.proof.model_moves import Without
+from tests.proof.model_readers import read_away
 from tests.proof.model_state import Actor, Bounds, Broken, State, Store, first_state
 
 Node = tuple[int, tuple[int, ...], tuple[tuple[int, ...], int, int, int]]
@@ -99,7 +101,8 @@ class Space:
         known = self._landings.get(store)
         if known is None:
             try:
-                landed = land(self._stores[store], self.bounds, self.without)
+                here = self._stores[store]
+                landed = itertools.chain(land(here, self.bounds, self.without), read_away(here, self.bounds))
                 known = [(label, self._store(after)) for label, after in landed]
             except Broken as broken:
                 known = str(broken)
@@ -111,7 +114,7 @@ class Space:
     def _store(self, store: Store) -> int:
         number = self._store_numbers.get(store)
         if number is None:
-            check_store(store)
+            check_store(store, self.bounds, self.without)
             number = len(self._stores)
             self._stores.append(store)
             self._store_numbers[store] = number

@@ -39,8 +39,9 @@ class Plan(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """``retracts``: publishing it also takes back what was published under ids above this one and below its base; -1:
-    nothing. ``target``: what a rollback went back to. ``plan``: what the step ran; the real one does not say."""
+    """``bases``: the ids that hold a state of their own, and are kept. ``retracts``: publishing it also takes back what
+    was published under ids above this one and below its own; -1: nothing. ``target``: what a rollback went back to.
+    ``plan``: what the step ran; the real one does not say."""
 
     id: int
     kind: str
@@ -50,6 +51,7 @@ class Manifest(NamedTuple):
     author: int
     parent: tuple[int, int]
     position: int
+    bases: tuple[int, ...] = (0,)
     runs: tuple[File, ...] = ()
     index: tuple[File, ...] = ()
     outputs: tuple[Output, ...] = ()
@@ -64,6 +66,10 @@ class Manifest(NamedTuple):
         """The files that it needs."""
         return {*self.runs, *self.index}
 
+    def keeps(self, id: int) -> bool:
+        """Whether a manifest is to be kept, as ``persistent.checkpoint.manifest`` has it."""
+        return id in self.bases or id + 1 in self.bases or id == self.parent[0] or id >= self.id
+
 
 Key = tuple[str, int, int]
 """("m", id, 0) or ("p", base, number): what is put if absent."""
@@ -72,7 +78,10 @@ Key = tuple[str, int, int]
 class Store(NamedTuple):
     """``chain``: every manifest that was the first under its id, also those deleted since; ``here``: the ids of those
     still there. ``strays``: manifests put under an id that had become free. ``planned``: every plan that was the first
-    of its name. ``flight``: requests whose effect is still to come."""
+    of its name. ``flight``: requests whose effect is still to come.
+
+    In the sink: ``visible`` files, ``lists`` of the ids that were published, ``marks`` on ids (from the first up to the
+    second) that were taken back, ``taken``: files that a reader has found by a list, and taken away."""
 
     chain: tuple[Manifest, ...]
     here: frozenset[int]
@@ -81,7 +90,14 @@ class Store(NamedTuple):
     planned: frozenset[Plan] = frozenset()
     files: frozenset[File] = frozenset()
     visible: frozenset[Output] = frozenset()
+    lists: frozenset[int] = frozenset()
+    marks: frozenset[tuple[int, int]] = frozenset()
+    taken: frozenset[Output] = frozenset()
     flight: frozenset[Manifest | Plan] = frozenset()
+
+    def is_marked(self, id: int) -> bool:
+        """Whether what is published under an id was taken back."""
+        return any(first <= id < stop for first, stop in self.marks)
 
 
 class Actor(NamedTuple):
@@ -89,7 +105,7 @@ class Actor(NamedTuple):
 
     ``kind``: "run", "compact", "rollback", "pin" or "collect". ``entry``: the newest manifest it knows of. ``put``:
     whether its plan is in the log. ``kept``: the manifests it holds for kept; ``dropped``: those it has just given up.
-    ``made``: files of the step under way.
+    ``made``: files of the step under way. ``showing``: which of the outputs it is about to publish.
     """
 
     kind: str
@@ -104,6 +120,7 @@ class Actor(NamedTuple):
     victims: frozenset[File] = frozenset()
     dropped: tuple[Manifest, ...] = ()
     target: int = -1
+    showing: int = 0
 
 
 class Budget(NamedTuple):
@@ -127,7 +144,8 @@ class Bounds(NamedTuple):
     """How far the search goes. ``ids``: the highest manifest id. ``alive``: actors at once. ``unknowns``: answers lost
     or requests delayed. ``kept``: how many checkpoints are kept (the real number is ten). ``replan``: after so many
     fences over one plan another is made; 0: never. ``widths``: how many messages a plan may take. ``sweeps``: whether
-    a driver may look for garbage in every step, and not only when it takes over."""
+    a driver may look for garbage in every step, and not only when it takes over. ``copies``: a rename in the sink is
+    three operations. ``reads``: how many published files a reader takes away."""
 
     messages: int
     ids: int
@@ -139,6 +157,8 @@ class Bounds(NamedTuple):
     replan: int = 0
     widths: tuple[int, ...] = (1,)
     sweeps: bool = False
+    copies: bool = False
+    reads: int = 0
 
 
 class Broken(Exception):

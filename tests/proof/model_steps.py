@@ -9,18 +9,17 @@ from tests.proof.model_moves import (
     Move,
     Without,
     ended,
-    finished,
+    first_move_after,
     is_abandoned,
     missing,
     new_file,
-    oldest_of,
     plans_for,
+    retained,
     summed,
-    takes_over,
     to,
     written,
 )
-from tests.proof.model_state import Actor, Bounds, Manifest, Output, Store, newest
+from tests.proof.model_state import Actor, Bounds, Broken, Manifest, Output, Store, newest
 
 
 def next_step(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
@@ -73,12 +72,13 @@ def commit_step(store: Store, actor: Actor, bounds: Bounds, without: Without) ->
     made = [file for file in actor.made if file.kind == "r"]
     folded = len(entry.runs) > 1
     runs = (made[-1], *made[:-1]) if folded else (*entry.runs, *made)
-    checkpoints = [one.id for one in actor.kept if one.base == one.id] + [id]
+    oldest, bases = retained(entry, id, bounds)
     want = Manifest(
         id=id,
         kind="checkpoint",
         base=id,
-        oldest=oldest_of(checkpoints, entry, bounds),
+        oldest=oldest,
+        bases=bases,
         epoch=entry.epoch,
         author=actor.incarnation,
         parent=(entry.id, entry.author),
@@ -101,66 +101,134 @@ def check(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Itera
         return
     kept, dropped = (*actor.kept, entry), ()
     if entry.kind in ("checkpoint", "rollback"):
-        dropped = tuple(one for one in kept if not (one.id >= entry.oldest or one.id in entry.pins))
+        dropped = tuple(one for one in kept if not entry.keeps(one.id))
         kept = tuple(one for one in kept if one not in dropped)
     actor = actor._replace(dropped=dropped)
     if actor.kind != "run":
         yield Move("check", store, to(actor, "done"))
-    elif "publish in time" in without:
-        yield Move("check, publishes later", store, to(actor, "collect", kept=kept))
-    elif "publish before collect" in without:
-        yield Move("check, collects first", store, to(actor, "collect", kept=kept))
     else:
-        yield Move("check", store, to(actor, "publish", kept=kept))
+        yield Move("check", store, first_move_after(actor._replace(kept=kept), "check", without))
+
+
+def mark(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """Put a file that says what does not count any more; it stays for good."""
+    entry = actor.entry
+    assert entry is not None
+    store = store._replace(marks=store.marks | {(entry.retracts + 1, entry.id)})
+    yield Move("marks what is taken back", store, first_move_after(actor, "mark", without))
+
+
+def sweep(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """Delete what is staged and nobody will publish."""
+    entry = actor.entry
+    assert entry is not None
+    live = set() if "unpublished" in without else {output.file for output in entry.outputs}
+    victims = {f for f in store.files if f.kind == "o" and f not in live and is_abandoned(f, entry, without)}
+    store = store._replace(files=store.files - victims)
+    yield Move("sweeps what is staged", store, first_move_after(actor, "sweep", without))
+
+
+def take_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    entry = actor.entry
+    assert entry is not None
+    ids = range(entry.retracts + 1, entry.id)
+    visible = frozenset(output for output in store.visible if output.id not in ids)
+    store = store._replace(visible=visible, lists=store.lists - set(ids))
+    yield Move("takes back", store, first_move_after(actor, "take back", without))
 
 
 def publish(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """One output after the other; what was rolled back is first swept, then taken back."""
-    entry = actor.entry
-    assert entry is not None
-    only = actor.at == "publish only"
-    if entry.retracts >= 0:
-        if "sweep before retract" not in without:
-            live = {output.file for output in entry.outputs}
-            victims = {f for f in store.files if f.kind == "o" and f not in live and is_abandoned(f, entry, without)}
-            store = store._replace(files=store.files - victims)
-        at = "retract only" if only else "retract"
-        yield Move("sweeps what was rolled back", store, to(actor, at))
+    """Read the list of the next output: what is listed is done."""
+    output, name = _shown_next(actor, without)
+    if output is None:
+        yield _published(store, actor, without)
         return
-    yield from _publish_outputs(store, actor, bounds, without)
+    assert actor.entry is not None and name is not None
+    if store.is_marked(name.id) and newest(store).id <= actor.entry.id:
+        raise Broken(f"what is to be published under {name.id} was taken back, and nobody has taken over")
+    if name.id in store.lists:
+        yield Move(f"finds {name.id} published", store, to(actor, actor.at, showing=actor.showing + 1))
+    elif "list last" in without:
+        listed = store._replace(lists=store.lists | {name.id})
+        yield Move(f"lists {name.id} first", listed, _to_part(actor, "get" if bounds.copies else "show"))
+    else:
+        yield Move(f"finds {name.id} not published", store, _to_part(actor, "get" if bounds.copies else "show"))
 
 
-def retract(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+def show(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """Rename it to its final name, which is one operation; or read it, the first of three."""
+    output, name = _shown_next(actor, without)
     entry = actor.entry
-    assert entry is not None
-    shown = frozenset(output for output in store.visible if not entry.retracts < output.id < entry.base)
-    yield from _publish_outputs(store._replace(visible=shown), actor, bounds, without)
-
-
-def _publish_outputs(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    entry = actor.entry
-    assert entry is not None
-    for output in entry.outputs:
-        name = Output(entry.id, output.file) if "staging id" in without else output
-        if name in store.visible:
-            continue
-        if output.file not in store.files:
-            yield missing(store, actor, f"staged output of {output.id}")
+    assert output is not None and name is not None and entry is not None
+    if output.file in store.files:
+        if bounds.copies:
+            yield Move(f"reads {name.id}", store, _to_part(actor, "drop" if "drop last" in without else "put"))
             return
         check_effect(store, entry, name)
         store = store._replace(files=store.files - {output.file}, visible=store.visible | {name})
-    if actor.at.endswith("only"):
-        yield Move("publishes, and ends", store, None)
-    elif takes_over(actor):
-        yield Move("publishes", store, to(actor, "pending"))
-    elif "publish before collect" in without:
-        yield Move("publishes", store, finished(actor))
+        yield Move(f"renames {name.id}", store, _to_part(actor, "list"))
+    elif name in store.visible:
+        yield Move(f"finds {name.id} there", store, _to_part(actor, "list"))
+    elif name.id in store.lists and "list again" not in without:
+        yield Move(f"finds {name.id} published meanwhile", store, _to_part(actor, "list"))
     else:
-        yield Move("publishes", store, to(actor, "collect"))
+        yield missing(store, actor, f"staged output of {output.id}")
+
+
+def put_copy(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """The second: create the file, unless it is there."""
+    _, name = _shown_next(actor, without)
+    assert name is not None and actor.entry is not None
+    check_effect(store, actor.entry, name)
+    store = store._replace(visible=store.visible | {name})
+    yield Move(f"copies {name.id}", store, _to_part(actor, "list" if "drop last" in without else "drop"))
+
+
+def drop(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """The third: delete what was copied."""
+    output, _ = _shown_next(actor, without)
+    assert output is not None
+    store = store._replace(files=store.files - {output.file})
+    yield Move(f"drops {output.id}", store, _to_part(actor, "put" if "drop last" in without else "list"))
+
+
+def put_list(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
+    """The list of what is published under an id, which is put once."""
+    _, name = _shown_next(actor, without)
+    assert name is not None
+    store = store._replace(lists=store.lists | {name.id})
+    yield Move(f"lists {name.id}", store, to(actor, _whole(actor.at), showing=actor.showing + 1))
+
+
+def _shown_next(actor: Actor, without: Without) -> tuple[Output | None, Output | None]:
+    """The output to publish next, and the name that it gets."""
+    entry = actor.entry
+    assert entry is not None
+    if actor.showing >= len(entry.outputs):
+        return None, None
+    output = entry.outputs[actor.showing]
+    return output, Output(entry.id, output.file) if "staging id" in without else output
+
+
+def _to_part(actor: Actor, part: str) -> Actor:
+    """Before a part of a publication, which goes on as it began."""
+    return to(actor, f"{_whole(actor.at)}: {part}")
+
+
+def _whole(at: str) -> str:
+    return at.partition(":")[0]
+
+
+def _published(store: Store, actor: Actor, without: Without) -> Move:
+    if actor.at == "publish only":
+        return Move("publishes, and ends", store, None)
+    return Move("has published", store, first_move_after(actor, "publish", without))
 
 
 def publish_early(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
     entry = actor.entry
     assert entry is not None
     outputs = {Output(entry.id + 1, file) for file in actor.made if file.kind == "o"}
-    yield Move("publishes before its commit", store._replace(visible=store.visible | outputs), to(actor, "commit"))
+    lists = store.lists | {output.id for output in outputs}
+    early = store._replace(visible=store.visible | outputs, lists=lists)
+    yield Move("publishes before its commit", early, to(actor, "commit"))

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof import model
+from persistent.driver import Driver
+from persistent.effects import EFFECTS, TAKING_OVER
+from tests.proof import model, model_actors, model_moves
 from tests.proof.model_mutants import GUARDED, HOMES, LARGE, RULES, SOUND, WORLDS
 from tests.proof.model_search import Space, explore, replay
-from tests.proof.model_state import Bounds
+from tests.proof.model_state import FIRST, Actor, Bounds
 
-SMALL = ("two drivers", "lost answers", "rollback", "collection")
+SMALL = ("two drivers", "lost answers", "rollback", "copies", "readers", "collection")
 QUICK = (
     "fence",
     "epoch",
@@ -25,6 +27,10 @@ QUICK = (
     "oldest",
     "names",
     "unpublished",
+    "mark",
+    "readers",
+    "list again",
+    "drop last",
 )
 
 
@@ -50,6 +56,28 @@ def test_two_rules_that_guard_each_other_are_missed_together(rule: str) -> None:
     """One of them alone may be taken for superfluous, and dropped with the other."""
     for other in GUARDED[rule]:
         assert model.hunt(frozenset({rule, other})) is not None
+
+
+def test_the_effects_happen_in_the_order_of_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of another order proves nothing of ours: each is played through, and then with two of them swapped."""
+
+    def told(*kinds: str) -> list[str]:
+        """What one driver does after another has fenced it, as the model has it."""
+        entry = FIRST._replace(id=3, kind="fence", author=1, retracts=0, parent=(2, 0))
+        actor = Actor("run", 1, "check", entry=entry)
+        found = []
+        for effect in kinds:
+            actor = model_moves.first_move_after(actor, effect, frozenset())
+            found.append("collect" if actor.at == "pending" else actor.at)
+        return found
+
+    order = [effect.value for effect in TAKING_OVER]
+    assert told(*order[1:-1]) == order[2:]
+    swapped = (*TAKING_OVER[:2], *reversed(TAKING_OVER[2:]))
+    monkeypatch.setattr(model_moves, "TAKING_OVER", swapped)
+    assert told("check") == ["collect"]
+    assert Driver.taking_over == TAKING_OVER and Driver.effects == EFFECTS
+    assert {effect.value for effect in TAKING_OVER[2:]} | {"pending"} <= set(model_actors._MOVES) | {"fence"}
 
 
 def test_every_rule_is_named_in_the_actors() -> None:

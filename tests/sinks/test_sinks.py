@@ -19,6 +19,7 @@ import pytest
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks import FileSink, MemorySink, Sink, Staged
 from persistent.storage import LocalStorage, MemoryStorage, Put
+from persistent.storage.copying import rename_by_copy
 from tests.faults import FaultyStorage, Killed, Operations
 
 Rows = list[dict[str, Any]]
@@ -286,6 +287,100 @@ def test_a_file_sink_travels_to_workers(tmp_path: Path) -> None:
     sink = pickle.loads(cloudpickle.dumps(FileSink(tmp_path, format="jsonl")))
     assert (sink.url, sink.format, sink.shared) == (str(tmp_path), "jsonl", True)
     assert not FileSink("memory://x").shared
+
+
+class Copying(MemoryStorage):
+    """A store without rename. ``asleep``: called once, before the first operation of that verb on such a name."""
+
+    def __init__(self, name: str, verb: str = "", place: str = "", asleep: Callable[[], None] | None = None) -> None:
+        super().__init__(name)
+        self._until = verb, place
+        self._asleep = asleep
+
+    def rename(self, source: str, target: str) -> None:
+        rename_by_copy(self, source, target, 3)
+
+    def put_if_absent(self, name: str, data: Any) -> Put:
+        self._sleep("put", name)
+        return super().put_if_absent(name, data)
+
+    def delete(self, name: str) -> None:
+        self._sleep("delete", name)
+        super().delete(name)
+
+    def _sleep(self, verb: str, name: str) -> None:
+        asleep = self._asleep
+        if asleep is not None and verb == self._until[0] and self._until[1] in name:
+            self._asleep = None
+            asleep()
+
+
+SLEEPS = [("put", f"{7:020d}-"), ("delete", "_staged"), ("put", "_published")]
+
+
+@pytest.mark.parametrize(("verb", "place"), SLEEPS, ids=["before the file", "before the delete", "before the list"])
+@pytest.mark.parametrize("renames", [False, True], ids=["copies", "renames"])
+def test_a_sleeper_brings_nothing_back_that_was_taken_back(verb: str, place: str, renames: bool) -> None:
+    """A driver that was fenced in the middle of a publication would show rows that a rollback has taken back, for
+    good, beside those that are published in their place."""
+    name = uuid.uuid4().hex
+
+    def taken_back() -> None:
+        sink = FileSink(Copying(name), format="jsonl")
+        sink.mark(5, 12)
+        sink.sweep([], 2, 12)
+        sink.retract(5, 12)
+        sink.publish(13, [sink.stage(outputs(2), 13, attempt(2, 13))])
+
+    store = Copying(name, verb, place, taken_back)
+    if renames:
+        store.rename = super(Copying, store).rename  # type: ignore[method-assign]
+        if place != "_published":
+            return
+    sleeper = FileSink(store, format="jsonl")
+    with pytest.raises(StagedMissing):
+        sleeper.publish(7, [sleeper.stage(outputs(1), 7, attempt(1, 7))])
+    reader = FileSink(Copying(name), format="jsonl")
+    assert [published[:20] for published in reader.published()] == [f"{13:020d}"]
+    # Who knows the lists alone sees the same.
+    lists = [
+        json.loads(reader.storage.read(f"_published/{one}").to_pybytes()) for one in reader.storage.list("_published")
+    ]
+    assert [one["id"] for one in lists if one["files"]] == [13]
+    reader.tidy()
+    assert reader.storage.list("") == reader.published()
+    assert reader.newest() == 13
+
+
+def test_a_list_put_in_spite_of_a_retraction_does_not_count() -> None:
+    """Two sleepers, one of which takes back, can bring a list back: then the mark decides."""
+    sink = FileSink(MemoryStorage(uuid.uuid4().hex), format="jsonl")
+    staged = sink.stage(outputs(1), 7, attempt(1, 7))
+    sink.mark(5, 12)
+    sink.storage.delete(f"_published/{7:020d}.json")
+    sink.publish(7, [staged])
+    assert sink.published() == []
+    sink.tidy()
+    assert sink.storage.list("") == []
+    with pytest.raises(StagedMissing, match="taken back"):
+        sink.publish(7, [staged])
+
+
+def test_what_another_published_and_a_reader_took_away_is_not_missing() -> None:
+    """The driver that goes on would stop, and call for a file that was delivered long ago."""
+    name = uuid.uuid4().hex
+    sink = FileSink(MemoryStorage(name), format="jsonl")
+    staged = sink.stage(outputs(1), 7, attempt(1, 7))
+
+    class Sleeper(MemoryStorage):
+        def rename(self, source: str, target: str) -> None:
+            sink.publish(7, [staged])
+            for published in sink.published():
+                sink.storage.delete(published)
+            super().rename(source, target)
+
+    FileSink(Sleeper(name), format="jsonl").publish(7, [staged])
+    assert sink.published() == []
 
 
 # -- memory

@@ -1,0 +1,70 @@
+"""An effect is what a driver does to the world; a step has its effects in one order, and so has taking over.
+
+Of a step:
+
+    PLAN       put what the step will read, before anything of it is committed
+    MAP        run the items; every file under a name of its own
+    COMMIT     put the manifest that names them: from here on the step has happened
+    CHECK      look for a manifest above ours: another driver has taken over
+    PUBLISH    make the outputs visible, under the id that staged them
+    COLLECT    delete what no kept manifest names
+
+Of a driver that takes over, before its first step:
+
+    FENCE      put the newest manifest once more, under a higher epoch
+    CHECK      look for a manifest above ours
+    MARK       after a rollback: from here on what it takes back does not count, whoever still publishes it
+    SWEEP      delete what is staged and nobody will publish: it cannot be shown any more
+    TAKE_BACK  delete what was published of what does not count
+    PUBLISH    make visible what is committed and may not be published yet
+    COLLECT    delete what no kept manifest names, and what was published after it was taken back
+
+The model of the protocol follows the same two tuples. Any other order raises and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+
+
+class Effect(Enum):
+    """What a driver does to the world."""
+
+    PLAN = "plan"
+    MAP = "map"
+    COMMIT = "commit"
+    FENCE = "fence"
+    CHECK = "check"
+    MARK = "mark"
+    SWEEP = "sweep"
+    TAKE_BACK = "take back"
+    PUBLISH = "publish"
+    COLLECT = "collect"
+
+
+EFFECTS = (Effect.PLAN, Effect.MAP, Effect.COMMIT, Effect.CHECK, Effect.PUBLISH, Effect.COLLECT)
+"""Of a step."""
+
+TAKING_OVER = (
+    Effect.FENCE,
+    Effect.CHECK,
+    Effect.MARK,
+    Effect.SWEEP,
+    Effect.TAKE_BACK,
+    Effect.PUBLISH,
+    Effect.COLLECT,
+)
+"""Of a driver that takes over."""
+
+
+class OutOfOrder(AssertionError):
+    """An effect was about to happen out of its order."""
+
+
+def perform(how: Mapping[Effect, Callable[[], None]], asked: Iterable[Effect], order: tuple[Effect, ...]) -> None:
+    """Let these effects happen, as long as each is the next in order. OutOfOrder."""
+    for effect, expected in zip(asked, order):
+        if effect is not expected:
+            raise OutOfOrder(f"{effect.value} before {expected.value}; the order is {[one.value for one in order]}")
+        how[effect]()
