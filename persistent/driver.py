@@ -40,7 +40,7 @@ from persistent.publish import (
     collect,
     collect_dropped,
     index_folder,
-    mark,
+    mark_retracted,
     publish,
     shown,
     sweep,
@@ -394,7 +394,7 @@ class TakeOver:
         return {
             Effect.FENCE: self._fence,
             Effect.CHECK: self._check,
-            Effect.MARK: lambda: mark(self._driver.job, self.fence.manifest),
+            Effect.MARK: lambda: mark_retracted(self._driver.job, self.fence.manifest),
             Effect.SWEEP: lambda: sweep(self._driver.job, self.fence.manifest),
             Effect.TAKE_BACK: lambda: take_back(self._driver.job, self.fence.manifest),
             Effect.PUBLISH: lambda: publish(self._driver.job, self._driver.log, self.fence.manifest),

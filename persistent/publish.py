@@ -54,7 +54,7 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
             raise
 
 
-def mark(job: Job, manifest: Manifest) -> None:
+def mark_retracted(job: Job, manifest: Manifest) -> None:
     """See to it that nothing counts any more of what a rollback takes back, whoever still publishes it: repeated, it
     changes nothing. InvalidPipeline, before anything is done, where the sink cannot take back."""
     if manifest.retract is None:

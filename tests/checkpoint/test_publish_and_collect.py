@@ -22,7 +22,7 @@ from persistent.publish import (
     collect_dropped,
     collectable,
     index_folder,
-    mark,
+    mark_retracted,
     publish,
     sweep,
     take_back,
@@ -183,7 +183,7 @@ def test_a_sink_that_cannot_take_back_says_what_to_do() -> None:
     job = job_of(Listener())
     job.storage.write(NAMES[1], b"")
     with pytest.raises(InvalidPipeline, match=r"went back to checkpoint 3, .* cannot take back.* 7 --outputs=again"):
-        mark(job, manifest(7, target=3, retract=(4, 7)))
+        mark_retracted(job, manifest(7, target=3, retract=(4, 7)))
     assert asides(job) == [NAMES[1]] and job.storage.list("retracted") == []
 
 
@@ -191,13 +191,13 @@ def test_what_is_published_after_it_was_taken_back_does_not_count() -> None:
     """A driver that was fenced, and slept in the middle of a rename by copy, would bring it back for good."""
     job = job_of()
     one = manifest(7, target=3, retract=(4, 7))
-    for act in (mark, mark, take_back):
+    for act in (mark_retracted, mark_retracted, take_back):
         act(job, one)
     for name in NAMES:
         job.storage.write(name, b"")
     assert [f"late/{name}" for name in aside_names(job.storage, "late")] == [NAMES[0], NAMES[3]]
     assert list(collectable(job.storage, [], one, [one], None)) == NAMES[1:3]
-    mark(job, manifest(9))
+    mark_retracted(job, manifest(9))
     assert len(job.storage.list("retracted")) == 1
 
 
