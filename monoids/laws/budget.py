@@ -1,7 +1,8 @@
 """A budget is how long, and in how much memory, a monoid is tried where nobody said on how many examples.
 
 It is looked at between two calls of ``combine``, of which a copy of the monoid tells. Its parts are the time of one law
-each: a twelfth of what is left, so that a slow monoid is tried on every law a little and not on the first alone.
+each: a twelfth of what is left, so that a slow monoid is tried on every law a little and not on the first alone. Time
+that the thread waited for a processor, while others had them all, does not count.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _SHRINKING = 0.2
 _SHARES = 12
 _LOOK_S = 0.01
 _STATM = Path("/proc/self/statm")
+_SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
 class Spent(BaseException):
@@ -42,6 +44,7 @@ class Budget:
     def __init__(self, limited: bool) -> None:
         self.limited = limited
         self._spent = 0.0
+        self._waited = 0.0
         self._deadline = math.inf
         self._next_look = math.inf
         self._held = 0
@@ -68,9 +71,11 @@ class Budget:
         """Raise Spent if the part is used up."""
         if not self.limited:
             return
-        now = time.perf_counter()
+        now = time.perf_counter() - self._waited
         if now > self._deadline:
-            raise Spent(f"time ({SECONDS:g} s)")
+            now = self._elapsed()
+            if now > self._deadline:
+                raise Spent(f"time ({SECONDS:g} s)")
         if now > self._next_look:
             self._next_look = now + _LOOK_S
             if _memory() - self._held > BYTES:
@@ -81,7 +86,7 @@ class Budget:
         if not self.limited:
             yield
             return
-        began = time.perf_counter()
+        began = self._elapsed()
         outer = self._deadline, self._next_look, self._held
         self._deadline, self._next_look, self._held = min(began + seconds, outer[0]), began, _memory()
         try:
@@ -89,7 +94,12 @@ class Budget:
         finally:
             self._deadline, self._next_look, self._held = outer
             if outer[0] == math.inf:
-                self._spent += time.perf_counter() - began
+                self._spent += self._elapsed() - began
+
+    def _elapsed(self) -> float:
+        """Seconds, but for those spent waiting for a processor."""
+        self._waited = _waiting()
+        return time.perf_counter() - self._waited
 
 
 def watched(monoid: Monoid[Any], budget: Budget) -> Monoid[Any]:
@@ -110,6 +120,14 @@ def watched(monoid: Monoid[Any], budget: Budget) -> Monoid[Any]:
     except Exception:
         return monoid
     return copied
+
+
+def _waiting() -> float:
+    """How many seconds this thread could have worked and had no processor; 0 where the system does not say."""
+    try:
+        return int(_SCHEDULED.read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _memory() -> int:

@@ -31,7 +31,7 @@ def monoid_laws(*cases: Case, examples: int | None = None, equality: Equality | 
     >>> @monoid_laws(Count())
     ... def test_lawful(check):
     ...     check()
-    >>> test_lawful.pytestmark[0].args[1][1].id
+    >>> test_lawful.pytestmark[0].args[1][0].id
     'Count()-no mutation'
     """
     import pytest

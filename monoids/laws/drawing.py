@@ -176,7 +176,9 @@ def examples_of(inputs: st.SearchStrategy[Any], count: int, look: Callable[[], N
 
     def take(drawn: tuple[list[Any], ...]) -> None:
         rows.extend(drawn)
-        look()
+        # The first that Hypothesis draws are the smallest, such as None alone.
+        if len(rows) > _ROWS_LEAST:
+            look()
 
     with suppress(Spent):
         # Several at a time, because beginning costs Hypothesis more than going on.
@@ -247,6 +249,7 @@ def inputs_in(drawn: Any) -> list[Any]:
 
 _AT_ONCE = 4
 _ROWS_FEW = 48
+_ROWS_LEAST = 20
 _CUTS = st.lists(st.integers(0, ROWS_MAX - 1), max_size=ROWS_MAX)
 _UNCHANGEABLE = frozenset(
     {type(None), bool, int, float, str, bytes, date, datetime, time, timedelta, Decimal, frozenset}

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from monoids import Group, Monoid
 from monoids.laws import LawsWarning, LawViolation, MonoidLaws, Trial, assert_monoid_laws, law_named, monoid_laws
-from monoids.laws.budget import BYTES, Budget, Spent
+from monoids.laws.budget import BYTES, Budget, Spent, _waiting
 
 INTS = st.integers()
 EXAMPLES = 12
@@ -108,6 +108,11 @@ LAWFUL: dict[str, tuple[Monoid[Any], Any]] = {
     ),
     "the three largest": (written(lambda a, b: tuple(sorted(a + b)[-3:]), (), lambda x: (x,)), INTS),
 }
+
+
+def worked() -> float:
+    """Seconds, but for those that other processes took."""
+    return time.perf_counter() - _waiting()
 
 
 def extended(a: list[Any], b: list[Any]) -> list[Any]:
@@ -270,12 +275,12 @@ class Slow(Group[int]):
 
 def test_a_slow_monoid_is_tried_for_five_seconds_and_told_on_what() -> None:
     """Lost: an end; and, once there is one, the word that not all was tried."""
-    began = time.perf_counter()
+    began = worked()
     with pytest.warns(
         LawsWarning, match=r"laws were tried on all 200 examples; on fewer, for want of time .*examples="
     ):
         assert_monoid_laws(Slow(), st.integers(0, 9))
-    assert time.perf_counter() - began < 7
+    assert worked() - began < 7
     wrong = Slow()
     wrong.wrong = True
     with pytest.raises(LawViolation):
@@ -306,8 +311,8 @@ def test_memory_is_looked_at_between_calls(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_language_that_grows_with_each_word_is_bounded() -> None:
     """Lost: the machine: a lawful sum of 160 sets of three words holds 3**160."""
     languages = written(lambda a, b: frozenset(x + y for x in a for y in b), frozenset([""]))
-    began = time.perf_counter()
+    began = worked()
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
         assert_monoid_laws(languages, st.frozensets(st.text("ab", min_size=1, max_size=9), min_size=2, max_size=3))
-    assert time.perf_counter() - began < 7
+    assert worked() - began < 7
