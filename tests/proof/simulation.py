@@ -113,6 +113,8 @@ class Simulation:
         self.coming = [_row(drawn, number) for number in range(drawn.randrange(8, 40))]
         self.rows: list[Any] = []
         self.borders: list[list[int]] = []
+        # By a random of its own: what else is drawn from a seed stays as it was.
+        self.copies = random.Random(f"copies {self.seed}").random() < 0.4
         self.happened: set[str] = set()
         name = f"simulation-{self.seed}"
         self.checkpoint, self.sink = MemoryStorage(f"{name}-c"), MemoryStorage(f"{name}-s")
@@ -172,7 +174,7 @@ class Simulation:
 
     def _stores(self, process: Process) -> tuple[Any, Any]:
         return tuple(
-            SimulatedStorage(inner, where, process, self.schedule, self.oracle.watch)
+            SimulatedStorage(inner, where, process, self.schedule, self.oracle.watch, copies=self.copies)
             for inner, where in ((self.checkpoint, "checkpoint"), (self.sink, "sink"))
         )
 

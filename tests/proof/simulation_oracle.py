@@ -14,12 +14,14 @@ from functools import cached_property
 from typing import Any
 
 from persistent import Pipeline
+from persistent.aside import aside_names
 from persistent.checkpoint.log import plan_name
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.plan import StepPlan
 from persistent.codec import decode_table
 from persistent.commit import check_follows
 from persistent.publish import aside_name
+from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage
 from tests.proof.simulation_twin import Snapshot, Step
 
@@ -167,9 +169,9 @@ class Oracle:
     def shown(self, where: str) -> set[str]:
         """What a reader sees."""
         if where == "sink":
-            return set(self.sink.list(""))
+            return set(FileSink(self.sink, format="jsonl").published())
         folders = ("late", "dead")
-        return {f"{folder}/{name}" for folder in folders for name in self.checkpoint.list(folder)}
+        return {f"{folder}/{name}" for folder in folders for name in aside_names(self.checkpoint, folder)}
 
     def lineage(self) -> list[int]:
         """The ids that the newest manifest goes back to; what was rolled back is left out."""
@@ -201,7 +203,7 @@ class Oracle:
             if name.startswith("_staged/"):
                 for staged in newest.outputs:
                     for one in staged.sink:
-                        there = _final(staged.id, one.name) in self.shown("sink")
+                        there = _final(staged.id, one.name) in self.sink.list("")
                         _require(one.name != name or there, f"deleted, and not yet published: {name}")
             return
         folder, _, rest = name.partition("/")

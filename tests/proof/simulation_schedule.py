@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from persistent.errors import StorageError
 from persistent.storage import MemoryStorage, Put
+from persistent.storage.copying import rename_by_copy
 from persistent.testing.faults import Killed
 
 FATES = ("killed before", "killed after", "killed half", "answer lost", "not done", "delayed")
@@ -147,13 +148,24 @@ Watch = Callable[[str, str, str, Any], None]
 
 
 class SimulatedStorage:
-    """A store as one process sees it; its operations are turns of the schedule. ``where``: "checkpoint" or "sink"."""
+    """A store as one process sees it; its operations are turns of the schedule. ``where``: "checkpoint" or "sink".
+    ``copies``: it has no rename."""
 
     shared = False
     local = True
 
-    def __init__(self, inner: MemoryStorage, where: str, process: Process, schedule: Schedule, watch: Watch) -> None:
+    def __init__(
+        self,
+        inner: MemoryStorage,
+        where: str,
+        process: Process,
+        schedule: Schedule,
+        watch: Watch,
+        *,
+        copies: bool = False,
+    ) -> None:
         self.inner = inner
+        self.copies = copies
         self.where = where
         self.process = process
         self.schedule = schedule
@@ -182,6 +194,10 @@ class SimulatedStorage:
         return self.inner.list(folder)
 
     def rename(self, source: str, target: str) -> None:
+        if self.copies:
+            rename_by_copy(self, source, target, 3)
+            return
+
         def rename() -> None:
             self.inner.rename(source, target)
             self.watch(self.where, "rename", target, source)
