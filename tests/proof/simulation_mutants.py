@@ -13,6 +13,7 @@ from persistent.checkpoint import garbage
 from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.driver import Step
+from persistent.sinks.file import FileSink
 
 
 def _put_any(self: Log, name: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bool:
@@ -47,6 +48,8 @@ MUTANTS: Mapping[str, Patch] = {
     "a fence drops the outputs not yet published": (Log, "put", _fence_without_outputs),
     "a fence does not raise the epoch": (Log, "put", _fence_without_epoch),
     "outputs are published under the id of who publishes": (driver, "publish", _under_the_current_id),
+    "a list is put before its files are there": (FileSink, "_published_all", lambda self, id, staged: None),
+    "garbage is collected without a look at bases": (Manifest, "keeps", lambda self, id: id >= self.base),
     "a step does not publish": (Step, "_publish", lambda self: None),
     "garbage is whatever is not live": (garbage, "is_abandoned", lambda name, epoch, id: True),
     "only what the newest manifest names is live": (publish, "_live", lambda manifest, kept: manifest.files()),
