@@ -50,6 +50,7 @@ class _Same(Monoid[Any]):
         self.commutative = monoid.commutative
         self.idempotent = monoid.idempotent
         self.exact = monoid.exact
+        self.widens = monoid.widens
         self.schema = monoid.schema
         self.output_type = monoid.output_type if shows_plainly(monoid) else None
 

@@ -105,7 +105,8 @@ class _Setting:
             return concat([(part,) for part in parts])[0][rows]
         if all(is_constant(part) and part[:1].tobytes() == old[:1].tobytes() for part in parts):
             return np.broadcast_to(old[:1], (len(self.is_old), *old.shape[1:]))
-        column = np.empty((len(self.is_old), *old.shape[1:]), old.dtype)
+        dtype = np.result_type(old, *parts)
+        column = np.empty((len(self.is_old), *old.shape[1:]), dtype)
         if len(self.added):
             column[self.is_old] = old
             column[self.added] = new

@@ -24,6 +24,7 @@ from monoids.arrays import from_numpy
 from monoids.column import Column, Columns, concat, is_constant, object_column, repeat, take
 from monoids.scalars import scalar
 from monoids.serializer import Serializer
+from monoids.widening import is_as_wide
 
 Element = TypeVar("Element")
 
@@ -46,6 +47,8 @@ class Monoid(Generic[Element]):
     commutative: bool = False
     idempotent: bool = False
     exact: bool = True
+    widens: bool = False
+    """Whether elements that outgrow the types of ``schema`` are stored in wider ones: see widening.py."""
     name: str = ""
     version: int = 1
     schema: pa.Schema = pa.schema([pa.field("element", pa.binary(), nullable=False)])
@@ -277,8 +280,9 @@ def decode_lifted(monoid: Monoid[Any], data: bytes) -> Any:
 
 def check_schema(monoid: Monoid[Any], arrays: Sequence[pa.Array]) -> None:
     """ValueError unless the arrays are of one length, of the schema's types, and have no null where it has none."""
-    types = [array.type for array in arrays]
-    if types != monoid.schema.types:
+    types, schema = [array.type for array in arrays], monoid.schema.types
+    wider = monoid.widens and len(types) == len(schema) and all(map(is_as_wide, types, schema))
+    if types != schema and not wider:
         raise ValueError(
             f"{monoid!r} is stored as columns of {_named(monoid.schema.types)}, and was given {_named(types)}:"
             " they are of another monoid"

@@ -54,6 +54,7 @@ class Option(Monoid[Maybe]):
         self.commutative = monoid.commutative
         self.idempotent = monoid.idempotent
         self.exact = monoid.exact
+        self.widens = monoid.widens
         fields = [field.with_name(_within(field.name)) for field in monoid.schema]
         self.schema = pa.schema([pa.field("something", pa.bool_(), nullable=False), *fields])
         self.output_type = monoid.output_type if shows_plainly(monoid) else None

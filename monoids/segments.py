@@ -19,9 +19,10 @@ _COUNTED = "there cannot have been so many inputs: was an element combined with 
 _REMEDIES = {"Sum": "use Sum(int, unbounded=True), or Sum(float)", "Product": "use Product(float)"}
 
 
-def overflow(monoid: Monoid[Any]) -> OverflowError:
+def overflow(monoid: Monoid[Any], total: int | None = None) -> OverflowError:
     """The error for a total, or a count of inputs, that int64 does not hold."""
-    return OverflowError(f"{monoid!r}: a total is outside 64-bit integers; {_REMEDIES.get(monoid.name, _COUNTED)}")
+    shown = "a total" if total is None else f"the total {total}"
+    return OverflowError(f"{monoid!r}: {shown} is outside 64-bit integers; {_REMEDIES.get(monoid.name, _COUNTED)}")
 
 
 def sum_int64(monoid: Monoid[Any], values: Column, starts: Column) -> Column:

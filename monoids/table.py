@@ -38,6 +38,7 @@ class Table(Monoid[Element]):
         self.keys = keys
         self.inner = inner
         self.entries_max = entries_max
+        self.widens = inner is not None and inner.widens
         self.schema = pa.schema([pa.field("element", _entries_type(keys, inner), nullable=False)])
         self._inner_width = 0 if inner is None else len(inner.pack([inner.identity]))
 
@@ -124,7 +125,9 @@ class Table(Monoid[Element]):
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
         (table,) = columns
         keys, *inner = table.flat()
-        return [list_array(table.lengths, self._entries_array(keys, tuple(inner)), self.schema.field(0).type)]
+        entries = self._entries_array(keys, tuple(inner))
+        item = self.schema.field(0).type.value_field
+        return [list_array(table.lengths, entries, pa.list_(item.with_type(entries.type)))]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
         """ValueError for other types, and where keys are not in order or are there twice, or an entry is none."""
@@ -158,8 +161,10 @@ class Table(Monoid[Element]):
         stored = self.keys.to_arrow(keys)
         if self.inner is None:
             return stored
+        arrays = [stored, *self.inner.to_arrow(inner)]
+        fields = self.schema.field(0).type.value_type
         return pa.StructArray.from_arrays(
-            [stored, *self.inner.to_arrow(inner)], fields=list(self.schema.field(0).type.value_type)
+            arrays, fields=[field.with_type(array.type) for field, array in zip(fields, arrays, strict=True)]
         )
 
     def _check_order(self, table: Ragged) -> None:

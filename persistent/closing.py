@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,12 @@ from monoids.columns import Integers, segment_starts
 from monoids.grouping import number_keys, take_keys
 from monoids.sliding import slide, slide_anew
 from persistent.codec import Run, type_of
+from persistent.culprits import Culprit, Sums, refusal, shown, stage_culprits, summed
+from persistent.errors import UserCodeError
 from persistent.job import Closed, CloseShard, Job
 from persistent.outputs import final_values, window_outputs
-from persistent.rows import Rows
-from persistent.sums import fold_keys, fold_panes, fold_runs, summing
+from persistent.rows import OPEN_PANE, Rows, fold, in_panes
+from persistent.sums import fold_keys, fold_panes, fold_runs, parts_of, summing
 from persistent.task import key_names
 from persistent.window import Window
 
@@ -26,21 +28,90 @@ _FOR_EVER = 1 << 62
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
     """Close the windows of one shard, or publish the keys of a state without windows that have changed."""
-    state, window = job.state, job.state.window
+    found: list[Culprit] = []
+    try:
+        tables = _tables(job, item, _sums(job, item), found)
+    except UserCodeError:
+        found = []
+        tables = _tables(job, item, _sums_apart(job, item, found), found)
+    if found and not job.dead_letters:
+        raise refusal(job, found[0])
+    dead = stage_culprits(job, item.attempt, found)
+    if not tables or job.sink is None:
+        return Closed(None, dead)
+    return Closed(job.sink.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name()), dead)
+
+
+def _tables(job: Job, item: CloseShard, sums: Iterable[Sums], found: list[Culprit]) -> list[pa.Table]:
+    """What is published of sums."""
     types = [type_of(name) for name in item.key_types]
-    if window is None:
-        tables = _changed_keys(job, item)
-    else:
-        tables = (
-            window_outputs(state.monoid, key_names(job.task), types, window, rows, numbers)
-            for rows, numbers in _closing_rows(job, item, window)
-        )
+    monoid, names, window = job.state.monoid, key_names(job.task), job.state.window
+
+    def table_of(rows: Rows, numbers: Integers | None) -> pa.Table:
+        if window is None or numbers is None:
+            return final_values(monoid, names, types, rows, item.attempt.id)
+        return window_outputs(monoid, names, types, window, rows, numbers)
+
     with summing(job):
-        found = [table for table in tables if table.num_rows]
-    if not found or job.sink is None:
-        return Closed(None)
-    outputs = pa.concat_tables(found)
-    return Closed(job.sink.stage(outputs, item.attempt.id, item.attempt.name()))
+        return [table for part in sums for table in shown(job, table_of, part, found) if table.num_rows]
+
+
+def _sums(job: Job, item: CloseShard) -> Iterator[Sums]:
+    window = job.state.window
+    if window is None:
+        yield from _changed_keys(job, item)
+    else:
+        yield from window_sums(job, item.runs, (item.low, item.high), window, *_numbers(item, window))
+
+
+def _numbers(item: CloseShard, window: Window) -> tuple[int, int]:
+    """The first and the last window to close."""
+    return int(window.first_number(item.closed)), (item.close_at - window.size_ms) // window.every_ms
+
+
+def _sums_apart(job: Job, item: CloseShard, found: list[Culprit]) -> Iterator[Sums]:
+    """The sums, where a fold raises: the slow way, without the keys and windows of which it does."""
+    window, groups = job.state.window, (item.low, item.high)
+    if window is not None:
+        yield from sums_apart(job, item.runs, groups, window, *_numbers(item, window), found)
+        return
+    recent = parts_of(job, [run for run in item.runs if run.first > item.published], *groups)
+    hashes = np.unique(np.concatenate([part.hashes for part in recent])) if recent else np.zeros(0, np.uint64)
+    parts = [part.take(np.flatnonzero(np.isin(part.hashes, hashes))) for part in parts_of(job, item.runs, *groups)]
+    yield from summed(job, parts, lambda own, _: [(_of_keys(job, own), None)], None, found)
+
+
+def _of_keys(job: Job, parts: Sequence[Rows]) -> Rows:
+    rows = fold(job.state.monoid, parts, job.state.panes.step)
+    return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
+
+
+def sums_apart(
+    job: Job,
+    runs: Sequence[Run],
+    groups: tuple[int, int],
+    window: Window,
+    first: int,
+    last: int | None,
+    found: list[Culprit],
+    until: int | None = None,
+) -> Iterator[Sums]:
+    """As ``window_sums``, without the keys and windows whose fold raises: these are ``found``."""
+    panes = _panes(window, first, last, until)
+    parts = parts_of(job, runs, *groups, panes)
+    if not parts:
+        return
+    highest = max(int(window.last_number(int(part.panes.max()))) for part in parts)
+    last = highest if last is None else min(last, highest)
+
+    def sum_up(parts: Sequence[Rows], number: int | None) -> list[Sums]:
+        one, other = (first, last) if number is None else (number, number)
+        start, stop = _panes(window, one, other, until)
+        held = [part.take(np.flatnonzero((part.panes >= start) & (part.panes < stop))) for part in parts]
+        folded = fold(job.state.monoid, held, job.state.panes.step)
+        return list(_window_pieces(job, folded, window, one, other)) if len(folded) else []
+
+    yield from summed(job, parts, sum_up, (first, last), found)
 
 
 def window_sums(
@@ -54,8 +125,7 @@ def window_sums(
 ) -> Iterator[tuple[Rows, Integers]]:
     """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces,
     each with the window number of its rows; of the panes before ``until`` (None: of all)."""
-    end = _FOR_EVER if last is None else last * window.every_ms + window.size_ms
-    panes = (first * window.every_ms, end if until is None else min(end, until))
+    panes = _panes(window, first, last, until)
     if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
         # A pane is a window.
         for rows in fold_panes(job, runs, *groups, panes):
@@ -102,19 +172,17 @@ def _rows_max(rows: Rows) -> int:
     return min(_WINDOW_ROWS_MAX, max(1, _WINDOW_KEY_BYTES_MAX // max(key_bytes, 1)))
 
 
-def _closing_rows(job: Job, item: CloseShard, window: Window) -> Iterator[tuple[Rows, Integers]]:
-    first = window.first_number(item.closed)
-    last = (item.close_at - window.size_ms) // window.every_ms
-    yield from window_sums(job, item.runs, (item.low, item.high), window, first, last)
-
-
-def _changed_keys(job: Job, item: CloseShard) -> Iterator[pa.Table]:
+def _changed_keys(job: Job, item: CloseShard) -> Iterator[Sums]:
     """The whole values of the keys that the runs after checkpoint ``published`` update."""
     updated = fold_runs(job, [run for run in item.runs if run.first > item.published], item.low, item.high)
     if updated is None:
         return
     rows = fold_keys(job, item.runs, item.low, item.high)
     assert rows is not None
-    rows = rows.take(np.flatnonzero(np.isin(rows.hashes, updated.hashes)))
-    types = [type_of(name) for name in item.key_types]
-    yield final_values(job.state.monoid, key_names(job.task), types, rows, item.attempt.id)
+    yield rows.take(np.flatnonzero(np.isin(rows.hashes, updated.hashes))), None
+
+
+def _panes(window: Window, first: int, last: int | None, until: int | None) -> tuple[int, int]:
+    """The panes ``from <= pane < to`` of windows, of those before ``until``."""
+    end = _FOR_EVER if last is None else last * window.every_ms + window.size_ms
+    return first * window.every_ms, end if until is None else min(end, until)

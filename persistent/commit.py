@@ -35,6 +35,19 @@ class Results:
     def staged(self) -> tuple[Staged, ...]:
         return tuple(result.staged for result in self.closed if result.staged)
 
+    def set_aside(self) -> tuple[Staged, ...]:
+        """The results that cannot be shown."""
+        return tuple(result.dead for result in self.closed if result.dead)
+
+    def unfolded(self) -> frozenset[str]:
+        """The runs whose fold raised, in one piece of it at least: all of its pieces are left, as they raise what still
+        counts of these runs one after the other."""
+        names: set[str] = set()
+        for item, folded in self.folded:
+            if folded.failure:
+                names |= {run.name for run in item.merge.inputs}
+        return frozenset(names)
+
 
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
@@ -165,8 +178,10 @@ def check_follows(manifest: Manifest, parent: Manifest) -> None:
 
 
 def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:
+    unfolded = results.unfolded()
     for item, folded in results.folded:
-        runs = replaced(runs, item.merge, folded.run)
+        if not unfolded & {run.name for run in item.merge.inputs}:
+            runs = replaced(runs, item.merge, folded.run)
     runs += tuple(mapped.run for mapped in results.mapped if mapped.run)
     if window is None:
         return runs
@@ -192,7 +207,7 @@ def _outputs(id: int, results: Results) -> tuple[Outputs, ...]:
         id,
         results.staged(),
         tuple(mapped.late for mapped in results.mapped if mapped.late),
-        tuple(mapped.dead for mapped in results.mapped if mapped.dead),
+        (*(mapped.dead for mapped in results.mapped if mapped.dead), *results.set_aside()),
     )
     return (outputs,) if outputs else ()
 

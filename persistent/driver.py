@@ -61,7 +61,7 @@ _SHARD_ROWS = 200_000
 _FENCES_MAX = 3
 _POLL_SECONDS = 0.2
 _SWEEP_STEPS = 50
-_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes")
+_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside")
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,8 @@ class Driver:
         self.adopts = False
         """Whether the task was changed while nothing had been committed: the next plan has a new number for that."""
         self._rows = _ROWS_FIRST
+        self.unfolded: dict[str, str] = {}
+        """Runs whose fold raised, and what it raised: not tried again by this driver."""
         self._stopped = threading.Event()
 
     def stop(self) -> None:
@@ -175,6 +177,13 @@ class Driver:
     def is_to_sweep(self) -> bool:
         """Whether to look for files of attempts that came to nothing, first of our predecessors: a look lists all."""
         return self._steps % _SWEEP_STEPS == 0
+
+    def leave_unfolded(self, results: Results) -> None:
+        """Remember the runs whose fold raised, and say so."""
+        failures = [folded.failure for _, folded in results.folded if folded.failure]
+        if failures:
+            logger.warning("runs are left unfolded, which costs time and space but no row: %s", failures[0])
+            self.unfolded |= dict.fromkeys(results.unfolded(), failures[0])
 
     def runs(self, manifest: Manifest) -> tuple[Run, ...]:
         """The runs of the task's state."""
@@ -363,6 +372,8 @@ class Driver:
             stopped=self._stopped.is_set(),
             discarded=totals["discarded"],
             notes=tuple(self._notes.values()),
+            unfolded=len(self.unfolded.keys() & {run.name for run in self.runs(manifest)}),
+            set_aside=totals["set_aside"],
         )
 
     def _note_sink(self, found: Manifest) -> None:
@@ -493,6 +504,7 @@ class Step:
         closed = [result for result in results if isinstance(result, Closed)]
         driver.first_dead(next((result.first_dead for result in mapped if result.first_dead), ""))
         self._results = Results(tuple(mapped), tuple(closed), tuple(zip(folds, folded)))
+        driver.leave_unfolded(self._results)
         for run, panes in [(result.run, result.panes) for result in mapped] + [(one.run, one.panes) for one in folded]:
             if run is not None and panes is not None:
                 driver.contents.learn(run, panes)
@@ -582,7 +594,7 @@ class Step:
         driver, last = self._driver, self._last.manifest
         operator = last.operators[driver.operator]
         recent = [run.rows for run in operator.runs if run.first == run.last == last.base]
-        merges = choose_all(operator.runs, sum(recent), operator.published)
+        merges = choose_all(operator.runs, sum(recent), operator.published, frozenset(driver.unfolded))
         return [FoldRuns(attempt, merge, last.clock.closed) for merge in merges]
 
     def _next_index(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -624,6 +636,7 @@ class Step:
             manifest_bytes=self._entry.bytes,
             commit_seconds=self._committed_at - self._mapped_at,
             discarded=self._discarded,
+            set_aside=sum(staged.rows for staged in results.set_aside()),
         )
 
 

@@ -27,7 +27,7 @@ from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Entry, Log, new_nonce, way_back_told
 from persistent.checkpoint.manifest import Manifest, OperatorState
-from persistent.codec import Run, canonical_json
+from persistent.codec import Run, canonical_json, is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
 from persistent.commit import check_follows, check_same_job
 from persistent.contents import Contents
@@ -348,7 +348,7 @@ def _with_columns(
     sealed, sha256 = seal(written, hashes, index.panes)
     name = f"{job.folder()}/{attempt.name()}.arrow"
     job.storage.write(name, sealed)
-    return replace(run, name=name, bytes=len(sealed), sha256=sha256)
+    return replace(run, name=name, bytes=len(sealed), sha256=sha256, wide=is_wide(monoid, sealed))
 
 
 def _batch(

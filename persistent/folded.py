@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.closing import window_sums
 from persistent.codec import KEY_GROUPS, canonical_json, groups_of, type_of
+from persistent.culprits import Culprit, refusal, shown
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
 from persistent.figures import utc_text
 from persistent.job import Job
@@ -24,6 +26,8 @@ from persistent.rows import Rows
 from persistent.state import NonWindowState, PersistentState
 from persistent.sums import fold_keys, summing
 from persistent.task import key_names, operator_name
+
+logger = logging.getLogger("persistent.folded")
 
 
 @dataclass(frozen=True)
@@ -89,19 +93,31 @@ def empty_table(job: Job, manifest: Manifest | None) -> pa.Table:
 
 def folded_tables(job: Job, manifest: Manifest, part: Part = WHOLE) -> Iterator[pa.Table]:
     """The state that a manifest holds, or a part of it: of a state with windows, every window that holds something and
-    is not closed. In pieces of bounded size, in the order of the key groups."""
+    is not closed. In pieces of bounded size, in the order of the key groups.
+
+    UserCodeError names the key and window of a result that cannot be presented; where the job has dead letters, it is
+    left out, with a warning.
+    """
     state, names, operator = job.state, key_names(job.task), state_of(job, manifest)
     types = [type_of(name) for name in operator.key_types]
+
+    def table_of(rows: Rows, numbers: Integers | None) -> pa.Table:
+        if state.window is None or numbers is None:
+            return final_values(state.monoid, names, types, rows, None)
+        return window_outputs(state.monoid, names, types, state.window, rows, numbers)
+
     for groups in shards(operator.runs, 1, part.low, part.high):
+        found: list[Culprit] = []
         with summing(job):
             for rows, numbers in _sums(job, manifest, groups, part):
                 if part.key is not None:
                     chosen = part.key.rows(rows)
                     rows, numbers = rows.take(chosen), numbers if numbers is None else numbers[chosen]
-                if state.window is None or numbers is None:
-                    yield final_values(state.monoid, names, types, rows, None)
-                else:
-                    yield window_outputs(state.monoid, names, types, state.window, rows, numbers)
+                yield from shown(job, table_of, (rows, numbers), found)
+        if found and not job.dead_letters:
+            raise refusal(job, found[0])
+        for culprit in found:
+            logger.warning("left out of the state: no result for %s", culprit.told(names))
 
 
 def entry_as_of(log: Log, job: Job, clock: int) -> Entry:

@@ -110,12 +110,16 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Closed:
-    """What was staged of the windows of a shard, if any held something."""
+    """What was staged of the windows of a shard, if any held something; ``dead``: of results that cannot be shown."""
 
     staged: Staged | None
+    dead: Staged | None = None
 
 
 @dataclass(frozen=True)
 class Folded:
+    """``failure``: why the runs stay as they are, where their fold raised."""
+
     run: Run | None
     panes: Integers | None
+    failure: str = ""

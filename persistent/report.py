@@ -27,6 +27,8 @@ class StepReport:
     commit_seconds: float
     """From the end of the work until the checkpoint was committed."""
     discarded: int = 0
+    set_aside: int = 0
+    """Results that could not be summed up or shown, and went to the dead letters."""
 
     @property
     def rows_per_second(self) -> float:
@@ -40,7 +42,8 @@ class RunReport:
     ``checkpoint``: the newest id; ``recovered``: whether the run went on from an earlier one's checkpoint;
     ``open_windows``: windows that hold something and are not yet over for the clock. ``stopped``: by
     ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there. ``discarded``: windows that
-    closed without a sink. ``notes``: what else should be known, a sentence each.
+    closed without a sink. ``notes``: what else should be known, a sentence each. ``unfolded``: runs whose fold raised, and
+    that stay as they are. ``set_aside``: results that could not be summed up or shown, and are among the dead letters.
     """
 
     engine: str
@@ -61,6 +64,8 @@ class RunReport:
     stopped: bool = False
     discarded: int = 0
     notes: tuple[str, ...] = ()
+    unfolded: int = 0
+    set_aside: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -80,4 +85,8 @@ class RunReport:
         """The text, with what was lost, and a line for each note."""
         if self.discarded:
             text += f"; {self.discarded:,} windows closed and discarded (discard_closed=True)"
+        if self.set_aside:
+            text += f"; {self.set_aside:,} results could not be shown and are among the dead letters, with the reason"
+        if self.unfolded:
+            text += f"; {self.unfolded:,} runs stay unfolded, as their fold raises (see the log)"
         return "\n".join([text, *(f"note: {note}" for note in self.notes)])

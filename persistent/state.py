@@ -132,7 +132,7 @@ class PersistentState:
             )
         if header["clock"] != clock:
             raise ValueError(f"{place}: these bytes were taken at clock {header['clock']}; recover with that clock")
-        run = Run("", header["rows"], 0, header["sha256"], 0, 0, 1, 0, 0, 0, 0)
+        run = Run("", header["rows"], 0, header["sha256"], 0, 0, 1, 0, 0, 0, 0, wide=True)
         rows = decode_run(self.monoid, pa.py_buffer(data[_HEADER_BYTES + size :]), run, place)
         self._elements = dict(zip(rows.panes.tolist(), self.monoid.unpack(rows.columns)))
 

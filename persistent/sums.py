@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
 from monoids.columns import Integers, distinct_panes
 from persistent.checkpoint.log import way_back_told
-from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run
+from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, is_wide
 from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
 from persistent.job import Attempt, Folded, FoldRuns, Job
 from persistent.rows import OPEN_PANE, Rows, fold, in_panes
@@ -25,7 +26,7 @@ def fold_runs(
 ) -> Rows | None:
     """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is
     nothing."""
-    parts = _parts(job, runs, low, high, panes)
+    parts = parts_of(job, runs, low, high, panes)
     with summing(job):
         return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
 
@@ -47,7 +48,7 @@ def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[
     A pane that only one run holds is its own sum; time-ordered input has few others.
     """
     step = job.state.panes.step
-    parts = _parts(job, runs, low, high, panes)
+    parts = parts_of(job, runs, low, high, panes)
     if len(parts) < 2:
         yield from parts
         return
@@ -75,7 +76,7 @@ def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[
             yield fold(job.state.monoid, shared, step)
 
 
-def _parts(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None) -> list[Rows]:
+def parts_of(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None = None) -> list[Rows]:
     """The rows of each run that has any in some key groups and panes ``from <= pane < to``, oldest first."""
     parts = []
     for run in runs:
@@ -105,15 +106,24 @@ def write_run(
 ) -> tuple[Run, Integers]:
     """Write rows as a run of the deltas ``first`` to ``last``; the run, and its panes, ascending."""
     panes = distinct_panes(rows.panes, job.state.panes.step)
-    data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
+    with summing(job):
+        data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
     name = f"{job.folder()}/{attempt.name()}.arrow"
     job.storage.write(name, data)
     run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
-    return run, panes
+    return (replace(run, wide=True) if is_wide(job.state.monoid, data) else run), panes
 
 
 def compact(job: Job, item: FoldRuns) -> Folded:
-    """Fold neighbouring runs early. Panes that only closed windows need are left out."""
+    """Fold neighbouring runs early. Panes that only closed windows need are left out. Where the fold raises, the runs
+    stay as they are, and their sum is for whoever needs it."""
+    try:
+        return _folded(job, item)
+    except UserCodeError as error:
+        return Folded(None, None, str(error))
+
+
+def _folded(job: Job, item: FoldRuns) -> Folded:
     merge, window = item.merge, job.state.window
     rows = fold_runs(job, merge.inputs, merge.low, merge.high)
     if rows is not None and window is not None:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.column import ArrowColumn, Column, Columns, Ragged, concat, repeat, take
 from monoids.laws.drawing import fresh
-from monoids.laws.scalar import NOTHING, M, Sides
+from monoids.laws.scalar import NOTHING, M, Sides, presentable
 from monoids.monoid import arrow_column
 from monoids.record import RecordMonoid
+from monoids.widening import is_as_wide
 
 # Lifting.
 
@@ -233,7 +234,8 @@ def column_mutation(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     before = _contents(columns)
     monoid.reduce_sorted(columns, np.array(_starts(len(elements), cuts), np.int64))
     monoid.reduce_cells(columns, *_cells(len(elements), cuts))
-    monoid.present_fields(columns)
+    if all(presentable(monoid, element) for element in elements):
+        monoid.present_fields(columns)
     monoid.to_arrow(columns)
     monoid.unpack(columns)
     return _contents(columns), before
@@ -243,12 +245,17 @@ def column_mutation(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
 
 
 def present_columns(monoid: M, elements: list[Any]) -> Sides:
-    """present_fields(pack(elements)) == each presented"""
+    """present_fields(pack(elements)), raised beyond == each presented, all beyond"""
     packed, elements = _packed(monoid, elements)
+    inside = [row for row, element in enumerate(elements) if presentable(monoid, element)]
+    beyond = [row for row in range(len(elements)) if row not in inside]
+    raised = [row for row in beyond if _raises(monoid, take(packed, slice(row, row + 1)))]
+    if beyond:
+        packed, elements = take(packed, np.array(inside, np.int64)), [elements[row] for row in inside]
     presented = monoid.present_fields(packed)
     shown = {name: column.to_pylist() for name, column in presented.items()}
     types = {name: column.type for name, column in presented.items()}
-    return (shown, types), (_presented(monoid, elements), monoid.output_fields())
+    return (shown, types, raised), (_presented(monoid, elements), monoid.output_fields(), beyond)
 
 
 def arrow_round_trip(monoid: M, elements: list[Any]) -> Sides:
@@ -257,7 +264,11 @@ def arrow_round_trip(monoid: M, elements: list[Any]) -> Sides:
     arrays = monoid.to_arrow(packed)
     nulls = sum(_forbidden_nulls(array, field) for array, field in zip(arrays, monoid.schema))
     read = monoid.unpack(monoid.from_arrow(arrays))
-    return (read, [array.type for array in arrays], nulls), (elements, monoid.schema.types, 0)
+    types = [
+        field.type if monoid.widens and is_as_wide(array.type, field.type) else array.type
+        for array, field in zip(arrays, monoid.schema)
+    ]
+    return (read, types, nulls), (elements, monoid.schema.types, 0)
 
 
 def arrow_slice(monoid: M, elements: list[Any]) -> Sides:
@@ -389,8 +400,19 @@ def _valid(column: pa.Array) -> list[bool]:
 
 
 def _stored(monoid: M, columns: Columns) -> bytes:
-    batch = pa.record_batch(monoid.to_arrow(columns), schema=monoid.schema)
-    return bytes(batch.serialize())
+    arrays, fields = monoid.to_arrow(columns), monoid.schema
+    if monoid.widens:
+        fields = [field.with_type(array.type) for field, array in zip(fields, arrays, strict=True)]
+    return bytes(pa.record_batch(arrays, schema=pa.schema(fields)).serialize())
+
+
+def _raises(monoid: M, columns: Columns) -> bool:
+    """Whether these cannot be presented, as their elements cannot."""
+    try:
+        monoid.present_fields(columns)
+    except OverflowError:
+        return True
+    return False
 
 
 def _presented(monoid: M, elements: Sequence[Any]) -> dict[str, list[Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -77,6 +78,9 @@ _OF_A_KEY = {"n": SMALL, "s": SMALL, "m": st.dictionaries(st.integers(0, 2), TEX
 _NESTED = record(c=Max(str), d=mapping(Count()))
 _TEXTS = TEXTS | st.sampled_from(["\ud800", "\uffff", "\U0001f600"])
 _DECIMALS = st.none() | st.decimals(-5, 5, places=3)
+_AT_64_BITS = st.dictionaries(TEXTS.filter(bool), st.fixed_dictionaries({"n": INT64}), max_size=2)
+_AT_38_DIGITS = st.none() | st.sampled_from([Decimal(text) for text in ("9" * 38, "-" + "9" * 38, "1", "-1", "0")])
+_POWERS = st.none() | st.sampled_from([0, 1, -1, 2, 2**31, -(2**32), 2**62, -(2**62), 2**63 - 1, -(2**63)])
 _ORDERS = st.tuples(SMALL, st.sampled_from(["", "p", "p0"]), st.tuples(SMALL, st.integers(0, 2)))
 _NAMED_ORDERS = st.fixed_dictionaries(
     {
@@ -123,11 +127,14 @@ class Reflections(Group[tuple[int, int]]):
 INSTANCES: tuple[tuple[Monoid[Any], st.SearchStrategy[Any]], ...] = (
     (Sum(), INTEGERS),
     (EntrySum(Bag(int)), INTEGERS),
+    (Sum(), INT64),
     (Sum(float), FLOATS),
     (Sum(int, unbounded=True), UNBOUNDED),
     (Sum(pa.decimal128(20, 3)), st.none() | st.decimals(-(10**6), 10**6, places=3) | st.integers(-9, 9)),
+    (Sum(pa.decimal128(38, 0)), _AT_38_DIGITS),
     (ExactSum(), FLOATS | st.integers(-9, 9)),
     (Product(), st.none() | st.integers(-3, 3)),
+    (Product(), _POWERS),
     (Product(float), FACTORS),
     (BitAnd(), INT64),
     (BitOr(), INT64),
@@ -174,6 +181,7 @@ INSTANCES: tuple[tuple[Monoid[Any], st.SearchStrategy[Any]], ...] = (
     (mapping(Sum()), st.none() | st.dictionaries(KEYS, INTEGERS, max_size=3)),
     (mapping(Sum(float)), st.none() | st.dictionaries(KEYS, FLOATS, max_size=3)),
     (mapping(SetUnion(str)), st.dictionaries(st.tuples(KEYS, st.none()), TEXTS, max_size=2)),
+    (mapping(record(n=Sum(), m=Max()), key=str), _AT_64_BITS),
     (record(a=Count(), b=Sum()), st.none() | st.fixed_dictionaries({}, optional={"a": TEXTS, "b": INTEGERS})),
     (SetIntersection(int), st.none() | st.lists(st.none() | st.integers(0, 4), max_size=4)),
     (SetIntersection(float), st.none() | st.frozensets(FLOATS | st.sampled_from([0.0, 1.0]), max_size=3)),

@@ -25,7 +25,8 @@ def totality(monoid: M, elements: list[Any]) -> Sides:
     reduce(monoid.combine, elements)
     for element in elements:
         monoid.combine(fresh(monoid.identity), element)
-        monoid.present(element)
+        if presentable(monoid, element):
+            monoid.present(element)
         if isinstance(monoid, Group):
             monoid.inverse(element)
     return NOTHING
@@ -53,6 +54,8 @@ def pure_lift(monoid: M, xs: list[Any]) -> Sides:
 
 def pure_present(monoid: M, a: Any) -> Sides:
     """a, present(a) again == a before, present(a)"""
+    if not presentable(monoid, a):
+        return NOTHING
     before = fresh(a)
     presented = monoid.present(a)
     return (a, monoid.present(a)), (before, presented)
@@ -122,7 +125,9 @@ def serializer_homomorphism(monoid: M, a: Any, b: Any) -> Sides:
 def serializer_presents(monoid: M, a: Any) -> Sides:
     """present(stored a) == present(a)"""
     stored = _stored(monoid, a)
-    return (monoid.present(stored), monoid.present(a)) if exact(stored, a) else NOTHING
+    if not presentable(monoid, a) or not exact(stored, a):
+        return NOTHING
+    return monoid.present(stored), monoid.present(a)
 
 
 def canonical_bytes(monoid: M, a: Any, b: Any, c: Any) -> Sides:
@@ -151,6 +156,17 @@ def representation(monoid: M) -> Sides:
     """repr, shows an address, its lines == repr again, False, 1"""
     shown = repr(monoid)
     return (shown, " at 0x" in shown, len(shown.splitlines())), (repr(monoid), False, 1)
+
+
+def presentable(monoid: M, element: Any) -> bool:
+    """Whether an element can be presented: of a monoid that widens, one out of range need not."""
+    if not monoid.widens:
+        return True
+    try:
+        monoid.present(element)
+    except OverflowError:
+        return False
+    return True
 
 
 # Inside.

@@ -1,7 +1,7 @@
 """The exact sum of decimals of one scale: ``Sum(pa.decimal128(precision, scale))``, a Group of 38 digits.
 
-An element is the sum in units of the last decimal place, an int: 1.50 with scale 2 is 150. In columns it is two words
-of 64 bits, low and high, as Arrow's decimal128 is.
+An element is the sum in units of the last decimal place, an int: 1.50 with scale 2 is 150. In columns it is two words,
+low and high, as Arrow's decimal128 is; the high one is a Python integer where 64 bits do not hold it.
 """
 
 from __future__ import annotations
@@ -14,24 +14,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.column import Column, Columns
+from monoids.column import Column, Columns, take
 from monoids.monoid import Group, check_schema
 from monoids.numbers.integers import decoded_as
+from monoids.numbers.wide import is_wide, narrow, of_words, packed, words
 from monoids.scalars import is_missing
 from monoids.values import value_type
 
 PRECISION = 38
 _LIMIT = 10**PRECISION
+_WIDE_LIMIT = 10 ** (2 * PRECISION)
 _MASK = 0xFFFFFFFF
+_WORD = 2**64 - 1
 _CONTEXT = Context(prec=PRECISION + 1)
+_WIDE_CONTEXT = Context(prec=2 * PRECISION + 1)
 
 
 class DecimalSum(Group[int]):
     """``Sum(pa.decimal128(precision, scale))``: the sum of the decimals that are not None; 0 of none.
 
     Inputs are Decimals and integers of at most this precision and scale: ValueError for one that would be rounded or
-    does not fit, and for NaN and infinities; TypeError for a float. A total of more than 38 digits raises
-    OverflowError. The output has 38 digits, and the same scale.
+    does not fit, and for NaN and infinities; TypeError for a float. The output has 38 digits, and the same scale;
+    a total may have more on its way: OverflowError where one is presented that has.
 
     >>> from monoids import Sum
     >>> money = Sum(pa.decimal128(10, 2))
@@ -42,6 +46,7 @@ class DecimalSum(Group[int]):
     identity = 0
     commutative = True
     name = "Sum"
+    widens = True
 
     def __init__(self, type: pa.DataType) -> None:
         self.type = value_type("Sum", type, frozenset({"decimal"}))
@@ -59,15 +64,10 @@ class DecimalSum(Group[int]):
         return self.type.title
 
     def combine(self, a: int, b: int) -> int:
-        """``a + b``. OverflowError beyond 38 digits."""
-        return self.fold((a, b))
+        return a + b
 
     def fold(self, elements: Sequence[int]) -> int:
-        """Their sum. OverflowError beyond 38 digits, whatever it is on the way."""
-        total = sum(elements)
-        if abs(total) >= _LIMIT:
-            raise self._overflow()
-        return total
+        return sum(elements)
 
     def inverse(self, a: int) -> int:
         return -a
@@ -76,24 +76,26 @@ class DecimalSum(Group[int]):
         return 0 if is_missing(value) else self._units(self.type.accept(value))
 
     def present(self, element: int) -> Decimal:
+        """OverflowError beyond 38 digits."""
+        if abs(element) >= _LIMIT:
+            raise self._overflow(element)
         return Decimal(element).scaleb(-self.scale, _CONTEXT)
 
     def decode(self, data: bytes) -> int:
         element = decoded_as(self, data, int)
-        if abs(element) >= _LIMIT:
-            raise ValueError(f"{self!r}: the encoded element has more than {PRECISION} digits")
+        if abs(element) >= _WIDE_LIMIT:
+            raise ValueError(f"{self!r}: the encoded element has more than {2 * PRECISION} digits")
         return element
 
     # Columns: the low and the high word.
 
     def lift_columns(self, values: Any) -> Columns:
         column = self.type.column(values)
-        return _words(column.fill_null(Decimal(0)) if column.null_count else column)
+        return words(column.fill_null(Decimal(0)) if column.null_count else column)
 
     def pack(self, elements: Sequence[int]) -> Columns:
-        data = b"".join(element.to_bytes(16, "little", signed=True) for element in elements)
-        words = np.frombuffer(data, "<i8").astype(np.int64).reshape(-1, 2)
-        return (words[:, 0].copy(), words[:, 1].copy())
+        low = np.array([element & _WORD for element in elements], np.uint64).view(np.int64)
+        return (low, packed([element >> 64 for element in elements]))
 
     def unpack(self, columns: Columns) -> list[int]:
         low, high = columns
@@ -102,65 +104,85 @@ class DecimalSum(Group[int]):
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         if len(starts) == len(columns[0]):
             return columns
-        return self._joined([np.add.reduceat(part, starts) for part in _quarters(columns)])
+        return _joined([np.add.reduceat(part, starts) for part in _quarters(columns)])
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         sums = []
         for part in _quarters(columns):
-            totals = np.zeros(len(counts), np.int64)
+            totals = np.zeros(len(counts), part.dtype)
             np.add.at(totals, cells, part)
             sums.append(totals[held])
-        return self._joined(sums)
+        return _joined(sums)
 
     def present_columns(self, columns: Columns) -> pa.Array:
-        words = np.ascontiguousarray(np.stack(columns, axis=1))
-        return pa.Array.from_buffers(self.output_type, len(words), [None, pa.py_buffer(words)])
+        """OverflowError, with the first that has more than 38 digits."""
+        beyond = _beyond(columns)
+        if len(beyond):
+            raise self._overflow(self.unpack(take(columns, beyond[:1]))[0])
+        return of_words(self.output_type, columns[0], narrow(columns[1]))
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
-        return [self.present_columns(columns)]
+        beyond = _beyond(columns)
+        if not len(beyond):
+            return [of_words(self.output_type, columns[0], narrow(columns[1]))]
+        if any(abs(total) >= _WIDE_LIMIT for total in self.unpack(take(columns, beyond))):
+            raise OverflowError(f"{self!r}: a total has more than {2 * PRECISION} digits, which no inputs have")
+        low, high = columns
+        parts = [packed([upper >> shift for upper in high.tolist()]) for shift in (64, 128)]
+        middle = np.array([upper & _WORD for upper in high.tolist()], np.uint64).view(np.int64)
+        return [of_words(pa.decimal256(2 * PRECISION, self.scale), low, middle, *parts)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
         check_schema(self, arrays)
-        columns = _words(arrays[0])
-        if self._beyond(columns):
+        if pa.types.is_decimal256(arrays[0].type):
+            return self._wide_from_arrow(arrays[0])
+        columns = words(arrays[0])
+        if len(_beyond(columns)):
             raise ValueError(f"{self!r}: a stored element has more than {PRECISION} digits")
+        return columns
+
+    def _wide_from_arrow(self, array: pa.Array) -> Columns:
+        if not len(array):
+            return words(array)
+        all_words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 4)[array.offset : array.offset + len(array)]
+        low, *rest = all_words.T
+        second, third, top = (word.tolist() for word in (rest[0].view(np.uint64), rest[1].view(np.uint64), rest[2]))
+        high = [a + (b << 64) + (c << 128) for a, b, c in zip(second, third, top)]
+        columns = (low.copy(), packed(high))
+        if any(abs(total) >= _WIDE_LIMIT for total in self.unpack(take(columns, _beyond(columns)))):
+            raise ValueError(f"{self!r}: a stored element has more than {2 * PRECISION} digits")
         return columns
 
     def _units(self, value: Decimal) -> int:
         return int(value.scaleb(self.scale, _CONTEXT))
 
-    def _joined(self, quarters: Sequence[Column]) -> Columns:
-        """Two words of sums by quarter. OverflowError beyond 38 digits."""
-        words, carry = [], np.zeros(len(quarters[0]), np.int64)
-        for quarter in quarters[:3]:
-            carry = quarter + carry
-            words.append(carry & _MASK)
-            carry >>= 32
-        top = quarters[3] + carry
-        high = (top << 32) | words[2]
-        low = (words[1] << 32) | words[0]
-        if ((top >= 2**31) | (top < -(2**31))).any() or self._beyond((low, high)):
-            raise self._overflow()
-        return (low, high)
-
-    def _beyond(self, columns: Columns) -> bool:
-        """Whether any has more than 38 digits. The high word decides; the few near the limit are compared whole."""
-        low, high = columns
-        near = np.flatnonzero((high >= _LIMIT >> 64) | (high <= -_LIMIT >> 64))
-        return any(abs(total) >= _LIMIT for total in self.unpack((low[near], high[near])))
-
-    def _overflow(self) -> OverflowError:
+    def _overflow(self, total: int) -> OverflowError:
         return OverflowError(
-            f"{self!r}: a total has more than {PRECISION} digits; sum fewer decimal places, or units of the last place"
-            " as integers with Sum(int, unbounded=True)"
+            f"{self!r}: the total {Decimal(total).scaleb(-self.scale, _WIDE_CONTEXT)} has more than {PRECISION} digits;"
+            " sum fewer decimal places, or units of the last place as integers with Sum(int, unbounded=True)"
         )
 
 
-def _words(column: pa.Array) -> Columns:
-    if not len(column):
-        return (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    words = np.frombuffer(column.buffers()[1], np.int64).reshape(-1, 2)[column.offset : column.offset + len(column)]
-    return (words[:, 0].copy(), words[:, 1].copy())
+def _joined(quarters: Sequence[Column]) -> Columns:
+    """Two words of sums by quarter."""
+    parts, carry = [], np.zeros(len(quarters[0]), np.int64)
+    for quarter in quarters[:3]:
+        carry = quarter + carry
+        parts.append(carry & _MASK)
+        carry = carry >> 32
+    top = quarters[3] + carry
+    if not is_wide(top) and ((top >= 2**31) | (top < -(2**31))).any():
+        top = top.astype(object)
+    return ((parts[1] << 32) | parts[0], narrow((top << 32) | parts[2]))
+
+
+def _beyond(columns: Columns) -> Column:
+    """The rows with more than 38 digits. The high word decides; the few near the limit are compared whole."""
+    low, high = columns
+    near = np.flatnonzero((high >= _LIMIT >> 64) | (high <= -_LIMIT >> 64))
+    totals = zip(low[near].view(np.uint64).tolist(), high[near].tolist())
+    found = [abs((upper << 64) + lower) >= _LIMIT for lower, upper in totals]
+    return near[np.array(found, np.bool_)]
 
 
 def _quarters(columns: Columns) -> list[Column]:

@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from monoids.column import Column, Columns
-from monoids.monoid import Monoid
-from monoids.numbers.sums import IntegerSum
+from monoids.monoid import Group, Monoid
+from monoids.numbers.integers import Integers
+from monoids.segments import add_int64, sum_int64
 from monoids.values import INT64_MAX, INT64_MIN
 
 
-class EntrySum(IntegerSum):
-    """``Sum()`` of the entries of ``owner``: a count outside int64 raises OverflowError that says whose it is."""
+class EntrySum(Integers, Group[int]):
+    """A sum of the entries of ``owner``: a count outside int64 raises OverflowError that says whose it is."""
+
+    identity = 0
+    name = "Sum"
 
     def __init__(self, owner: Monoid[Any]) -> None:
         self.owner = owner
+
+    def parameters(self) -> dict[str, Any]:
+        return {"type": "int64"}
 
     def combine(self, a: int, b: int) -> int:
         total = a + b
@@ -22,11 +29,19 @@ class EntrySum(IntegerSum):
             raise self._overflow()
         return total
 
+    def inverse(self, a: int) -> int:
+        """OverflowError for -2**63, which int64 holds and its negative it does not."""
+        return self.combine(0, -a)
+
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         try:
-            return super().reduce_sorted(columns, starts)
+            return (sum_int64(self, columns[0], starts),)
         except OverflowError:
             raise self._overflow() from None
+
+    def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
+        totals = add_int64(columns[0], cells, counts, held)
+        return None if totals is None else (totals,)
 
     def _overflow(self) -> OverflowError:
         return OverflowError(

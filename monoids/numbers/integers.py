@@ -1,4 +1,4 @@
-"""A monoid of 64-bit integers has one int64 column. Integers never wrap: what does not fit raises OverflowError."""
+"""A monoid of 64-bit integers has one int64 column. Integers never wrap: what does not fit raises, or is wide."""
 
 from __future__ import annotations
 

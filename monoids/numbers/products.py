@@ -2,7 +2,8 @@
 
     combine(a, b) == a * b, identity 1
 
-Not a Group: a factor 0 cannot be taken back.
+Not a Group: a factor 0 cannot be taken back. A product of integers that has left 64 bits never comes back, whatever the
+further factors, but for 0, and for 2**63, which -1 makes -2**63. So all beyond are one element, ``BEYOND``.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import pyarrow as pa
 
 from monoids.column import Column, Columns
 from monoids.monoid import Monoid, check_schema
-from monoids.numbers.integers import Integers, decoded_as, decoded_float, int64
+from monoids.numbers.integers import decoded_as, decoded_float
+from monoids.numbers.wide import WideIntegers, is_wide, narrow, packed
 from monoids.scalars import is_missing
 from monoids.segments import canonical_floats, overflow
-from monoids.values import ValueType, value_type
+from monoids.values import INT64_MAX, ValueType, value_type
 
 _KINDS = frozenset({"int", "float"})
 
@@ -35,8 +37,8 @@ def Product(type: pa.DataType) -> Any: ...
 def Product(type: Any = int) -> IntegerProduct | FloatProduct:
     """The product, 1 of none: of integers (and bools) exact in int64, of floats by ``Product(float)`` within rounding.
 
-    OverflowError where a product of integers is outside int64. A factor 0 makes the product 0: a fold of many elements
-    at once (``fold``, and columns) then fits whatever the other factors are, while ``combine`` of two sees only two.
+    OverflowError where a product of integers is presented that is outside int64. A factor 0 makes it 0, whatever the
+    others are.
 
     >>> growth = Product()
     >>> growth.combine(growth.lift(6), growth.lift(7)), growth.lift(None)
@@ -46,8 +48,12 @@ def Product(type: Any = int) -> IntegerProduct | FloatProduct:
     return IntegerProduct() if value.kind == "int" else FloatProduct()
 
 
-class IntegerProduct(Integers):
-    """``Product()``: one int64 column."""
+BEYOND = 2**64
+"""Stands for every product of integers of a magnitude above 2**63."""
+
+
+class IntegerProduct(WideIntegers):
+    """``Product()``: one int64 column, which is wide where a product does not fit."""
 
     identity = 1
     name = "Product"
@@ -60,29 +66,49 @@ class IntegerProduct(Integers):
         return value_type("Product", int, _KINDS)
 
     def combine(self, a: int, b: int) -> int:
-        """``a * b``. OverflowError outside int64."""
-        return int64(self, a * b)
+        product = a * b
+        return product if -_EDGE <= product <= _EDGE else BEYOND
 
-    def fold(self, elements: Sequence[int]) -> int:
-        """Their product. OverflowError if it is outside int64, whatever it is on the way."""
-        return int64(self, math.prod(elements))
+    def is_element(self, number: int) -> bool:
+        return -_EDGE <= number <= _EDGE or number == BEYOND
+
+    def present(self, element: int) -> int:
+        """OverflowError outside int64."""
+        if not -_EDGE <= element < _EDGE:
+            raise overflow(self)
+        return element
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        column = narrow(columns[0])
+        if is_wide(column):
+            raise overflow(self)
+        return pa.array(column)
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         (values,) = columns
         if len(starts) == len(values):
             return columns
-        totals = np.multiply.reduceat(values, starts)
         # In floats, a product of up to 2**32 factors errs by 1 part in 2**20. NaN is infinity times 0, so it is 0.
         with np.errstate(over="ignore", invalid="ignore"):
             sizes = np.abs(np.multiply.reduceat(values.astype(np.float64), starts))
-        for segment in np.flatnonzero(sizes >= 2.0**62).tolist():
-            stop = starts[segment + 1] if segment + 1 < len(starts) else len(values)
-            totals[segment] = self._product(values[starts[segment] : stop], sizes[segment])
+        # A segment with a factor that is wide is large, or 0 by another one.
+        factors = np.where(values > INT64_MAX, 1, values).astype(np.int64) if is_wide(values) else values
+        totals = np.multiply.reduceat(factors, starts)
+        large = np.flatnonzero(sizes >= 2.0**62)
+        if not len(large):
+            return (totals,)
+        stops = np.append(starts[1:], len(values))[large]
+        segments = [values[start:stop] for start, stop in zip(starts[large], stops)]
+        products = packed([self._product(*one) for one in zip(segments, sizes[large].tolist())])
+        totals = totals.astype(products.dtype)
+        totals[large] = products
         return (totals,)
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         """None where a product might not fit; one on the way that does not is right in the end, if the end fits."""
         (values,) = columns
+        if is_wide(values):
+            return None
         sizes, totals = np.ones(len(counts)), np.ones(len(counts), np.int64)
         with np.errstate(over="ignore", invalid="ignore"):
             np.multiply.at(sizes, cells, values.astype(np.float64))
@@ -93,9 +119,7 @@ class IntegerProduct(Integers):
 
     def _product(self, factors: Column, size: float) -> int:
         """A product of about this size, which int64 may hold or not."""
-        if size < 2.0**64:
-            return int64(self, math.prod(factors.tolist()))
-        raise overflow(self)
+        return self.combine(1, math.prod(factors.tolist())) if size < 2.0**64 else BEYOND
 
 
 class FloatProduct(Monoid[float]):
@@ -164,4 +188,5 @@ class FloatProduct(Monoid[float]):
         return (arrays[0].to_numpy(),)
 
 
+_EDGE = 2**63
 _FLOAT = value_type("Product", float, _KINDS)

@@ -1,7 +1,8 @@
 """The numeric monoids: Sum, Count and Mean of the values that are not None, columnar throughout.
 
 Their elements are int64 (``Sum()``, ``Count()``), float64 (``Sum(float)``), or a pair of them (``Mean()``).
-Integers never wrap: a total outside int64 raises OverflowError. Decimals and integers of any size have their own files.
+Integers never wrap: a total outside int64 is wide, and raises OverflowError when it is presented. Decimals and integers
+of any size have their own files.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import pyarrow.compute as pc
 from monoids.column import Column, Columns, concat, is_constant, repeat
 from monoids.monoid import Group, Monoid, check_schema
 from monoids.numbers.decimals import DecimalSum
-from monoids.numbers.integers import Integers, decoded_as, decoded_float, int64
+from monoids.numbers.integers import decoded_as, decoded_float, int64
 from monoids.numbers.unbounded import UnboundedSum
+from monoids.numbers.wide import WideIntegers, add_wide, is_wide, narrow
 from monoids.scalars import is_missing, may_be_missing
 from monoids.segments import (
     ONE,
@@ -25,7 +27,6 @@ from monoids.segments import (
     add_float64,
     add_int64,
     canonical_floats,
-    overflow,
     sum_float64,
     sum_int64,
 )
@@ -43,8 +44,8 @@ def Sum(type: pa.DataType) -> Any: ...
 def Sum(type: Any = int, *, unbounded: bool = False) -> IntegerSum | UnboundedSum | DecimalSum | FloatSum:
     """The sum of the values that are not None, 0 of none.
 
-    ``Sum()``: of integers, and bools as 0 and 1; a Group in int64, and a total outside raises OverflowError. TypeError
-    for a float, so for NaN. A total that fits may be outside on the way, but for ``combine``, which sees only two.
+    ``Sum()``: of integers, and bools as 0 and 1; a Group. Inputs and results are int64: a total may be outside on its
+    way; OverflowError where one is presented that is. TypeError for a float, so for NaN.
     ``Sum(int, unbounded=True)``: of integers of any size; a Group.
     ``Sum(pa.decimal128(precision, scale))``: of decimals; a Group of 38 digits.
     ``Sum(float)``: of floats, by the rules of IEEE 754: of n values within n * 2**-53 times the sum of their
@@ -67,8 +68,8 @@ def Sum(type: Any = int, *, unbounded: bool = False) -> IntegerSum | UnboundedSu
             return UnboundedSum() if unbounded else IntegerSum()
 
 
-class IntegerSum(Integers, Group[int]):
-    """``Sum()``: one int64 column."""
+class IntegerSum(WideIntegers, Group[int]):
+    """``Sum()``: one int64 column, which is wide where a total does not fit."""
 
     identity = 0
     name = "Sum"
@@ -81,28 +82,35 @@ class IntegerSum(Integers, Group[int]):
         return _INTEGER
 
     def combine(self, a: int, b: int) -> int:
-        """``a + b``. OverflowError outside int64."""
-        return int64(self, a + b)
+        return a + b
 
     def fold(self, elements: Sequence[int]) -> int:
-        """Their sum. OverflowError if it is outside int64, whatever it is on the way."""
-        return int64(self, sum(elements))
+        return sum(elements)
 
     def inverse(self, a: int) -> int:
-        """``-a``. OverflowError for -2**63, which int64 holds and its negative it does not."""
-        return self.combine(0, -a)
+        return -a
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
-        return (sum_int64(self, columns[0], starts),)
+        (values,) = columns
+        if len(starts) == len(values):
+            return columns
+        if not is_wide(values):
+            try:
+                return (sum_int64(self, values, starts),)
+            except OverflowError:
+                pass  # some totals are wide
+        return (add_wide(values, starts),)
 
     def combine_columns(self, a: Columns, b: Columns) -> Columns:
+        if is_wide(a[0]) or is_wide(b[0]):
+            return (narrow(a[0].astype(object) + b[0]),)
         totals = a[0] + b[0]
         if (((a[0] ^ totals) & (b[0] ^ totals)) < 0).any():
-            raise overflow(self)
+            return (a[0].astype(object) + b[0],)
         return (totals,)
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        totals = add_int64(columns[0], cells, counts, held)
+        totals = None if is_wide(columns[0]) else add_int64(columns[0], cells, counts, held)
         return None if totals is None else (totals,)
 
 

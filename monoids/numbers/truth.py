@@ -18,7 +18,7 @@ from monoids.values import ValueType
 
 
 class CountIf(IntegerSum):
-    """How many inputs are True; 0 of none. A Group in int64, overflow raises OverflowError.
+    """How many inputs are True; 0 of none. A Group in int64.
 
     Inputs are bools or None; TypeError for anything else, NaN and 1 too: write the comparison.
 

@@ -39,8 +39,9 @@ class UnboundedSum(Group[int]):
     """``Sum(int, unbounded=True)``: the exact sum of the integers that are not None; 0 of none.
 
     Inputs are integers of any size that has a use, and bools; TypeError for a float (so for NaN) or a Decimal.
-    OverflowError for an input or a total of more than 131,070 bits (39,456 decimal digits). Presented as an int; in
-    columns as a string of decimal digits, since Arrow has no integer of any size.
+    OverflowError for an input of more than 131,006 bits (39,436 decimal digits): a total has 64 bits more, so that no
+    inputs overflow it. Presented as an int; in columns as a string of decimal digits, since Arrow has no integer of any
+    size.
 
     >>> from monoids import Sum
     >>> total = Sum(int, unbounded=True)
@@ -76,7 +77,8 @@ class UnboundedSum(Group[int]):
         if is_missing(value):
             return 0
         number = int(value if isinstance(value, (int, np.integer)) else _INTEGER.accept(value))
-        _LIMITS.check((number,))
+        if number.bit_length() > _INPUT_BITS:
+            raise OverflowError(f"{self!r} takes integers of {_INPUT_BITS} bits, not one of {number.bit_length()}")
         return number
 
     def decode(self, data: bytes) -> int:
@@ -193,3 +195,4 @@ _INTEGER = ValueType("Sum(int, unbounded=True)", "int", pa.int64(), frozenset({"
 _UNSIGNED = ValueType("Sum(int, unbounded=True)", "int", pa.uint64(), frozenset({"int"}))
 _LANES = (0,)
 _LIMITS = Limits("Sum(int, unbounded=True)", (0, SLOTS_MAX))
+_INPUT_BITS = 32 * SLOTS_MAX - 2 - 64

@@ -43,7 +43,28 @@ def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | 
     return _merge(inputs, _budget_rows(delta_rows)) if inputs else None
 
 
-def choose_all(runs: Sequence[Run], delta_rows: int, published: int = 0) -> list[Merge]:
+def choose_all(
+    runs: Sequence[Run], delta_rows: int, published: int = 0, unfolded: frozenset[str] = frozenset()
+) -> list[Merge]:
+    """What to fold in the next step. ``unfolded``: the names of runs whose fold has raised: they stay, and what is
+    beside them is folded by itself."""
+    found = (_choose_all(part, delta_rows, published) for part in _parts_between(runs, unfolded))
+    return next((merges for merges in found if merges), [])
+
+
+def _parts_between(runs: Sequence[Run], unfolded: frozenset[str]) -> list[list[Run]]:
+    """The runs before, between and after those that stay, and after what has been made of these."""
+    spans = [(run.first, run.last) for run in runs if run.name in unfolded]
+    parts: list[list[Run]] = [[]]
+    for run in runs:
+        if any(run.first <= last and first <= run.last for first, last in spans):
+            parts.append([])
+        else:
+            parts[-1].append(run)
+    return parts
+
+
+def _choose_all(runs: Sequence[Run], delta_rows: int, published: int) -> list[Merge]:
     """``choose``; and while a large fold goes on, also a small whole one of the runs after it, so that they do not
     pile up meanwhile: the large one then takes a smaller piece. What has too many bytes to be folded at once comes in
     pieces, side by side in key groups."""

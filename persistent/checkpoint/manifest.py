@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from persistent.checkpoint.shapes import FORMATS, MANIFEST, check_format
+from persistent.checkpoint.shapes import FORMATS, MANIFEST, WIDE, check_format
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import check_shape
@@ -170,7 +170,7 @@ class Manifest:
         return encode_document(
             {
                 "format": FORMAT,
-                "features": [],
+                "features": [WIDE] if any(run.wide for one in self.operators.values() for run in one.runs) else [],
                 "job": self.job,
                 "id": self.id,
                 "kind": self.kind,

@@ -26,6 +26,10 @@ from persistent.errors import CorruptCheckpoint, NewerFormat
 
 FORMATS = (1, 2)
 """The formats that can be read, oldest first. What is written is of the newest."""
+WIDE = "wide totals"
+"""The feature of a manifest that names a run with totals beyond the types of its monoid."""
+FEATURES = frozenset({WIDE})
+"""What a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy, wherever it stood: clock and positions may go back."""
 KINDS = ("checkpoint", "compaction", "fence", "migration", *SETS)
@@ -188,6 +192,7 @@ def check_format(body: Any, place: str) -> None:
         raise NewerFormat(
             f"{place}: format {body.get('format')!r:.20}, this release reads {known}: use a newer release"
         )
-    if body["features"]:
-        needed = ", ".join(f"{feature!s:.60}" for feature in body["features"][:10])
+    unknown = [feature for feature in body["features"] if feature not in FEATURES]
+    if unknown:
+        needed = ", ".join(f"{feature!s:.60}" for feature in unknown[:10])
         raise NewerFormat(f"{place}: needs {needed}, unknown here: use a newer release")

@@ -22,7 +22,7 @@ from persistent.codec.documents import (
     encode_document,
 )
 from persistent.codec.key_types import common_key_types, type_of
-from persistent.codec.runs import KEY_GROUPS, RUN, Run, decode_panes, decode_run, encode_run, groups_of
+from persistent.codec.runs import KEY_GROUPS, RUN, Run, decode_panes, decode_run, encode_run, groups_of, is_wide
 from persistent.codec.sealed import BATCH_ROWS_MAX
 from persistent.codec.tables import decode_table, encode_table
 
@@ -45,5 +45,6 @@ __all__ = [
     "encode_run",
     "encode_table",
     "groups_of",
+    "is_wide",
     "type_of",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ import pyarrow as pa
 from monoids import Monoid
 from monoids.column import concat
 from monoids.monoid import check_schema
+from monoids.widening import widest
 from persistent.codec import sealed
 from persistent.codec.sealed import Index, open_sealed, read_index, seal
-from persistent.codec.shapes import SHA256, Misfit, both, fields, path, whole
+from persistent.codec.shapes import SHA256, Misfit, both, fields, flag, path, whole
 from persistent.errors import CorruptCheckpoint
 from persistent.rows import Rows, empty
 
@@ -32,7 +34,8 @@ class Run:
 
     ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from
     ``low`` on still count. ``pane_min``, ``pane_max``: of its rows. ``first``, ``last``: the ids of the
-    checkpoints whose deltas it sums.
+    checkpoints whose deltas it sums. ``wide``: whether some of its element columns are of wider types than the monoid's
+    schema says, since totals outgrew those.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Run:
     pane_max: int
     first: int
     last: int
+    wide: bool = False
 
     @property
     def rows_left(self) -> int:
@@ -53,7 +57,8 @@ class Run:
         return self.rows * (self.high - self.low) // (self.high - self.start)
 
     def to_json(self) -> dict[str, Any]:
-        return dict(self.__dict__)
+        """``wide`` only where it is true: releases that do not know it read all other runs."""
+        return {name: value for name, value in self.__dict__.items() if name != "wide" or value}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Run:
@@ -82,7 +87,8 @@ RUN = both(
             "pane_max": whole(),
             "first": whole(0, _COUNT_MAX),
             "last": whole(0, _COUNT_MAX),
-        }
+        },
+        {"wide": flag},
     ),
     _agrees,
 )
@@ -102,13 +108,29 @@ def encode_run(
     # Piece by piece: the tables of all rows together may have more entries than one Arrow array holds.
     step = sealed.BATCH_ROWS_MAX
     pieces = [rows.slice(start, min(start + step, len(rows))) for start in range(0, max(len(rows), 1), step)]
+    elements = _alike([monoid.to_arrow(piece.columns) for piece in pieces])
     batches = [
-        pa.RecordBatch.from_arrays(
-            [pa.array(piece.hashes), *piece.keys, pa.array(piece.panes), *monoid.to_arrow(piece.columns)], names
-        )
-        for piece in pieces
+        pa.RecordBatch.from_arrays([pa.array(piece.hashes), *piece.keys, pa.array(piece.panes), *arrays], names)
+        for piece, arrays in zip(pieces, elements, strict=True)
     ]
     return seal(batches, rows.hashes, panes)
+
+
+def is_wide(monoid: Monoid[Any], data: bytes) -> bool:
+    """Whether an encoded run has element columns of wider types than the schema of its monoid says."""
+    if not monoid.widens:
+        return False
+    types = pa.ipc.read_schema(pa.py_buffer(data)).types
+    return bool(types[-len(monoid.schema) :] != monoid.schema.types)
+
+
+def _alike(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
+    """The columns of all pieces, as wide as the widest of them."""
+    types = [reduce(widest, (array.type for array in column)) for column in zip(*pieces, strict=True)]
+    return [
+        [array if array.type == type_ else array.cast(type_) for array, type_ in zip(arrays, types, strict=True)]
+        for arrays in pieces
+    ]
 
 
 def decode_run(
@@ -119,7 +141,7 @@ def decode_run(
     index = _index(data, run, place)
     _, batches = open_sealed(data, index, place, low << _GROUP_SHIFT, high << _GROUP_SHIFT)
     try:
-        parts = [_rows_of(monoid, batch) for batch in batches]
+        parts = [_rows_of(monoid, batch, run.wide) for batch in batches]
     except (ValueError, TypeError, ArithmeticError, LookupError) as error:
         raise CorruptCheckpoint(f"{place}: {error}") from error
     if not parts:
@@ -154,7 +176,7 @@ def _index(data: pa.Buffer, run: Run, place: str) -> Index:
     return index
 
 
-def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch) -> Rows:
+def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch, may_widen: bool) -> Rows:
     pane = batch.schema.names.index("pane")
     arrays = batch.columns
     for column, kind in ((arrays[0], pa.uint64()), (arrays[pane], pa.int64())):
@@ -164,6 +186,8 @@ def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch) -> Rows:
     if np.any(hashes[1:] < hashes[:-1]):
         raise ValueError("its rows are not in the order of their hashes")
     check_schema(monoid, arrays[pane + 1 :])
+    if not may_widen and [array.type for array in arrays[pane + 1 :]] != monoid.schema.types:
+        raise ValueError("its columns are wider than its manifest says")
     return Rows(hashes, tuple(arrays[1:pane]), np.asarray(arrays[pane]), monoid.from_arrow(arrays[pane + 1 :]))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -20,6 +21,8 @@ from persistent.operations.entering import committed, fenced
 from persistent.pipeline import Pipeline
 from persistent.sums import compact as folded
 from persistent.task import operator_name
+
+logger = logging.getLogger("persistent.operations")
 
 
 def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: Progress | None = None) -> Entry:
@@ -87,13 +90,19 @@ def _folded_runs(
         if _is_one_sum(part):
             yield from part
         else:
+            made: list[Run] = []
             for low, high in shards(part):
                 inputs = tuple(run for run in part if run.low < high and low < run.high)
                 if inputs:
-                    run = folded(job, FoldRuns(attempt, Merge(inputs, low, high), closed)).run
-                    yield from [run] if run is not None else []
+                    result = folded(job, FoldRuns(attempt, Merge(inputs, low, high), closed))
+                    if result.failure:
+                        logger.warning("%d runs are left unfolded: %s", len(part), result.failure)
+                        made = list(part)
+                        break
+                    made += [result.run] if result.run is not None else []
                 if on_progress is not None:
                     on_progress(done_bytes + sum(run.bytes for run in part) * high // KEY_GROUPS, all_bytes)
+            yield from made
         done_bytes += sum(run.bytes for run in part)
 
 

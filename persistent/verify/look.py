@@ -241,11 +241,12 @@ class _Look:
         try:
             table = decode_table(data, staged.sha256 if staged else None, name)
             partly = pc.sum(pc.equal(table["reason"], "partly-late")).as_py() or 0
+            results = table["offset"].null_count
         except UNREADABLE as error:
             self.found.fault(part, name, str(error))
             return 0
         self.found.count(part, data.size, table.num_rows)
-        return int(table.num_rows - partly)
+        return int(table.num_rows - partly - results)
 
     # -- plans and strays ----------------------------------------------------------------------------------------
 

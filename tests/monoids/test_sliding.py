@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Max, Monoid, SetUnion, Sum, record, sliding
+from monoids import Bag, Max, Monoid, SetUnion, Sum, record, sliding
 from monoids.sliding import slide, slide_anew
 
 
@@ -113,8 +113,19 @@ def test_part_of_a_window_may_leave_64_bits() -> None:
     keys, panes = np.zeros(4, np.int64), np.arange(4)
     ((_, windows, columns),) = slide(Sum(), keys, panes, Sum().pack(values), 4, 0, 0)
     assert windows.tolist() == [0] and columns[0].tolist() == [2**63 - 2]
-    with pytest.raises(OverflowError, match="outside 64-bit integers"):
-        list(slide(Sum(), keys, panes, Sum().pack([1, 2**63 - 1, 1, -1]), 3, 0, 0))
+    ((_, _, columns),) = slide(Sum(), keys, panes, Sum().pack([1, 2**63 - 1, 1, -1]), 3, 0, 0)
+    assert Sum().unpack(columns) == [2**63 + 1]
+
+
+def test_part_of_a_window_may_raise() -> None:
+    """The same, of counts in a sketch, which raise: a window that fits is summed anew, from the left."""
+    bag = Bag(str)
+    values = [{"a": count} for count in (-1, 2**63 - 1, 1, -1)]
+    keys, panes = np.zeros(4, np.int64), np.arange(4)
+    ((_, _, columns),) = slide(bag, keys, panes, bag.pack(values), 4, 0, 0)
+    assert bag.unpack(columns) == [{"a": 2**63 - 2}]
+    with pytest.raises(OverflowError, match="a count is outside 64-bit integers"):
+        list(slide(bag, keys, panes, bag.pack([*values[1:], {"a": 1}]), 2, 0, 0))
 
 
 def test_a_long_history_of_one_key_is_closed_in_bounded_pieces() -> None:

@@ -83,6 +83,7 @@ _DIGESTS = """
 import hashlib
 import pyarrow as pa
 from monoids.laws.drawing import examples_of, value_of
+from monoids.laws.scalar import presentable
 from monoids.laws.instances import INSTANCES
 
 for monoid, inputs in INSTANCES:
@@ -91,9 +92,9 @@ for monoid, inputs in INSTANCES:
         elements = value_of(monoid, example["elements"])
         digest.update(monoid.encode(monoid.fold(elements)))
         columns = monoid.pack(elements)
-        batch = pa.record_batch(monoid.to_arrow(columns), schema=monoid.schema)
+        batch = pa.record_batch(monoid.to_arrow(columns), names=monoid.schema.names)
         digest.update(bytes(batch.serialize()))
-        presented = monoid.present_fields(columns)
+        presented = monoid.present_fields(monoid.pack([one for one in elements if presentable(monoid, one)]))
         digest.update(repr([column.to_pylist() for column in presented.values()]).encode())
     print(digest.hexdigest(), repr(monoid))
 """

@@ -25,9 +25,9 @@ class Largest(Integers):
 
 
 @pytest.mark.parametrize("monoid", WHOLE)
-@pytest.mark.parametrize("other", [1.0, True, None, "1", (1,), 2**63, -(2**63) - 1])
+@pytest.mark.parametrize("other", [1.0, True, None, "1", (1,), 10**38, -(10**38)])
 def test_bytes_of_other_elements_are_refused(monoid: Monoid[Any], other: Any) -> None:
-    """A float read as a count would poison a state; an integer of 70 bits would fail only when stored."""
+    """A float read as a count would poison a state; an integer that no inputs have would fail only when stored."""
     with pytest.raises(ValueError, match="the encoded element"):
         monoid.decode(encoding.encode(other))
     assert monoid.decode(encoding.encode(-(2**63))) == -(2**63)

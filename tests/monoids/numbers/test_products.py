@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from monoids import Group, Product, encoding
+from monoids.numbers.products import BEYOND
+from monoids.widening import WIDE_INTEGER
 
 LOW, HIGH = -(2**63), 2**63 - 1
 WHOLE, REAL = Product(), Product(float)
@@ -25,26 +28,40 @@ def test_products_are_those_of_python() -> None:
         columns = WHOLE.lift_columns(factors)
         fits = LOW <= expected <= HIGH
         outcomes.add(fits)
-        if fits:
-            assert (
-                WHOLE.unpack(WHOLE.reduce_sorted(columns, np.array([0])))
-                == [expected]
-                == [WHOLE.fold(factors.tolist())]
-            )
-        else:
+        found = WHOLE.reduce_sorted(columns, np.array([0]))
+        assert WHOLE.unpack(found) == [WHOLE.fold(factors.tolist())] == [expected if fits else BEYOND]
+        if not fits:
             with pytest.raises(OverflowError, match=r"Product\(\): .* use Product\(float\)"):
-                WHOLE.reduce_sorted(columns, np.array([0]))
+                WHOLE.present_columns(found)
     assert outcomes == {True, False}
 
 
 @pytest.mark.parametrize(
     "factors", [[2**62, 2], [2**32, 2**31], [-(2**62), -2], [2**31, 2**31, 2], [3] * 40, [10] * 400]
 )
-def test_overflow_raises(factors: list[int]) -> None:
+def test_overflow_raises_when_it_is_presented(factors: list[int]) -> None:
     """A wrapped product looks like any number, 0 too."""
-    for fold in (WHOLE.fold, lambda given: WHOLE.reduce_sorted(WHOLE.pack(given), np.array([0]))):
-        with pytest.raises(OverflowError):
-            fold(factors)
+    found = WHOLE.reduce_sorted(WHOLE.pack(factors), np.array([0]))
+    assert WHOLE.unpack(found) == [WHOLE.fold(factors)]
+    for present in (lambda: WHOLE.present(WHOLE.fold(factors)), lambda: WHOLE.present_columns(found)):
+        with pytest.raises(OverflowError, match=r"Product\(\): a total is outside 64-bit integers"):
+            present()
+
+
+def test_what_is_beyond_comes_back_by_zero_alone_and_the_edge_by_minus_one() -> None:
+    """In whatever order and grouping the factors come, the product is the same."""
+    rows = [([2**62, 2], 2**63), ([2**62, 2, -1], LOW), ([2**63, -1], LOW), ([2**62, 4, -1], BEYOND), ([BEYOND, 0], 0)]
+    rows += [([BEYOND, BEYOND, 7], BEYOND), ([2**63, 2**63], BEYOND), ([2**63, 1, 0], 0), ([-(2**63), -1], 2**63)]
+    for factors, expected in rows:
+        for order in itertools.permutations(factors):
+            columns = WHOLE.pack(order)
+            assert WHOLE.unpack(WHOLE.reduce_sorted(columns, np.array([0]))) == [expected] == [WHOLE.fold(order)]
+            assert WHOLE.unpack(WHOLE.from_arrow(WHOLE.to_arrow(columns))) == list(order)
+    for wrong in (2**63 + 1, 2**64 + 1, -BEYOND):
+        with pytest.raises(ValueError, match="none of its totals"):
+            WHOLE.decode(encoding.encode(wrong))
+        with pytest.raises(ValueError, match="none of its totals"):
+            WHOLE.from_arrow([pa.array([wrong], WIDE_INTEGER)])
 
 
 def test_edges_fit() -> None:
@@ -92,8 +109,6 @@ def test_types() -> None:
         WHOLE.lift(1.5)
     with pytest.raises(TypeError, match="write one of float, int"):
         Product(str)  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="outside 64-bit"):
-        WHOLE.decode(encoding.encode(2**63))
     with pytest.raises(ValueError, match="of type float"):
         REAL.decode(encoding.encode(1))
 

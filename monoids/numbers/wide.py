@@ -1,0 +1,151 @@
+"""A wide column has totals that 64 bits do not hold: Python integers in memory, decimals without places in Arrow.
+
+    values fit int64        an int64 column, as ever
+    some of them do not     an object column of Python integers; ``narrow`` brings back what fits again
+
+So a total that leaves 64 bits costs the columns it is in some speed, and nobody else anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.column import Column, Columns
+from monoids.monoid import Monoid, check_schema
+from monoids.numbers.integers import Integers, decoded_as
+from monoids.segments import overflow
+from monoids.values import INT64_MAX, INT64_MIN
+from monoids.widening import WIDE_INTEGER
+
+_LOW = 0xFFFFFFFF
+_LIMIT: int = 10**WIDE_INTEGER.precision
+
+
+class WideIntegers(Integers):
+    """Integers whose sums may leave 64 bits, as long as they come back before they are presented.
+
+    To subclass as ``Integers``. ``combine`` and the folds never raise; ``present`` does, outside int64.
+    """
+
+    widens = True
+
+    def present(self, element: int) -> int:
+        """OverflowError outside int64."""
+        if not INT64_MIN <= element <= INT64_MAX:
+            raise overflow(self, element)
+        return element
+
+    def decode(self, data: bytes) -> int:
+        element = decoded_as(self, data, int)
+        if not self.is_element(element):
+            raise ValueError(f"{self!r}: the encoded element {element!r:.60} is none of its totals")
+        return element
+
+    def is_element(self, number: int) -> bool:
+        """Whether an integer is a total that inputs can have."""
+        return abs(number) < _LIMIT
+
+    def pack(self, elements: Sequence[int]) -> Columns:
+        return (packed(elements),)
+
+    def present_columns(self, columns: Columns) -> pa.Array:
+        """OverflowError, with the first that is outside int64."""
+        column = narrow(columns[0])
+        if is_wide(column):
+            raise overflow(self, next(total for total in column.tolist() if not INT64_MIN <= total <= INT64_MAX))
+        return pa.array(column)
+
+    def to_arrow(self, columns: Columns) -> list[pa.Array]:
+        column = narrow(columns[0])
+        return [_decimals(self, column) if is_wide(column) else pa.array(column)]
+
+    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
+        check_schema(self, arrays)
+        if arrays[0].type != WIDE_INTEGER:
+            return (arrays[0].to_numpy(),)
+        column = _integers(arrays[0])
+        if is_wide(column) and not all(map(self.is_element, column.tolist())):
+            raise ValueError(f"{self!r}: a stored element is none of its totals")
+        return (column,)
+
+
+def is_wide(column: Column) -> bool:
+    """Whether a column holds Python integers, of which some may not fit 64 bits."""
+    return bool(column.dtype == object)
+
+
+def narrow(column: Column) -> Column:
+    """The column as int64 where all of it fits."""
+    if not is_wide(column):
+        return column
+    try:
+        return np.asarray(column.astype(np.int64))
+    except OverflowError:
+        return column
+
+
+def packed(elements: Sequence[int]) -> Column:
+    """Integers as a column."""
+    try:
+        return np.array(elements, np.int64)
+    except OverflowError:
+        return np.array(elements, object)
+
+
+def add_wide(values: Column, starts: Column) -> Column:
+    """The sum of each segment, whatever its size."""
+    if is_wide(values):
+        return narrow(np.asarray(np.add.reduceat(values, starts)))
+    # By halves of 32 bits, which cannot wrap below 2**31 rows.
+    low = np.add.reduceat(values & _LOW, starts)
+    high = np.add.reduceat(values >> 32, starts) + (low >> 32)
+    totals = (high << 32) | (low & _LOW)
+    beyond = np.flatnonzero((high < -(2**31)) | (high >= 2**31))
+    if not len(beyond):
+        return np.asarray(totals)
+    wide: Column = totals.astype(object)
+    wide[beyond] = [(upper << 32) + (lower & _LOW) for upper, lower in zip(high[beyond].tolist(), low[beyond].tolist())]
+    return wide
+
+
+def words(array: pa.Array) -> tuple[Column, Column]:
+    """The low and the high 64 bits of the values of a decimal128 array, which has no nulls."""
+    if not len(array):
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    both = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
+    return both[:, 0].copy(), both[:, 1].copy()
+
+
+def of_words(type: pa.DataType, *parts: Column) -> pa.Array:
+    """A decimal array of the words of its values, the lowest first."""
+    together = np.ascontiguousarray(np.stack(parts, axis=1))
+    return pa.Array.from_buffers(type, len(together), [None, pa.py_buffer(together)])
+
+
+def _decimals(monoid: Monoid[Any], column: Column) -> pa.Array:
+    beyond = np.flatnonzero((column > INT64_MAX) | (column < INT64_MIN))
+    totals = column[beyond].tolist()
+    if any(abs(total) >= _LIMIT for total in totals):
+        raise OverflowError(f"{monoid!r}: a total has more than {WIDE_INTEGER.precision} digits, which no inputs have")
+    rest = column.copy()
+    rest[beyond] = 0
+    low = rest.astype(np.int64)
+    high = low >> 63
+    low.view(np.uint64)[beyond] = [total & (2**64 - 1) for total in totals]
+    high[beyond] = [total >> 64 for total in totals]
+    return of_words(WIDE_INTEGER, low, high)
+
+
+def _integers(array: pa.Array) -> Column:
+    low, high = words(array)
+    beyond = np.flatnonzero(high != low >> 63)
+    if not len(beyond):
+        return low
+    column = low.astype(object)
+    parts = zip(high[beyond].tolist(), low[beyond].view(np.uint64).tolist())
+    column[beyond] = [(upper << 64) + lower for upper, lower in parts]
+    return column
