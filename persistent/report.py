@@ -42,8 +42,8 @@ class RunReport:
     ``checkpoint``: the newest id; ``recovered``: whether the run went on from an earlier one's checkpoint;
     ``open_windows``: windows that hold something and are not yet over for the clock. ``stopped``: by
     ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there. ``discarded``: windows that
-    closed without a sink. ``notes``: what else should be known, a sentence each. ``unfolded``: runs whose fold raised, and
-    that stay as they are. ``set_aside``: results that could not be summed up or shown, and are among the dead letters.
+    closed without a sink. ``notes``: what else should be known, a sentence each. ``unfolded``: runs whose fold raised,
+    and that stay as they are. ``set_aside``: results that could not be summed up or shown, and are dead letters.
     """
 
     engine: str

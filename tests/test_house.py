@@ -28,6 +28,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "monoids.text",
         "monoids.decimal_text",
         "monoids.serializer",
+        "monoids.widening",
     ),
     ("monoids.scalars",),
     ("monoids.monoid", "monoids.values", "monoids.hashing", "monoids.columns", "monoids.encoded", "monoids.neighbours"),
@@ -51,7 +52,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("persistent.state", "persistent.delta", "persistent.sources", "persistent.sinks", "persistent.outputs"),
     ("persistent.task", "persistent.checkpoint"),
     ("persistent.engine", "persistent.embedded", "persistent.spark", "persistent.job", "persistent.fitness"),
-    ("persistent.sums", "persistent.mapping", "persistent.closing", "persistent.step"),
+    ("persistent.sums", "persistent.mapping", "persistent.culprits", "persistent.closing", "persistent.step"),
     (
         "persistent.commit",
         "persistent.contents",

@@ -264,7 +264,7 @@ def stories(seed: int, rounds: int, instances: Sequence[tuple[Monoid[Any], st.Se
         for monoid, strategy in instances:
             drawn = random.Random(f"{seed} {number} {monoid!r}")
             values = drawn_values(strategy, 40, drawn.randrange(2**31))
-            for window in _WINDOWS:
+            for window in _WINDOWS if monoid.commutative else _WINDOWS[:2]:
                 length = drawn.choice([1, 3, 12, 24])
                 chosen = [(drawn.choice(_KEYS), drawn.choice(values)) for _ in range(length)]
                 yield Story(monoid, chosen, window, f"{seed}/{number}")
@@ -362,7 +362,8 @@ def prove(seconds_max: float | None = None, seed: int = 0, scale: float = 1.0) -
     until = began + 0.9 * (seconds_max or float("inf"))
     rounds = max(1, round(6 * scale))
     failures: list[str] = []
-    cases, planned = 0, rounds * len(_WINDOWS) * len(catalogue())
+    planned = rounds * sum(len(_WINDOWS) if monoid.commutative else 2 for monoid, _ in catalogue())
+    cases = 0
     for story in stories(seed, rounds, catalogue()):
         if len(failures) >= _FAILURES_MAX or time.monotonic() > until:
             break
