@@ -360,7 +360,7 @@ def prove(seconds_max: float | None = None, seed: int = 0, scale: float = 1.0) -
     """Rounds over the whole catalogue, then the mutants."""
     began = time.monotonic()
     until = began + 0.9 * (seconds_max or float("inf"))
-    rounds = max(1, round(6 * scale))
+    rounds = max(1, round(3 * scale))
     failures: list[str] = []
     planned = rounds * sum(len(_WINDOWS) if monoid.commutative else 2 for monoid, _ in catalogue())
     cases = 0

@@ -46,7 +46,7 @@ WEIGHTS = {
     "model": 140.0,
     "simulation": 900.0,
     "operations": 170.0,
-    "limits": 500.0,
+    "limits": 400.0,
     "corruption": 160.0,
     "readers": 160.0,
     "reads": 600.0,
