@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
 import pyarrow as pa
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 
@@ -17,22 +18,45 @@ from persistent.sinks.json_lines import encode_json_lines
 
 ROWS_SHOWN = 50
 _WIDE = 10_000
+_GAP = 2
+_CUT_LEAST = 8
+_MARK = "\N{HORIZONTAL ELLIPSIS}"
 
 
-def print_rows(table: pa.Table, limit: int | None, as_json: bool) -> None:
-    """An Arrow table on the standard output; ``limit``: at most so many of its rows."""
+def print_rows(
+    table: pa.Table,
+    limit: int | None,
+    as_json: bool,
+    *,
+    none: str = "no rows",
+    glance: Callable[[pa.Table], pa.Table] | None = None,
+) -> None:
+    """An Arrow table on the standard output; ``limit``: at most so many of its rows; ``none``: said of an empty one;
+    ``glance``: makes of rows what a person looks for first."""
     if as_json:
         shown = table if limit is None else table.slice(0, limit)
         click.echo(encode_json_lines(shown).to_pybytes(), nl=False)
         return
+    if not table.num_rows:
+        click.echo(none)
+        return
     shown = table.slice(0, ROWS_SHOWN if limit is None else limit)
-    rows = [[_cell(value) for value in row.values()] for row in shown.to_pylist()]
-    numeric = [field.name for field in table.schema if _is_number(field.type)]
-    print_table(table.column_names, rows, right=numeric)
+    was_cut = _print_columns(shown if glance is None else glance(shown))
     if shown.num_rows < table.num_rows:
         click.echo(f"{shown.num_rows:,} of {table.num_rows:,} rows; more with --limit, all with --json")
-    elif not table.num_rows:
-        click.echo("no rows")
+    elif was_cut:
+        click.echo(f"{_MARK} marks what was cut; --json has all of it")
+
+
+def _print_columns(table: pa.Table) -> bool:
+    """Whether a value was cut."""
+    rows = [[_cell(value) for value in row.values()] for row in table.to_pylist()]
+    numbers = [field.name for field in table.schema if _is_number(field.type)]
+    if not sys.stdout.isatty():
+        print_table(table.column_names, rows, right=numbers)
+        return False
+    whole = {field.name for field in table.schema if pa.types.is_temporal(field.type) or field.name == "time"}
+    return _print_fitted(table.column_names, rows, numbers, whole.union(numbers), _console().width)
 
 
 def _is_number(type_: pa.DataType) -> bool:
@@ -40,24 +64,128 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _cell(value: Any) -> str:
+    """A value in one line, without what would move a terminal's cursor."""
     if value is None:
         return ""
     if isinstance(value, bytes):
-        return value.decode("utf-8", "backslashreplace")
-    if hasattr(value, "isoformat"):
-        return str(value).removesuffix("+00:00") + ("Z" if getattr(value, "tzinfo", None) else "")
-    return str(value)
+        text = value.decode("utf-8", "backslashreplace")
+    elif hasattr(value, "isoformat"):
+        whole, point, part = str(value).removesuffix("+00:00").partition(".")
+        part = part.removesuffix("000") if len(part) == 6 else part
+        return whole + point + part + ("Z" if getattr(value, "tzinfo", None) else "")
+    else:
+        text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+# -- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+def _print_fitted(
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[str],
+    whole: Container[str],
+    room: int,
+    spare: Sequence[str] = (),
+) -> bool:
+    """As columns where they fit, the widest cut; else one value a line. Whether something was cut or left out."""
+    columns = list(zip(*rows, strict=True))
+    natural = [max(map(cell_len, (name, *column))) for name, column in zip(names, columns, strict=True)]
+    least = [wide if name in whole else min(wide, _CUT_LEAST) for name, wide in zip(names, natural, strict=True)]
+    widths = fitted(natural, least, room - _GAP * (len(names) - 1))
+    if widths is None and spare:
+        kept = [place for place, name in enumerate(names) if name != spare[0]]
+        fewer = [[row[place] for place in kept] for row in rows]
+        _print_fitted([names[place] for place in kept], fewer, right, whole, room, spare[1:])
+        return True
+    if widths is None:
+        return _print_one_by_one(names, rows, room)
+    lines = [list(names), *rows]
+    for line in lines:
+        parts = [
+            _filled(_cut(text, wide, tail=name == "file"), wide, name in right)
+            for name, text, wide in zip(names, line, widths, strict=True)
+        ]
+        click.echo((" " * _GAP).join(parts).rstrip())
+    return widths != natural
+
+
+def fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
+    """Widths of columns that fill at most the room: the widest are cut first, none below its least. None: no room.
+
+    >>> fitted([5, 40, 90], [5, 12, 12], 60), fitted([5, 40], [5, 12], 60), fitted([30, 40], [30, 12], 40)
+    ([5, 27, 28], [5, 40], None)
+    """
+    if sum(least) > room:
+        return None
+    widths = [min(wide, room) for wide in natural]
+    while sum(widths) > room:
+        _, place = max((wide, place) for place, wide in enumerate(widths) if wide > least[place])
+        widths[place] -= 1
+    return widths
+
+
+def _print_one_by_one(names: Sequence[str], rows: Sequence[Sequence[str]], room: int) -> bool:
+    wide = min(max(map(cell_len, names)), room // 2)
+    left = max(room - wide - _GAP, 1)
+    for number, row in enumerate(rows):
+        if number:
+            click.echo()
+        for name, text in zip(names, row, strict=True):
+            parts = _filled(_cut(name, wide), wide), _cut(text, left, tail=name == "file")
+            click.echo((" " * _GAP).join(parts).rstrip())
+    return any(cell_len(text) > left for row in rows for text in row)
+
+
+def _cut(text: str, wide: int, *, tail: bool = False) -> str:
+    """At most so wide, with a mark where something is missing: at the end, or before the tail."""
+    if cell_len(text) <= wide:
+        return text
+    if not tail:
+        return set_cell_size(text[:wide], wide - 1).rstrip() + _MARK
+    kept = text[-wide:]
+    while cell_len(kept) > wide - 1:
+        kept = kept[1:]
+    return _MARK + kept
+
+
+def _filled(text: str, wide: int, right: bool = False) -> str:
+    gap = " " * (wide - cell_len(text))
+    return gap + text if right else text + gap
+
+
+def _console() -> Console:
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def print_summaries(
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    right: Sequence[str],
+    whole: Sequence[str],
+    spare: Sequence[str],
+) -> None:
+    """As ``print_table``, but each row in one line: where a terminal has no room, without the columns ``spare``."""
+    if not sys.stdout.isatty():
+        print_table(names, rows, right)
+        return
+    room = _console().width
+    if _print_fitted(names, rows, right, {*right, *whole}, room, spare):
+        click.echo(f"{_MARK} and columns left out for want of room: --json has all")
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """On a terminal fitted to it, elsewhere as wide as it needs."""
+    """On a terminal fitted to it, what is wide in several lines; elsewhere as wide as it needs."""
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right)
     for row in rows:
         table.add_row(*row)
     if sys.stdout.isatty():
-        Console(markup=False, highlight=False, emoji=False).print(table)
+        _console().print(table)
         return
     console = Console(file=io.StringIO(), width=_WIDE, markup=False, highlight=False, emoji=False, color_system=None)
     with console.capture() as capture:

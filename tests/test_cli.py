@@ -258,6 +258,10 @@ def test_late_rows_and_dead_letters(done: Path) -> None:
     table = command("dead-letters", "checkpoint").stdout
     assert "a bad line" in table
     assert dead["reason"] in table
+    header, row = command("late", "checkpoint").stdout.splitlines()
+    assert header.split() == ["file", "offset", "time", "reason", "record"]
+    assert row.split()[2:5] == ["2024-05-01", "10:00:59Z", "late"]
+    assert '"bytes":50' in row
 
 
 def test_verify(done: Path) -> None:

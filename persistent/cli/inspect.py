@@ -17,7 +17,7 @@ from persistent.fingerprints import monoid_text, window_text
 from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place
-from persistent.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_table
+from persistent.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_summaries, print_table
 
 
 @click.command()
@@ -36,7 +36,7 @@ def history(target: str, as_json: bool) -> None:
     if as_json:
         print_json(lines)
         return
-    print_table(
+    print_summaries(
         ["id", "kind", "epoch", "clock", "read", "late", "dead", "runs", "state rows", "state size"],
         [
             [
@@ -50,6 +50,8 @@ def history(target: str, as_json: bool) -> None:
             for line in lines
         ],
         right=("id", "epoch", "read", "late", "dead", "runs", "state rows", "state size"),
+        whole=("clock",),
+        spare=("runs", "epoch", "state rows"),
     )
 
 

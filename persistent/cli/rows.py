@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from persistent.aside import read_aside
@@ -24,12 +25,13 @@ from persistent.cli.options import (
     target_argument,
 )
 from persistent.errors import InvalidPipeline
-from persistent.figures import bytes_text
+from persistent.figures import bytes_text, utc_text
 from persistent.progress import working
 from persistent.reading import check_key, check_window, export, place, state_table
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.tables import json_text, print_rows
 
+_ASIDE = {"late": "late records", "dead": "dead letters"}
 _FORMATS = ("table", "json", "parquet", "arrow")
 _ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parquet", "arrow": "arrow"}
 
@@ -173,7 +175,23 @@ def dead_letters(target: str, limit: int | None, as_json: bool) -> None:
 def _print_aside(target: str, folder: str, limit: int | None, as_json: bool) -> None:
     storage = storage_of(target)
     place(storage)
-    print_rows(read_aside(storage, folder), limit, as_json)
+    print_rows(read_aside(storage, folder), limit, as_json, none=f"no {_ASIDE[folder]}", glance=_at_a_glance)
+
+
+def _at_a_glance(table: pa.Table) -> pa.Table:
+    """Where a record stands, when it was, why it was set aside, and what it is; the rest is in the JSON."""
+    several = len(pc.unique(table.column("partition"))) > 1
+    columns = {name: table.column(name) for name in ("partition", "file", "offset") if several or name != "partition"}
+    times = table.column("timestamp").to_pylist()
+    columns["time"] = pa.array(["" if time is None else utc_text(time) for time in times], pa.string())
+    columns["reason"] = table.column("reason")
+    values = encode_json_lines(table.select(["value"])).to_pybytes().decode().splitlines()
+    texts = [text.removeprefix('{"value":').removesuffix("}") for text in values]
+    data = table.column("data").to_pylist()
+    columns["record"] = pa.array(
+        [text if raw is None else raw.decode("utf-8", "backslashreplace") for text, raw in zip(texts, data)]
+    )
+    return pa.table(columns)
 
 
 @click.command("export")
