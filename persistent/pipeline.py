@@ -198,9 +198,10 @@ class Pipeline:
         """
         if follow and end_of_input:
             raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
+        # First: what workers cannot reach is refused without asking a store, which may take minutes to fail.
+        chosen = self._engine(spark, engine)
         for text in self._read_back():
             logger.warning("%s", text)
-        chosen = self._engine(spark, engine)
         options = Options(
             self.step_rows,
             follow,

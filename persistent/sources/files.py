@@ -25,6 +25,7 @@ from typing import Any, TypeVar
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.sources.reads import Handle, Reader, Request, Witness, require_size
 from persistent.storage.clients import client_of
+from persistent.storage.hdfs import FAILOVER
 from persistent.storage.places import local_path, refuse_earlier
 from persistent.storage.retries import Patience
 
@@ -109,9 +110,11 @@ class Files:
 
     def would_list(self, url: str, names: Iterable[str]) -> bool:
         """Whether files of these names in the folder ``url`` would be in a listing."""
-        root, path = self.root, local_path(url)
-        if (path is not None) != self.local:
+        path = local_path(url)
+        # Where the stores differ nothing is asked of this one.
+        if (path is not None) != self.local or (path is None and _store(url) != _store(self.url)):
             return False
+        root = self.root
         if path is not None:
             root, url = os.path.realpath(root).rstrip("/") + "/", os.path.realpath(path)
         below = f"{url.rstrip('/')}/"
@@ -311,6 +314,11 @@ def _located(place: str) -> tuple[bool, str]:
     return True, _absolute(path)
 
 
+def _store(url: str) -> str:
+    """The scheme and authority of a URL."""
+    return "/".join(url.split("/", 3)[:3])
+
+
 def _before_wildcard(path: str) -> str:
     wild = _WILD.search(path)
     return path[: path.rfind("/", 0, wild.start()) + 1] if wild else path
@@ -415,4 +423,5 @@ def _hdfs(client: Any, url: str) -> Any:
             rest = path.partition("://")[2]
             return "/" + rest.partition("/")[2] if rest else path or "/"
 
-    return Hdfs(host=url.partition("://")[2].partition("/")[0] or None, skip_instance_cache=True)
+    # A try ends within seconds, as those of a checkpoint do: how often is for the reads of the source to say.
+    return Hdfs(host=url.partition("://")[2].partition("/")[0] or None, skip_instance_cache=True, **FAILOVER)

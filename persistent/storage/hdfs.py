@@ -15,7 +15,8 @@ import pyarrow as pa
 from persistent.storage.clients import client_of
 from persistent.storage.protocol import TEMPORARY
 
-_FAILOVER = {"dfs.client.failover.max.attempts": "3", "dfs.client.failover.sleep.max.millis": "1000"}
+FAILOVER = {"dfs.client.failover.max.attempts": "3", "dfs.client.failover.sleep.max.millis": "1000"}
+"""Settings of a client whose tries end within seconds."""
 
 
 class HdfsRequests:
@@ -92,4 +93,4 @@ def _package() -> Any:
 @lru_cache(maxsize=4)
 def _connected(process: int, url: str) -> Any:
     """The client of one process. It looks for a NameNode for some seconds only: how long is for ``retries`` to say."""
-    return _package().Client(url, _FAILOVER)
+    return _package().Client(url, FAILOVER)
