@@ -81,8 +81,9 @@ def next_manifest(
     retention: Retention,
     publishes: bool,
     nonce: str,
+    known: int | None = None,
 ) -> Manifest:
-    """The checkpoint that a step commits on top of ``last``."""
+    """The checkpoint that a step commits on top of ``last``. ``known``: the first clock that it keeps apart."""
     old = last.manifest
     id = old.id + 1
     ledger = dict(old.ledger)
@@ -115,6 +116,7 @@ def next_manifest(
                 runs=runs,
                 lowest=_lowest(runs, window, clock.closed),
                 published=id if plan.end_of_input and publishes and window is None else state.published,
+                known_from=known_from(state, known),
             ),
         },
         ledger=ledger,
@@ -175,6 +177,12 @@ def check_follows(manifest: Manifest, parent: Manifest) -> None:
             raise LawBroken(
                 f"manifest {manifest.id} after {parent.id} breaks the law that {law}; nothing was committed"
             )
+
+
+def known_from(state: OperatorState, now: int | None) -> int | None:
+    """From which clock on its panes are kept apart, after work that keeps them apart from ``now`` on; None without
+    history. Of a state that an older release has left, the history is taken for what it was."""
+    return now if now is None or state.known_from is None else max(now, state.known_from)
 
 
 def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:

@@ -23,7 +23,7 @@ from persistent.checkpoint.compaction import Merge, choose, choose_all, replaced
 from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.plan import Limits, StepPlan
 from persistent.checkpoint.running import marks, put_mark, sweep_dead_marks, sweep_marks
 from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, common_key_types, decode_table, encode_table
@@ -36,6 +36,7 @@ from persistent.evolution import Evolution, adapted, adopted, changes, migrate
 from persistent.figures import utc_text
 from persistent.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.publish import (
+    check_folder,
     claim,
     collect,
     collect_dropped,
@@ -103,6 +104,7 @@ class Driver:
         self.log = Log(job.storage)
         self.contents = Contents(job.storage, job.state.window)
         self.operator = operator_name(job.task)
+        self.limits = Limits(options.max_future_ms, job.source.max_out_of_orderness)
         self.nonce = new_nonce()
         self._first = first_manifest(job, self.nonce)
         self.kept: dict[int, Manifest] = {}
@@ -130,6 +132,7 @@ class Driver:
         last = found or Entry(self._first, "", 0)
         view = self._adapted(last.manifest)
         evolves, last = view is not last.manifest, replace(last, manifest=view)
+        check_folder(self.job, last.manifest)
         recovered = found is not None
         self._note_sink(last.manifest)
         for text in of_job(self.job) if last.manifest.base == 0 else ():
@@ -313,6 +316,9 @@ class Driver:
                     f"checkpoint is at {dict(manifest.source.positions)}. Nothing of its step was committed: delete "
                     "the file and run again"
                 )
+            if put.splits or any(position != (0, 0) for position in put.start.values()):
+                # So the source has recorded its options: what is given now may not contradict them.
+                self.job.source.schema(put.recorded)
             return Draft(put, is_put=True)
         clock, options, runs = manifest.clock, self.options, self.runs(manifest)
         source = manifest.source
@@ -341,6 +347,7 @@ class Driver:
             splits=planned.splits,
             cap=planned.cap,
             recorded=planned.recorded,
+            limits=self.limits,
         )
         return Draft(plan, planned.appended)
 
@@ -476,7 +483,7 @@ class Step:
         """
         driver, plan, last = self._driver, self._draft.plan, self._last.manifest
         # A time of day that was set back makes nothing dead that the clock has passed long ago.
-        limit = max(plan.wall_ms, last.clock.watermark) + driver.options.max_future_ms
+        limit = max(plan.wall_ms, last.clock.watermark) + (plan.limits or driver.limits).max_future_ms
         types = last.operators[driver.operator].key_types
         splits: Sequence[Split] = plan.splits
         while True:
@@ -526,18 +533,19 @@ class Step:
         return agreeing
 
     def _commit(self) -> None:
-        driver = self._driver
+        driver, plan = self._driver, self._draft.plan
         manifest = next_manifest(
             self._last,
-            self._draft.plan,
+            plan,
             self._results,
             window=driver.job.state.window,
             operator=driver.operator,
             index=self._index,
-            lag_ms=driver.job.source.max_out_of_orderness,
+            lag_ms=(plan.limits or driver.limits).max_out_of_orderness_ms,
             retention=driver.options.retention,
             publishes=driver.job.sink is not None,
             nonce=new_nonce(),
+            known=driver.job.state.known_from(self._last.manifest.clock.watermark),
         )
         self._entry = driver.log.put(manifest)
         driver.committed(manifest.id)

@@ -126,7 +126,7 @@ def entry_as_of(log: Log, job: Job, clock: int) -> Entry:
     only checkpoints of the task as it was before it evolved do."""
     newest = newest_of(log)
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
-    knowing = [entry for entry in kept if _knows(job.state, clock, entry.manifest)]
+    knowing = [entry for entry in kept if _knows(job, clock, entry.manifest)]
     for entry in knowing:
         if _is_of(job, entry.manifest):
             return entry
@@ -171,9 +171,11 @@ def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
     return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
 
 
-def _knows(state: PersistentState, clock: int, manifest: Manifest) -> bool:
-    times = manifest.clock
-    return state.knows(clock, times.watermark) and (state.window is None or times.closed <= clock)
+def _knows(job: Job, clock: int, manifest: Manifest) -> bool:
+    times, state, operator = manifest.clock, job.state, manifest.operators.get(operator_name(job.task))
+    since = None if operator is None else operator.known_from
+    known = state.knows(clock, times.watermark) and (state.window is None or times.closed <= clock)
+    return known and (since is None or clock >= since)
 
 
 def _why_unknown(state: PersistentState, clock: int) -> str:

@@ -13,7 +13,7 @@ from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log, Trace, manifest_name, plan_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
-from persistent.errors import InvalidPipeline, StagedMissing
+from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.job import Job
 from persistent.sinks.protocol import Sink, Staged
 from persistent.sinks.retraction import RETRACTED, is_retracted, retraction_name, retractions
@@ -30,6 +30,23 @@ def claim(job: Job, manifest: Manifest) -> None:
     _check_sink(job, manifest)
     if job.sink is not None:
         job.sink.claim(manifest.job)
+
+
+def check_folder(job: Job, manifest: Manifest) -> None:
+    """Raise StorageError, before anything is written, where the sink's folder is another job's, or has nothing of what
+    this one has published."""
+    holder = getattr(job.sink, "holder", None)
+    if job.sink is None or holder is None:
+        return
+    found = holder()
+    if found not in (None, manifest.job):
+        job.sink.claim(manifest.job)
+    if found is None and manifest.publishes:
+        raise StorageError(
+            f"{job.sink!r} has nothing of what job {manifest.job} has published (no _published/JOB): its results would "
+            "lie in two folders. Give the sink the url it had, or move that folder there, whole; or, if this one is to "
+            "hold only what comes from now on, copy _published of the old one there"
+        )
 
 
 def shown(job: Job) -> Trace:

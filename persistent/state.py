@@ -71,6 +71,11 @@ class PersistentState:
         """In a pipeline: the pane of which each of these has become a part; in the same order."""
         return panes
 
+    def known_from(self, watermark: int) -> int | None:
+        """In a pipeline: the first clock that work which begins at ``watermark`` keeps apart from what is older; None
+        where that is told by windows, or nothing is kept apart."""
+        return None
+
     def knows(self, clock: int, watermark: int) -> bool:
         """Whether a checkpoint at ``watermark`` can still tell what was before ``clock`` from what came after it."""
         return self.panes.is_cut(clock) and clock <= watermark
@@ -204,10 +209,15 @@ class NonWindowState(PersistentState):
         if self.history_ms is None:
             return panes
         # A multiple of the interval, as all panes of a state must be.
-        return np.where(panes < self._known_from(watermark), -self._interval_ms, panes)
+        return np.where(panes < self._folded_before(watermark), -self._interval_ms, panes)
 
     def knows(self, clock: int, watermark: int) -> bool:
-        return self.history_ms is not None and super().knows(clock, watermark) and clock >= self._known_from(watermark)
+        return (
+            self.history_ms is not None and super().knows(clock, watermark) and clock >= self._folded_before(watermark)
+        )
+
+    def known_from(self, watermark: int) -> int | None:
+        return None if self.history_ms is None else self._folded_before(watermark)
 
     def fingerprint(self) -> dict[str, Any]:
         return {
@@ -217,7 +227,7 @@ class NonWindowState(PersistentState):
             "interval_ms": None if self.history_ms is None else self._interval_ms,
         }
 
-    def _known_from(self, watermark: int) -> int:
+    def _folded_before(self, watermark: int) -> int:
         """The first clock of the grid that a step which begins at ``watermark`` keeps apart from what is older."""
         assert self.history_ms is not None
         return max(0, int(self.panes.starts(watermark - self.history_ms)))

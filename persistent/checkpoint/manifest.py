@@ -77,7 +77,9 @@ class OperatorState:
     """The state of one task: what it is made of, and the runs whose sum it is, oldest first.
 
     ``published``: the id of the checkpoint that last published a state without windows.
-    ``lowest``: the smallest pane that some open window still needs, None when nothing is held.
+    ``lowest``: the smallest pane that some open window still needs, None when nothing is held. ``known_from``: of a
+    state with history, the clock from which on its panes were kept apart, whatever history it had; None where it is not
+    recorded.
     """
 
     fingerprint: Mapping[str, Any]
@@ -86,6 +88,7 @@ class OperatorState:
     runs: tuple[Run, ...] = ()
     lowest: int | None = None
     published: int = 0
+    known_from: int | None = None
 
     def described(self) -> dict[str, Any]:
         """What it is made of, its key included, as the words of a change are made from it."""
@@ -196,6 +199,7 @@ class Manifest:
                         "lowest": operator.lowest,
                         "published": operator.published,
                         "runs": [run.to_json() for run in operator.runs],
+                        **({} if operator.known_from is None else {"known_from": operator.known_from}),
                     }
                     for name, operator in self.operators.items()
                 },
@@ -281,6 +285,7 @@ def _manifest_of(body: Mapping[str, Any]) -> Manifest:
                 _runs(operator["runs"]),
                 operator["lowest"],
                 operator["published"],
+                operator.get("known_from"),
             )
             for name, operator in body["operators"].items()
         },

@@ -17,11 +17,21 @@ from persistent.sources.protocol import Positions, Span, Split
 
 
 @dataclass(frozen=True)
+class Limits:
+    """``max_future_ms``: how far ahead of both the plan's time of day and the clock a timestamp may be.
+    ``max_out_of_orderness_ms``: how far the clock stays behind the largest timestamp."""
+
+    max_future_ms: int
+    max_out_of_orderness_ms: int
+
+
+@dataclass(frozen=True)
 class StepPlan:
     """``start``, ``end``: positions before and after. ``wall_ms``: the time of day of the plan, against which, or the
     clock where that is ahead, a timestamp counts as too far ahead. ``close_at``: windows that end at or before it are
-    closed. ``cap``: as in ``SourcePlan``. ``appended``: runs of the source's index that this plan adds. ``number``: 0,
-    or the replan."""
+    closed. ``cap``: as in ``SourcePlan``. ``limits``: the options by which its records are judged; None in a plan of an
+    older release, which is run by those of today. ``appended``: runs of the source's index that this plan adds.
+    ``number``: 0, or the replan."""
 
     job: str
     base: int
@@ -36,6 +46,7 @@ class StepPlan:
     cap: Mapping[str, int | None]
     recorded: Mapping[str, Any] = field(default_factory=dict)
     appended: tuple[Run, ...] = ()
+    limits: Limits | None = None
 
     def encode(self) -> bytes:
         return encode_document(
@@ -58,6 +69,7 @@ class StepPlan:
                 "cap": dict(self.cap),
                 "recorded": self.recorded,
                 "appended": [run.to_json() for run in self.appended],
+                **({} if self.limits is None else {"limits": dict(self.limits.__dict__)}),
             }
         )
 
@@ -80,4 +92,5 @@ class StepPlan:
             cap=body["cap"],
             recorded=body["recorded"],
             appended=tuple(Run.from_json(run) for run in body["appended"]),
+            limits=Limits(**body["limits"]) if "limits" in body else None,
         )

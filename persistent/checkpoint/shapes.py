@@ -77,7 +77,8 @@ _OPERATOR = both(
             "lowest": optional(whole()),
             "published": _ID,
             "runs": _RUNS,
-        }
+        },
+        {"known_from": whole(0)},
     ),
     _as_many_key_types,
 )
@@ -170,8 +171,10 @@ PLAN = fields(
         "cap": _TIMES,
         "recorded": anything,
         "appended": _RUNS,
-    }
+    },
+    {"limits": fields({"max_future_ms": _COUNT, "max_out_of_orderness_ms": _COUNT})},
 )
+"""``limits`` is not in the plans of the first release."""
 FORMAT_FILE = fields(
     {
         "format": whole(1),

@@ -14,7 +14,7 @@ from persistent.checkpoint.copies import Progress, newest_of
 from persistent.checkpoint.log import Entry, Log, new_nonce
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
-from persistent.commit import check_follows, check_same_job, first_manifest
+from persistent.commit import check_follows, check_same_job, first_manifest, known_from
 from persistent.contents import Contents
 from persistent.job import Attempt, FoldRuns, Job
 from persistent.operations.entering import committed, fenced
@@ -58,7 +58,15 @@ def _compacted(job: Job, fence: Entry, on_progress: Progress | None) -> Manifest
         nonce=new_nonce(),
         bases={**old.bases, old.id + 1: old.committed_ms},
         parent=(old.id, fence.sha256),
-        operators={**old.operators, name: replace(operator, runs=runs, lowest=operator.lowest if runs else None)},
+        operators={
+            **old.operators,
+            name: replace(
+                operator,
+                runs=runs,
+                lowest=operator.lowest if runs else None,
+                known_from=known_from(operator, job.state.known_from(old.clock.closed)),
+            ),
+        },
         source=replace(old.source, index=_folded_index(job, attempt, old)),
     )
 

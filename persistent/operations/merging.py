@@ -122,7 +122,8 @@ def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str])
     except TypeError as error:
         raise Refused(f"the keys of {name} in {urls[0]} and in {urls[1]}: {error}") from error
     lowest = min((one.lowest for one in (a, b) if one.lowest is not None), default=None)
-    return replace(a, key_types=types, runs=(), lowest=lowest, published=0)
+    known = max((one.known_from for one in (a, b) if one.known_from is not None), default=None)
+    return replace(a, key_types=types, runs=(), lowest=lowest, published=0, known_from=known)
 
 
 def _counted_once(a: OperatorState, b: OperatorState) -> tuple[Any, ...]:

@@ -68,6 +68,11 @@ class FileSink:
         """Note in the folder whose it is. StorageError if it is another job's."""
         self._check_owner(put_once(self.storage, _OWNER, f"{job}\n".encode()), job)
 
+    def holder(self) -> str | None:
+        """The id of the job whose folder this is; None as long as it is nobody's."""
+        found = self._found(_OWNER)
+        return None if found is None else _shown(found)
+
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Write ``outputs`` out of sight, durably. ValueError if ``attempt`` is none, StorageError."""
         final_stem(staging_id, attempt)

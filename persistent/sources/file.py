@@ -34,7 +34,7 @@ from persistent.sources.protocol import (
     Split,
 )
 from persistent.sources.roots import Place, Root, followed, moved_folder, place_of, require_known, require_listed
-from persistent.sources.schemas import empty_batch, from_json, from_option
+from persistent.sources.schemas import empty_batch, from_option
 from persistent.sources.text import Text
 from persistent.sources.times import milliseconds, require_readable
 from persistent.storage.places import Reach, reach_of
@@ -143,7 +143,9 @@ class FileSource:
         return (_PARTITION,)
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        return from_json(recorded["schema"])
+        schema = self._given.recorded(recorded).schema
+        self._files_of(recorded)
+        return schema
 
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: files that were read may be deleted or kept."""

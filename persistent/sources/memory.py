@@ -83,9 +83,9 @@ class MemorySource:
         if total == 0 and not follow:
             raise SourceError("MemorySource: there are no rows; give it some, or run with follow=True")
         stop = min(total, start + max(budget.rows, 1))
+        self._require_recorded(state.recorded)
         if start == stop:
             return SourcePlan((), {_PARTITION: (0, start)}, {_PARTITION: None}, state.recorded)
-        options.require_recorded(state.recorded, self._times(), options.TIMES)
         schema = self._fixed_schema(state.recorded)
         recorded = {"format": "memory", "schema": to_json(schema), **self._times()}
         pieces = max(min(budget.splits, stop - start), 1)
@@ -94,6 +94,7 @@ class MemorySource:
         return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        self._require_recorded(recorded)
         return from_json(recorded["schema"])
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
@@ -109,6 +110,9 @@ class MemorySource:
 
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: the list stays."""
+
+    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
+        options.require_recorded(recorded, self._times(), options.TIMES)
 
     def _times(self) -> dict[str, Any]:
         return {"timestamp": self.timestamp, "timestamp_unit": self.timestamp_unit}

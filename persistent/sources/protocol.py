@@ -122,7 +122,8 @@ class Source(Protocol):
         """What to read next. Driver only; reads listings and footers, changes nothing; may be called again."""
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        """The Arrow schema of the batches, from what the first plan recorded."""
+        """The Arrow schema of the batches, from what a plan recorded. InvalidPipeline where the options of the source
+        contradict that; called before a plan is run that another process has put."""
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         """The records of a split in order, in batches; repeatable on any worker."""
