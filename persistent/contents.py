@@ -82,6 +82,17 @@ class Contents:
                 return True
         return False
 
+    def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
+        """The smallest end of a window that holds something and is not closed; None if there is none."""
+        window = self._window
+        if window is None:
+            return None
+        first = window.first_number(clock.closed)
+        start = first * window.every_ms
+        panes = [self._panes_of(run) for run in runs if run.pane_max >= start]
+        ahead = [int(some[np.searchsorted(some, start)]) for some in panes]
+        return min((self._end(max(window.first_number(pane), first)) for pane in ahead), default=None)
+
     def shards(self, runs: Sequence[Run], clock: Clock, close_at: int, least: int) -> list[tuple[int, int]]:
         """The key groups in ranges, at least so many, that can each be closed at once."""
         window = self._window

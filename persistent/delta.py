@@ -15,6 +15,7 @@ import pyarrow as pa
 from monoids.column import Columns, take
 from monoids.columns import Integers
 from monoids.hashing import key_column
+from persistent.figures import utc_text
 from persistent.message import Batch
 from persistent.rows import Rows, agreed_types, fold, sum_up
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
@@ -168,8 +169,9 @@ class Delta:
                 ended, _ = window.late(times, self._watermark)
                 if ended.any():
                     raise ValueError(
-                        f"an update at {int(times[ended][0])}: every window of that time ended before the watermark "
-                        f"{self._watermark}; update at the message's own timestamp"
+                        f"an update at {int(times[ended][0])}: every window of that time ended before the clock "
+                        f"of the step, {self._watermark} ({utc_text(self._watermark)}); update at the "
+                        "message's own timestamp"
                     )
             held = window.holds(times)
             if not held.all():

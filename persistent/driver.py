@@ -47,10 +47,11 @@ from persistent.publish import (
     sweep,
     take_back,
 )
-from persistent.report import RunReport, StepReport
-from persistent.sources.protocol import Budget, LosingSource, SourceState, Split
+from persistent.report import Idle, RunReport, StepReport
+from persistent.sources.protocol import Budget, LosingSource, MeasuredSource, Reached, SourceState, Split
 from persistent.step import Item, Result, Work
 from persistent.task import check_key, operator_name
+from persistent.unpublished import Ended, why
 
 logger = logging.getLogger("persistent.driver")
 
@@ -77,6 +78,7 @@ class Options:
     max_future_ms: int = 86_400_000
     retention: Retention = field(default_factory=Retention)
     on_step: Callable[[StepReport], None] | None = None
+    on_idle: Callable[[Idle], None] | None = None
     evolve: Evolution | None = None
     dropped: tuple[str, ...] = ()
 
@@ -113,6 +115,7 @@ class Driver:
         self._totals: Counter[str] = Counter()
         self._notes: dict[str, str] = {}
         self._first_dead = ""
+        self._idle: Idle | None = None
         self.adopts = False
         """Whether the task was changed while nothing had been committed: the next plan has a new number for that."""
         self._rows = _ROWS_FIRST
@@ -154,8 +157,11 @@ class Driver:
                     step = Step(self, last, draft) if draft is not None else None
                     if step is not None:
                         last = step.run(self.effects)
+                        report = step.report()
+                    elif self.options.follow:
+                        self._tell_idle(last.manifest)
                 if step is not None:
-                    self._remember(step.report())
+                    self._remember(report)
                     draft = None
                 elif self.options.follow:
                     self._stopped.wait(_POLL_SECONDS)
@@ -195,6 +201,7 @@ class Driver:
     def _remember(self, report: StepReport) -> None:
         """A step is done: tell, and fit the size of the next to the time it took."""
         self._steps += 1
+        self._idle = None
         self._totals.update({name: getattr(report, name) for name in _SUMMED})
         if report.rows >= self._rows // 2:
             factor = min(2.0, max(0.5, _STEP_SECONDS / max(report.seconds, 1e-3)))
@@ -360,6 +367,7 @@ class Driver:
     def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
         manifest, totals = last.manifest, self._totals
         self._note_fates(ended=True)
+        open_windows, reached = self.contents.open_windows(self.runs(manifest), manifest.clock), self.reached(manifest)
         return RunReport(
             engine=self.engine.name,
             steps=self._steps,
@@ -371,9 +379,9 @@ class Driver:
             duplicates=sum(account.duplicate for account in manifest.ledger.values()),
             outputs=totals["outputs"],
             checkpoint=manifest.base,
-            watermark=manifest.clock.watermark,
+            clock_ms=manifest.clock.watermark,
             checkpoint_bytes=totals["checkpoint_bytes"],
-            open_windows=self.contents.open_windows(self.runs(manifest), manifest.clock),
+            open_windows=open_windows,
             recovered=recovered,
             ledger=dict(manifest.ledger),
             stopped=self._stopped.is_set(),
@@ -381,7 +389,44 @@ class Driver:
             notes=tuple(self._notes.values()),
             unfolded=len(self.unfolded.keys() & {run.name for run in self.runs(manifest)}),
             set_aside=totals["set_aside"],
+            reached=reached,
+            unpublished="" if totals["outputs"] else self._unpublished(manifest, open_windows, reached),
         )
+
+    def _unpublished(self, manifest: Manifest, open_windows: int, reached: Reached | None) -> str:
+        """Why nothing was published."""
+        totals, job, clock = self._totals, self.job, manifest.clock
+        return why(
+            Ended(
+                rows=totals["rows"],
+                late=totals["late"],
+                dead=totals["dead"],
+                has_sink=job.sink is not None,
+                has_windows=job.state.window is not None,
+                open_windows=open_windows,
+                first_end=self.contents.first_end(self.runs(manifest), clock),
+                clock_ms=clock.watermark,
+                ended=clock.end_of_input,
+                reached=reached,
+            )
+        )
+
+    def reached(self, manifest: Manifest) -> Reached | None:
+        """How far the source has been read, if it can say."""
+        source, at = self.job.source, manifest.source
+        if not isinstance(source, MeasuredSource):
+            return None
+        return source.reached(SourceState(at.positions, at.recorded, self.contents.index(manifest)))
+
+    def _tell_idle(self, manifest: Manifest) -> None:
+        """Tell that there is nothing to do; what is told stays the same until there is."""
+        if self.options.on_idle is None:
+            return
+        if self._idle is None:
+            runs, clock = self.runs(manifest), manifest.clock
+            windows = self.contents.open_windows(runs, clock), self.contents.first_end(runs, clock)
+            self._idle = Idle(self.reached(manifest), clock.watermark, *windows)
+        self.options.on_idle(self._idle)
 
     def _note_sink(self, found: Manifest) -> None:
         """What a sink that has come or gone means for what closes."""
@@ -637,7 +682,7 @@ class Step:
             late=sum(account.late for account in ledger) - sum(account.late for account in old),
             dead=sum(account.dead for account in ledger) - sum(account.dead for account in old),
             outputs=sum(staged.rows for staged in results.staged()),
-            watermark=manifest.clock.watermark,
+            clock_ms=manifest.clock.watermark,
             lag_ms=wall_ms() - manifest.clock.watermark,
             checkpoint_bytes=folded_bytes + delta_bytes + self._entry.bytes,
             compaction_bytes=folded_bytes,
@@ -645,6 +690,7 @@ class Step:
             commit_seconds=self._committed_at - self._mapped_at,
             discarded=self._discarded,
             set_aside=sum(staged.rows for staged in results.set_aside()),
+            reached=self._driver.reached(manifest),
         )
 
 

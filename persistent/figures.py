@@ -22,6 +22,15 @@ def utc_text(time_ms: int) -> str:
     return text.removesuffix(".000") + "Z"
 
 
+def clock_text(clock_ms: int) -> str:
+    """A clock; it begins with the first records whose order is certain.
+
+    >>> clock_text(1_700_000_000_000), clock_text(0)
+    ('2023-11-14 22:13:20Z', 'not begun')
+    """
+    return utc_text(clock_ms) if clock_ms else "not begun"
+
+
 def bytes_text(size: int) -> str:
     """A size in bytes.
 

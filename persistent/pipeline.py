@@ -29,7 +29,7 @@ from persistent.fitness import process, say_where
 from persistent.folded import WHOLE, Part, empty_table, entry_as_of, folded_tables
 from persistent.job import Job
 from persistent.outputs import check_names
-from persistent.report import RunReport, StepReport
+from persistent.report import Idle, RunReport, StepReport
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
 from persistent.sources.file import FileSource
@@ -188,12 +188,14 @@ class Pipeline:
         follow: bool = False,
         end_of_input: bool = False,
         on_step: Callable[[StepReport], None] | None = None,
+        on_idle: Callable[[Idle], None] | None = None,
     ) -> RunReport:
         """Process what is there, exactly once, from where the last run ended.
 
         ``spark``: a SparkSession; with neither session nor ``engine`` the active one if there is one, else
         this process. ``follow``: go on as input comes, until SIGINT or SIGTERM. ``end_of_input``: the input
-        is complete, close every window. ``on_step`` is called with the report of each step. Raises what
+        is complete, close every window. ``on_step`` is called with the report of each step, ``on_idle``
+        again and again while a source that is followed has nothing new. Raises what
         ``persistent.errors`` says.
         """
         if follow and end_of_input:
@@ -209,6 +211,7 @@ class Pipeline:
             self.max_future_ms,
             self.retention,
             on_step,
+            on_idle,
             self.evolve,
             self.allow_dropped,
         )

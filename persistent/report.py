@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from persistent.checkpoint.manifest import Account
+from persistent.figures import bytes_text, clock_text
+from persistent.sources.protocol import Reached
 
 
 @dataclass(frozen=True)
 class StepReport:
     """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written
     for it (runs and manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day
-    minus watermark; ``discarded``: windows that closed without a sink."""
+    minus clock, however old the data is; ``discarded``: windows that closed without a sink; ``reached``: how far the
+    source has been read, where it can say."""
 
     id: int
     rows: int
@@ -19,7 +22,7 @@ class StepReport:
     late: int
     dead: int
     outputs: int
-    watermark: int
+    clock_ms: int
     lag_ms: int
     checkpoint_bytes: int
     compaction_bytes: int
@@ -28,11 +31,17 @@ class StepReport:
     """From the end of the work until the checkpoint was committed."""
     discarded: int = 0
     set_aside: int = 0
+    reached: Reached | None = None
     """Results that could not be summed up or shown, and went to the dead letters."""
 
     @property
     def rows_per_second(self) -> float:
         return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def watermark(self) -> int:
+        """The name of ``clock_ms`` in the first release."""
+        return self.clock_ms
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,8 @@ class RunReport:
     ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there. ``discarded``: windows that
     closed without a sink. ``notes``: what else should be known, a sentence each. ``unfolded``: runs whose fold raised,
     and that stay as they are. ``set_aside``: results that could not be summed up or shown, and are dead letters.
+    ``reached``: how far the source has been read, where it can say. ``unpublished``: where nothing was published, why,
+    and what would be when.
     """
 
     engine: str
@@ -56,7 +67,7 @@ class RunReport:
     duplicates: int
     outputs: int
     checkpoint: int
-    watermark: int
+    clock_ms: int
     checkpoint_bytes: int
     open_windows: int
     recovered: bool
@@ -66,27 +77,59 @@ class RunReport:
     notes: tuple[str, ...] = ()
     unfolded: int = 0
     set_aside: int = 0
+    reached: Reached | None = None
+    unpublished: str = ""
 
     @property
     def rows_per_second(self) -> float:
         return self.rows / self.seconds if self.seconds else 0.0
 
+    @property
+    def watermark(self) -> int:
+        """The name of ``clock_ms`` in the first release."""
+        return self.clock_ms
+
     def __str__(self) -> str:
         text = (
-            f"{self.rows:,} rows in {self.steps} steps, {self.seconds:.1f} s ({self.rows_per_second:,.0f} rows/s, "
+            f"{self.rows:,} rows in {self.steps:,} steps, {self.seconds:.1f} s ({self.rows_per_second:,.0f} rows/s, "
             f"{self.engine}); {self.outputs:,} rows published, {self.late:,} late, {self.dead:,} dead letters; "
-            f"checkpoint {self.checkpoint}, watermark {self.watermark}"
+            f"checkpoint {self.checkpoint}, clock {clock_text(self.clock_ms)}"
         )
         if self.open_windows:
-            text += f"; {self.open_windows:,} windows stayed open: if the input is complete, say end_of_input=True"
-        return self.remarked(text)
-
-    def remarked(self, text: str) -> str:
-        """The text, with what was lost, and a line for each note."""
+            text += f"; open windows: {self.open_windows:,}"
+            if self.outputs and not self.stopped:
+                text += " (if the input is complete, run with --end-of-input)"
+        if self.stopped:
+            text += f"; stopped by a signal{_part_text(self.reached)}, everything committed"
         if self.discarded:
             text += f"; {self.discarded:,} windows closed and discarded (discard_closed=True)"
         if self.set_aside:
             text += f"; {self.set_aside:,} results could not be shown and are among the dead letters, with the reason"
         if self.unfolded:
             text += f"; {self.unfolded:,} runs stay unfolded, as their fold raises (see the log)"
-        return "\n".join([text, *(f"note: {note}" for note in self.notes)])
+        lines = [f"nothing published: {self.unpublished}"] if self.unpublished else []
+        return "\n".join([text, *lines, *(f"note: {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A run that follows its source has nothing to do. ``first_end``: of the open windows, the end of the first."""
+
+    reached: Reached | None
+    clock_ms: int
+    open_windows: int
+    first_end: int | None
+
+
+def reached_text(reached: Reached) -> str:
+    """How far a source has been read.
+
+    >>> reached_text(Reached(3 << 20, 12 << 20, "bytes", 1, 4)), reached_text(Reached(50, 50, "rows"))
+    ('25 % of 12.0 MB', '100 % of 50 rows')
+    """
+    total = bytes_text(reached.total) if reached.unit == "bytes" else f"{reached.total:,} {reached.unit}"
+    return f"{100 * reached.done // max(reached.total, 1)} % of {total}"
+
+
+def _part_text(reached: Reached | None) -> str:
+    return "" if reached is None or reached.is_all else f" at {reached_text(reached)}"

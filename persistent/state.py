@@ -174,7 +174,7 @@ class NonWindowState(PersistentState):
     """One running value, over all time.
 
     ``interval_ms``: the grid of clocks at which it can be checkpointed on its own, or seen as of in a pipeline, there
-    back to ``history`` (a duration; None: not at all) before the watermark. What is older is one open pane.
+    back to ``history`` (a duration; None: not at all) before the clock. What is older is one open pane.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)

@@ -117,7 +117,7 @@ def fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]
     """Widths of columns that fill at most the room: the widest are cut first, none below its least. None: no room.
 
     >>> fitted([5, 40, 90], [5, 12, 12], 60), fitted([5, 40], [5, 12], 60), fitted([30, 40], [30, 12], 40)
-    ([5, 27, 28], [5, 40], None)
+    ([5, 28, 27], [5, 40], None)
     """
     if sum(least) > room:
         return None

@@ -510,7 +510,7 @@ def test_an_update_of_the_past(storage: MemoryStorage) -> None:
 
     with pytest.raises(UserCodeError) as error:
         run(pipeline_of(GOOD, storage, Backwards(), step_rows=15))
-    says(error, "position (0, 15)", "before the watermark", "message's own timestamp")
+    says(error, "position (0, 15)", "before the clock of the step", "message's own timestamp")
 
 
 def test_names_used_twice_in_the_output() -> None:

@@ -25,7 +25,6 @@ from persistent import (
 )
 from persistent.cautions import of_records
 from persistent.checkpoint.running import put_mark
-from persistent.progress import report_text
 
 ROWS = [{"ts": 60_000 * n, "page": "ab"[n % 2]} for n in range(10)]
 
@@ -61,7 +60,7 @@ def run(task: PersistentTask, rows: Any = ROWS, url: str = "", **options: Any) -
 def test_a_run_without_a_doubt_has_no_notes() -> None:
     """Warnings that are always there are read by nobody."""
     report = run(Visits())
-    assert report.notes == () and "\n" not in str(report) + report_text(report)
+    assert report.notes == () and "\n" not in str(report)
 
 
 def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -72,7 +71,7 @@ def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFix
     assert note.startswith(
         "all 10 records read became dead letters, the first of them: ValueError: no page (test_cautions."
     )
-    assert str(dead).endswith(f"\nnote: {note}") and report_text(dead).endswith(f"\nnote: {note}")
+    assert str(dead).endswith(f"\nnote: {note}")
     assert len(caplog.records) == 1, "once, however many steps"
     behind = [ROWS[-1], *({**row, "ts": row["ts"] % 180_000} for row in ROWS)]
     (note,) = run(Visits(), behind, step_rows=1).notes

@@ -48,7 +48,7 @@ def test_one_window_by_its_time(done: Path) -> None:
 
 def test_the_state_as_of_a_clock(done: Path) -> None:
     """Without it the clock on the command line could be another than that of the method."""
-    newest = json_of("history", "checkpoint")[-1]["watermark"]
+    newest = json_of("history", "checkpoint")[-1]["clock_ms"]
     clock = newest // 60_000 * 60_000
     expected = load_pipeline(VISITS).state(as_of=clock).to_pylist()
     rows = json_of("state", VISITS, "--as-of", utc_text(clock).replace(" ", "T"))

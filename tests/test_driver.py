@@ -102,7 +102,7 @@ def test_a_run_goes_on_where_the_last_one_ended() -> None:
     shop = Shop()
     first = shop.run()
     assert (first.steps, first.rows, first.recovered, first.checkpoint) == (4, 12, False, 5)
-    assert first.open_windows == 1 and "1 windows stayed open" in str(first)
+    assert first.open_windows == 1 and "open windows: 1 (if the input is complete" in str(first)
     shop.add(6)
     second = shop.run(end_of_input=True)
     assert (second.rows, second.recovered, second.open_windows) == (6, True, 0)

@@ -59,6 +59,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.folded",
         "persistent.publish",
         "persistent.report",
+        "persistent.unpublished",
         "persistent.aside",
         "persistent.cautions",
     ),

@@ -209,7 +209,7 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
         lambda m: replace(m, clock=replace(m.clock, watermark=1, closed=1)),
         "law that the clock never goes back",
     ),
-    "closed ahead": (lambda m: replace(m, clock=replace(m.clock, closed=1 << 40)), "is ahead of the watermark"),
+    "closed ahead": (lambda m: replace(m, clock=replace(m.clock, closed=1 << 40)), "ahead of the clock"),
     "positions back": (
         lambda m: replace(m, source=replace(m.source, positions={"memory": (0, 1)})),
         "law that positions of memory never go back",

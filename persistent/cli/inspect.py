@@ -12,7 +12,7 @@ from persistent.checkpoint.log import Entry, manifest_name
 from persistent.checkpoint.manifest import Manifest
 from persistent.cli.options import json_option, storage_of, target_argument
 from persistent.codec import decode_document
-from persistent.figures import bytes_text, utc_text
+from persistent.figures import bytes_text, clock_text, utc_text
 from persistent.fingerprints import monoid_text, window_text
 from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline
@@ -43,7 +43,7 @@ def history(target: str, as_json: bool) -> None:
                 str(line["id"]),
                 _kind_text(line),
                 str(line["epoch"]),
-                utc_text(line["watermark"]),
+                clock_text(line["clock_ms"]),
                 *(f"{line[name]:,}" for name in ("read", "late", "dead", "runs", "state_rows")),
                 bytes_text(line["state_bytes"]),
             ]
@@ -71,8 +71,8 @@ def _summary(entry: Entry, newest: Manifest) -> dict[str, Any]:
         "kind": manifest.kind,
         "base": manifest.base,
         "epoch": manifest.epoch,
-        "watermark": manifest.clock.watermark,
-        "closed": manifest.clock.closed,
+        "clock_ms": manifest.clock.watermark,
+        "closed_ms": manifest.clock.closed,
         "end_of_input": manifest.clock.end_of_input,
         "committed_ms": manifest.committed_ms,
         "target": manifest.target,
@@ -138,7 +138,7 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(map(str, ids))
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
-    yield "clock", f"{utc_text(clock.watermark)}, windows closed up to {utc_text(clock.closed)}"
+    yield "clock", f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}"
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     yield "source", source.kind
     for name, position in sorted(source.positions.items()):
@@ -225,5 +225,7 @@ def _value_text(part: str, value: Any) -> str:
     if value is None:
         return ""
     if part == "clock" and not isinstance(value, bool):
-        return utc_text(value)
+        return clock_text(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     return value if isinstance(value, str) else json_text(value)

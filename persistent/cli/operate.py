@@ -19,7 +19,7 @@ from persistent.cli.options import (
     take_over_option,
     target_argument,
 )
-from persistent.figures import bytes_text, utc_text
+from persistent.figures import bytes_text, clock_text, utc_text
 from persistent.load import names_pipeline
 from persistent.progress import working
 from persistent.tables import json_text, print_json
@@ -203,8 +203,8 @@ def _tell(entry: Entry, text: str, as_json: bool) -> None:
     """What is the newest manifest now."""
     manifest = entry.manifest
     if not as_json:
-        click.echo(f"{manifest.kind} {manifest.id}, clock {utc_text(manifest.clock.watermark)}: {text}")
+        click.echo(f"{manifest.kind} {manifest.id}, clock {clock_text(manifest.clock.watermark)}: {text}")
         return
     names = ("id", "kind", "epoch", "base", "target", "format")
     told: dict[str, Any] = {name: getattr(manifest, name) for name in names}
-    click.echo(json_text({**told, "watermark": manifest.clock.watermark, "pins": list(manifest.pins)}))
+    click.echo(json_text({**told, "clock_ms": manifest.clock.watermark, "pins": list(manifest.pins)}))

@@ -15,7 +15,7 @@ from persistent.cli.exits import STOPPED
 from persistent.cli.options import pipeline_argument, take_over_option
 from persistent.load import load_pipeline
 from persistent.operations.entering import check_none_runs
-from persistent.progress import progress, report_text
+from persistent.progress import progress
 from persistent.report import RunReport
 from persistent.tables import json_text
 
@@ -64,10 +64,12 @@ def run(
     loaded = load_pipeline(pipeline)
     if not take_over:
         check_none_runs(Log(loaded.storage))
-    with _session(engine, master) as session, progress(sys.stderr) as on_step:
+    with _session(engine, master) as session, progress(sys.stderr, follow=follow) as shown:
         chosen = "embedded" if session is None else None
-        report = loaded.run(session, engine=chosen, follow=follow, end_of_input=end_of_input, on_step=on_step)
-    click.echo(json_text(_report_json(report)) if as_json else report_text(report))
+        report = loaded.run(
+            session, engine=chosen, follow=follow, end_of_input=end_of_input, on_step=shown, on_idle=shown.idle
+        )
+    click.echo(json_text(_report_json(report)) if as_json else str(report))
     if report.stopped and not follow:
         raise click.exceptions.Exit(STOPPED)
 

@@ -40,7 +40,7 @@ def rollback(
     outputs: str,
     take_over: bool = False,
 ) -> Entry:
-    """Go back to checkpoint ``to``, or to the newest whose watermark is at most ``clock``: state, clock, positions and
+    """Go back to checkpoint ``to``, or to the newest whose clock is at most ``clock``: state, clock, positions and
     account are as they were then, and the next run reads the source again from there.
 
     ``outputs`` says what becomes of what was published since. "retract": the next run takes it back, before it

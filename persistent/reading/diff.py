@@ -17,6 +17,7 @@ from monoids.summing import group_by
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import Run
+from persistent.fingerprints import monoid_text, window_text
 from persistent.folded import Part, empty_table, folded_tables, state_of
 from persistent.job import Job
 from persistent.outputs import END, START
@@ -89,7 +90,14 @@ def _named(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> It
 
 def _checkpoint(manifest: Manifest) -> dict[str, Any]:
     names = ("job", "kind", "epoch", "base", "oldest", "format")
-    states = {f"state {name}": dict(one.fingerprint) for name, one in manifest.operators.items()}
+    states = {
+        f"{part} of {name}": text
+        for name, one in manifest.operators.items()
+        for part, text in (
+            ("monoid", monoid_text(one.fingerprint["monoid"])),
+            ("window", window_text(one.fingerprint["window"])),
+        )
+    }
     keys = {f"key of {name}": _typed(one.key_names, one.key_types) for name, one in manifest.operators.items()}
     return {**{name: getattr(manifest, name) for name in names}, **states, **keys}
 
@@ -101,7 +109,7 @@ def _typed(names: tuple[str, ...], types: tuple[str, ...]) -> list[str]:
 def _clock(manifest: Manifest) -> dict[str, Any]:
     clock = manifest.clock
     largest = {f"largest of {partition}": time for partition, time in clock.largest.items()}
-    return {"watermark": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input, **largest}
+    return {"clock": clock.watermark, "closed": clock.closed, "end_of_input": clock.end_of_input, **largest}
 
 
 def _positions(manifest: Manifest) -> dict[str, Any]:

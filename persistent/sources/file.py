@@ -18,7 +18,7 @@ from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.files import Files, Listed
 from persistent.sources.formats import TO_THE_END, Decoded, Extent, Facts, Format, InputFile, Unreadable, attempted
-from persistent.sources.index import Entry, Index
+from persistent.sources.index import Entry, Index, progress_of
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import EMPTY, Given, Layout, folder_values, with_folders
 from persistent.sources.parquet import Parquet
@@ -27,6 +27,7 @@ from persistent.sources.protocol import (
     DeadRecord,
     Position,
     Positions,
+    Reached,
     Records,
     SourcePlan,
     SourceState,
@@ -175,6 +176,10 @@ class FileSource:
         splits = self._splits(self._format(layout), pieces, budget)
         cap = self._cap(index, layout, end)
         return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
+
+    def reached(self, state: SourceState) -> Reached:
+        ordinal, offset = state.positions.get(_PARTITION, (0, 0))
+        return progress_of(state.index, ordinal, offset)
 
     def _recorded_layout(self, recorded: Mapping[str, Any]) -> Layout | None:
         if "schema" not in recorded:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from persistent.errors import InputGone
 from persistent.sources.files import Files, Listed
 from persistent.sources.formats import UNKNOWN, Facts, InputFile, Unreadable, attempted
+from persistent.sources.protocol import Reached
 
 SCHEMA = pa.schema(
     [
@@ -125,6 +126,20 @@ class Index:
     def _entry(self, row: dict[str, Any]) -> Entry:
         file = InputFile(self._files, row["path"], row["size"], row["fingerprint"], row["rows"], row["estimate"])
         return Entry(row["ordinal"], file, row["fault"])
+
+
+def progress_of(table: pa.Table | None, ordinal: int, offset: int) -> Reached:
+    """How far an index has been read; what of a file has been read is taken from its rows, or else its bytes."""
+    if table is None or not table.num_rows:
+        return Reached(0, 0, "bytes")
+    empty = pc.fill_null(pc.equal(table.column("rows"), 0), False)
+    sizes = pc.if_else(empty, 0, table.column("size"))
+    done = pc.sum(sizes.slice(0, ordinal)).as_py() or 0
+    if offset and ordinal < table.num_rows:
+        size, rows = table.column("size")[ordinal].as_py(), table.column("rows")[ordinal].as_py()
+        done += size * min(offset, rows) // rows if rows else min(offset, size)
+    passed = pc.sum(empty.slice(ordinal)).as_py() or 0
+    return Reached(done, pc.sum(sizes).as_py(), "bytes", ordinal + passed, table.num_rows)
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -17,6 +17,7 @@ from persistent.sources.protocol import (
     Budget,
     DeadRecord,
     Positions,
+    Reached,
     Records,
     SourcePlan,
     SourceState,
@@ -92,6 +93,9 @@ class MemorySource:
         cuts = [start + (stop - start) * piece // pieces for piece in range(pieces + 1)]
         splits = tuple(Split(_PARTITION, (Span(0, a, b),)) for a, b in pairwise(cuts))
         return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
+
+    def reached(self, state: SourceState) -> Reached:
+        return Reached(state.positions.get(_PARTITION, (0, 0))[1], len(self.rows), "rows")
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
         self._require_recorded(recorded)

@@ -132,6 +132,30 @@ class Source(Protocol):
         """A hint: nothing before these positions will be asked for again."""
 
 
+@dataclass(frozen=True)
+class Reached:
+    """How far a source has been read, of all that it has listed: ``done`` of ``total`` "bytes" or "rows" (``unit``),
+    and, where it has files, ``files_done`` of ``files``."""
+
+    done: int
+    total: int
+    unit: str
+    files_done: int = 0
+    files: int = 0
+
+    @property
+    def is_all(self) -> bool:
+        return self.done >= self.total and self.files_done >= self.files
+
+
+@runtime_checkable
+class MeasuredSource(Source, Protocol):
+    """A source that can say how far it has been read."""
+
+    def reached(self, state: SourceState) -> Reached:
+        """How far it has been read at these positions. Driver only; reads nothing."""
+
+
 @runtime_checkable
 class LosingSource(Source, Protocol):
     """A source whose inputs may be gone when they are to be read."""

@@ -42,7 +42,7 @@ def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
         if not account.balances:
             yield f"{partition}: the account does not balance: {account}"
     if not 0 <= manifest.clock.closed <= manifest.clock.watermark:
-        yield f"closed {manifest.clock.closed} is ahead of the watermark {manifest.clock.watermark}"
+        yield f"windows are closed up to {manifest.clock.closed}, ahead of the clock {manifest.clock.watermark}"
 
 
 def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
