@@ -16,6 +16,7 @@ from persistent.commit import check_same_job
 from persistent.errors import Refused, StillRunning
 from persistent.fingerprints import changes_text
 from persistent.operations.entering import Place, log_of
+from persistent.sources.schemas import from_json
 
 
 def merge(first: Place, second: Place, into: Place) -> Entry:
@@ -165,7 +166,7 @@ def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePar
     if a.kind != b.kind:
         raise Refused(f"{urls[0]} reads a {a.kind}, {urls[1]} a {b.kind}: they must read the same sort of source")
     if a.recorded and b.recorded and canonical_json(a.recorded) != canonical_json(b.recorded):
-        raise Refused(f"{urls[0]} has read {canonical_json(a.recorded)}, {urls[1]} {canonical_json(b.recorded)}")
+        raise Refused(f"{urls[0]} and {urls[1]} have not read alike: {_differing(a.recorded, b.recorded)}")
     if a.since != b.since:
         raise Refused(f"{urls[0]} began as of clock {a.since}, {urls[1]} as of {b.since}: they must be the same")
     return SourcePart(
@@ -203,3 +204,19 @@ def _emptied(there: Log, operators: Mapping[str, OperatorState], source: SourceP
     if created.manifest.base != 0:
         raise Refused(f"{there.storage.url}: there is a job already; merge into a new checkpoint")
     return created
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
+    """What is recorded of one source and not so of the other.
+
+    >>> _differing({"format": "csv"}, {"format": "csv", "timestamp": "ts"})
+    'timestamp: none and ts'
+    """
+    names = [name for name in sorted({*a, *b}) if canonical_json(a.get(name)) != canonical_json(b.get(name))]
+    return "; ".join(f"{name}: {_recorded_text(name, a)} and {_recorded_text(name, b)}" for name in names)
+
+
+def _recorded_text(name: str, recorded: Mapping[str, Any]) -> str:
+    if name == "schema" and name in recorded:
+        return ", ".join(f"{field.name}: {field.type}" for field in from_json(recorded[name]))
+    return str(recorded.get(name, "none"))
