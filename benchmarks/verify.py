@@ -51,7 +51,12 @@ def build(place: Path, megabytes: int, step_rows: int, seed: int) -> None:
     )
     source = MemorySource(table, timestamp="ts", timestamp_unit="ms", max_out_of_orderness="1 h")
     pipeline = Pipeline(
-        source=source, task=Totals(), checkpoint=str(place), step_rows=step_rows, retention=Retention(last=1)
+        source=source,
+        task=Totals(),
+        checkpoint=str(place),
+        step_rows=step_rows,
+        retention=Retention(last=1),
+        discard_closed=True,
     )
     engines.drain(pipeline, end_of_input=False)
 
