@@ -34,6 +34,7 @@ SECTIONS = {
     "readers": "tests.proof.readers",
     "reads": "tests.proof.reads",
     "moves": "tests.proof.moves",
+    "options": "tests.proof.options",
     "mutants": "tests.proof.mutants",
     "kills": "tests.proof.kills",
 }
@@ -51,6 +52,7 @@ WEIGHTS = {
     "readers": 160.0,
     "reads": 600.0,
     "moves": 500.0,
+    "options": 500.0,
     "mutants": 300.0,
 }
 """About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in
