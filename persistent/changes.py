@@ -83,6 +83,7 @@ OPTIONS = tuple(
             ("follow", Effect.NONE, "whether the run waits for more input"),
             ("end_of_input", Effect.PLAN, "whether all windows are closed once everything is read"),
             ("on_step", Effect.NONE, "who is told of steps"),
+            ("on_idle", Effect.NONE, "who is told that a run waits"),
         ),
         "FileSource": (
             (
