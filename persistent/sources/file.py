@@ -178,6 +178,7 @@ class FileSource:
         return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
 
     def reached(self, state: SourceState) -> Reached:
+        """How many files, or bytes, of those listed have been read at these positions."""
         ordinal, offset = state.positions.get(_PARTITION, (0, 0))
         return progress_of(state.index, ordinal, offset)
 

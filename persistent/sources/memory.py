@@ -95,6 +95,7 @@ class MemorySource:
         return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
 
     def reached(self, state: SourceState) -> Reached:
+        """How many rows of all have been read at these positions."""
         return Reached(state.positions.get(_PARTITION, (0, 0))[1], len(self.rows), "rows")
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
