@@ -34,7 +34,7 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
-from persistent.sources.roots import Place, Root, followed, moved_folder, place_of, require_known, require_listed
+from persistent.sources.roots import Place, Root, followed, moved_folder, place_of, require_same
 from persistent.sources.schemas import empty_batch, from_option
 from persistent.sources.text import Text
 from persistent.sources.times import milliseconds, require_readable
@@ -196,7 +196,7 @@ class FileSource:
         place = place_of(root, self._files.pinned(), self._moved_from)
         known = place.given.root, None if root is None else root.url
         if state.index is not None and known not in self._followed_roots and self._moved_from != place.given.root:
-            (require_known if root is None else require_listed)(place, state.index)
+            require_same(root, place, state.index, self._moved_from)
         self._followed_roots.add(known)
         return followed(place, state.index)
 

@@ -6,7 +6,8 @@
     elsewhere     only ``moved_from=`` says that the files there are those that were here
 
 Up and down go by themselves where every recorded path is one that the new path stands for: else the files might be
-others, or the same in another place, which would be read again.
+others, or the same in another place, which would be read again. That is so of ``moved_from=`` too where by it nothing
+is found that was read, but the same file under another path.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from persistent.errors import InvalidPipeline
+from persistent.errors import InputGone, InvalidPipeline
 from persistent.sources.files import Files, Listed
+from persistent.sources.formats import InputFile
 
 _USER = re.compile(r"(?<=://)[^/@]*@")
 
@@ -101,7 +103,7 @@ def place_of(root: Root | None, given: Files, moved_from: str | None) -> Place:
         return Place(Root(now), given, given)
     url = root.url
     if moved_from not in (None, now) and url != now and url.startswith(str(moved_from)):
-        url = now + url.removeprefix(str(moved_from))
+        url = _below(now, url.removeprefix(str(moved_from)))
     root = replace(root, url=url)
     if url == now:
         return Place(root, given, given)
@@ -122,6 +124,15 @@ def followed(place: Place, index: pa.Table | None) -> Place:
     if place.root.url == now or place.inside:
         return place
     return Place(place.root.up(now, 0 if index is None else index.num_rows), place.given, place.given)
+
+
+def require_same(root: Root | None, place: Place, index: pa.Table, moved_from: str | None) -> None:
+    """Raise ``InvalidPipeline`` where files of the index, recorded below ``root``, may be others at a place, or read
+    again there."""
+    (require_known if root is None else require_listed)(place, index)
+    if moved_from is not None:
+        mapped = root is not None and place.root.url != root.url
+        require_moved(followed(place, index), index, moved_from, mapped)
 
 
 def require_listed(place: Place, index: pa.Table) -> None:
@@ -149,6 +160,51 @@ def require_known(place: Place, index: pa.Table) -> None:
         for other in names.get((path.rpartition("/")[2], size), ()):
             if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}"):
                 raise _doubtful(place.given, place.root.url, f"{path!r}, and this path stands for {other!r}")
+
+
+def require_moved(place: Place, index: pa.Table, moved_from: str, mapped: bool) -> None:
+    """Raise ``InvalidPipeline`` where ``moved_from=`` does not lead to a file that was read, but it is listed: another
+    path has its name, size and fingerprint. ``mapped``: the option says where all files are, so one of them is proof.
+    """
+    listed = {one.path: one.size for one in place.list()}
+    paths = place.root.paths(index).to_pylist()
+    if mapped and not listed.keys().isdisjoint(paths):
+        return
+    read: dict[tuple[str, int], dict[str, str]] = {}
+    for path, size, mark in zip(paths, index.column("size").to_pylist(), index.column("fingerprint").to_pylist()):
+        if size and path not in listed:
+            read.setdefault((path.rpartition("/")[2], size), {})[mark] = path
+    for path in sorted(listed.keys() - set(paths)):
+        marks = read.get((path.rpartition("/")[2], listed[path]), {})
+        before = marks.get(_fingerprint_of(place, path, listed[path])) if marks else None
+        if before is not None:
+            raise InvalidPipeline(
+                f"moved_from={moved_from!r}, path={_plain(place.given.url)!r}: the checkpoint has read {before!r} "
+                f"below {place.root.url!r}, where it is not; but {path!r} is that file by name, size and fingerprint, "
+                "and would count twice. moved_from= is followed where a folder has moved as a whole, above all that "
+                "was read: then give as path, once, that folder where it is now (from there a path that begins "
+                "earlier goes on). Where folders below have other names, give them back those they had. Where the "
+                "files have moved in an earlier run, leave moved_from= out"
+            )
+
+
+def _fingerprint_of(place: Place, path: str, size: int) -> str:
+    """That of a file of the listing; "" if it is gone by now."""
+    try:
+        return InputFile(place.files, path, size).fingerprint_now()
+    except InputGone:
+        return ""
+
+
+def _below(now: str, folders: str) -> str:
+    """Where folders are that lay in the one that has moved: below the path now, unless it ends with the first of them.
+
+    >>> _below("/new/", "events/"), _below("/new/events/", "events/"), _below("/new/events/", "events/2024/")
+    ('/new/events/', '/new/events/', '/new/events/2024/')
+    """
+    names = folders.split("/")[:-1]
+    passed = ("/".join(names[:count]) + "/" for count in range(len(names), 0, -1))
+    return now + folders.removeprefix(next((one for one in passed if now.endswith("/" + one)), ""))
 
 
 def _root_now(root: Root | None, given: Files) -> str:

@@ -115,6 +115,45 @@ def test_files_that_have_moved_need_moved_from(tmp_path, new):
     assert drain(source(path), state=done.state).plans == []
 
 
+@pytest.mark.parametrize(
+    ("first", "move", "then", "moved_from"),
+    [
+        ("x/*/*.jsonl", ("x/a", "x/b"), "x/*/*.jsonl", "x/a"),
+        ("x", ("x/a", "x/b"), "x", "x/a"),
+        ("x", ("x/a", "x/b"), "x", "y"),
+        ("x/a", ("x", "y"), "y", "x/a"),
+        ("x/a", ("x/a", "y/a"), "y/*/*.jsonl", "x/a"),
+        ("x/a", ("x/a", "x/b"), "x/**", "x/a"),
+    ],
+)
+@pytest.mark.parametrize("old", [(), OLD])
+def test_moved_from_that_does_not_lead_to_what_was_read_is_refused(tmp_path, first, move, then, moved_from, old):
+    """Every record of those files would count a second time, without a word."""
+    write(tmp_path / "x" / "a" / "f.jsonl", 0)
+    state = without(drain(source(tmp_path / first)).state, *old)
+    (tmp_path / move[1]).parent.mkdir(exist_ok=True)
+    (tmp_path / move[0]).rename(tmp_path / move[1])
+    with pytest.raises(InvalidPipeline, match=r"has read '(a/)?f\.jsonl'"):
+        drain(source(tmp_path / then, moved_from=tmp_path / moved_from), state=state)
+
+
+@pytest.mark.parametrize("path", ["new/ev", "new/ev/*.jsonl", "new", "new/*/*.jsonl", "new/**"])
+def test_a_folder_above_that_has_moved_is_followed(tmp_path, path):
+    """The files would be looked for in new/ev/ev, and those in new/ev read again."""
+    write(tmp_path / "old" / "ev" / "f.jsonl", 0)
+    state = drain(source(tmp_path / "old" / "ev")).state
+    (tmp_path / "old").rename(tmp_path / "new")
+    write(tmp_path / "new" / "ev" / "g.jsonl", 2)
+    moved = source(tmp_path / path, moved_from=tmp_path / "old")
+    done = drain(moved, state=state)
+    assert numbers(done) == [2, 3]
+    # The option may stay, also while files that were read are deleted and others of the same name come.
+    (tmp_path / "new" / "ev" / "f.jsonl").unlink()
+    write(tmp_path / "new" / "ev" / "h" / "f.jsonl", 4)
+    again = drain(source(tmp_path / path, moved_from=tmp_path / "old"), state=done.state)
+    assert numbers(again) == ([] if path.endswith("*.jsonl") else [4, 5])
+
+
 def test_a_checkpoint_without_a_root_gets_it_at_its_next_plan(tmp_path):
     """A checkpoint of the first release would read all again with the first folder that its path has more."""
     write(tmp_path / "events" / "a.jsonl", 0)
