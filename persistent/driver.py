@@ -135,7 +135,7 @@ class Driver:
         last = found or Entry(self._first, "", 0)
         view = self._adapted(last.manifest)
         evolves, last = view is not last.manifest, replace(last, manifest=view)
-        check_folder(self.job, last.manifest)
+        check_folder(self.job, self.log, last.manifest)
         recovered = found is not None
         self._note_sink(last.manifest)
         for text in of_job(self.job) if last.manifest.base == 0 else ():

@@ -32,7 +32,7 @@ def claim(job: Job, manifest: Manifest) -> None:
         job.sink.claim(manifest.job)
 
 
-def check_folder(job: Job, manifest: Manifest) -> None:
+def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
     """Raise StorageError, before anything is written, where the sink's folder is another job's, or has nothing of what
     this one has published."""
     holder = getattr(job.sink, "holder", None)
@@ -40,7 +40,10 @@ def check_folder(job: Job, manifest: Manifest) -> None:
         return
     found = holder()
     if found not in (None, manifest.job):
-        job.sink.claim(manifest.job)
+        # Who lost the race for the first manifest finds the winner's name here; that manifest was put before.
+        newest = log.newest()
+        if newest is None or newest.manifest.job != found:
+            job.sink.claim(manifest.job)
     if found is None and manifest.publishes:
         raise StorageError(
             f"{job.sink!r} has nothing of what job {manifest.job} has published (no _published/JOB): its results would "
