@@ -14,6 +14,7 @@ import numbers
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -34,17 +35,22 @@ _UNITS = (
     (604_800_000, ("w", "week", "weeks")),
 )
 _UNITS_MS = {name: ms for ms, names in _UNITS for name in names}
-_DURATION = re.compile(r"([0-9]+)\s*([a-z]+)")
+_DURATION = re.compile(r"([0-9]{1,30})\s*([a-z]+)")
+_DURATION_MAX_MS = 2**60
+"""Its sum with any time is one of 64 bits."""
+_MILLISECONDS = re.compile(r"-?[0-9]{1,30}")
+_DATE_DIGITS = 8
 
 
 def duration_ms(value: Duration, name: str = "duration") -> int:
-    """A duration in milliseconds, zero or more.
+    """A duration in milliseconds, zero or more, at most 2**60.
 
     >>> duration_ms("1 min"), duration_ms(timedelta(seconds=2)), duration_ms(7), duration_ms("2 days")
     (60000, 2000, 7, 172800000)
     >>> duration_ms("1 hour") == duration_ms("1 h") == duration_ms("1h") == 60 * duration_ms("1 minute")
     True
     """
+    given = value
     if isinstance(value, str):
         match = _DURATION.fullmatch(value.strip())
         if not match or match[2] not in _UNITS_MS:
@@ -53,7 +59,7 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
                 f"{name}: {value!r} is not a duration: write a whole number and a unit, for example '500 ms', '1 min', "
                 f"'2 days'. The units: {units}"
             )
-        return int(match[1]) * _UNITS_MS[match[2]]
+        value = int(match[1]) * _UNITS_MS[match[2]]
     if isinstance(value, timedelta):
         if value % timedelta(milliseconds=1):
             raise ValueError(f"{name}: {value} is not a whole number of milliseconds")
@@ -62,6 +68,10 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
         raise TypeError(f"{name}: {value!r} is neither milliseconds, a timedelta, nor text such as '1 min'")
     if value < 0:
         raise ValueError(f"{name}: {value} is negative")
+    if value > _DURATION_MAX_MS:
+        raise ValueError(
+            f"{name}: {given!r} is too long: a duration is at most {_DURATION_MAX_MS} ms, 36 million years"
+        )
     return value
 
 
@@ -83,15 +93,8 @@ def instant_ms(value: Any, name: str = "clock") -> int:
     >>> instant_ms("2013-12-20T00:00Z"), instant_ms(datetime(2013, 12, 20)), instant_ms(1_387_497_600_000)
     (1387497600000, 1387497600000, 1387497600000)
     """
-    if isinstance(value, str) and value.strip().lstrip("-").isdigit():
-        value = int(value)
     if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value.strip())
-        except ValueError:
-            raise ValueError(
-                f"{name}: {value!r} is no time: write 2024-05-01T10:00:00Z, or milliseconds since 1970"
-            ) from None
+        value = _read(value.strip(), name)
     if isinstance(value, datetime):
         since = value.replace(tzinfo=value.tzinfo or UTC) - _EPOCH
         if since % timedelta(milliseconds=1):
@@ -100,6 +103,31 @@ def instant_ms(value: Any, name: str = "clock") -> int:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name}: {value!r} is neither milliseconds since 1970, a datetime, nor text in ISO 8601")
     return int(value)
+
+
+def _read(text: str, name: str) -> int | datetime:
+    """A point in time that is text: milliseconds, or ISO 8601."""
+    if not _MILLISECONDS.fullmatch(text):
+        try:
+            return datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(
+                f"{name}: {text!r} is no time: write 2024-05-01T10:00:00Z, or milliseconds since 1970"
+            ) from None
+    number = int(text)
+    if _is_date(text):
+        date, instant = datetime.fromisoformat(text).date(), _EPOCH + timedelta(milliseconds=number)
+        raise ValueError(
+            f"{name}: {text!r} may be a date or milliseconds since 1970: write {date}, or {instant.isoformat()}"
+        )
+    return number
+
+
+def _is_date(digits: str) -> bool:
+    """Whether digits are a date as in 20240501."""
+    with suppress(ValueError):
+        return len(digits) == _DATE_DIGITS and bool(datetime.fromisoformat(digits))
+    return False
 
 
 def wall_ms() -> int:

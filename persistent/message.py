@@ -189,8 +189,8 @@ class Batch:
         return self.take(np.flatnonzero(chosen))
 
     def take(self, rows: Integers) -> Batch:
-        """The records of these row numbers."""
-        if len(rows) == len(self):
+        """The records of these row numbers, in their order."""
+        if len(rows) == len(self) and np.array_equal(rows, np.arange(len(self))):
             return self
         taken = replace(
             self,

@@ -148,3 +148,15 @@ def test_a_batch_knows_the_timestamps_that_are_its_own() -> None:
     piece = batch.slice(1, 3)
     assert piece.of_timestamps(piece.timestamps) is piece and piece.of_timestamps(few.timestamps) is None
     assert (piece.positions, piece.keys[0].to_pylist()) == ([(3, 17), (3, 27)], ["ü", None])
+
+
+@pytest.mark.parametrize("rows", [[3, 2, 1, 0], [0, 0, 0, 0], [0, 1, 2, 3], [1], [0, 1, 2, 3, 0]])
+def test_rows_are_taken_in_the_order_asked_for(rows: list[int]) -> None:
+    """As many rows as there are came as they were, whichever had been asked for: wrong values, without a word."""
+    batch, wanted = batch_of(), np.array(rows)
+    taken = batch.take(wanted)
+    assert taken["n"].to_pylist() == [batch["n"][row].as_py() for row in rows]
+    assert taken.timestamps.tolist() == [row * 1_000 for row in rows]
+    assert taken.offsets.tolist() == [row * 10 + 7 for row in rows]
+    assert taken.keys[0].to_pylist() == [batch["page"][row].as_py() for row in rows]
+    assert (taken is batch) == (rows == [0, 1, 2, 3])
