@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from monoids import Count
 from persistent import FileSource, NonWindowState, PersistentTask, Pipeline
+from persistent.checkpoint.log import Log
 from persistent.embedded import Embedded
 from persistent.sources import files, formats
 from persistent.storage import MemoryStorage, Put, Storage
@@ -101,7 +102,7 @@ class Job:
         pipeline = self._pipeline()
         counted = {row["id"]: row["value"] for row in pipeline.state().to_pylist()}
         dead = sorted((row["file"], row["offset"], row["reason"]) for row in pipeline.dead_letters().to_pylist())
-        manifest = pipeline._entry(None).manifest  # type: ignore[union-attr]
+        manifest = Log(pipeline.storage).newest().manifest  # type: ignore[union-attr]
         return Outcome(counted, tuple(dead), manifest.ledger)
 
     def _pipeline(self, before_put: Callable[[str], None] | None = None) -> Pipeline:
