@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -69,6 +70,8 @@ class Files:
         if not isinstance(text, str) or not text:
             raise InvalidPipeline(f"path={path!r} is not a path; write for example 'events/*.parquet'")
         self.local, self.url = _located(text)
+        if not _is_text(self.url):
+            raise InvalidPipeline(f"path={text!r}: {os.fsencode(self.url)!r} is no UTF-8: rename the folder")
         wild = _WILD.search(self.url)
         whole = self.url + "**" if wild and self.url.endswith("/") else self.url
         cut = self.url.rfind("/", 0, wild.start()) + 1 if wild else 0
@@ -98,6 +101,12 @@ class Files:
         except FileNotFoundError:
             return []
         kept = [f for f in found if matches(f.path) and not any(map(_ignored, f.path.split("/")))]
+        for file in kept:
+            if not _is_text(file.path):
+                raise SourceError(
+                    f"{root}: the name of the file {os.fsencode(file.path)!r} is no UTF-8, so no checkpoint can record "
+                    "it. Rename it (one that begins with '_' is passed over), or narrow the path"
+                )
         for text in _twice(root, kept, links) if links else ():
             self.warn(text)
         return sorted(kept, key=lambda f: f.path)
@@ -167,7 +176,7 @@ class Files:
     def gone(self, paths: Collection[str]) -> set[str]:
         """Those that are certainly not there: neither by name, asked for twice, nor in a listing of the root.
 
-        SourceError if the root itself is not there.
+        SourceError if the root is not there, or on the way to them is an empty folder, as where no disk is mounted.
         """
         missing = {path for path, is_there in zip(paths, self.each(self._is_there, paths)) if not is_there}
         if not missing:
@@ -175,11 +184,13 @@ class Files:
         root, pattern = self._root()
         if not _WILD.search(self.url) and "**" not in pattern and missing != {pattern}:
             root = self.url
-        if not self._is_folder(root):
-            raise SourceError(
-                f"{root}: listed, but gone, with {len(missing):,} files that are not read yet. Bring it back (is it "
-                "mounted?); or put anything there, such as a file named _gone, to say that its files are gone for good"
-            )
+        for folder in self._folders_of(root, missing):
+            if not self._holds_any(folder):
+                raise SourceError(
+                    f"{folder}: gone or empty, with listed files that are not read yet ({len(missing):,} are not "
+                    f"there). Bring it back (is it mounted?); or put anything there, such as a file named _gone, to "
+                    "say that its files are gone for good"
+                )
         self.reconnect()
         try:
             listed = {found.path for found in self._found(root, None, {})}
@@ -264,6 +275,22 @@ class Files:
                 return folder + slash, name
             self._rooted = self.url.rstrip("/") + "/", "**"
         return self._rooted
+
+    def _folders_of(self, root: str, missing: Collection[str]) -> list[str]:
+        """The root and, on a disk, the deepest folder that is there on the way to each missing file: any may be the
+        place where another disk was mounted."""
+        folders = {root}
+        for folder in {path.rpartition("/")[0] for path in missing} if self.local else ():
+            while folder and not self._is_folder(root + folder):
+                folder = folder.rpartition("/")[0]
+            folders.add(f"{root}{folder}/" if folder else root)
+        return sorted(folders)
+
+    def _holds_any(self, folder: str) -> bool:
+        """Whether there is a folder; on a disk, one with anything in it."""
+        if not self.local or not self._is_folder(folder):
+            return self._is_folder(folder)
+        return bool(self.request("list", "")(lambda: os.listdir(folder)))
 
     def _is_folder(self, place: str) -> bool:
         try:
@@ -368,19 +395,39 @@ def _walk(
                 continue
             if entry.is_symlink():
                 links[path] = os.path.realpath(entry.path)
-            if entry.is_dir():
+            kind = _kind_of(entry)
+            if kind == "folder":
                 target = links.get(path, "")
                 within = f"{os.path.realpath(root + folder)}/" if target else ""
                 if target and (target in linked or within.startswith(f"{target.rstrip('/')}/")):
                     continue
                 if deepest is None or path.count("/") < deepest:
                     yield from _walk(root, path + "/", deepest, links, (*linked, target) if target else linked)
-            elif entry.is_file():
+            elif kind == "file":
                 try:
                     found = entry.stat()
                     yield Listed(path, found.st_size, _local_hint(found))
                 except FileNotFoundError:
                     continue
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    """ "folder", "file", or "" for what is neither, as a link that leads nowhere or to itself."""
+    try:
+        return "folder" if entry.is_dir() else "file" if entry.is_file() else ""
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return ""
+
+
+def _is_text(path: str) -> bool:
+    """Whether a path can be recorded: a name on a disk may be bytes that are no UTF-8."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _local_hint(found: os.stat_result) -> str:

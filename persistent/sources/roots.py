@@ -101,6 +101,8 @@ def place_of(root: Root | None, given: Files, moved_from: str | None) -> Place:
     now = _root_now(root, given)
     if root is None:
         return Place(Root(now), given, given)
+    if _plain(given.root) != now:
+        given = given.below(given.url.rstrip("/") + "/")
     url = root.url
     if moved_from not in (None, now) and url != now and url.startswith(str(moved_from)):
         url = _below(now, url.removeprefix(str(moved_from)))

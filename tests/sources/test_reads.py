@@ -270,20 +270,40 @@ def test_a_deleted_file_that_is_put_back_is_read(tmp_path):
         assert sorted(job.outcome().counted) == list(range(24)) and not job.outcome().dead
 
 
-@pytest.mark.parametrize("pattern", ["", "/", "/*.jsonl"])
-def test_files_are_not_lost_with_a_root_that_is_away(tmp_path, pattern):
-    """Without it a disk that is not mounted makes dead letters of all that was not read yet."""
-    for name in "ab":
-        (tmp_path / "in").mkdir(exist_ok=True)
-        (tmp_path / "in" / f"{name}.jsonl").write_bytes(encoded("jsonl", range(4)))
-    made = FileSource(f"{tmp_path}/in{pattern}", timestamp="ts", timestamp_unit="ms", on_bad_file="dead-letter")
+@pytest.mark.parametrize(
+    ("root", "mount", "names"),
+    [
+        ("in", "in", ("a.jsonl", "b.jsonl")),
+        ("in/", "in", ("a.jsonl", "b.jsonl")),
+        ("in/*.jsonl", "in", ("a.jsonl", "b.jsonl")),
+        ("in/", "in", ("x/a.jsonl", "x/b.jsonl")),
+        ("in/", "in/x", ("a.jsonl", "x/y/b.jsonl")),
+        ("in", "in", ("a", "in")),
+    ],
+)
+def test_files_are_not_lost_with_a_root_that_is_away(tmp_path, root, mount, names):
+    """Without it a disk that is not mounted makes dead letters of all that was not read yet, also where the empty
+    folder on which it is mounted stays."""
+    for name in names:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(encoded("jsonl", range(4)))
+    options = {"timestamp": "ts", "timestamp_unit": "ms", "format": "json"}
+    made = FileSource(f"{tmp_path}/{root}", on_bad_file="dead-letter", **options)
     first = made.plan(SourceState({}), Budget(4, exact=True))
     state = SourceState(first.end, first.recorded, first.appended)
-    (tmp_path / "in").rename(tmp_path / "away")
-    for again in (made, pickle.loads(pickle.dumps(made))):
-        with pytest.raises(SourceError, match=r"in/?: listed, but gone, with 1 files.*mounted"):
-            again.plan(state, Budget(4))
-    (tmp_path / "in").mkdir()
+    plan = made.plan(state, Budget(4))
+    (tmp_path / mount).rename(tmp_path / "away")
+    # A folder that is not there, below a root that is, was deleted.
+    for is_there in (False, True) if mount == "in" else (True,):
+        if is_there:
+            (tmp_path / mount).mkdir()
+        for again in (made, pickle.loads(pickle.dumps(made)), FileSource(f"{tmp_path}/{root}", **options)):
+            again._bad_file_raises = False
+            with pytest.raises(SourceError, match=f"{mount}/?: gone or empty, with listed files .*mounted"):
+                again.plan(state, Budget(4))
+            with pytest.raises(SourceError, match="mounted"):
+                again.without_lost(plan.splits, plan.recorded)
+    (tmp_path / mount / "_gone").touch()
     assert [record.ordinal for record in drain(made, state=state).dead] == [1]
 
 
