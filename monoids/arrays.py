@@ -2,11 +2,13 @@
 
 plain_array     without chunks, dictionary, run ends and views
 from_numpy      without memory that somebody can still write to
+python_list     as Python values, whatever the zone
 nearest_floats  decimals, correctly rounded
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,14 +90,58 @@ def _plain_type(type_: pa.DataType) -> pa.DataType:
         return pa.string()
     if pa.types.is_binary_view(type_):
         return pa.binary()
+    return _within(type_, _plain_type)
+
+
+def _within(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with those inside of it changed."""
+
+    def changed(field: pa.Field) -> pa.Field:
+        return field.with_type(change(field.type))
+
     if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(_plain_type(field.type)) for field in type_])
+        return pa.struct([changed(field) for field in type_])
     if pa.types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_plain_type(type_.value_type)))
+        return pa.list_(changed(type_.value_field))
+    if pa.types.is_large_list(type_):
+        return pa.large_list(changed(type_.value_field))
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(changed(type_.value_field), type_.list_size)
     if pa.types.is_map(type_):
-        item = type_.item_field.with_type(_plain_type(type_.item_type))
-        return pa.map_(type_.key_field.with_type(_plain_type(type_.key_type)), item, type_.keys_sorted)
+        return pa.map_(changed(type_.key_field), changed(type_.item_field), type_.keys_sorted)
     return type_
+
+
+def python_list(values: Any) -> list[Any]:
+    """An Arrow array or table as a list of Python values; in UTC where a time has no year in its own zone.
+
+    >>> end = pa.scalar(253_402_300_799, pa.timestamp("s", "UTC")).cast(pa.timestamp("s", "Asia/Tokyo"))
+    >>> python_list(pa.array([end]))[0].year
+    9999
+    """
+    try:
+        return list(values.to_pylist())
+    except OverflowError:
+        if isinstance(values, pa.Table):
+            return list(
+                values.cast(pa.schema([field.with_type(_in_utc(field.type)) for field in values.schema])).to_pylist()
+            )
+        return list(values.cast(_in_utc(values.type)).to_pylist())
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """An Arrow scalar as a Python value, as ``python_list`` has it."""
+    try:
+        return value.as_py()
+    except OverflowError:
+        return value.cast(_in_utc(value.type)).as_py()
+
+
+def _in_utc(type_: pa.DataType) -> pa.DataType:
+    """The type with UTC for all other zones, at any depth."""
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return pa.timestamp(type_.unit, "UTC")
+    return _in_utc(type_.value_type) if pa.types.is_dictionary(type_) else _within(type_, _in_utc)
 
 
 def nearest_floats(values: pa.Array) -> pa.Array:

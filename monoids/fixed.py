@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import python_list
 from monoids.column import Column, Columns
 from monoids.monoid import Monoid, check_schema
 from monoids.segments import canonical_floats
@@ -67,7 +68,7 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
 
     def lift_array(self, array: pa.Array) -> Columns:
         """``lift`` of every value of an Arrow array of ``input_type``, which may have nulls."""
-        return self.pack([self.lift(value) for value in array.to_pylist()])
+        return self.pack([self.lift(value) for value in python_list(array)])
 
     def lift_columns(self, values: Any) -> Columns:
         accepted = self.type

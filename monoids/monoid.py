@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
-from monoids.arrays import from_numpy
+from monoids.arrays import from_numpy, python_list
 from monoids.column import Column, Columns, concat, is_constant, object_column, repeat, take
 from monoids.scalars import scalar
 from monoids.serializer import Serializer
@@ -312,7 +312,7 @@ def python_values(values: Any) -> list[Any]:
             values = from_numpy(values)
         else:
             return list(values.tolist())
-    return list(values.to_pylist())
+    return python_list(values)
 
 
 def arrow_column(values: list[Any], type: pa.DataType) -> pa.Array:

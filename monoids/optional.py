@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
-from monoids.arrays import no_column, plain_array
+from monoids.arrays import from_numpy, no_column, plain_array
 from monoids.column import Column, Columns, concat, repeat, take
 from monoids.containers.mappings import shows_plainly
 from monoids.monoid import Monoid, check, check_schema, is_column
@@ -155,7 +155,7 @@ class Option(Monoid[Maybe]):
 def given(values: Any) -> Column:
     """Which values of a column are not null, and of a list not None."""
     if isinstance(values, np.ma.MaskedArray) or (isinstance(values, np.ndarray) and values.dtype.kind in "mM"):
-        values = pa.array(values)
+        values = from_numpy(values)
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         return np.ones(len(values), np.bool_)
     if isinstance(values, (list, np.ndarray)):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC
 from decimal import Decimal
 from typing import Any
 
@@ -65,13 +64,13 @@ class Ordered:
 
     def load(self, column: Any) -> list[Any]:
         """The Python values of a column."""
+        if self.type.kind == "datetime":
+            return self.type.moments(self.to_arrow(column))
         values = self.to_arrow(column).to_pylist()
         if self.type.kind == "str":
             return [value.decode("utf-8", "surrogatepass") for value in values]
         if self.type.kind == "float":
             return [value if value == value else math.nan for value in values]
-        if self.type.kind == "datetime" and self.type.arrow.tz is not None:
-            return [value.astimezone(UTC) for value in values]
         return list(values)
 
     def to_arrow(self, column: Any, valid: Column | None = None) -> pa.Array:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import python_list
 from monoids.monoid import is_column
 from monoids.scalars import is_missing, scalar, shown
 
@@ -105,7 +106,7 @@ def _from_column(values: Any, names: Names) -> tuple[Any, Any]:
     if isinstance(values, pa.NullArray):
         return values, values
     if pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
-        return _from_list(values.to_pylist(), names)
+        return _from_list(python_list(values), names)
     if not isinstance(values, pa.StructArray):
         raise _no_pair(values, names)
     parts = dict(zip((field.name for field in values.type), values.flatten()))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.arrays import from_numpy, no_column
+from monoids.arrays import from_numpy, no_column, python_value
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset})
 """Types whose values are plain already, and of which only None is missing."""
@@ -31,7 +31,7 @@ def scalar(value: Any) -> Any:
     if value.__class__ in PLAIN:
         return value
     if isinstance(value, pa.Scalar):
-        return _finest(value.as_py())
+        return _finest(python_value(value))
     if isinstance(value, np.ndarray):
         value = value[()]
     if isinstance(value, (np.datetime64, np.timedelta64)):
@@ -68,7 +68,8 @@ def may_be_missing(kind: type) -> bool:
 
 def _is_null(value: Any) -> bool:
     if isinstance(value, pa.Scalar):
-        return not value.is_valid
+        # A dictionary may hold null as one of its values: then the scalar is valid, and means nothing.
+        return not value.is_valid or (pa.types.is_dictionary(value.type) and python_value(value) is None)
     return not isinstance(value, (np.datetime64, np.timedelta64)) or bool(np.isnat(value))
 
 

@@ -69,6 +69,13 @@ class ValueType:
             if any(value.as_py().copy_abs() >= limit for value in extremes.values()):
                 raise ValueError(f"{self.title}: a stored value has more digits than {array.type} holds")
 
+    def moments(self, array: pa.Array) -> list[datetime | None]:
+        """An Arrow array of datetimes as ``accept`` gives them: with a zone in UTC, where no year ends early."""
+        moments: list[datetime | None] = array.view(pa.timestamp(self.arrow.unit)).to_pylist()
+        if self.arrow.tz is None:
+            return moments
+        return [moment and moment.replace(tzinfo=UTC) for moment in moments]
+
     def column(self, values: Any) -> pa.Array:
         """An Arrow array, NumPy array or list of Python values as an Arrow array of this type, with nulls.
 
@@ -164,11 +171,25 @@ def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "i
         too_fine = " (datetimes of Python hold microseconds)" if kind == "datetime" and kind in choices else ""
         known = ", ".join(sorted(_SPELLED[kind] for kind in choices))
         raise TypeError(f"{owner}({_joined(leading, spelled(type))}){too_fine}: write one of {known}")
+    if kind == "decimal" and arrow.scale < 0:  # Arrow rescales them as soon as there is a null
+        written = f"pa.decimal128({min(arrow.precision - arrow.scale, 38)}, 0)"
+        raise TypeError(f"{owner}({_joined(leading, spelled(arrow))}): no scale below 0: write {written}")
+    if kind == "datetime" and arrow.tz is not None:
+        _check_zone(f"{owner}({_joined(leading, spelled(arrow))})", arrow)
     if pa.types.is_decimal32(arrow) or pa.types.is_decimal64(arrow):
         arrow = pa.decimal128(arrow.precision, arrow.scale)
     arrow = arrow if kind in ("datetime", "decimal") else _WIDE[kind]
     written = "" if kind == default else kind if arrow == _WIDE.get(kind) else spelled(arrow)
     return ValueType(f"{owner}({_joined(leading, written)})", kind, arrow, choices, leading)
+
+
+def _check_zone(title: str, type: pa.DataType) -> None:
+    try:
+        pa.scalar(0, type).as_py()
+    except LookupError as error:  # of zoneinfo as of pytz, whichever there is
+        raise TypeError(
+            f"{title}: there is no time zone {type.tz!r}: write one such as 'UTC' or 'Europe/Paris'"
+        ) from error
 
 
 def _joined(*arguments: str) -> str:

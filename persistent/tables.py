@@ -14,6 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 
+from monoids.arrays import python_list
 from persistent.sinks.json_lines import encode_json_lines
 
 ROWS_SHOWN = 50
@@ -50,7 +51,7 @@ def print_rows(
 
 def _print_columns(table: pa.Table) -> bool:
     """Whether a value was cut."""
-    rows = [[_cell(value) for value in row.values()] for row in table.to_pylist()]
+    rows = [[_cell(value) for value in row.values()] for row in python_list(table)]
     numbers = [field.name for field in table.schema if _is_number(field.type)]
     if not sys.stdout.isatty():
         print_table(table.column_names, rows, right=numbers)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import UTC
 from typing import Any, ClassVar
 
 import numpy as np
@@ -98,10 +97,8 @@ class _FixedExtreme(_Extreme):
         return self._of_arrow(pa.array(elements, self.type.arrow))
 
     def unpack(self, columns: Columns) -> list[Any]:
-        elements = self.to_arrow(columns)[0].to_pylist()
-        if self.type.kind == "datetime" and self.type.arrow.tz is not None:
-            return [element and element.astimezone(UTC) for element in elements]
-        return list(elements)
+        (elements,) = self.to_arrow(columns)
+        return self.type.moments(elements) if self.type.kind == "datetime" else list(elements.to_pylist())
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         values, valid = columns

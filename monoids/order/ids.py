@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.arrays import python_list
 from monoids.column import Column
 from monoids.hashing import hash_key, hash_keys, key_column
 from monoids.monoid import is_column
@@ -72,7 +73,7 @@ def _key_columns(keys: Any, length: int) -> list[pa.Array] | None:
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "OU":
         keys = keys.tolist()
     if isinstance(keys, pa.Array) and _is_read_one_by_one(keys.type):
-        keys = keys.to_pylist()
+        keys = python_list(keys)
     return _listed(keys, length) if isinstance(keys, list) else [_key_column(keys)]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from monoids.arrays import python_list
 from monoids.column import Column
 from monoids.monoid import is_column
 from monoids.order.orders import Order, Stored, repeated
@@ -47,7 +48,7 @@ class OrderedPair:
     def store(self, values: Any) -> tuple[Column | None, list[Any]]:
         """A column of pairs (Arrow struct array, list) as columns, and which rows hold a pair (None: all)."""
         if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_list(values.type):
-            values = values.to_pylist()
+            values = python_list(values)
         by, chosen = pair_columns(values, self.names)
         return self._held([*self.by.store(by, len(values)), self.value.store(chosen)])
 

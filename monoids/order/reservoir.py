@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.arrays import python_list
 from monoids.column import Columns, Ragged, take
 from monoids.columns import Integers
 from monoids.monoid import is_column
@@ -129,7 +130,7 @@ class Reservoir(Table[Entries]):
 
     def lift_columns(self, values: Any) -> Columns:
         if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_list(values.type):
-            values = values.to_pylist()
+            values = python_list(values)
         ids, given = pair_columns(values, _NAMES)
         return self._elements(ids, self.smallest.lift_columns(given), len(values))
 

@@ -24,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.arrays import python_list
 from monoids.column import Column, Columns, Ragged
 from monoids.columns import Integers, segment_starts
 from monoids.hashing import Words, hash_key, hash_keys, key_column
@@ -334,7 +335,7 @@ def _columns(values: Any) -> tuple[Any, Any]:
     if isinstance(values, np.ndarray) and values.dtype.kind == "O":
         values = values.tolist()
     elif isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_list(values.type):
-        values = values.to_pylist()
+        values = python_list(values)
     if isinstance(values, list):
         if not any(isinstance(value, (tuple, list, Mapping)) for value in values):
             return values, None

@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.arrays import python_list
 from monoids.column import Column, Columns, Ragged, take
 from monoids.columns import Integers
 from monoids.hashing import Words, hash_key, hash_keys, key_column
@@ -182,7 +183,7 @@ class HeavyHitters(Monoid[Hitters]):
 
     def lift_columns(self, values: Any) -> Columns:
         if _is_list_column(values):
-            values = values.to_pylist()
+            values = python_list(values)
         ids, given = pair_columns(values, _NAMES)
         return self._lift(ids, given, len(values))
 
@@ -204,7 +205,7 @@ class HeavyHitters(Monoid[Hitters]):
     def _lift(self, ids: Any, values: Any, length: int) -> Columns:
         column, valid = self.candidates.values.store(values)
         if _is_list_column(ids):
-            ids = ids.to_pylist()
+            ids = python_list(ids)
         hashed, known = hash_ids(0, ids, length)
         if known is not None:
             valid = known if valid is None else valid & known

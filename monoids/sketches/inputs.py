@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.arrays import from_numpy, plain_array
+from monoids.arrays import from_numpy, plain_array, python_list
 from monoids.column import Column
 from monoids.hashing import Words, hash_keys, key_column
 from monoids.scalars import scalar, shown
@@ -52,7 +52,7 @@ def hash_column(values: Any, hash: Hash, owner: str) -> tuple[Column, Column | N
         else:
             values = from_numpy(values)
     if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_union(values.type):
-        values = values.to_pylist()
+        values = python_list(values)
     if isinstance(values, list):
         return _hash_list(values, hash, owner)
     if isinstance(values, pa.ChunkedArray):

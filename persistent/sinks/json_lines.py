@@ -12,6 +12,7 @@ import json
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monoids.arrays import python_list
 from monoids.encoding import to_json
 
 _ROWS_AT_ONCE = 65_536
@@ -55,7 +56,7 @@ def _fragments(column: pa.Array) -> pa.Array:
         encoded = column.dictionary_encode()
         values = pa.array([to_json(value) for value in encoded.dictionary.to_pylist()], pa.large_string())
         return values.take(encoded.indices).fill_null("null")
-    return pa.array([to_json(value) for value in column.to_pylist()], pa.large_string())
+    return pa.array([to_json(value) for value in python_list(column)], pa.large_string())
 
 
 def _joined(*parts: pa.Array | str) -> pa.Array:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from monoids.arrays import python_list
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.protocol import Staged
 from persistent.sinks.staging import final_stem, published_id, swept
@@ -49,7 +50,7 @@ class MemorySink:
     def rows(self) -> list[dict[str, Any]]:
         """All published rows as dictionaries."""
         table = self.table
-        return [] if table is None else list(table.to_pylist())
+        return [] if table is None else python_list(table)
 
     def claim(self, job: str) -> None:
         """Keep the rows of one job. StorageError if it is another's."""
