@@ -151,7 +151,7 @@ def _names(line: bytes) -> tuple[str, ...]:
 
 def _is_closed(line: bytes) -> bool:
     """Whether a record ends with this line, rather than inside a quoted field."""
-    ends = ends_outside_quotes(np.frombuffer(line + b"\n", np.uint8)) if b'"' in line else [len(line)]
+    ends = ends_outside_quotes(np.frombuffer(line + b"\n", np.uint8), False) if b'"' in line else [len(line)]
     return len(ends) > 0 and int(ends[-1]) == len(line)
 
 

@@ -30,8 +30,8 @@ _BEFORE_FIELD[[_COMMA, _NEWLINE, _RETURN]] = True
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
-LineEnds = Callable[[Bytes], Integers]
-"""Where in a block that starts with a line its lines end."""
+LineEnds = Callable[[Bytes, bool], Integers]
+"""Where in a block that starts with a line its lines end; and whether the file starts with it."""
 
 
 class ByteStream(Protocol):
@@ -181,7 +181,7 @@ def blocks(stream: ByteStream, start: int, stop: int, line_ends: LineEnds, block
         wanted = min(len(buffer), stop - start)
         filled += stream.fill(buffer[filled:wanted])
         at_end = filled < wanted or filled == stop - start
-        ends = line_ends(np.frombuffer(buffer[:filled], np.uint8))
+        ends = line_ends(np.frombuffer(buffer[:filled], np.uint8), start == 0)
         if at_end:
             if filled or stream.broken:
                 yield _block(start, buffer[:filled], ends, stream.broken)
@@ -215,14 +215,16 @@ def _block(base: int, data: memoryview, ends: Integers, broken: str | None) -> B
     return Block(base, data, starts, stops, ended, broken)
 
 
-def ends_of_lines(text: Bytes) -> Integers:
+def ends_of_lines(text: Bytes, of_file: bool = False) -> Integers:
     """Every newline."""
     ends: Integers = np.flatnonzero(text == _NEWLINE)
     return ends
 
 
-def ends_outside_quotes(text: Bytes) -> Integers:
+def ends_outside_quotes(text: Bytes, of_file: bool) -> Integers:
     """Every newline that is not inside a quoted field, by the rule of pyarrow.csv, for a text that begins with a line.
+
+    ``of_file``: it is the beginning of a file, where a byte order mark stands before the first field, not in it.
 
     A quote opens a field only as its first character. Inside, two quotes are one of its characters, and a single one
     closes it: what follows up to the comma is not quoted, and a quote in it is a character like any other.
@@ -230,23 +232,23 @@ def ends_outside_quotes(text: Bytes) -> Integers:
     ends = ends_of_lines(text)
     quotes = np.flatnonzero(text == _QUOTE)
     opened, opening = np.searchsorted(quotes, ends), quotes[::2]
-    if not (_opens(text, opening) | (text[opening - 1] == _QUOTE)).all():
+    if not (_opens(text, opening, of_file) | (text[opening - 1] == _QUOTE)).all():
         # Somewhere a quote is a mere character, so that counting them does not tell inside from outside.
-        quotes, inside = _odd_runs(text, quotes)
+        quotes, inside = _odd_runs(text, quotes, of_file)
         opened = np.concatenate(([0], inside))[np.searchsorted(quotes, ends)]
     outside: Integers = ends[opened % 2 == 0]
     return outside
 
 
-def _opens(text: Bytes, quotes: Integers) -> Flags:
+def _opens(text: Bytes, quotes: Integers, of_file: bool) -> Flags:
     """Which of these quotes would be the first character of a field."""
     opens: Flags = _BEFORE_FIELD[text[quotes - 1]] | (quotes == 0)
-    if bytes(text[:3]) == BYTE_ORDER_MARK:
+    if of_file and bytes(text[:3]) == BYTE_ORDER_MARK:
         opens |= quotes == len(BYTE_ORDER_MARK)
     return opens
 
 
-def _odd_runs(text: Bytes, quotes: Integers) -> tuple[Integers, Integers]:
+def _odd_runs(text: Bytes, quotes: Integers, of_file: bool) -> tuple[Integers, Integers]:
     """The first quote of each odd number of neighbouring ones, and whether it leaves the text inside a field (1).
 
     An even number changes nothing. An odd number at the start of a field turns inside and outside round; elsewhere it
@@ -254,7 +256,7 @@ def _odd_runs(text: Bytes, quotes: Integers) -> tuple[Integers, Integers]:
     """
     firsts = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
     runs = quotes[firsts[np.diff(firsts, append=len(quotes)) % 2 == 1]]
-    turns = _opens(text, runs)
+    turns = _opens(text, runs, of_file)
     turned = np.cumsum(turns)
     since: Integers = turned - np.maximum.accumulate(np.where(turns, 0, turned))
     return runs, since % 2

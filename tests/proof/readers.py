@@ -280,7 +280,7 @@ def drained(source: FileSource, rows: int, exact: bool, splits: int) -> Found:
 # -- planted defects -----------------------------------------------------------------------------------------------
 
 
-def _counted_quotes(data: lines.Bytes) -> lines.Integers:
+def _counted_quotes(data: lines.Bytes, of_file: bool) -> lines.Integers:
     """The first splitter: every other quote closes, wherever it stands."""
     ends = lines.ends_of_lines(data)
     quotes = np.searchsorted(np.flatnonzero(data == ord('"')), ends)

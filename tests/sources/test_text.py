@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from draining import Drained, drain
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from persistent.errors import SourceError
@@ -198,9 +198,9 @@ def test_multiline_fields(tmp_path):
 PIECES = [b'"', b'"', b",", b"\n", b"\r\n", b"\r", b"a", b"1", b" ", b"\xef\xbb\xbf"]
 
 
-def ends_one_by_one(data):
+def ends_one_by_one(data, of_file=True):
     """The slow definition of the rule of pyarrow.csv: where the lines of a text end."""
-    ends, state, place = [], "start", 3 if data.startswith(b"\xef\xbb\xbf") else 0
+    ends, state, place = [], "start", 3 if of_file and data.startswith(b"\xef\xbb\xbf") else 0
     while place < len(data):
         here = data[place : place + 1]
         if state == "quoted":
@@ -216,10 +216,11 @@ def ends_one_by_one(data):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(st.sampled_from(PIECES), max_size=24).map(b"".join))
-def test_quotes_are_paired_as_the_parser_pairs_them(data):
+@given(st.lists(st.sampled_from(PIECES), max_size=24).map(b"".join), st.booleans())
+@example(b'\xef\xbb\xbf"b,2\nd\n"f",5\n', False)
+def test_quotes_are_paired_as_the_parser_pairs_them(data, of_file):
     """Without it a quote in the middle of a field, as in 5" pipe, would swallow the records up to the next one."""
-    assert ends_outside_quotes(np.frombuffer(data, np.uint8)).tolist() == ends_one_by_one(data)
+    assert ends_outside_quotes(np.frombuffer(data, np.uint8), of_file).tolist() == ends_one_by_one(data, of_file)
 
 
 @settings(max_examples=100, deadline=None)
@@ -274,6 +275,15 @@ def test_a_byte_order_mark_inside_a_file_is_part_of_its_record(tmp_path, step, m
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfv,ts\na,1\n\xef\xbb\xbfb,2\nc,3\n")
     drained = drain(source_of(tmp_path, multiline=multiline), step, True)
     assert [row["v"] for row in drained.values] == ["a", "\ufeffb", "c"]
+
+
+@pytest.mark.parametrize("step", [1, 2, 100])
+@pytest.mark.parametrize("block", [1, 30, 1 << 24])
+def test_a_byte_order_mark_inside_a_file_opens_no_quoted_field(tmp_path, step, block):
+    """Without it a step that began with such a record took the rest of the file for one field: one dead letter."""
+    (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbf"v",ts\n"a",1\n\xef\xbb\xbf"b,2\nd,3\ne,4\n"f",5\n')
+    drained = drain(small_blocks(source_of(tmp_path, multiline=True), block), step, True)
+    assert [row["v"] for row in drained.values] == ["a", '\ufeff"b', "d", "e", "f"] and not drained.dead
 
 
 def test_inferred_columns(tmp_path):
