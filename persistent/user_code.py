@@ -28,8 +28,7 @@ class Line:
     text: str
 
     def __str__(self) -> str:
-        inside = os.path.relpath(self.path) if self.path.startswith(os.getcwd() + os.sep) else self.path
-        return f"{inside}, line {self.number}{f' (`{self.text}`)' if self.text else ''}"
+        return f"{_from_here(self.path)}, line {self.number}{f' (`{self.text}`)' if self.text else ''}"
 
     @property
     def short(self) -> str:
@@ -53,14 +52,20 @@ def line_of(function: Callable[..., Any]) -> Line | None:
 
 
 def error_text(error: BaseException) -> str:
-    """An error with its type; a sentence in a KeyError without the quotes that Python puts around it.
+    """An error with its type, as text that UTF-8 can hold, whatever the error is; a sentence in a KeyError without the
+    quotes that Python puts around it.
 
     >>> error_text(KeyError("no field 'user'")), error_text(KeyError("user")), error_text(ValueError())
     ("KeyError: no field 'user'", "KeyError: 'user'", 'ValueError')
     """
-    sentence = isinstance(error, KeyError) and len(error.args) == 1 and " " in str(error.args[0])
-    text = str(error.args[0] if sentence else error)
-    return _cut(f"{type(error).__name__}: {text}" if text else type(error).__name__, _TEXT_MAX)
+    name = type(error).__name__
+    try:
+        sentence = isinstance(error, KeyError) and len(error.args) == 1 and " " in str(error.args[0])
+        text = str(error.args[0] if sentence else error)
+    except Exception as second:
+        text = f"(no text: its __str__ raised {type(second).__name__})"
+    told = f"{name}: {text}" if text else name
+    return _cut(told.encode("utf-8", "backslashreplace").decode(), _TEXT_MAX)
 
 
 def message_text(value: Mapping[str, Any]) -> str:
@@ -72,6 +77,15 @@ def message_text(value: Mapping[str, Any]) -> str:
     parts = [f"{name!r}: {_cut(repr(value[name]), _VALUE_MAX)}" for name in list(value)[:_FIELDS_MAX]]
     more = f", ... {len(value) - _FIELDS_MAX} more fields" if len(value) > _FIELDS_MAX else ""
     return _cut(f"{{{', '.join(parts)}{more}}}", _MESSAGE_MAX)
+
+
+def _from_here(path: str) -> str:
+    """A path below the current folder relative to it; any other as it is, also where the current folder is gone."""
+    try:
+        here = os.getcwd() + os.sep
+    except OSError:
+        return path
+    return path.removeprefix(here)
 
 
 def _line(path: str, number: int) -> Line:

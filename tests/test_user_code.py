@@ -190,3 +190,45 @@ def test_a_sentence_in_a_key_error_is_shown_as_one() -> None:
     """Python shows the repr of it, quotes in quotes."""
     assert error_text(KeyError('no field "a"')) == 'KeyError: no field "a"'
     assert error_text(KeyError("a")) == "KeyError: 'a'"
+
+
+class Untold(Exception):
+    def __str__(self) -> str:
+        return self.text  # type: ignore[attr-defined,no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("bad \udce9"), r"ValueError: bad \udce9"),
+        (KeyError("no field \ud800"), r"KeyError: no field \ud800"),
+        (Untold(), "Untold: (no text: its __str__ raised AttributeError)"),
+        (KeyError(Untold()), "KeyError: (no text: its __str__ raised AttributeError)"),
+    ],
+)
+def test_an_error_that_cannot_be_told_is_a_dead_letter_like_any_other(error: Exception, reason: str) -> None:
+    """One message whose error is no UTF-8, or has no text, ended every run, and no file or line was named."""
+
+    class Wrong(Visits):
+        def process_message(self, state: Any, message: Any) -> None:
+            if message.value["n"] == 2:
+                raise error
+            state.update(message.timestamp, 1)
+
+    rows = [{"ts": n, "page": "a", "n": n} for n in range(4)]
+    source, url = MemorySource(rows, timestamp="ts"), f"memory://{uuid.uuid4().hex}"
+    pipeline = Pipeline(source=source, task=Wrong(), checkpoint=url, on_error="dead-letter")
+    assert (pipeline.run(engine="embedded").dead, pipeline.state()["value"].to_pylist()) == (1, [3])
+    assert pipeline.dead_letters()["reason"].to_pylist()[0].startswith(f"{reason} (test_user_code.py, line ")
+    assert reason in told(Wrong(), rows)
+
+
+def test_a_line_is_told_where_the_current_folder_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the task was lost behind one about the folder."""
+
+    def gone() -> str:
+        raise FileNotFoundError
+
+    line = line_of(told)
+    monkeypatch.setattr(os, "getcwd", gone)
+    assert str(line).startswith(f"{__file__}, line ")
