@@ -290,7 +290,10 @@ class FileSource:
 
     def _inspect(self, file: InputFile, layout: Layout) -> Facts:
         layout.require_folders(file.path)
-        return self._format(layout).inspect(file, layout.file_schema)
+        facts = self._format(layout).inspect(file, layout.file_schema)
+        if layout.times_in_folders and facts.rows != 0:
+            return replace(facts, smallest=layout.folder_time(file.path))
+        return facts
 
     # -- the layout ------------------------------------------------------------------------------------------
 
@@ -358,9 +361,10 @@ class FileSource:
         ordinal, offset = end
         if self._ordered:
             return None
-        bounds = [index.smallest_from(ordinal + (1 if offset else 0))]
-        if offset:
-            bounds.append(self._format(layout).smallest_from(index.entry(ordinal).file, offset))
+        if not offset or layout.times_in_folders:
+            return index.smallest_from(ordinal)
+        of_file = self._format(layout).smallest_from(index.entry(ordinal).file, offset)
+        bounds = [of_file, index.smallest_from(ordinal + 1)]
         return min((bound for bound in bounds if bound is not None), default=None)
 
     # -- reading ---------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ import pyarrow as pa
 from persistent.errors import SourceError
 from persistent.sources import options, schemas
 from persistent.sources.formats import Unreadable
+from persistent.sources.protocol import NO_TIMESTAMP
+from persistent.sources.times import milliseconds
 
 EMPTY: Final = ("null", "text")
 """What ``csv_empty`` may be, the default of a new checkpoint first."""
@@ -71,6 +73,17 @@ class Layout:
         for name in self.folders:
             if name in self.schema.names:
                 _folder_scalar(found[name], self.schema.field(name))
+
+    @property
+    def times_in_folders(self) -> bool:
+        """Whether the name of a file tells the time of all its records, whatever is in it."""
+        return self.timestamp in self.folders
+
+    def folder_time(self, path: str) -> int | None:
+        """The time (ms) of all records of a file, where its folders tell it; None where they tell none."""
+        scalar = _folder_scalar(folder_values(path)[self.timestamp], self.schema.field(self.timestamp))
+        time = int(milliseconds(pa.repeat(scalar, 1), self.timestamp_unit)[0])
+        return None if time == NO_TIMESTAMP else time
 
     def complete(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
         """The columns of a file with those of its folders, in the order of the schema."""

@@ -255,6 +255,25 @@ def test_without_statistics_and_for_text_the_clock_waits_until_all_is_read(tmp_p
     assert drain(FileSource(folders["jsonl"], timestamp="ts"), 30).plans[0].cap == {"files": -1}
 
 
+DAYS = {"a/day=1970-01-04": 2, "b/day=1970-01-02": 1, "b/day=1970-01-03": 2, "c/day=__HIVE_DEFAULT_PARTITION__": 1}
+
+
+@pytest.mark.parametrize("column", ["none", "null", "later"])
+@pytest.mark.parametrize("unit", ["date32", "string", "timestamp[us]"])
+def test_where_folders_tell_the_time_the_clock_goes_by_them(tmp_path, column, unit):
+    """Without it a column of that name, which nobody reads, made on-time records late; without one the clock stood."""
+    for folder, count in DAYS.items():
+        (tmp_path / folder).mkdir(parents=True)
+        days = {} if column == "none" else {"day": pa.array([None if column == "null" else 99] * count, pa.date32())}
+        pq.write_table(pa.table({"k": ["x"] * count, **days}), tmp_path / folder / "x.parquet")
+    source = FileSource(tmp_path, timestamp="day", schema={"k": "string", "day": unit})
+    drained = drain(source, 1, True)
+    assert [row[2] for row in drained.rows[:-1]] == [day * 86_400_000 for day in (3, 3, 1, 2, 2)]
+    assert drained.rows[-1][2] == NO_TIMESTAMP
+    caps = [plan.cap["files"] for plan in drained.plans]
+    assert caps == [day * 86_400_000 if day else None for day in (1, 1, 2, 2, 0, 0)]
+
+
 def test_folders_are_columns(tmp_path):
     """Without it what only the folder says would be lost."""
     for ending in ("parquet", "jsonl"):
