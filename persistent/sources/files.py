@@ -276,7 +276,7 @@ class Files:
             self._rooted = self.url.rstrip("/") + "/", "**"
         return self._rooted
 
-    def _folders_of(self, root: str, missing: Collection[str]) -> list[str]:
+    def _folders_of(self, root: str, missing: Collection[str]) -> Sequence[str]:
         """The root and, on a disk, the deepest folder that is there on the way to each missing file: any may be the
         place where another disk was mounted."""
         folders = {root}

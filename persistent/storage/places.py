@@ -4,7 +4,9 @@
 - ``file:///path``, ``file://localhost/path`` and ``file:/path`` are that path, with its ``%XX`` decoded once: what
   ``Path.as_uri()`` writes is the path it was made from. A URL ends at ``#`` and ``?``; so these are written ``%23`` and
   ``%3F`` there. Another machine's files are no path of this one.
-- ``scheme://...`` is a URL of a store. ``scheme:/...`` is neither, and refused.
+- ``scheme://...`` is a URL of a store. ``scheme:/...`` is neither, and refused; so are ``s3:name`` and the like, chains
+  as ``simplecache::s3://...`` (whose listings are empty, or old) and blanks around what is no path from ``/`` on: each
+  would be a folder of that name. ``./`` before it says that it is.
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ from __future__ import annotations
 import os
 import re
 from enum import Enum
+from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from persistent.errors import InvalidPipeline
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//?)")
+_CHAIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)::")
+_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?![:/])")
+_USER = re.compile(r"(:(?://)?)[^/@]+@")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _HERE = ("", "localhost")
@@ -39,6 +45,7 @@ def local_path(place: str, *, pattern: bool = False) -> str | None:
     >>> local_path("events/100%.jsonl"), local_path("file:///data/a%20b"), local_path("s3://bucket/events")
     ('events/100%.jsonl', '/data/a b', None)
     """
+    _require_clear(place)
     found = _SCHEME.match(place)
     if found is None:
         return place
@@ -75,6 +82,37 @@ def refuse_earlier(place: str, path: str, earlier: str) -> None:
         )
 
 
+def _require_clear(place: str) -> None:
+    """Raise InvalidPipeline where a place is taken for a path, and looks like a URL."""
+    if place != place.strip() and not place.startswith("/"):
+        raise InvalidPipeline(
+            f"{_shown(place)!r} begins or ends with a blank: write it without; or, for a folder of that name, its path "
+            "from / on"
+        )
+    chained = _CHAIN.match(place)
+    if chained is not None:
+        raise InvalidPipeline(
+            f"{_shown(place)}: {chained[1]}:: puts a layer of fsspec before a store, which would hide what is "
+            f"there now: write the URL behind it; or, for local files of that name, ./{_shown(place)}"
+        )
+    named = _NAMED.match(place)
+    if named is not None and named[1].lower() in _schemes():
+        raise InvalidPipeline(_no_place(_shown(place), named[1]))
+
+
+def _shown(place: str) -> str:
+    """A place without the user and password that it may name."""
+    return _USER.sub(r"\1", place)
+
+
+@cache
+def _schemes() -> frozenset[str]:
+    """The schemes that fsspec knows."""
+    from fsspec.registry import known_implementations
+
+    return frozenset(known_implementations)
+
+
 def _path_of(place: str, rest: str, pattern: bool) -> str:
     host, slash, path = rest.partition("/")
     if host.lower() not in _HERE or not slash:
@@ -108,7 +146,12 @@ def _path_of(place: str, rest: str, pattern: bool) -> str:
 
 
 def _no_place(place: str, scheme: str) -> str:
-    mounted = f" On Databricks {place} is the path /dbfs{place[len('dbfs:') :]}." if scheme.lower() == "dbfs" else ""
+    if scheme.lower() == "file":
+        return (
+            f"{place} is neither a path nor a URL. Write the path without {scheme}:, or file:/// and the path from / on"
+        )
+    rest = place[len("dbfs:") :]
+    mounted = f" On Databricks {place} is the path /dbfs/{rest.lstrip('/')}." if scheme.lower() == "dbfs" else ""
     return (
         f"{place} is neither a path nor a URL.{mounted} Write {scheme}:// and what follows for a store that fsspec "
         f"knows; for a local folder of that name (as an earlier version made one), ./{place}"

@@ -80,6 +80,18 @@ def test_pipelines_of_different_urls_do_not_share_a_checkpoint(tmp_path: Path) -
         ("s3:/bucket/x", r"s3://.*\./s3:/bucket/x"),
         ("hdfs:/x", "hdfs://"),
         ("s3://bucket/a\tb", "control character"),
+        (" s3://bucket/ck", "blank: write it without.*path from / on"),
+        ("s3://bucket/ck ", "blank"),
+        ("ck\n", "blank"),
+        ("s3:bucket/ck", r"s3://.*\./s3:bucket/ck"),
+        ("S3a:ck", r"S3a://.*\./S3a:ck"),
+        ("dbfs:data", r"/dbfs/data\..*dbfs://"),
+        ("file:rel/ck", r"path without file:, or file:///"),
+        ("simplecache::s3://bucket/ck", r"simplecache::.*the URL behind it.*\./simplecache::s3"),
+        ("filecache::file:///x", "filecache::.*the URL behind it"),
+        ("simplecache::s3://user:secret@bucket/ck", r"^simplecache::s3://bucket/ck: .*\./simplecache::s3://bucket/ck$"),
+        (" s3://user:secret@bucket", r"' s3://bucket'"),
+        ("a::b", r"\./a::b"),
     ],
 )
 def test_what_may_mean_another_place_is_refused(
@@ -94,6 +106,18 @@ def test_what_may_mean_another_place_is_refused(
         with pytest.raises(InvalidPipeline):
             FileSource(place, timestamp="ts")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["./s3:x", "./a::b", "c:d", "2024:s3", "x y", "a/s3:x", "{}/x "])
+def test_names_that_look_like_a_url_are_names_after_a_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The remedies that the errors name would be none."""
+    monkeypatch.chdir(tmp_path)
+    name = name.format(tmp_path)
+    assert local_path(name) == name
+    assert open_storage(name).url == str(tmp_path / name)
+    assert local_path(open_storage(name).url) == open_storage(name).url
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/a?", "s3://bucket/a#", "hdfs://namenode/a#b", "s3://[bucket/a"])
