@@ -87,7 +87,8 @@ def check_outputs(outputs: str) -> None:
 
 
 def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int, *, take_back: bool) -> Manifest:
-    """The manifest that sets the job to ``copy``. What was staged up to there and may not be published yet still is."""
+    """The manifest that sets the job to ``copy``. What was staged up to there and may not be published yet still is;
+    what was staged since too, unless it is taken back: it stays, and one may go back to where it counts as shown."""
     old, target, now_ms = last.manifest, copy.id, wall_ms()
     found = kept.bases()
     # Those of a driver that went on meanwhile are not known to be lost.
@@ -110,7 +111,7 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         source=copy.source,
         operators=copy.operators,
         ledger=copy.ledger,
-        outputs=tuple(staged for staged in old.outputs if staged.id <= target),
+        outputs=tuple(staged for staged in old.outputs if staged.id <= target or not take_back),
         fences=0,
         replan=0,
         pins=tuple(pin for pin in old.pins if pin not in lost),

@@ -102,9 +102,8 @@ def test_back_to_a_clock(folder: Path) -> None:
         rollback(world.checkpoint, clock=-1, outputs="retract")
 
 
-def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:
-    """A job killed between commit and publish, then rolled back to that very commit, owes its rows to the sink."""
-    expected = calm(VISITS, folder).outcome
+def killed_before_publishing(folder: Path) -> World:
+    """A world whose driver was killed between the commit of the newest checkpoint and its publication."""
     world = World(VISITS, folder)
     sink: Any = world.sink
     world.run()
@@ -115,10 +114,34 @@ def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:
     for name in published:
         sink._files[last.outputs[0].sink[0].name] = sink._files.pop(name)
     sink.delete(f"_published/{last.id:020d}.json")
+    return world
+
+
+def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:
+    """A job killed between commit and publish, then rolled back to that very commit, owes its rows to the sink."""
+    expected = calm(VISITS, folder).outcome
+    world = killed_before_publishing(folder)
     assert len(world.published()) < len(expected.published)
+    rollback(world.checkpoint, newest(world).id, outputs="retract")
+    world.run()
+    assert world.outcome() == expected
+
+
+@pytest.mark.parametrize("runs_between", [False, True])
+def test_what_stays_is_shown_though_it_was_not_published_yet(runs_between: bool, folder: Path) -> None:
+    """"again" says that what was committed stays. One may go back to it: then nobody would ever show it."""
+    expected = calm(VISITS, folder).outcome
+    world = killed_before_publishing(folder)
+    last = newest(world)
+    target = max(id for id in bases(world) if id < last.id)
+    back = rollback(world.checkpoint, target, outputs="again").manifest
+    assert back.outputs == last.outputs
+    if runs_between:
+        world.run()
     rollback(world.checkpoint, last.id, outputs="retract")
     world.run()
     assert world.outcome() == expected
+    check_sound(world)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)

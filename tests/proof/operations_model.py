@@ -271,7 +271,7 @@ class Model:
         self._put(id, snapshot)
         self._name(id)
         self.targets[id] = target
-        if self.owed is not None and self.owed > target:
+        if take_back and self.owed is not None and self.owed > target:
             self.owed = None
 
     def begun(self, id: int, snapshot: Snapshot) -> None:
