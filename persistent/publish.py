@@ -26,7 +26,8 @@ _ASIDE = ("late", "dead")
 
 def claim(job: Job, manifest: Manifest) -> None:
     """Make the sink this job's own, before anything is staged or swept there. StorageError if it is another's,
-    InvalidPipeline if there is none though the manifest lists outputs for it, unless these may be discarded."""
+    InvalidPipeline if there is none though the manifest lists outputs for it, unless these may be discarded, or though
+    it is to take back what was published."""
     _check_sink(job, manifest)
     if job.sink is not None:
         job.sink.claim(manifest.job)
@@ -189,7 +190,14 @@ def index_folder(job: Job) -> str:
 
 
 def _check_sink(job: Job, manifest: Manifest) -> None:
-    """Nobody but the sink knows whether outputs that were staged have been published."""
+    """Nobody but the sink knows whether outputs that were staged have been published, or those of a branch that is left
+    taken back."""
+    if job.sink is None and manifest.retract is not None and manifest.publishes:
+        raise InvalidPipeline(
+            f"{job.storage.url} went back to checkpoint {manifest.target}, and what was published since is to be taken "
+            "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those rows may "
+            f"stay there: 'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
+        )
     if job.sink is None and not job.discard_closed and any(outputs.sink for outputs in manifest.outputs):
         raise InvalidPipeline(
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "

@@ -80,6 +80,12 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
             raise StillRunning(f"{url}: a driver runs: {mark}. Stop it first; or, if it is gone, {once}")
         if mark.epoch >= manifest.epoch:
             raise Refused(f"{url}: its last driver was killed, and may have left outputs unpublished: {once}")
+    if manifest.retract is not None:
+        raise Refused(
+            f"{url}: went back to checkpoint {manifest.target}, and may not have taken back yet what was published "
+            f"since: {once}. Where that finds nothing to do, nothing is left to take back, which 'persistent rollback "
+            f"{url} {manifest.base} --outputs=again' then says"
+        )
     if log.plan(manifest.base, manifest.replan) is not None:
         raise Refused(f"{url}: a step was begun and not committed: {once}")
     staged = {one.name for outputs in manifest.outputs for one in (*outputs.late, *outputs.dead)}

@@ -120,6 +120,8 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         committed_ms=now_ms,
         target=target,
         retract=(first, id) if take_back else None,
+        # Since then, in one of these: there is what is to be taken back.
+        publishes=True if any(one.publishes for at, one in found.items() if at >= target) else old.publishes,
         left=(*(branch for branch in old.left if not branch[0] <= target < branch[1]), (target + 1, id, take_back)),
         format=FORMAT,
     )

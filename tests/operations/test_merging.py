@@ -25,7 +25,7 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log, new_nonce
 from persistent.checkpoint.running import put_mark
-from persistent.operations import collect_garbage, merge
+from persistent.operations import collect_garbage, merge, rollback
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.storage import MemoryStorage, Put
 from persistent.testing.faults import FaultyStorage as Faulty
@@ -269,6 +269,34 @@ def test_work_under_way_is_brought_to_its_end_first() -> None:
     other.run({"b": MORE_B}, end=True)
     one.run({"a": A}, end=True)
     merge(one.storage, other.storage, into.storage)
+
+
+@pytest.mark.parametrize("outputs", ["retract", "again"])
+def test_what_is_to_be_taken_back_is_taken_back_first(outputs: str) -> None:
+    """The merged job publishes those windows again, in another sink: nobody would take back the first ones."""
+    one, other = side(Windows), side(Windows)
+    one.run({"a": A}, end=True)
+    other.run({"b": B[:5]}, end=True)
+    into = side(Windows)
+    assert one.sink.rows()
+    rollback(one.storage, 0, outputs="retract")
+    with pytest.raises(Refused, match="may not have taken back yet what was published since: run its pipeline once"):
+        merge(one.storage, other.storage, into.storage)
+    assert not into.storage._files
+    if outputs == "retract":
+        one.run({"a": A}, end=True)
+    else:
+        # Back to the rollback itself, where that has nothing to do.
+        rollback(one.storage, newest_base(one), outputs="again")
+        one.run({"a": A}, end=True)
+    merge(one.storage, other.storage, into.storage)
+
+
+def newest_base(job: Side) -> int:
+    """The id of the newest checkpoint of a job."""
+    newest = Log(job.storage).newest()
+    assert newest is not None
+    return newest.manifest.base
 
 
 def test_killed_anywhere_it_is_merged_by_the_same_call() -> None:

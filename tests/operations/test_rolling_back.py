@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from persistent import CorruptCheckpoint, MemorySink, NoCheckpoint, Refused, UnknownCheckpoint
+from persistent import CorruptCheckpoint, InvalidPipeline, MemorySink, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.checkpoint.log import Log, manifest_name
 from persistent.operations import pin, rollback
 from persistent.verify import verify
@@ -129,7 +130,7 @@ def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:
 
 @pytest.mark.parametrize("runs_between", [False, True])
 def test_what_stays_is_shown_though_it_was_not_published_yet(runs_between: bool, folder: Path) -> None:
-    """"again" says that what was committed stays. One may go back to it: then nobody would ever show it."""
+    """ "again" says that what was committed stays. One may go back to it: then nobody would ever show it."""
     expected = calm(VISITS, folder).outcome
     world = killed_before_publishing(folder)
     last = newest(world)
@@ -287,3 +288,30 @@ def test_a_sink_that_cannot_take_back_says_what_to_do(folder: Path) -> None:
     to = int(str(told.value).partition("persistent rollback ")[2].split()[1])
     rollback(world.checkpoint, to, outputs="again")
     assert pipeline.run(engine="embedded").steps
+
+
+@pytest.mark.parametrize("job", [VISITS, TOTALS], ids=lambda job: job.name)
+@pytest.mark.parametrize("without", [False, True])
+def test_without_the_sink_nothing_is_taken_back_so_nothing_is_run(job: CrashJob, without: bool, folder: Path) -> None:
+    """A step would clear what is to be taken back, and rows of a branch that is no more stay for ever."""
+    expected = calm(job, folder).outcome
+    world = ended(replace(job, rows=job.rows[:-2]), folder)
+    target = bases(world)[1]
+    pipeline = world.pipeline()
+    pipeline.sink, pipeline.discard_closed = None, True
+    if without:
+        # The last of the branch that is left had none.
+        world.job = job
+        pipeline = world.pipeline()
+        pipeline.sink, pipeline.discard_closed = None, True
+        assert pipeline.run(engine="embedded").steps
+        assert newest(world).publishes is False
+    world.job = job
+    rollback(world.checkpoint, target, outputs="retract")
+    before = world.checkpoint.list("m")
+    with pytest.raises(InvalidPipeline, match=r"no sink to take it from .*persistent rollback .* --outputs=again"):
+        pipeline.run(engine="embedded")
+    assert world.checkpoint.list("m") == before
+    world.run()
+    assert world.outcome() == expected
+    check_sound(world)

@@ -312,7 +312,8 @@ class Machine(RuleBasedStateMachine):
         def action(operations: Operations) -> Any:
             return merge(first.checkpoint, second.checkpoint, FaultyStorage(into.checkpoint, operations))
 
-        if first.model.now.since is not None:
+        if first.model.now.since is not None or first.model.retract is not None:
+            # Of a rollback that left nothing to do: whether all is taken back, only the next checkpoint tells.
             self._refused(Refused, lambda: action(Operations()))
             return
         for death in (crash, None):
