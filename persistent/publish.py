@@ -195,8 +195,8 @@ def _check_sink(job: Job, manifest: Manifest) -> None:
     if job.sink is None and manifest.retract is not None and manifest.publishes:
         raise InvalidPipeline(
             f"{job.storage.url} went back to checkpoint {manifest.target}, and what was published since is to be taken "
-            "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those rows may "
-            f"stay there: 'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
+            "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those "
+            f"rows may stay there: 'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
         )
     if job.sink is None and not job.discard_closed and any(outputs.sink for outputs in manifest.outputs):
         raise InvalidPipeline(
