@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -237,6 +238,34 @@ def test_a_truncated_parquet_file(tmp_path: Path, storage: MemoryStorage) -> Non
     (dead,) = pipeline.dead_letters().to_pylist()
     assert (dead["file"], dead["offset"], dead["timestamp"]) == ("b.parquet", 0, None)
     assert "not a complete Parquet file" in dead["reason"]
+
+
+@pytest.mark.parametrize("step_rows", [None, 5, 100])
+@pytest.mark.parametrize("remedy", ["dead-letter", "removed"])
+def test_a_listed_file_that_breaks_off(
+    step_rows: int | None, remedy: str, tmp_path: Path, storage: MemoryStorage
+) -> None:
+    """Repaired or removed, as the error said, it would end every run."""
+    write_lines(tmp_path / "a.jsonl", GOOD)
+    text = "".join(
+        json.dumps({**row, "n": random.Random(place).randrange(1 << 40)}) + "\n" for place, row in enumerate(GOOD)
+    )
+    whole, bad = gzip.compress(text.encode()), tmp_path / "b.jsonl.gz"
+    bad.write_bytes(whole[: len(whole) // 2])
+    for _ in range(2):
+        with pytest.raises(SourceError) as error:
+            run(pipeline_of(files(tmp_path), storage, step_rows=step_rows))
+        says(error, str(bad), "break off", "listed", "on_bad_file='dead-letter'", "a file of a new name")
+        assert "Repair or remove" not in str(error.value)
+    if remedy == "removed":
+        bad.unlink()
+    pipeline = pipeline_of(files(tmp_path, on_bad_file="dead-letter"), storage, step_rows=step_rows)
+    run(pipeline)
+    (dead,) = pipeline.dead_letters().to_pylist()
+    assert (dead["file"], dead["offset"]) == ("b.jsonl.gz", 0)
+    (tmp_path / "c.jsonl.gz").write_bytes(whole)
+    run(pipeline)
+    assert visits_of(pipeline) == 40
 
 
 @pytest.mark.parametrize(

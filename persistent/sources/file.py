@@ -255,12 +255,12 @@ class FileSource:
             return (Extent(offset, TO_THE_END, 1),), True
         if entry.fault is not None:
             if self._bad_file_raises:
-                raise _bad_file(entry.file, entry.fault)
+                raise _bad_listed(entry.file, entry.fault)
             return (Extent(0, 1, 1),), True
         try:
             taken = self._format(layout).take(entry.file, offset, rows, exact=exact, at_least_one=first)
         except Unreadable as error:
-            raise _bad_file(entry.file, str(error)) from error
+            raise _bad_listed(entry.file, str(error)) from error
         return taken.extents, taken.done
 
     def _list(self, view: _View, layout: Layout | None, follow: bool) -> Layout | None:
@@ -415,7 +415,7 @@ class FileSource:
             for decoded in format.read(file, span.start, span.stop, layout.file_schema):
                 yield self._records(span.ordinal, file, decoded, layout)
         except Unreadable as error:
-            raise _bad_file(file, str(error)) from error
+            raise _bad_listed(file, str(error)) from error
         if not file.is_small():
             self._require_quiet(file)
 
@@ -443,7 +443,7 @@ class FileSource:
         dead = []
         for fault in decoded.faults:
             if fault.broken and self._bad_file_raises:
-                raise _bad_file(file, fault.reason)
+                raise _bad_listed(file, fault.reason)
             dead.append(DeadRecord(ordinal, fault.offset, fault.reason, fault.data))
         batch = layout.complete(decoded.batch, file.path)
         times = milliseconds(batch.column(layout.timestamp), layout.timestamp_unit)
@@ -503,4 +503,13 @@ def _bad_file(file: InputFile, fault: str) -> SourceError:
     return SourceError(
         f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as "
         "dead letters with on_bad_file='dead-letter'"
+    )
+
+
+def _bad_listed(file: InputFile, fault: str) -> SourceError:
+    """Of a file that a plan may hold already: repaired it would be another, removed it would be missing."""
+    return SourceError(
+        f"{file.where}: {fault}. The file is listed, so it can neither be repaired in its place nor just removed. Run "
+        "with on_bad_file='dead-letter': what cannot be read of it is one dead letter, which names the offset where "
+        "that begins; and put what is missing into a file of a new name"
     )
