@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from persistent.checkpoint.copies import Progress, Target, copied_while_running, newest_of
+from persistent.checkpoint.copies import Progress, Target, checkpoint_at, copied_while_running, newest_of
 from persistent.checkpoint.inside import savepoint_folder
 from persistent.checkpoint.log import Entry, Log, new_nonce
 from persistent.checkpoint.manifest import FORMAT, Manifest, check_name
 from persistent.errors import Fenced, Refused
 from persistent.operations.entering import Place, log_of
+from persistent.storage import delete_all, put_once
+
+CLAIM = "CLAIM"
+"""The manifest of a savepoint under a name that all who make one contend for, whatever the id of their checkpoint."""
 
 
 def savepoint(storage: Place, name: str, *, at: int | None = None, on_progress: Progress | None = None) -> str:
@@ -20,8 +24,9 @@ def savepoint(storage: Place, name: str, *, at: int | None = None, on_progress: 
     ``Pipeline(start_from=URL)`` begins with it, and it can be read like any other. What the job has published, late
     rows and dead letters among it, is no part of it; nor is what it had staged at that moment and not yet published.
 
-    Its manifest is put last: one that was cut off is no checkpoint, and the same call makes it again. Refused where the
-    name is none or is taken; UnknownCheckpoint. ``on_progress`` is called with bytes done and of how many.
+    Its manifest is put last: one that was cut off is no checkpoint, and the same call makes it again. Of several calls
+    at once one makes it, the others are refused. Refused where the name is none or is taken; UnknownCheckpoint.
+    ``on_progress`` is called with bytes done and of how many.
     """
     log = log_of(storage)
     try:
@@ -32,18 +37,54 @@ def savepoint(storage: Place, name: str, *, at: int | None = None, on_progress: 
     _check_free(there)
     if at is None:
         log.check_whole(newest_of(log).manifest)
+    if _is_claimed(there):
+        return _brought_to_its_end(there, checkpoint_at(log, at).manifest.base)
 
     def target(entry: Entry) -> Target:
         return Target(there.storage, 0, entry.manifest.base)
 
     copy = copied_while_running(log, at, target, on_progress)
-    job = there.begin(new_nonce())
+    ours = _alone(copy, there.begin(new_nonce()))
+    won = _claimed(there, ours)
+    _put(there, won)
+    if won.nonce != ours.nonce:
+        delete_all(there.storage, sorted(copy.files() - won.files()))
+        raise Refused(f"{there.storage.url}: another savepoint of this name was made meanwhile, of checkpoint {won.id}")
+    return there.storage.url
+
+
+def _claimed(there: Log, ours: Manifest) -> Manifest:
+    """The manifest of this savepoint: ours, or of who was before us."""
+    found = put_once(there.storage, CLAIM, ours.encode())
+    return Manifest.decode(found, f"{there.storage.url}/{CLAIM}")
+
+
+def _is_claimed(there: Log) -> bool:
+    return CLAIM in there.storage.list("")
+
+
+def _brought_to_its_end(there: Log, base: int) -> str:
+    """Its URL, where a call that was cut off had all but put its manifest. Refused where that was of another
+    checkpoint than ``base``."""
+    data = there.storage.read(CLAIM).to_pybytes()
+    won = Manifest.decode(data, f"{there.storage.url}/{CLAIM}")
+    _put(there, won)
+    if won.id != base:
+        raise Refused(
+            f"{there.storage.url}: a call that was cut off, or still runs, has made a savepoint of this name of "
+            f"checkpoint {won.id}, not of {base}: it is whole; choose another name"
+        )
+    return there.storage.url
+
+
+def _put(there: Log, won: Manifest) -> None:
+    """Whoever does it: all runs were there before the claim."""
     try:
-        there.put(_alone(copy, job))
+        there.put(won)
     except Fenced as error:
         raise Refused(f"{there.storage.url}: another savepoint of this name was made meanwhile") from error
-    _sweep(there, copy)
-    return there.storage.url
+    if there.ids() == [won.id]:
+        _sweep(there, won)
 
 
 def _check_free(there: Log) -> None:
@@ -76,9 +117,9 @@ def _alone(copy: Manifest, job: str) -> Manifest:
     )
 
 
-def _sweep(there: Log, copy: Manifest) -> None:
-    """Delete what earlier attempts have left."""
-    for folder in sorted({f"d/{name}" for name in (*copy.operators, copy.source.kind)}):
-        for name in there.storage.list(folder):
-            if f"{folder}/{name}" not in copy.files():
-                there.storage.delete(f"{folder}/{name}")
+def _sweep(there: Log, won: Manifest) -> None:
+    """Delete what attempts have left that were cut off, or have lost."""
+    files = won.files()
+    for folder in sorted({f"d/{name}" for name in (*won.operators, won.source.kind)}):
+        names = [f"{folder}/{name}" for name in there.storage.list(folder)]
+        delete_all(there.storage, [name for name in names if name not in files])

@@ -26,7 +26,7 @@ from persistent.verify.laws import differences, manifest_faults, step_faults, su
 from persistent.verify.runs import UNREADABLE, OnProgress, check_runs
 
 _DIGITS = 20
-_ROOT = ("FORMAT", "DOCTOR")
+_ROOT = ("FORMAT", "CLAIM", "DOCTOR")
 _MARK = re.compile(r"e\d+-[0-9a-f]{32}\.json")
 
 

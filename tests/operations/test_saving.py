@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from tests.checkpoint.samples import run
 from tests.crash.sweep import calm, deaths
 from tests.crash.worlds import CrashJob, Totals, World
 from tests.faults import FaultyStorage, Killed, Operations
-from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, die_everywhere, ended, newest
+from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, die_everywhere, ended, newest, twin
 
 JOBS = [VISITS, TOTALS, OPEN]
 
@@ -186,6 +187,68 @@ def test_a_savepoint_killed_anywhere_is_none_or_whole(folder: Path) -> None:
             assert collect_garbage(saved, dry_run=True) == (), story
 
     assert die_everywhere(world, lambda place: savepoint(place, "monday"), check) >= 15
+
+
+@pytest.mark.parametrize("puts", [1, 2])
+@pytest.mark.parametrize("sleeper_is_older", [True, False])
+def test_of_two_savepoints_of_one_name_one_is_made(sleeper_is_older: bool, puts: int, folder: Path) -> None:
+    """A cron job started twice: both would be told that theirs is there, and the files of one be swept by the other."""
+    world = ended(OPEN, folder)
+    old, new = bases(world)[1], bases(world)[-1]
+    ours, theirs = (old, new) if sleeper_is_older else (new, old)
+    made: list[str | Refused] = []
+
+    class Sleeper(Faulty):
+        """Before the claim is put, or its manifest, another call is made."""
+
+        left = puts
+
+        def put_if_absent(self, name: str, data: bytes) -> Any:
+            if name.startswith("s/") and not name.endswith("FORMAT"):
+                self.left -= 1
+                if not self.left:
+                    made.append(attempt(world.checkpoint, theirs))
+            return super().put_if_absent(name, data)
+
+    def attempt(storage: Any, at: int) -> str | Refused:
+        try:
+            return savepoint(storage, "monday", at=at)
+        except Refused as refused:
+            return refused
+
+    made.append(attempt(Sleeper(world.checkpoint, Operations()), ours))
+    (url,) = [one for one in made if isinstance(one, str)]
+    saved = open_checkpoint(url)
+    found = Log(saved).newest()
+    assert found is not None and found.manifest.id == (theirs if made[0] == url else ours)
+    assert Log(saved).ids() == [found.manifest.id]
+    assert not verify(saved).findings
+    assert re.search("savepoint of this name", str(made[1 - made.index(url)]))
+
+
+def test_a_claim_left_by_a_call_that_was_cut_off_is_brought_to_its_end(folder: Path) -> None:
+    """Made of another checkpoint under the same name, it would be neither's; told as made, it would be an old one."""
+    world = ended(OPEN, folder)
+    old, new = bases(world)[1], bases(world)[-1]
+    operations = Operations()
+    savepoint(FaultyStorage(twin(world).checkpoint, operations), "monday", at=old)
+    at = next(
+        at
+        for at, (_, _, name) in enumerate(operations.log)
+        if name.endswith("/CLAIM") and "put" in str(operations.log[at])
+    )
+    with pytest.raises(Killed):
+        savepoint(FaultyStorage(world.checkpoint, Operations(at, "after")), "monday", at=old)
+    same, other = twin(world), twin(world)
+    for place, wanted in ((same, old), (other, new)):
+        saved = savepoint_folder(place.checkpoint, "monday")
+        assert not Log(saved).ids()
+        if wanted == old:
+            assert savepoint(place.checkpoint, "monday", at=wanted) == saved.url
+        else:
+            with pytest.raises(Refused, match=f"of checkpoint {old}, not of {new}: it is whole"):
+                savepoint(place.checkpoint, "monday")
+        assert Log(saved).ids() == [old] and not verify(saved).findings
 
 
 def test_progress_is_told(folder: Path) -> None:
