@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from typing import Any
 
 from persistent.errors import UnsupportedStore
@@ -21,6 +22,14 @@ def client_of(scheme: str) -> Any:
         return imported(module)
     except (ImportError, MemoryError, OSError) as error:
         raise UnsupportedStore(f"{scheme}:// needs {why_not(module, error)}") from error
+
+
+@cache
+def schemes() -> frozenset[str]:
+    """The schemes that fsspec knows."""
+    from fsspec.registry import known_implementations
+
+    return frozenset(known_implementations)
 
 
 def imported(module: str) -> Any:

@@ -14,10 +14,10 @@ from __future__ import annotations
 import os
 import re
 from enum import Enum
-from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from persistent.errors import InvalidPipeline
+from persistent.storage.clients import schemes
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(//?)")
 _CHAIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)::")
@@ -96,21 +96,13 @@ def _require_clear(place: str) -> None:
             f"there now: write the URL behind it; or, for local files of that name, ./{_shown(place)}"
         )
     named = _NAMED.match(place)
-    if named is not None and named[1].lower() in _schemes():
+    if named is not None and named[1].lower() in schemes():
         raise InvalidPipeline(_no_place(_shown(place), named[1]))
 
 
 def _shown(place: str) -> str:
     """A place without the user and password that it may name."""
     return _USER.sub(r"\1", place)
-
-
-@cache
-def _schemes() -> frozenset[str]:
-    """The schemes that fsspec knows."""
-    from fsspec.registry import known_implementations
-
-    return frozenset(known_implementations)
 
 
 def _path_of(place: str, rest: str, pattern: bool) -> str:
