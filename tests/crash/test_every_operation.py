@@ -67,7 +67,7 @@ def test_a_run_killed_in_every_recovery_comes_to_its_end(folder: Path) -> None:
     committed."""
     job = by_name("visits")
     reference = calm(job, folder)
-    for length in (38, 45):
+    for length in (44, 51):
         world = World(job, folder)
         attempts = 0
         while die(world, Death(length, "half")):

@@ -47,7 +47,7 @@ def _mirrors() -> dict[str, Mirror]:
             "tests/checkpoint/test_compaction_choices.py",
             "tests/checkpoint/test_compaction.py",
         ),
-        "persistent.checkpoint.copies": ("tests/checkpoint/test_copies.py",),
+        "persistent.checkpoint.copies": ("tests/checkpoint/test_copies.py", "tests/test_reading_while_running.py"),
         "persistent.checkpoint.garbage": ("tests/checkpoint/test_garbage.py",),
         "persistent.checkpoint.inside": ("tests/checkpoint/test_inside.py",),
         "persistent.checkpoint.log": (
@@ -89,7 +89,7 @@ def _mirrors() -> dict[str, Mirror]:
             "tests/storage/test_memory_storage.py",
             "tests/storage/test_storage_contract.py",
         ),
-        "persistent.storage.opening": ("tests/storage/test_opening.py",),
+        "persistent.storage.opening": ("tests/storage/test_opening.py", "tests/storage/test_places.py"),
         "persistent.storage.other": ("tests/storage/test_other.py",),
         "persistent.storage.protocol": ("tests/storage/test_protocol.py",),
         "persistent.storage.retries": ("tests/storage/test_retries.py",),
