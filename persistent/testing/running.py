@@ -37,7 +37,7 @@ R = TypeVar("R")
 Records: TypeAlias = Sequence[Any] | pa.Table
 MakeTask = Callable[[], PersistentTask]
 
-_EVER_MS = 1 << 61
+_EVER_MS = 1 << 60
 
 
 @dataclass(frozen=True)
