@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,13 +10,16 @@ import pyarrow as pa
 import pyarrow.json
 
 from persistent.errors import SourceError
-from persistent.sources.formats import InputFile, Integers
+from persistent.sources.formats import InputFile, Integers, Unreadable
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
 from persistent.sources.schemas import plain, timeless, unified
 from persistent.sources.text import Lines
 
-_OPEN, _CLOSE = ord("{"), ord("}")
+_OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _BLANKS = b" \t\r\n"
+_DEPTH_MAX = 60
+"""A dead letter holds a record a few levels deep, and no file of a checkpoint has more than 64."""
 
 
 class JsonLines:
@@ -45,7 +49,11 @@ class JsonLines:
         return np.flatnonzero(objects), bad
 
     def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
-        return plain(timeless(_inferred(lines)))
+        _require_shallow(lines)
+        try:
+            return plain(timeless(_inferred(lines)))
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"its columns cannot be told: the name of a field is no UTF-8 ({error})") from error
 
     def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         table = _parse(lines.text(), _wire(schema))
@@ -89,6 +97,32 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     columns = [table.column(field.name) for field in schema]
     cast = [c if c.type == field.type else c.cast(field.type) for c, field in zip(columns, schema)]
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in cast], schema=schema)
+
+
+def _require_shallow(lines: Lines) -> None:
+    """``Unreadable`` if fields of a line nest deeper than a type may; Arrow's parser would need a stack that deep."""
+    text = np.frombuffer(lines.block.data, np.uint8)
+    brackets = np.flatnonzero((text == _OPEN) | (text == _OPEN_LIST))
+    starts, stops = lines.block.starts[lines.numbers], lines.block.stops[lines.numbers]
+    counts = np.searchsorted(brackets, stops) - np.searchsorted(brackets, starts)
+    for place in np.flatnonzero(counts > _DEPTH_MAX).tolist():
+        depth = _depth(lines.line(place))
+        if depth > _DEPTH_MAX:
+            raise Unreadable(
+                f"its columns cannot be told: the line at byte {int(lines.offsets[place]):,} nests {depth:,} levels "
+                f"deep, and {_DEPTH_MAX} is the most"
+            )
+
+
+def _depth(line: bytes) -> int:
+    """How deep objects and lists nest.
+
+    >>> _depth(b'{"a":[1,[2]],"[[[[":"[[[["}')
+    3
+    """
+    text = np.frombuffer(_TEXT.sub(b"", line), np.uint8)
+    opened, closed = (text == _OPEN) | (text == _OPEN_LIST), (text == _CLOSE) | (text == _CLOSE_LIST)
+    return int((np.cumsum(opened, dtype=np.int64) - np.cumsum(closed, dtype=np.int64)).max(initial=0))
 
 
 def _inferred(lines: Lines) -> pa.Schema:

@@ -319,6 +319,35 @@ def test_a_first_file_without_any_object_is_refused(tmp_path):
     assert [dead.data for dead in drain(source_of(tmp_path)).dead] == [b"one", b"two"]
 
 
+def of_depth(levels):
+    """A line whose objects and lists nest so deep; brackets in a text, and beside each other, are not deep."""
+    lists = levels // 2
+    inner = b'{"a":' * (levels - 1 - lists) + b"[" * lists + b'"[[[["' + b"]" * lists + b"}" * (levels - 1 - lists)
+    return b'{"ts":1,"v":"' + b"{" * 200 + b'\\"[","w":[' + b"[]," * 200 + b'[]],"x":' + inner + b"}"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (of_depth(61), "the line at byte 9 nests 61 levels deep, and 60 is the most"),
+        (of_depth(1_000), "nests 1,000 levels deep"),
+        (of_depth(200_000), "nests 200,000 levels deep"),
+        (b'{"ts":1,"\xe9":2}', "the name of a field is no UTF-8"),
+        (b'{"ts":1,"v":{"\xe9":2}}', "the name of a field is no UTF-8"),
+    ],
+)
+def test_a_first_file_whose_columns_cannot_be_told_is_named(tmp_path, line, says):
+    """Without it one line of it ended the process, or every run, and no file was named."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"ts":1}\n' + line + b"\n")
+    with pytest.raises(SourceError, match=rf"a\.jsonl: its columns cannot be told: .*{says}"):
+        drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms"))
+    (tmp_path / "b.jsonl").write_bytes(b'{"ts":2}\n')
+    told = drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", on_bad_file="dead-letter"))
+    assert [row["ts"] for row in told.values] == [1, 1, 2]
+    (tmp_path / "a.jsonl").write_bytes(of_depth(60))
+    assert len(drain(FileSource(tmp_path, timestamp="ts", timestamp_unit="ms")).rows) == 2
+
+
 def test_types_that_a_schema_asks_for(tmp_path):
     """Without it dates, times and decimals would have to be parsed by the user."""
     schema = {"ts": pa.timestamp("ms"), "day": "date32", "price": pa.decimal128(9, 2)}
