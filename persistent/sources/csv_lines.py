@@ -38,13 +38,15 @@ _UNPAIRED = (
 class CsvLines:
     """Fields are separated by commas and may be quoted. ``multiline``: a quoted field may contain ends of lines.
 
-    An empty field is null; in a string column, what is quoted is text: ``""`` is the empty string. ``empty_is_text``:
-    there it is the empty string without quotes too. Times in inferred columns stay strings.
+    An empty field is null, and nothing else is; in a string column, what is quoted is text: ``""`` is the empty string.
+    ``empty_is_text``: there it is the empty string without quotes too, and elsewhere what Arrow takes for null (``NA``,
+    ``null``, ``nan`` and others) is null too. Times in inferred columns stay strings.
     """
 
     def __init__(self, multiline: bool, empty_is_text: bool = False) -> None:
         self.scattered = not multiline
         self._empty_is_text = empty_is_text
+        self._nulls: dict[str, Any] = {} if empty_is_text else {"null_values": [""]}
         self.line_ends: LineEnds = ends_outside_quotes if multiline else ends_of_lines
 
     def header(self, file: InputFile) -> tuple[tuple[str, ...], int]:
@@ -63,14 +65,14 @@ class CsvLines:
         return np.flatnonzero(block.stops > block.starts), []
 
     def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
-        return plain(timeless(_parse(_unmarked(lines.text()), names, None).schema))
+        return plain(timeless(_parse(_unmarked(lines.text()), names, None, **self._nulls).schema))
 
     def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         text = _unmarked(lines.text())
         if len(lines) > 1 and _has_lone_return(text):
             raise ValueError(_UNPAIRED)
         try:
-            table = _parse(text, names, schema)
+            table = _parse(text, names, schema, **self._nulls)
             if not self._empty_is_text:
                 table = _with_nulls(table, text, names)
         except pa.ArrowInvalid as error:

@@ -81,7 +81,9 @@ class FileSource:
     ``max_out_of_orderness``: how far, in event time, a record may come behind a later one and still be on time.
     ``multiline``: quoted CSV fields may contain ends of lines.
     ``csv_empty``: what a CSV field without a character is in a column of text: "null", as everywhere else (a quoted
-    ``""`` is the empty string), or "text", the empty string. By default what the checkpoint began with.
+    ``""`` is the empty string), or "text", the empty string. By default what the checkpoint began with. Under "null"
+    no other field is null: ``nan`` is a number, ``NA`` a bad one. Under "text", the rule of the first release, ``NA``,
+    ``null``, ``nan`` and their like are null outside columns of text.
     ``moved_from``: the folder in which the checkpoint has read the files that are below ``path`` now.
     ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, does not fit the schema, or was
     deleted before it was read, as one dead letter.
@@ -308,7 +310,7 @@ class FileSource:
             if self._schema is not None:
                 return self._checked(given.layout(name, self._schema, folders), file.where)
             try:
-                schema = attempted(file, self._formats[name].infer)
+                schema = attempted(file, self._named(name, given.csv_empty).infer)
             except Unreadable as error:
                 last_fault = _bad_file(file, str(error))
                 if self._bad_file_raises:
@@ -330,8 +332,10 @@ class FileSource:
         return layout
 
     def _format(self, layout: Layout) -> Format:
-        as_text = layout.format == "csv" and layout.csv_empty == "text"
-        return self._formats["csv, empty as text" if as_text else layout.format]
+        return self._named(layout.format, layout.csv_empty)
+
+    def _named(self, format: str, csv_empty: str | None) -> Format:
+        return self._formats["csv, empty as text" if (format, csv_empty) == ("csv", "text") else format]
 
     def _require_format(self, files: Files, listed: Listed, format: str) -> None:
         if self._given.format is None and _format_of(files, listed) != format:

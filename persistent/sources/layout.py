@@ -3,7 +3,7 @@
     schema, folders              those of the first plan; ``schema=`` may give others from the next plan on
     format, multiline            where records begin, and so what an offset is
     timestamp, timestamp_unit    the time of each record, and so what is late and which window it counts in
-    csv_empty                    what an empty field of text is, and so which keys there are
+    csv_empty                    which fields are null, and so which keys there are
 
 All but the first two are refused where they are others than before. A record of an older release lacks the last three:
 of them its next plan records what is given then, but what it has read of CSV was read as ``csv_empty="text"``.
