@@ -36,14 +36,14 @@ _UNITS = (
 )
 _UNITS_MS = {name: ms for ms, names in _UNITS for name in names}
 _DURATION = re.compile(r"([0-9]{1,30})\s*([a-z]+)")
-_DURATION_MAX_MS = 2**60
+_DURATION_MAX_MS = 2**61
 """Its sum with any time is one of 64 bits."""
 _MILLISECONDS = re.compile(r"-?[0-9]{1,30}")
 _DATE_DIGITS = 8
 
 
 def duration_ms(value: Duration, name: str = "duration") -> int:
-    """A duration in milliseconds, zero or more, at most 2**60.
+    """A duration in milliseconds, zero or more, at most 2**61.
 
     >>> duration_ms("1 min"), duration_ms(timedelta(seconds=2)), duration_ms(7), duration_ms("2 days")
     (60000, 2000, 7, 172800000)
@@ -70,7 +70,7 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
         raise ValueError(f"{name}: {value} is negative")
     if value > _DURATION_MAX_MS:
         raise ValueError(
-            f"{name}: {given!r} is too long: a duration is at most {_DURATION_MAX_MS} ms, 36 million years"
+            f"{name}: {given!r} is too long: a duration is at most {_DURATION_MAX_MS} ms, 73 million years"
         )
     return value
 
