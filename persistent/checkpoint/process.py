@@ -31,7 +31,8 @@ class Process:
         if self.host != here.host or (self.space and here.space and self.space != here.space):
             return None
         if self.boot and here.boot and self.boot != here.boot:
-            return False
+            # This machine before it was started again; or another of the same name.
+            return None
         if not _is_there(self.pid):
             return False
         started = _started(self.pid)

@@ -7,6 +7,7 @@ drivers apart is the fence.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint
 from persistent.figures import utc_text
 from persistent.storage import Storage
+
+_MARK = re.compile(r"e([0-9]+)-")
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,16 @@ def sweep_dead_marks(storage: Storage) -> None:
             storage.delete(mark.name)
 
 
+def fenced_marks(storage: Storage, epoch: int) -> list[str]:
+    """The names of the marks of lower epochs, whose drivers have been fenced off. One of a higher has fenced us."""
+    found = [(listed, _MARK.match(listed)) for listed in storage.list("r")]
+    return [f"r/{listed}" for listed, mark in found if mark and int(mark[1]) < epoch]
+
+
 def sweep_marks(storage: Storage, epoch: int) -> list[Mark]:
-    """Delete the marks of drivers that have been fenced off, of other epochs; those of them that may still run."""
-    others = [f"r/{listed}" for listed in storage.list("r") if not listed.startswith(f"e{epoch}-")]
-    fenced = [mark for mark in marks(storage, others) if mark.may_run]
-    for name in others:
+    """Delete the marks of drivers that have been fenced off; those of them that may still run."""
+    names = fenced_marks(storage, epoch)
+    fenced = [mark for mark in marks(storage, names) if mark.may_run]
+    for name in names:
         storage.delete(name)
     return fenced

@@ -9,6 +9,7 @@ from dataclasses import replace
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.running import fenced_marks
 from persistent.errors import CorruptCheckpoint
 from persistent.operations.entering import Place, fenced, log_of, running
 from persistent.publish import collectable, sweepable, unpublished
@@ -54,9 +55,7 @@ def _names(log: Log, manifest: Manifest) -> Iterator[str]:
     folders = dict.fromkeys(f"d/{name}" for one in _readable(log, kept) for name in one.operators)
     pending = log.plan(manifest.base, manifest.replan)
     yield from collectable(log.storage, folders, manifest, kept.values(), pending)
-    for name in log.storage.list("r"):
-        if not name.startswith(f"e{manifest.epoch}-"):
-            yield f"r/{name}"
+    yield from fenced_marks(log.storage, manifest.epoch)
 
 
 def _readable(log: Log, kept: dict[int, Manifest]) -> Iterator[Manifest]:

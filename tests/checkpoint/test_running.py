@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -72,10 +73,18 @@ def test_a_mark_that_cannot_be_read_is_left_out(storage: Storage) -> None:
     assert [mark.name for mark in marks(storage)] == [name]
 
 
-def test_a_driver_sweeps_the_marks_of_other_epochs(storage: Storage) -> None:
-    """They would be shown for ever; its own, and one whose epoch only begins alike, are told apart."""
+def test_a_driver_sweeps_the_marks_of_lower_epochs(storage: Storage) -> None:
+    """They would be shown for ever. One of a higher epoch is of a driver that has fenced us: without its mark a
+    rollback would be let in beside it."""
     for epoch in (1, 3, 31):
         put(storage, epoch, "host", 1)
     put(storage, 2, socket.gethostname(), ended_pid())
-    assert [mark.epoch for mark in sweep_marks(storage, 3)] == [1, 31]
-    assert storage.list("r") == [f"e3-{NONCE}.json"]
+    assert [mark.epoch for mark in sweep_marks(storage, 3)] == [1]
+    assert storage.list("r") == [f"e3-{NONCE}.json", f"e31-{NONCE}.json"]
+
+
+def test_after_a_reboot_nobody_needs_a_flag_to_run(storage: Storage) -> None:
+    """A machine that was started again must go on by itself: what may have died is no hindrance to a run."""
+    process = replace(this_process(), boot="before")
+    mark = Mark("r/x", 1, process, 0)
+    assert mark.may_run and not mark.runs
