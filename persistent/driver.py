@@ -248,9 +248,24 @@ class Driver:
             self._adapted(last.manifest)
         claim(self.job, last.manifest)
         above = self.log.check_whole(last.manifest, shown(self.job))
+        self._read_kept(last.manifest)
         taking_over = TakeOver(self, last, above)
         perform(taking_over.effects(), self.taking_over, TAKING_OVER)
         return self._evolved(taking_over.fence)
+
+    def _read_kept(self, last: Manifest) -> None:
+        """Before the fence, as every try would leave one. CorruptCheckpoint where one is damaged that is kept."""
+        try:
+            self.kept = self.log.kept(last)
+        except CorruptCheckpoint as error:
+            if self.log.ids()[-1:] != [last.id]:
+                # Or collected, by a driver that goes on: who is read once that is fenced off.
+                return
+            url = self.job.storage.url
+            raise CorruptCheckpoint(
+                f"{error}. The newest state does not need it: 'persistent rollback {url} {last.id} --outputs=retract' "
+                "goes on from there without it, and takes back nothing; or restore it from a copy"
+            ) from error
 
     def _is_lost(self, found: Entry | None) -> bool:
         """Whether there is something of a newer checkpoint, and nothing has been said of it: who takes over tells."""
@@ -474,7 +489,7 @@ class TakeOver:
         driver, manifest = self._driver, self.fence.manifest
         driver.log.check(manifest.id)
         with driver.log.unless_fenced(manifest.id):
-            driver.kept = driver.log.kept(manifest)
+            driver.kept = driver.log.kept(manifest, driver.kept)
 
     def _collect(self) -> None:
         driver, manifest = self._driver, self.fence.manifest

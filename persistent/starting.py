@@ -12,7 +12,7 @@ from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.clock import wall_ms
 from persistent.commit import check_same_job
 from persistent.errors import NoCheckpoint, OtherJob
-from persistent.evolution import Evolution, adapted
+from persistent.evolution import Evolution, adapted, adopted
 from persistent.storage import Storage
 
 logger = logging.getLogger("persistent.starting")
@@ -41,7 +41,8 @@ def start(
     adapted(found.manifest, first, evolve, dropped, origin.url)
     nonce = first.nonce
     created = log.create(first)
-    check_same_job(created.manifest, first, storage.url)
+    # Of the task as it was: a start that died, whose content is ours to give.
+    check_same_job(adopted(created.manifest, first), first, storage.url)
     fence = log.fence(created, nonce)
     if fence.manifest.base != 0:
         # Another driver has begun meanwhile.

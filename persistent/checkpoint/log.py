@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, manifest_sha256
 from persistent.checkpoint.plan import StepPlan
@@ -122,10 +123,11 @@ class Log:
         name = "FORMAT"
         return str(decode_document(self.storage.read(name).to_pybytes(), f"{self.storage.url}/{name}")["job"])
 
-    def kept(self, newest: Manifest) -> dict[int, Manifest]:
-        """The manifests whose files are kept, ``newest`` among them, by id: a fence names no others than its base."""
-        ids = self.kept_ids(newest)
-        return {id: newest if id == newest.id else self.read(id).manifest for id in ids}
+    def kept(self, newest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> dict[int, Manifest]:
+        """The manifests whose files are kept, ``newest`` among them, by id: a fence names no others than its base.
+        ``known`` are not read again."""
+        known = {**known, newest.id: newest}
+        return {id: known[id] if id in known else self.read(id).manifest for id in self.kept_ids(newest)}
 
     def kept_ids(self, newest: Manifest) -> list[int]:
         """Their ids, ascending."""

@@ -48,8 +48,8 @@ def rollback(
     the guarantee is at-least-once, and the history shows it as a rollback that retracts nothing.
 
     Every run of the checkpoint is verified before anything is changed, and copied. Works also where the newest
-    manifest is lost or cannot be read: such ids are burnt, never used again, and where it cannot be read the manifest
-    is then of the newest format. UnknownCheckpoint; CorruptCheckpoint where it does not verify; StillRunning; Refused.
+    manifest is lost or cannot be read: such ids are burnt, never used again, and the manifest is then of the newest
+    format. UnknownCheckpoint; CorruptCheckpoint where it does not verify; StillRunning; Refused.
     """
     check_outputs(outputs)
     if (to is None) == (clock is None):
@@ -62,7 +62,10 @@ def rollback(
     _check_not_taken_back(log, kept, target.id)
     _verify(log, target)
     if kept.highest == kept.newest.manifest.id:
-        last = fenced(log, take_over=True, goes_back=True)
+        newest = kept.newest.manifest
+        # An upgrade is refused where a manifest is lost, and says to go back: so here it is done on the way.
+        is_old = newest.format != FORMAT and log.lost(newest.base, newest.id) is not None
+        last = fenced(log, take_over=True, goes_back=True, upgrade=is_old)
         if not last.manifest.keeps(target.id):
             raise UnknownCheckpoint(f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept")
         id, epoch = last.manifest.id + 1, last.manifest.epoch
@@ -116,7 +119,7 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         replan=0,
         pins=tuple(pin for pin in old.pins if pin not in lost),
         bases={**{one: ms for one, ms in before.items() if one not in lost}, id: now_ms},
-        burnt=tuple(sorted({*old.burnt, *kept.unreadable})),
+        burnt=tuple(sorted({*old.burnt, *kept.unreadable, *lost})),
         committed_ms=now_ms,
         target=target,
         retract=(first, id) if take_back else None,

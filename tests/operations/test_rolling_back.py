@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from persistent import CorruptCheckpoint, InvalidPipeline, MemorySink, NoCheckpoint, Refused, UnknownCheckpoint
+from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.log import Log, manifest_name
 from persistent.operations import pin, rollback
 from persistent.verify import verify
@@ -312,6 +313,49 @@ def test_without_the_sink_nothing_is_taken_back_so_nothing_is_run(job: CrashJob,
     with pytest.raises(InvalidPipeline, match=r"no sink to take it from .*persistent rollback .* --outputs=again"):
         pipeline.run(engine="embedded")
     assert world.checkpoint.list("m") == before
+    world.run()
+    assert world.outcome() == expected
+    check_sound(world)
+
+
+def remedy(error: BaseException) -> int:
+    """The id that an error says to go back to."""
+    return int(str(error).partition("persistent rollback ")[2].split()[1])
+
+
+def test_after_the_way_back_behind_a_lost_manifest_nothing_is_called_damaged(folder: Path) -> None:
+    """What the lost one had collected is gone: a check that blames the remedy for it is soon no longer run."""
+    world = World(OPEN, folder)
+    pipeline = world.pipeline()
+    pipeline.retention = Retention(last=3)
+    pipeline.run(engine="embedded")
+    last = newest(world)
+    assert last.oldest > 0 and last.id == last.base
+    world.checkpoint.delete(manifest_name(last.id))
+    found = verify(world.checkpoint)
+    assert found.newest_good is not None
+    rollback(world.checkpoint, found.newest_good, outputs="retract")
+    assert verify(world.checkpoint).ok
+    pipeline.run(engine="embedded")
+    check_sound(world)
+
+
+@pytest.mark.parametrize("is_base", [True, False])
+def test_a_lost_old_manifest_ends_no_run_for_good(is_base: bool, folder: Path) -> None:
+    """The newest state is whole without it; each try left one more fence, and said nothing of what to do."""
+    expected = calm(OPEN, folder).outcome
+    world = ended(replace(OPEN, rows=OPEN.rows[:-2]), folder)
+    lost = bases(world)[-1 if is_base else 1]
+    if is_base:
+        pin(world.checkpoint, bases(world)[0])
+        assert newest(world).kind == "fence"
+    world.checkpoint.delete(manifest_name(lost))
+    world.job = OPEN
+    before = world.checkpoint.list("m")
+    with pytest.raises(CorruptCheckpoint, match=r"missing. The newest state does not need it: 'persist") as told:
+        world.run()
+    assert world.checkpoint.list("m") == before
+    rollback(world.checkpoint, remedy(told.value), outputs="retract")
     world.run()
     assert world.outcome() == expected
     check_sound(world)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from monoids import Count
+from monoids import Count, Sum, record
 from persistent import (
+    Evolution,
     FingerprintChanged,
     MemorySink,
     MemorySource,
@@ -286,6 +287,55 @@ def test_a_start_killed_anywhere_is_started_again(folder: Path) -> None:
         collect_garbage(other.checkpoint, take_over=True)
         assert not verify(other.checkpoint).findings, death
         other.close()
+
+
+def test_a_start_that_died_is_no_hindrance_to_a_task_that_changes(folder: Path) -> None:
+    """Its empty checkpoint refused every run, and said that the next one would take the task as it is."""
+
+    class Totals2(Totals):
+        """Of the same name, made otherwise."""
+
+        name = "Totals"
+
+        def persistent_state(self) -> NonWindowState:
+            return NonWindowState(record(**{**dict.fromkeys(self.counted, Count()), "total": Sum()}))
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, {"total": message.value["n"], **dict.fromkeys(self.counted, 1)})
+
+        def __init__(self, *counted: str) -> None:
+            self.counted = counted
+
+    def job(storage: Any, *counted: str, **options: Any) -> Pipeline:
+        made = pipeline(world, MemorySink(), storage, evolve=Evolution(), **options)
+        made.task = Totals2(*counted)
+        return made
+
+    world = ended(TOTALS, folder)
+    first = MemoryStorage(f"{world.name}-first")
+    job(first).run(engine="embedded")
+    url = savepoint(first, "monday")
+    for puts in (1, 2, 3):
+        storage, left = MemoryStorage(f"{world.name}-changed-{puts}"), puts
+
+        class Dying(Faulty):
+            """Dies after some puts."""
+
+            def put_if_absent(self, name: str, data: bytes) -> Any:
+                nonlocal left
+                if not left:
+                    raise Killed
+                left -= 1
+                return super().put_if_absent(name, data)
+
+        with pytest.raises(Killed):
+            job(Dying(storage, Operations()), "seen", start_from=url).run(engine="embedded")
+        started = job(storage, "other", start_from=url)
+        started.run(engine="embedded", end_of_input=True)
+        assert {row["total"] for row in started.state().to_pylist()} == {
+            row["total"] for row in job(first).state().to_pylist()
+        }
+        assert verify(storage).ok
 
 
 def test_only_an_empty_checkpoint_is_started(folder: Path) -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from persistent import (
+    CorruptCheckpoint,
     FileSink,
     MemorySink,
     OldFormat,
     Pipeline,
 )
-from persistent.checkpoint.log import Log
+from persistent.checkpoint.log import Log, manifest_name
 from persistent.checkpoint.manifest import FORMAT
 from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
 from persistent.storage import LocalStorage
@@ -150,6 +151,21 @@ def test_a_corrupt_old_checkpoint_is_gone_back_behind(old: Pipeline) -> None:
     path.write_bytes(path.read_bytes()[:-3])
     entry = rollback(old.storage, newest.manifest.id - 1, outputs="retract")
     assert (entry.manifest.format, entry.manifest.burnt) == (2, (newest.manifest.id,))
+    assert verify(old.storage).ok
+    old.run(engine="embedded")
+    expected = json.loads((GOLDEN / f"{type(old.task).__name__.lower()}.json").read_text())
+    assert shown(old.state().to_pylist()) == expected
+
+
+def test_an_old_checkpoint_that_has_lost_its_newest_is_gone_back_behind(old: Pipeline) -> None:
+    """A rollback asked for an upgrade, and that for the rollback."""
+    log = Log(old.storage)
+    for id in log.ids()[-2:]:
+        (Path(old.storage.url) / manifest_name(id)).unlink()
+    with pytest.raises(CorruptCheckpoint, match=r"persistent rollback .* --outputs=retract") as told:
+        old.run(engine="embedded")
+    to = int(str(told.value).partition("persistent rollback ")[2].split()[1])
+    assert rollback(old.storage, to, outputs="retract").manifest.format == 2
     assert verify(old.storage).ok
     old.run(engine="embedded")
     expected = json.loads((GOLDEN / f"{type(old.task).__name__.lower()}.json").read_text())
