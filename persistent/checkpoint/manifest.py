@@ -113,9 +113,10 @@ class Manifest:
     """One entry of the manifest log.
 
     ``bases``: the ids that name files of their own and are kept, with the time of day of their commit (ms): the newest,
-    those kept by the policy of retention, and ``pins``, kept until they are unpinned; ``burnt``: ids that were
-    lost or could not be read when the job went back. ``committed_ms``: the time of day of its plan, 0 where unknown. ``target``:
-    of a rollback, the id gone back to. ``origin``: job and id of the checkpoint that this job was started from.
+    those kept by the policy of retention, and ``pins``, kept until they are unpinned; ``burnt``: ids that were lost or
+    could not be read when the job went back. ``committed_ms``: the time of day of its plan, 0 where unknown.
+    ``target``: of a rollback, the id gone back to. ``origin``: job and id of the checkpoint that this job was started
+    from.
     ``retract``: outputs published under ids from the first up to the second are to be taken back; done again by whoever
     publishes, until the next checkpoint. ``left``: the ids, from the first up to the second, that a rollback went back
     behind, and whether it took back what they published; as long as one of them is kept. ``publishes``: whether
