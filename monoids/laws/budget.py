@@ -1,6 +1,6 @@
 """A budget is how long, and in how much memory, a monoid is tried where nobody said on how many examples.
 
-It is looked at between two calls of ``combine``, of which a copy of the monoid tells. Its parts are the time of one law
+It is looked at before each call of the monoid's own methods, of which a copy of it tells. Its parts are the time of one law
 each: a twelfth of what is left, so that a slow monoid is tried on every law a little and not on the first alone. Time
 that the thread waited for a processor, while others had them all, does not count.
 """
@@ -11,7 +11,7 @@ import copy
 import math
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ BYTES = 400 * 2**20
 _DRAWING = 0.3
 _SHRINKING = 0.2
 _SHARES = 12
+_LOOKED_AT = ("combine", "lift", "present", "inverse", "fold", "encode", "decode")
 _LOOK_S = 0.01
 _STATM = Path("/proc/self/statm")
 _SCHEDULED = Path("/proc/thread-self/schedstat")
@@ -103,18 +104,23 @@ class Budget:
 
 
 def watched(monoid: Monoid[Any], budget: Budget) -> Monoid[Any]:
-    """A copy of the monoid that looks at the budget before each ``combine``; itself, if it cannot be copied so."""
+    """A copy of the monoid that looks at the budget before each call of what it writes itself (``combine``, ``lift``,
+    ``present``, ...); itself, if it cannot be copied so."""
     kind = type(monoid)
     if not budget.limited or kind.__module__.split(".")[0] == "monoids":
         return monoid
 
-    def combine(self: Any, a: Any, b: Any) -> Any:
-        budget.look()
-        return super(told, self).combine(a, b)
+    def looking(name: str) -> Callable[..., Any]:
+        def method(self: Any, *given: Any) -> Any:
+            budget.look()
+            return getattr(super(told, self), name)(*given)
 
+        return method
+
+    own = [name for name in _LOOKED_AT if getattr(kind, name, None) is not getattr(Monoid, name, None)]
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
     try:
-        told: type[Any] = type(kind.__name__, (kind,), {**names, "combine": combine})
+        told: type[Any] = type(kind.__name__, (kind,), {**names, **{name: looking(name) for name in own}})
         copied = copy.copy(monoid)
         copied.__class__ = told
     except Exception:

@@ -8,6 +8,7 @@ import inspect
 import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
@@ -278,7 +279,8 @@ class Trial:
         except (InvalidArgument, Unsatisfiable) as error:
             raise TypeError(f"{self.monoid!r}: no inputs can be drawn from {self.inputs!r}: {error}") from error
         xs = [x for example in examples for x in example["xs"].xs]
-        self._refuse_foreign(xs)
+        with suppress(Spent):
+            self._refuse_foreign(xs)
         self._pickled_if_needed(lambda: [self._tried.lift(fresh(x)) for x in xs[:_LIFTED]])
         return [(example, {}) for example in examples]
 
@@ -289,7 +291,7 @@ class Trial:
             return
         try:
             elements = made()
-        except Exception:
+        except (Exception, Spent):
             return
         try:
             for element in elements:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.arrays import python_list
 from monoids.column import ArrowColumn, Column, Columns, Ragged, concat, repeat, take
 from monoids.laws.drawing import fresh
 from monoids.laws.scalar import NOTHING, M, Sides, presentable
@@ -37,7 +38,7 @@ def lift_arrow(monoid: M, column: pa.Array | None) -> Sides:
     if column is None or column.null_count == len(column):
         return NOTHING
     column = column.drop_null()
-    return _lifted(monoid, column), [monoid.lift(x) for x in column.to_pylist()]
+    return _lifted(monoid, column), [monoid.lift(x) for x in python_list(column)]
 
 
 def lift_nulls(monoid: M, column: pa.Array | None) -> Sides:
@@ -102,7 +103,7 @@ def input_mutation(monoid: M, column: pa.Array | None) -> Sides:
     """list, NumPy array after lift_columns == before"""
     if column is None:
         return NOTHING
-    given: list[Any] = [column.to_pylist()]
+    given: list[Any] = [python_list(column)]
     if not column.null_count and not pa.types.is_nested(column.type) and not getattr(column.type, "tz", None):
         given.append(np.array(column.to_numpy(zero_copy_only=False)))
     before = fresh(given)
@@ -253,7 +254,7 @@ def present_columns(monoid: M, elements: list[Any]) -> Sides:
     if beyond:
         packed, elements = take(packed, np.array(inside, np.int64)), [elements[row] for row in inside]
     presented = monoid.present_fields(packed)
-    shown = {name: column.to_pylist() for name, column in presented.items()}
+    shown = {name: python_list(column) for name, column in presented.items()}
     types = {name: column.type for name, column in presented.items()}
     return (shown, types, raised), (_presented(monoid, elements), monoid.output_fields(), beyond)
 
@@ -335,7 +336,7 @@ def _contents(column: Any) -> Any:
     if isinstance(column, tuple):
         return [_contents(each) for each in column]
     if isinstance(column, ArrowColumn):
-        return column.array.to_pylist()
+        return python_list(column.array)
     if isinstance(column, Ragged):
         return [_contents(each) for each in (column.starts, column.lengths, column.columns)]
     return fresh(list(column)) if column.dtype == object else np.array(column)
@@ -432,4 +433,4 @@ def _shown(monoid: M, elements: Sequence[Any]) -> list[Any]:
     presented = [monoid.present(element) for element in elements]
     if monoid.output_type is None:
         return [encoding.to_json(value) for value in presented]
-    return list(arrow_column(presented, monoid.output_type).to_pylist())
+    return python_list(arrow_column(presented, monoid.output_type))

@@ -189,7 +189,8 @@ def _timestamps(type: pa.DataType) -> Inputs:
     # Nanoseconds of 64 bits end in 2262, and begin in 1677.
     low, high = (datetime(1678, 1, 1), datetime(2262, 1, 1)) if type.unit == "ns" else (datetime.min, datetime.max)
     coarse = {"s": 1_000_000, "ms": 1_000}.get(type.unit, 1)
-    return st.datetimes(low, high, timezones=zones).map(
+    ends = st.sampled_from([low, high]).map(lambda end: end.replace(tzinfo=UTC if type.tz else None))
+    return (st.datetimes(low, high, timezones=zones) | ends).map(
         lambda moment: moment.replace(microsecond=moment.microsecond // coarse * coarse, fold=0)
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -25,6 +26,7 @@ from monoids import (
     option,
     record,
 )
+from monoids.arrays import python_list
 from monoids.laws import assert_monoid_laws, inputs_for, values_of
 from monoids.laws.exploring import explore
 
@@ -33,7 +35,7 @@ TYPES = [
     *(pa.float16(), pa.float32(), pa.float64(), pa.bool_(), pa.null()),
     *(pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(3)),
     *(pa.date32(), pa.date64(), pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")),
-    *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC")),
+    *(pa.timestamp(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "UTC", "Asia/Tokyo")),
     *(pa.duration("s"), pa.duration("us"), pa.decimal128(5, 2), pa.decimal256(50, 7), pa.decimal128(4, -2)),
     pa.decimal128(38, -2),
     *(pa.list_(pa.int8()), pa.large_list(pa.string()), pa.list_(pa.int8(), 2), pa.map_(pa.string(), pa.int8())),
@@ -55,7 +57,7 @@ def test_values_of_a_type_fit_into_it(type: pa.DataType) -> None:
     array = pa.array(values, type)
     assert array.type == type
     if not pa.types.is_floating(type) and not pa.types.is_nested(type):
-        assert [Decimal(x) if isinstance(x, Decimal) else x for x in array.to_pylist()] == values
+        assert [Decimal(x) if isinstance(x, Decimal) else x for x in python_list(array)] == values
 
 
 @pytest.mark.parametrize("type", [pa.int8(), pa.uint16(), pa.int64(), pa.uint64()], ids=str)
@@ -65,6 +67,13 @@ def test_integers_reach_their_borders(type: pa.DataType) -> None:
     signed = pa.types.is_signed_integer(type)
     bits = type.bit_width
     assert {-(2 ** (bits - 1)) if signed else 0, 2 ** (bits - signed) - 1} <= set(values)
+
+
+def test_times_reach_their_borders() -> None:
+    """In Tokyo the last hours of 9999 are the year 10000, which Python does not have."""
+    kind = pa.timestamp("us", "Asia/Tokyo")
+    assert {datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)} <= set(drawn(values_of(kind)))
+    assert_monoid_laws(Max(kind), examples=20)
 
 
 def test_floats_are_odd() -> None:
