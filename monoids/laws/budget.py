@@ -1,8 +1,8 @@
 """A budget is how long, and in how much memory, a monoid is tried where nobody said on how many examples.
 
-It is looked at before each call of the monoid's own methods, of which a copy of it tells. Its parts are the time of one law
-each: a twelfth of what is left, so that a slow monoid is tried on every law a little and not on the first alone. Time
-that the thread waited for a processor, while others had them all, does not count.
+It is looked at before each call of the monoid's own methods, of which a copy of it tells. Its parts are the time of
+one law each: a twelfth of what is left, so that a slow monoid is tried on every law a little and not on the first
+alone. Time that the thread waited for a processor, while others had them all, does not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from monoids.monoid import Monoid
+from monoids.monoid import Group, Monoid
 
 SECONDS = 5.0
 BYTES = 400 * 2**20
@@ -117,7 +117,7 @@ def watched(monoid: Monoid[Any], budget: Budget) -> Monoid[Any]:
 
         return method
 
-    own = [name for name in _LOOKED_AT if getattr(kind, name, None) is not getattr(Monoid, name, None)]
+    own = [name for name in _LOOKED_AT if getattr(kind, name, None) is not getattr(Group, name)]
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
     try:
         told: type[Any] = type(kind.__name__, (kind,), {**names, **{name: looking(name) for name in own}})

@@ -29,6 +29,7 @@ from monoids.laws.drawing import (
     long,
     smaller,
     value_of,
+    wide,
 )
 from monoids.laws.equality import Equality, Scale, exact, magnitudes, statistical, within
 from monoids.laws.exploring import explore
@@ -233,6 +234,8 @@ class Trial:
         """
         if not law.arguments:
             return self._drawn[:1]
+        if law.wide:
+            return [*self._drawn, *self._wide]
         if law.rows is None:
             return self._drawn
         if not (self.monoid.exact or law.exactly):
@@ -242,6 +245,14 @@ class Trial:
             others = [example for index, (example, _) in enumerate(self._drawn) if index % step]
             self._joined[law.rows] = [(whole, {}) for whole in joined(others, law.rows, _TOGETHER)]
         return [*self._drawn[::step], *self._joined[law.rows], *self._long(law)]
+
+    @cached_property
+    def _wide(self) -> Sequence[Tried]:
+        """A hundred inputs and more, if their sum is defined; not where errors of rounding add up."""
+        if not self.monoid.exact:
+            return []
+        examples = wide([example for example, _ in self._drawn])
+        return [(each, {}) for each in examples if self._is_total({"elements": each["elements"]})]
 
     def _long(self, law: Law) -> Sequence[Tried]:
         """Thousands of rows, in short segments; of a law with cuts in long ones too, if their sums are defined."""

@@ -7,7 +7,8 @@
     column      up to eight inputs of one type, as an Arrow array
     cuts        up to eight small integers: where to cut, what to take
 
-Rows are also tried by the thousand: a few of them, repeated.
+Rows are also tried by the thousand: a few of them, repeated. What is odd, such as NaN and the least number, is once
+each of a, b and c, and an element; and the sums of elements are tried on a hundred inputs too.
 
 Hypothesis draws the ``xs`` of each example; the other values are chosen from all inputs drawn, by arithmetic, because
 drawing costs far more than trying. A counterexample is shrunk by drawing its own values alone.
@@ -16,6 +17,7 @@ drawing costs far more than trying. A counterexample is shrunk by drawing its ow
 from __future__ import annotations
 
 import copy
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -38,6 +40,7 @@ Example = Mapping[str, Any]
 """For each name of a law's argument what was drawn for it."""
 
 ROWS_MAX = 8
+WIDE_ROWS = 120
 LONG_ROWS = 2_100
 """More than the rows, groups and cells, 1,024, at which a kernel may take another way."""
 
@@ -185,7 +188,8 @@ def examples_of(inputs: st.SearchStrategy[Any], count: int, look: Callable[[], N
         explore(st.tuples(*[many] * _AT_ONCE), take, -(-count // _AT_ONCE))
     rows = rows[:count]
     pool = [x for xs in rows for x in xs]
-    return [_example(index, xs, pool) for index, xs in enumerate(rows)]
+    odd = _odd(pool)
+    return [_with_odd(_example(index, xs, pool), index, odd) for index, xs in enumerate(rows)]
 
 
 def joined(examples: Sequence[Example], name: str, size: int) -> Iterator[Example]:
@@ -213,6 +217,21 @@ def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
     held = len(rows) if isinstance(rows, tuple) else len(rows.xs)
     for step in (2, LONG_ROWS // 3):
         yield {name: Repeated(rows, -(-LONG_ROWS // held)), "cuts": range(0, LONG_ROWS, step)}
+
+
+def wide(examples: Sequence[Example]) -> Iterator[Example]:
+    """Many inputs, as distinct as there are, each third of them twice; or sorted, so that sums go far."""
+    held = {repr(x): x for example in examples for x in example["xs"].xs}
+    distinct = list(held.values())
+    for size, in_order in ((WIDE_ROWS // 3, False), (WIDE_ROWS, True), (WIDE_ROWS, False)):
+        some = distinct[:: max(1, len(distinct) // size)][:size]
+        full = (some * -(-size // len(some)))[:size]
+        rows = _sorted(full) if in_order else [x for at, x in enumerate(full) for _ in range(1 + (at % 3 == 0))]
+        numbers = _numbers(size)
+        yield {
+            "elements": tuple(_combined([x]) for x in rows),
+            "cuts": tuple(next(numbers) % len(rows) for _ in range(len(rows) // 2)),
+        }
 
 
 def smaller(drawn: Any) -> Iterator[Any]:
@@ -250,6 +269,8 @@ def inputs_in(drawn: Any) -> list[Any]:
 _AT_ONCE = 4
 _ROWS_FEW = 48
 _ROWS_LEAST = 20
+_ODD_MAX = 12
+_ODD_TURNS = 4
 _CUTS = st.lists(st.integers(0, ROWS_MAX - 1), max_size=ROWS_MAX)
 _UNCHANGEABLE = frozenset(
     {type(None), bool, int, float, str, bytes, date, datetime, time, timedelta, Decimal, frozenset}
@@ -335,6 +356,36 @@ def _example(index: int, xs: list[Any], pool: Sequence[Any]) -> Example:
         "column": _of_one_type(xs),
         "cuts": tuple(next(numbers) % ROWS_MAX for _ in range(next(numbers) % (ROWS_MAX + 1))),
     }
+
+
+def _odd(pool: Sequence[Any]) -> list[Any]:
+    """Of the inputs those that a ``combine`` forgets: None, and of each type the numbers that compare or add oddly and
+    the least and greatest value."""
+    odd: list[Any] = [x for x in pool if x is None or (type(x) is float and (not math.isfinite(x) or x == 0))]
+    for kind in dict.fromkeys(map(type, pool)):
+        with suppress(Exception):
+            alike: list[Any] = [x for x in pool if type(x) is kind and x == x]
+            odd += [min(alike), max(alike)]
+    return list({repr(x): x for x in odd}.values())[:_ODD_MAX]
+
+
+def _with_odd(example: Example, index: int, odd: Sequence[Any]) -> Example:
+    """Each odd input once instead of a, b and c, and once among the elements, in one example of two."""
+    turn, at = divmod(index // 2, len(odd)) if odd else (_ODD_TURNS, 0)
+    if index % 2 or turn >= _ODD_TURNS:
+        return example
+    alone = _combined([odd[at]])
+    if turn < 3:
+        return {**example, "abc"[turn]: alone}
+    elements = example["elements"]
+    return {**example, "elements": (*elements[: at % len(elements)], alone, *elements[at % len(elements) + 1 :])}
+
+
+def _sorted(xs: list[Any]) -> list[Any]:
+    try:
+        return sorted(xs)
+    except Exception:
+        return sorted(xs, key=repr)
 
 
 def _numbers(seed: int) -> Iterator[int]:
