@@ -35,7 +35,12 @@ def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
     if values.dtype.kind in "mM":
         values = _in_arrow_unit(values)
     shared = values.dtype.kind not in "OSUb" and not _is_frozen(values)
-    return pa.array(values.astype(values.dtype.newbyteorder("="), copy=shared), from_pandas=False)
+    try:
+        return pa.array(values.astype(values.dtype.newbyteorder("="), copy=shared), from_pandas=False)
+    except pa.ArrowNotImplementedError as error:
+        raise TypeError(
+            f"a column of {values.dtype} has no Arrow type: give another, such as values.astype(float)"
+        ) from error
 
 
 def _in_arrow_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -67,14 +72,14 @@ def plain_array(values: Any) -> pa.Array:
         if values.num_chunks == 1:
             return plain_array(values.chunk(0))
         if pa.types.is_run_end_encoded(values.type):
-            values = pa.chunked_array([pc.run_end_decode(chunk) for chunk in values.chunks], values.type.value_type)
+            values = pa.chunked_array([_without_runs(chunk) for chunk in values.chunks], values.type.value_type)
         if pa.types.is_dictionary(values.type):
             # Before chunks are combined: each has a dictionary of its own, and Arrow cannot unify all of them.
             type_ = _plain_type(values.type.value_type)
             values = pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type_)
         values = values.combine_chunks()
     if pa.types.is_run_end_encoded(values.type):
-        values = pc.run_end_decode(values)
+        values = _without_runs(values)
     if pa.types.is_dictionary(values.type):
         found = values.type.value_type
         if found == _plain_type(found):
@@ -82,6 +87,16 @@ def plain_array(values: Any) -> pa.Array:
         return values.dictionary.cast(_plain_type(found)).take(values.indices)
     type_ = _plain_type(values.type)
     return values if values.type == type_ else values.cast(type_)
+
+
+def _without_runs(values: pa.Array) -> pa.Array:
+    """The value of each row: Arrow decodes no runs of a dictionary."""
+    if not pa.types.is_dictionary(values.type.value_type):
+        return pc.run_end_decode(values)
+    places = pa.array(np.arange(len(values.values)))
+    return values.values.take(
+        pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(values.run_ends, places))[values.offset :][: len(values)]
+    )
 
 
 def _plain_type(type_: pa.DataType) -> pa.DataType:

@@ -88,7 +88,7 @@ def _key_column(keys: Any) -> pa.Array:
     except pa.ArrowInvalid as error:
         if getattr(keys, "type", None) == pa.uint64() or getattr(keys, "dtype", None) == np.uint64:
             raise OverflowError(f"an id is outside 64-bit integers: give ids as strings ({error})") from error
-        raise
+        raise ValueError(f"ids of {getattr(keys, 'type', None)} are no keys: {error}") from error
 
 
 def _one_for_all(key: Any, length: int) -> list[pa.Array]:

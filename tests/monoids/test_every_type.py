@@ -352,3 +352,16 @@ def test_an_option_takes_the_arrays_that_its_monoid_takes(monoid: Monoid[Any], c
     record = m.record(a=monoid)
     assert in_columns(m.option(monoid), column) == one_by_one(m.option(monoid), values)
     assert folded(record, record.lift_rows({"a": column}, 3)) == one_by_one(record, [{"a": value} for value in values])
+
+
+def test_what_arrow_has_no_type_for_is_refused_in_words_and_runs_of_a_dictionary_are_taken() -> None:
+    """Arrow's own errors, such as "Unsupported numpy type 13", say neither what nor what to do."""
+    for column in (np.array([1.5], np.longdouble), np.array([1j])):
+        with pytest.raises(TypeError, match="has no Arrow type: give another"):
+            m.Sum(float).lift_columns(column)
+    with pytest.raises(ValueError, match=r"ids of timestamp\[ns\] are no keys"):
+        m.Reservoir(2).lift_rows((pa.array([1, 2], pa.timestamp("ns")), 1), 2)
+    runs = pa.RunEndEncodedArray.from_arrays([2, 3, 5], pa.array([4, 7, None]).dictionary_encode())
+    for column in (runs, runs[1:4], runs[3:], pa.chunked_array([runs, runs[1:]])):
+        assert in_columns(m.Sum(), column) == m.Sum().encode(sum(value.as_py() or 0 for value in column))
+    assert m.Count().lift_columns(pa.array([["a", None], None], pa.large_list(pa.string_view())))[0].tolist() == [1, 0]
