@@ -307,9 +307,8 @@ def test_a_start_that_died_is_no_hindrance_to_a_task_that_changes(folder: Path) 
             self.counted = counted
 
     def job(storage: Any, *counted: str, **options: Any) -> Pipeline:
-        made = pipeline(world, MemorySink(), storage, evolve=Evolution(), **options)
-        made.task = Totals2(*counted)
-        return made
+        source = MemorySource(list(TOTALS.rows), timestamp="ts", ordered=TOTALS.ordered)
+        return Pipeline(source=source, task=Totals2(*counted), checkpoint=storage, evolve=Evolution(), **options)
 
     world = ended(TOTALS, folder)
     first = MemoryStorage(f"{world.name}-first")
