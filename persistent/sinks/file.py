@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monoids.monoid import canonical_json
-from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.sinks.protocol import Staged
 from persistent.sinks.retraction import is_retracted, retraction_name, retractions
@@ -138,14 +138,32 @@ class FileSink:
                 self._empty_list(published_id(name))
 
     def published(self) -> list[str]:
-        """The names of the files that count, and are there: those of every list that was not taken back."""
+        """The names of the files that count, and are there: those of every list that was not taken back.
+
+        Who takes files away once they are listed remembers the names it has had: on a store without rename a driver
+        that slept in a publication may put such a file once more. CorruptCheckpoint where a list cannot be read.
+        """
         names = [name for name in self.storage.list(_PUBLISHED) if published_id(name) >= 0]
         listed = {name: self._found(f"{_PUBLISHED}/{name}") for name in names}
         there = set(self.storage.list(""))
         # Last: what was taken back while we looked does not count.
         marks = retractions(self.storage.list(_RETRACTED))
-        counts = [json.loads(data) for name, data in listed.items() if data and not is_retracted(name, marks)]
-        return sorted(there & {file["name"] for one in counts for file in one["files"]})
+        counts = [
+            self._files(name, data)
+            for name, data in listed.items()
+            if data is not None and not is_retracted(name, marks)
+        ]
+        return sorted(there & {file for files in counts for file in files})
+
+    def _files(self, name: str, data: bytes) -> list[str]:
+        """The names of the files that a list names."""
+        try:
+            return [str(file["name"]) for file in json.loads(data)["files"]]
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptCheckpoint(
+                f"{self.url}/{_PUBLISHED}/{name}: is no list of what a checkpoint has published, so nobody can say "
+                "which files count. Restore it from a copy of the folder"
+            ) from error
 
     def newest(self) -> int:
         """The highest id under which a file is published, or was; -1 if none."""

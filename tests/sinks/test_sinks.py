@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks import FileSink, MemorySink, Sink, Staged
 from persistent.storage import LocalStorage, MemoryStorage, Put
 from persistent.storage.copying import rename_by_copy
@@ -407,3 +407,18 @@ def test_others_can_read_what_is_published(tmp_path: Path) -> None:
     (published,) = (tmp_path / "results").glob("*.parquet")
     assert stat.S_IMODE(published.stat().st_mode) == 0o644
     assert stat.S_IMODE((tmp_path / "results").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"files":', b"[1]", b'{"files": [{}]}', b"\xff"])
+def test_a_list_that_cannot_be_read_is_told(damage: bytes, tmp_path: Path) -> None:
+    """An empty one was taken for a checkpoint without files: its rows were missing, without a word."""
+    sink = FileSink(tmp_path, format="jsonl")
+    sink.publish(7, [sink.stage(pa.table({"n": [1]}), 7, "e1-c7-a")])
+    assert sink.published()
+    listed = tmp_path / f"_published/{7:020d}.json"
+    listed.write_bytes(damage)
+    with pytest.raises(CorruptCheckpoint, match=f"{listed}: is no list .* Restore it"):
+        sink.published()
+    # Once it is taken back nothing of it counts.
+    sink.mark(7, 8)
+    assert sink.published() == []
