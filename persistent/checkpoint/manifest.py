@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from persistent.checkpoint.shapes import FORMATS, MANIFEST, WIDE, check_format
+from persistent.checkpoint.shapes import FORMATS, MANIFEST, RECORDED, WIDE, check_format
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import check_shape
@@ -174,7 +174,7 @@ class Manifest:
         return encode_document(
             {
                 "format": FORMAT,
-                "features": [WIDE] if any(run.wide for one in self.operators.values() for run in one.runs) else [],
+                "features": self._features(),
                 "job": self.job,
                 "id": self.id,
                 "kind": self.kind,
@@ -219,6 +219,12 @@ class Manifest:
                 **({} if self.publishes is None else {"publishes": self.publishes}),
             }
         )
+
+    def _features(self) -> list[str]:
+        operators = self.operators.values()
+        is_wide = any(run.wide for one in operators for run in one.runs)
+        is_recorded = self.publishes is not None or any(one.known_from is not None for one in operators)
+        return [name for name, needed in ((WIDE, is_wide), (RECORDED, is_recorded)) if needed]
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from persistent.checkpoint.manifest import FORMAT
-from persistent.checkpoint.shapes import PLAN, check_format
+from persistent.checkpoint.shapes import PLAN, RECORDED, check_format
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import check_shape
 from persistent.sources.protocol import Positions, Span, Split
@@ -52,7 +52,7 @@ class StepPlan:
         return encode_document(
             {
                 "format": FORMAT,
-                "features": [],
+                "features": [] if self.limits is None else [RECORDED],
                 "job": self.job,
                 "base": self.base,
                 "number": self.number,

@@ -28,7 +28,9 @@ FORMATS = (1, 2)
 """The formats that can be read, oldest first. What is written is of the newest."""
 WIDE = "wide totals"
 """The feature of a manifest that names a run with totals beyond the types of its monoid."""
-FEATURES = frozenset({WIDE})
+RECORDED = "recorded options"
+"""The feature of a manifest or plan with fields that the first release of its format does not know."""
+FEATURES = frozenset({WIDE, RECORDED})
 """What a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy, wherever it stood: clock and positions may go back."""

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from persistent.checkpoint import shapes
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import Limits, StepPlan
 from persistent.checkpoint.shapes import FORMAT_FILE, FORMATS, MANIFEST, PLAN, check_format
 from persistent.codec import decode_document
 from persistent.codec.shapes import Misfit
 from persistent.errors import CorruptCheckpoint, NewerFormat
+from tests.checkpoint import samples
 from tests.checkpoint.samples import full_manifest, plan
 
 BODY = decode_document(full_manifest().encode(), "m")
@@ -165,3 +170,25 @@ def test_ten_features_are_named() -> None:
     named = [f"f{number}" for number in range(11)]
     with pytest.raises(NewerFormat, match=f"^place: needs {', '.join(named[:10])}, unknown here: use a newer release$"):
         check_format({"format": 2, "features": named}, "place")
+
+
+def test_a_release_that_knows_no_recorded_options_refuses_them_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It called such a checkpoint corrupt, and named a rollback that takes back good results."""
+    old, planned = samples.manifest(3), samples.plan(3)
+    decode: Any
+    state = {name: replace(one, known_from=7) for name, one in old.operators.items()}
+    assert old.publishes is None and planned.limits is None
+    newer = [
+        (replace(old, publishes=True).encode(), Manifest.decode),
+        (replace(old, publishes=False).encode(), Manifest.decode),
+        (replace(old, operators=state).encode(), Manifest.decode),
+        (replace(planned, limits=Limits(1, 0)).encode(), StepPlan.decode),
+    ]
+    for data, decode in newer:
+        decode(data, "place")
+    monkeypatch.setattr(shapes, "FEATURES", frozenset({shapes.WIDE}))
+    for data, decode in newer:
+        with pytest.raises(NewerFormat, match="place: needs recorded options, unknown here: use a newer release"):
+            decode(data, "place")
+    # What holds none of them it reads on.
+    assert Manifest.decode(old.encode(), "place") == old and StepPlan.decode(planned.encode(), "place") == planned
