@@ -106,6 +106,9 @@ def _mirrors() -> dict[str, Mirror]:
 
 MIRRORS = _mirrors()
 
+NOT_YET = ("process.py", "places.py", "clients.py", "copying.py")
+"""Modules whose every mutant nobody has looked at yet; their tests stand beside the others."""
+
 
 def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Result:
     """A hundred mutants, drawn from those of all modules."""

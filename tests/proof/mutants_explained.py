@@ -5,7 +5,6 @@ from __future__ import annotations
 _FSSPEC = "persistent.storage.fsspec_storage"
 _GARBAGE = "persistent.checkpoint.garbage"
 _RETRIES = "persistent.storage.retries"
-_RUNNING = "persistent.checkpoint.running"
 _S3 = "persistent.storage.s3"
 
 _COMPACTION = "persistent.checkpoint.compaction"
@@ -23,7 +22,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     (_RETRIES, "return False", "return None"): "tenacity asks whether to try again, and None holds as little as False",
     (_S3, "def read(self, size: int | None = -1) -> bytes:", "1 to 2"): "any negative size means all that is left",
     (_GARBAGE, "return False", "return None"): "callers ask whether it holds, and None holds as little as False",
-    (_RUNNING, "return False", "return None"): "callers ask whether it lives, and None holds as little as False",
     (_DOCUMENTS, "_STEPS = np.zeros(256, np.int8)", "256 to 257"): "no byte is 256, so nothing looks there",
     (_DOCUMENTS, "return int(depths.max(initial=0))", "0 to 1"): "what nests in nothing is below the bound with 1 too",
     (

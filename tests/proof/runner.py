@@ -44,16 +44,16 @@ WEIGHTS = {
     "disk": 1200.0,
     "errors": 600.0,
     "lines": 200.0,
-    "model": 140.0,
+    "model": 300.0,
     "simulation": 900.0,
     "operations": 170.0,
-    "limits": 400.0,
+    "limits": 300.0,
     "corruption": 160.0,
     "readers": 160.0,
-    "reads": 600.0,
-    "moves": 500.0,
-    "options": 500.0,
-    "mutants": 300.0,
+    "reads": 300.0,
+    "moves": 300.0,
+    "options": 300.0,
+    "mutants": 600.0,
 }
 """About how many seconds of one core a section takes when it tries all its cases. What time there is, is shared out in
 these proportions, so that a slow machine tries less of each rather than none of the last."""

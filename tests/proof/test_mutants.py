@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.proof.mutants import MIRRORS
+from tests.proof.mutants import MIRRORS, NOT_YET
 from tests.proof.mutants_bench import Bench, Mirror, Verdict
 from tests.proof.mutants_explained import EXPLAINED
 from tests.proof.mutation import Mutation, mutated, mutations
@@ -78,7 +78,7 @@ def test_what_stores_and_commits_is_there() -> None:
     paths = {root / f"persistent/{name}.py" for name in ("commit", "publish")}
     for folder in ("storage", "checkpoint", "codec"):
         paths |= set((root / "persistent" / folder).glob("*.py"))
-    left_out = {path for path in paths if path.name in ("__init__.py", "racer.py")}
+    left_out = {path for path in paths if path.name in ("__init__.py", "racer.py", *NOT_YET)}
     assert {mirror.path for mirror in MIRRORS.values()} == paths - left_out
     there = {(one.module, one.text, one.change) for mirror in MIRRORS.values() for one in mirror.mutations()}
     assert set(EXPLAINED) <= there
