@@ -312,7 +312,7 @@ def test_every_checkpoint_is_the_sum_of_what_was_read_before_it(
     rows = list(job.rows)
     records = records_of(rows, 3)
     late = {id(record) for record in records if job.is_late(record)}
-    pipeline = job.pipeline(rows, None, storage, step_rows=3)
+    pipeline = job.pipeline(rows, MemorySink(), storage, step_rows=3)
     partial: list[int] = []
 
     def on_step(report: StepReport) -> None:
