@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from persistent import driver
 from persistent.checkpoint.inside import savepoint_folder
-from persistent.checkpoint.log import Log, plan_name
+from persistent.checkpoint.log import Log, manifest_name, plan_name
 from persistent.errors import InvalidPipeline, Refused, UnknownCheckpoint
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
 from persistent.reading import diff, export, place
@@ -249,7 +249,10 @@ class Machine(RuleBasedStateMachine):
             # Late rows and dead letters published again are there twice, and are told.
             findings = [one for one in verify(storage).findings if one.place not in ("late", "dead")]
             assert not findings, findings
-            assert collect_garbage(storage, dry_run=True, take_over=True) == ()
+            model = self.world.model
+            # The fence of another collection may be the first of a block.
+            let_go = tuple(manifest_name(id) for id in model.kept() if not model.keeps(id, model.newest + 1))
+            assert collect_garbage(storage, dry_run=True, take_over=True) == let_go
 
     @rule()
     def upgrade(self) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 WINDOW_MS, GRID_MS, HISTORY_MS = 10, 5, 40
+FENCES_A_BLOCK = 16
+"""Of ids: a fence that no checkpoint stands on is kept as long as the newest is of the same block."""
 
 Lists = Mapping[str, Sequence[Mapping[str, Any]]]
 """The rows of each partition of a source, in the order in which they are read."""
@@ -228,8 +230,14 @@ class Model:
         """What the newest checkpoint holds."""
         return self.held[self.newest]
 
-    def keeps(self, id: int) -> bool:
-        return id <= self.newest and (id >= self.oldest or id in self.bases)
+    def keeps(self, id: int, newest: int | None = None) -> bool:
+        """Whether it is kept, or will be once ``newest`` fences. Of those that only carry the state on, few are: they
+        say what the newest says."""
+        newest = self.newest if newest is None else newest
+        if not self.oldest <= id <= newest:
+            return id in self.bases
+        is_recent = id // FENCES_A_BLOCK == newest // FENCES_A_BLOCK or id == newest - 1
+        return is_recent or id in self.bases or id + 1 in self.bases
 
     def kept(self) -> list[int]:
         return [id for id in self.held if self.keeps(id)]
