@@ -141,7 +141,7 @@ def entry_as_of(log: Log, job: Job, clock: int) -> Entry:
     clocks = f"{utc_text(kept[0].manifest.clock.watermark)} to {utc_text(kept[-1].manifest.clock.watermark)}"
     raise UnknownCheckpoint(
         f"{log.storage.url}: no kept checkpoint knows the state as of {utc_text(clock)}: their clocks are {clocks}"
-        f"{_why_unknown(job.state, clock)}"
+        f"{_why_unknown(job.state, clock, _known_from(job, [entry.manifest for entry in kept]))}"
     )
 
 
@@ -178,11 +178,19 @@ def _knows(job: Job, clock: int, manifest: Manifest) -> bool:
     return known and (since is None or clock >= since)
 
 
-def _why_unknown(state: PersistentState, clock: int) -> str:
+def _known_from(job: Job, kept: list[Manifest]) -> int:
+    """Before which clock all of them have summed up the past, by their own record."""
+    operators = [one.operators[operator_name(job.task)] for one in kept if operator_name(job.task) in one.operators]
+    return min((operator.known_from or 0 for operator in operators), default=0)
+
+
+def _why_unknown(state: PersistentState, clock: int, known_from: int) -> str:
     if not state.panes.is_cut(clock):
         return f", and {utc_text(clock)} is not on the grid of {state.panes}"
     if isinstance(state, NonWindowState) and state.history_ms is None:
         return ". Declare how far back it is to be known: NonWindowState(..., interval_ms=..., history=...)"
+    if clock < known_from:
+        return f". What was before {utc_text(known_from)} has been summed up: take a later clock, or a checkpoint's id"
     return ". Take a clock between those, or one of the kept checkpoints (persistent state --at ID)"
 
 

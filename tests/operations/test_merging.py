@@ -20,6 +20,7 @@ from persistent import (
     Pipeline,
     Refused,
     StillRunning,
+    UnknownCheckpoint,
     WindowState,
     tumbling,
 )
@@ -170,6 +171,30 @@ def test_two_that_have_ended_at_different_times_are_merged() -> None:
     late = [{"ts": 200 + i, "page": "a", "n": 1} for i in range(4)]
     report = into.run({"a": A + late, "b": B[:5] + late}, end=True)
     assert report.rows == 8 and into.sink.rows()[0]["count"] == 8
+
+
+class Remembered(Totals):
+    """The same, whose last ten milliseconds are kept apart."""
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(record(total=Sum(), largest=Max()), interval_ms=5, history=10)
+
+
+def test_a_clock_before_which_one_of_both_has_summed_up_its_past_is_refused() -> None:
+    """The sum stands at the clock of the one behind, and the other cannot tell any more what it held there."""
+    one, other, into = side(Remembered), side(Remembered), side(Remembered)
+    one.run({"a": A}, end=True)
+    other.run({"b": B[:2]}, end=True)
+    clock = merge(one.storage, other.storage, into.storage).manifest.clock.watermark
+    lists = {"a": A, "b": B}
+    with pytest.raises(UnknownCheckpoint, match=r"before 1970-01-01 00:00:00.010Z has been summed up: take a later"):
+        into.pipeline(lists).state(as_of=clock // 5 * 5)
+    into.run(lists)
+    found = into.pipeline(lists).state(as_of=15).to_pylist()
+    read = [row for row in A + B if row["ts"] < 15]
+    assert {row["page"]: row["total"] for row in found} == {
+        page: sum(row["n"] for row in read if row["page"] == page) for page in {row["page"] for row in read}
+    }
 
 
 def test_windows_closed_in_one_and_held_by_the_other_are_refused() -> None:

@@ -59,7 +59,8 @@ class Shown:
 @dataclass(frozen=True)
 class Snapshot:
     """What a checkpoint holds. ``source``: which of the sources of the world its ``positions`` are of. ``accounts``:
-    by partition, read, processed, late, dead and duplicate."""
+    by partition, read, processed, late, dead and duplicate. ``known_from``: of a state without windows, the clock
+    before which its past has been summed up."""
 
     windows: bool
     source: int
@@ -71,6 +72,7 @@ class Snapshot:
     closed: int = 0
     ended: bool = False
     since: int | None = None
+    known_from: int = 0
 
     @staticmethod
     def empty(windows: bool, source: int, partitions: Sequence[str]) -> Snapshot:
@@ -93,7 +95,7 @@ class Snapshot:
         """Whether what was before that clock can be told from what came after."""
         if self.windows:
             return clock % GRID_MS == 0 and self.closed <= clock <= self.watermark
-        known_from = max(0, (self.watermark - HISTORY_MS) // GRID_MS * GRID_MS)
+        known_from = max(self.known_from, _summed_up(self.watermark))
         return clock % GRID_MS == 0 and known_from <= clock <= self.watermark
 
     def end(self, row: Held) -> int:
@@ -141,6 +143,7 @@ class Snapshot:
             watermark=max(self.watermark, self._reached(largest), plan.close_at),
             closed=closed,
             ended=plan.ends or (self.ended and plan.stop == self.positions),
+            known_from=max(self.known_from, _summed_up(self.watermark)),
         )
         return after, Shown(values, late, dead)
 
@@ -148,7 +151,9 @@ class Snapshot:
         """The state as of a clock, over a source of which nothing has been read."""
         empty = Snapshot.empty(self.windows, source, list(self.positions))
         rows = tuple(row for row in self.rows if row.ts < clock)
-        return replace(empty, rows=rows, watermark=clock, closed=min(self.closed, clock), since=clock)
+        return replace(
+            empty, rows=rows, watermark=clock, closed=min(self.closed, clock), since=clock, known_from=self.known_from
+        )
 
     def merged(self, other: Snapshot, source: int) -> Snapshot:
         """The sum of two jobs that have both come to their end."""
@@ -164,6 +169,7 @@ class Snapshot:
             closed,
             self.ended and other.ended,
             self.since,
+            max(self.known_from, other.known_from),
         )
 
     def _fate(self, row: Mapping[str, Any]) -> str:
@@ -196,6 +202,11 @@ class Snapshot:
             count, total = sums.get(place, (0, 0))
             sums[place] = count + 1, total + row.n
         return sums
+
+
+def _summed_up(clock: int) -> int:
+    """Before which clock work sums up the past that begins at that one."""
+    return max(0, (clock - HISTORY_MS) // GRID_MS * GRID_MS)
 
 
 @dataclass
@@ -262,8 +273,8 @@ class Model:
             self.partly.add(id)
 
     def compaction(self, id: int) -> None:
-        base = self.base
-        self._put(id, self.now)
+        base, now = self.base, self.now
+        self._put(id, replace(now, known_from=max(now.known_from, _summed_up(now.closed))))
         self._name(id)
         self.base = base
 
@@ -272,7 +283,8 @@ class Model:
         if self.retract is not None and target >= self.base:
             first = min(first, self.retract[0])
         if take_back:
-            self.gone.append((first, id))
+            # What is taken back besides, the checkpoint gone back to has not counted as published.
+            self.gone.append((target + 1, id))
         elif self._taken_back() and self.retract is not None:
             self.doubtful.append(self.retract)
         self.retract = (first, id) if take_back else None
