@@ -65,7 +65,7 @@ class SourceChanged(SourceError):
 
 
 class InputGone(SourceError):
-    """An input that has been listed was deleted before it was read."""
+    """An input that has been listed is gone where it is to be read."""
 
 
 class RetentionGap(SourceError):

@@ -199,7 +199,7 @@ def change_run(manifest: Manifest, **values: Any) -> Manifest:
 
 
 def change_account(manifest: Manifest, **values: Any) -> Manifest:
-    return replace(manifest, ledger={"memory": replace(manifest.ledger["memory"], **values)})
+    return replace(manifest, ledger={name: replace(one, **values) for name, one in manifest.ledger.items()})
 
 
 BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
@@ -485,6 +485,67 @@ def test_files_are_read_once_more_up_to_the_positions(tmp_path: Path) -> None:
     (tmp_path / "input" / "1.jsonl").write_text(text.replace('"bytes": 1', '"bytes": 2'))
     ((_, found),) = source_findings(made)
     assert "1.jsonl" in found
+
+
+def three_files(tmp_path: Path, on_bad_file: str = "raise") -> Pipeline:
+    (tmp_path / "input").mkdir()
+    for number in range(3):
+        lines = [f'{{"ts": {1000 * n}, "page": "a", "country": "de", "bytes": 1}}' for n in range(100)]
+        (tmp_path / "input" / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
+    source = FileSource(tmp_path / "input", timestamp="ts", timestamp_unit="ms", on_bad_file=on_bad_file)
+    made = Pipeline(source=source, task=Visits(), checkpoint=str(tmp_path / "c"), discard_closed=True, step_rows=130)
+    made.run(engine="embedded")
+    return made
+
+
+def gone_told(found: Verification) -> str:
+    ((severity, text),) = [(one.severity, one.text) for one in found.findings]
+    assert severity == "warning" and found.ok and "before it was read" not in text
+    return text
+
+
+@pytest.mark.parametrize("on_bad_file", ["raise", "dead-letter"])
+def test_a_file_that_was_read_may_be_gone(tmp_path: Path, on_bad_file: str) -> None:
+    """What has been read may be deleted: whoever does so would be told that records are lost, and what is wrong in the
+    files that are left would not be seen."""
+    made = three_files(tmp_path, on_bad_file)
+    entry = newest_of(Log(made.storage))
+    (tmp_path / "input" / "1.jsonl").unlink()
+    told = gone_told(verify_source(made, entry))
+    assert "1.jsonl was listed up to the checkpoint, and is gone" in told and "rollback" in told
+    change_newest(tmp_path / "c", lambda m: change_account(m, read=150, processed=150, dead=0, late=0))
+    ((_, text),) = [
+        (one.place, one.text)
+        for one in verify_source(made, newest_of(Log(made.storage))).findings
+        if one.severity == "fault"
+    ]
+    assert "holds at least 200 records" in text and "150 were read" in text
+    (tmp_path / "input" / "2.jsonl").write_text("other\n")
+    assert any("2.jsonl" in one.text and one.severity == "fault" for one in verify_source(made, entry).findings)
+
+
+def test_a_file_that_was_read_in_part_is_told_so(tmp_path: Path) -> None:
+    """Its rest is lost where it is not put back."""
+    made = three_files(tmp_path)
+    entry = Log(made.storage).read(next(one for one in Log(made.storage).ids() if _reads(made, one) == 130))
+    (tmp_path / "input" / "1.jsonl").unlink()
+    assert "read up to offset" in gone_told(verify_source(made, entry))
+    # What comes after the checkpoint is no matter of its account.
+    (tmp_path / "input" / "2.jsonl").unlink()
+    assert "2.jsonl" not in gone_told(verify_source(made, entry))
+
+
+def _reads(made: Pipeline, id: int) -> int:
+    ledger = Log(made.storage).read(id).manifest.ledger
+    return ledger["files"].read if ledger else 0
+
+
+def test_a_source_that_is_all_gone_cannot_be_compared(tmp_path: Path) -> None:
+    """An input that is swept once it has been read is as it should be; one whose disk is away looks the same."""
+    made = three_files(tmp_path)
+    for number in range(3):
+        (tmp_path / "input" / f"{number}.jsonl").unlink()
+    assert "gone or empty" in gone_told(verify_source(made, newest_of(Log(made.storage))))
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------

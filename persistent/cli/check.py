@@ -30,7 +30,8 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
     anything committed is lost or wrong; the newest checkpoint that no fault touches is then named.
 
     Files that no checkpoint names are warnings: a run that was cut off leaves them, and the next one deletes them.
-    With --source TARGET is the pipeline: its source is read from the first record to the checkpoint's positions.
+    With --source TARGET is the pipeline: its source is read from the first record to the checkpoint's positions. Files
+    that were read may be gone; then only the rest can be compared, which is a warning.
 
     \b
     persistent verify visits-checkpoint

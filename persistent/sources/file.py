@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
@@ -382,6 +383,12 @@ class FileSource:
     def _files_of(self, recorded: Mapping[str, Any]) -> Files:
         return place_of(Root.from_json(recorded), self._files.pinned(), self._moved_from).files
 
+    def losing(self) -> FileSource:
+        """The same, with a file that is gone, or cannot be read, as one dead record."""
+        other = copy(self)
+        other._bad_file_raises = False
+        return other
+
     def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
         """The splits with each file that is certainly gone as one dead record; None where there is none, or it is an
         error."""
@@ -435,7 +442,7 @@ class FileSource:
     def _one_dead(self, span: Span, file: InputFile, layout: Layout) -> Records:
         """The dead letter that a whole file is. One that was bad when it was listed may be gone."""
         if "lost" in span.at:
-            whole = DeadRecord(span.ordinal, span.start, f"{file.path}: {_LOST}", lost=True)
+            whole = DeadRecord(span.ordinal, span.start, f"{file.path}: {_LOST}", lost=file.path)
         else:
             with suppress(InputGone):
                 file.require_unchanged()

@@ -23,7 +23,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
-from persistent.errors import InvalidPipeline, SourceError
+from persistent.errors import InputGone, InvalidPipeline, SourceError
 from persistent.sources.reads import Handle, Reader, Request, Witness, require_size
 from persistent.storage.clients import client_of
 from persistent.storage.hdfs import FAILOVER
@@ -176,7 +176,7 @@ class Files:
     def gone(self, paths: Collection[str]) -> set[str]:
         """Those that are certainly not there: neither by name, asked for twice, nor in a listing of the root.
 
-        SourceError if the root is not there, or on the way to them is an empty folder, as where no disk is mounted.
+        InputGone if the root is not there, or on the way to them is an empty folder, as where no disk is mounted.
         """
         missing = {path for path, is_there in zip(paths, self.each(self._is_there, paths)) if not is_there}
         if not missing:
@@ -186,8 +186,8 @@ class Files:
             root = self.url
         for folder in self._folders_of(root, missing):
             if not self._holds_any(folder):
-                raise SourceError(
-                    f"{folder}: gone or empty, with listed files that are not read yet ({len(missing):,} are not "
+                raise InputGone(
+                    f"{folder}: gone or empty, with listed files that are to be read ({len(missing):,} are not "
                     f"there). Bring it back (is it mounted?); or put anything there, such as a file named _gone, to "
                     "say that its files are gone for good"
                 )

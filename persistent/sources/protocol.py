@@ -86,14 +86,14 @@ class SourcePlan:
 class DeadRecord:
     """A record that could not be read: where it is, why, and its bytes.
 
-    ``lost``: it stands for all that was not read of a file that is gone.
+    ``lost``: the file that is gone, of which it stands for all that was not read.
     """
 
     ordinal: int
     offset: int
     reason: str
     data: bytes = b""
-    lost: bool = False
+    lost: str = ""
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,9 @@ class MeasuredSource(Source, Protocol):
 @runtime_checkable
 class LosingSource(Source, Protocol):
     """A source whose inputs may be gone when they are to be read."""
+
+    def losing(self) -> LosingSource:
+        """The same source, where it is allowed that inputs are gone."""
 
     def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
         """The splits of a plan with each input that is certainly gone as one dead record. Driver only.

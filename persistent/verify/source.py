@@ -4,7 +4,7 @@
     mix    and the very same: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
     dead   at least those that cannot be decoded, or have no time
 
-A file that is gone may be one of the dead letters, or have been deleted once it was read: then nothing can be proved.
+Files that were read may be deleted: then only the rest can be held against the account, which is told as a warning.
 
 What was late was decided by the clock of each step, which the source alone cannot tell; that the parts of the account
 add up to what was read is a law of the manifest.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,12 +23,23 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.hashing import mix_records
-from persistent.checkpoint.log import Entry
+from persistent.checkpoint.copies import newest_of, read_while_running
+from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Account, Manifest
 from persistent.contents import Contents
 from persistent.errors import InputGone, SourceChanged
 from persistent.pipeline import Pipeline
-from persistent.sources.protocol import NO_TIMESTAMP, Budget, Position, Positions, Records, Source, SourceState, Split
+from persistent.sources.protocol import (
+    NO_TIMESTAMP,
+    Budget,
+    LosingSource,
+    Position,
+    Positions,
+    Records,
+    Source,
+    SourceState,
+    Split,
+)
 from persistent.verify.found import Verification
 
 _ROWS = 4_000_000
@@ -37,56 +48,68 @@ _PART = "source"
 
 @dataclass(frozen=True)
 class _Count:
-    """What was read of a partition."""
+    """What was read of a partition. ``lost``: the files that are gone, each of them one record."""
 
     read: int = 0
     undecodable: int = 0
     mix: int = 0
-    lost: str = ""
+    lost: frozenset[tuple[int, str]] = frozenset()
 
     def __add__(self, other: _Count) -> _Count:
         mix = (self.mix + other.mix) % (1 << 64)
-        lost = self.lost or other.lost
-        return _Count(self.read + other.read, self.undecodable + other.undecodable, mix, lost)
+        return _Count(self.read + other.read, self.undecodable + other.undecodable, mix, self.lost | other.lost)
 
 
 def verify_source(
     pipeline: Pipeline, entry: Entry, *, on_progress: Callable[[int, int], None] | None = None
 ) -> Verification:
     """Read the source of a pipeline up to where its checkpoint ``entry`` stands; a fault names each partition whose
-    account differs. SourceError where what was read is no longer there.
+    account differs, a warning each of which files are gone, so that it cannot be compared.
 
+    The job may run meanwhile: where ``entry`` is collected before it is read, it is the newest checkpoint.
     ``on_progress`` is called with the records that are read, and those the account says there are.
     """
-    manifest = entry.manifest
+    manifest, index = _index(Log(pipeline.storage), entry)
     found = Verification(pipeline.storage.url, newest=manifest.id)
     total = sum(account.read for account in manifest.ledger.values())
-    index = Contents(pipeline.storage, None).index(manifest)
     counts: dict[str, _Count] = {partition: _Count() for partition in manifest.source.positions}
+    source = pipeline.source.losing() if isinstance(pipeline.source, LosingSource) else pipeline.source
     try:
-        for partition, count in _counts(pipeline.source, manifest, index):
+        for partition, count in _counts(source, manifest, index):
             counts[partition] += count
             if on_progress is not None:
                 on_progress(sum(one.read for one in counts.values()), total)
     except SourceChanged as error:
         found.fault(_PART, manifest.source.kind, str(error))
         return found
+    except InputGone as error:
+        found.warn(_PART, manifest.source.kind, f"so the account cannot be compared with the source: {error}")
+        return found
     for partition, count in counts.items():
         found.count(_PART, rows=count.read)
-        position = manifest.source.positions[partition]
-        for text in _differences(count, manifest.ledger.get(partition, Account()), position):
-            if count.lost:
-                raise InputGone(f"{count.lost}. Without it nothing can be said of what was read of it")
+        position, account = manifest.source.positions[partition], manifest.ledger.get(partition, Account())
+        differences = [*_differences(count, account, position)]
+        if count.lost and differences:
+            found.warn(_PART, partition, _gone_text(count, account, position))
+            differences = [*_excesses(count, account, position)]
+        for text in differences:
             found.fault(_PART, partition, text)
     return found
 
 
+def _index(log: Log, entry: Entry) -> tuple[Manifest, pa.Table | None]:
+    """The manifest of an entry that is kept, and the index of its source."""
+    given = [entry]
+    return read_while_running(
+        log,
+        lambda: given.pop() if given else newest_of(log),
+        lambda one: (one.manifest, Contents(log.storage, None).index(one.manifest)),
+    )
+
+
 def _differences(count: _Count, account: Account, position: Position) -> Iterator[str]:
     if count.read != account.read:
-        yield (
-            f"holds {count.read:,} records before position {position}, the account says {account.read:,} were read "
-            f"({account.processed:,} processed, {account.late:,} late, {account.dead:,} dead)"
-        )
+        yield f"holds {count.read:,} records before position {position}, {_read_text(account)}"
     elif count.mix != account.mix:
         yield (
             f"holds {count.read:,} records before position {position}, as many as the account says, but not the same "
@@ -94,6 +117,39 @@ def _differences(count: _Count, account: Account, position: Position) -> Iterato
         )
     if count.undecodable > account.dead:
         yield f"holds {count.undecodable:,} records without a time, the account says {account.dead:,} are dead letters"
+
+
+def _excesses(count: _Count, account: Account, position: Position) -> Iterator[str]:
+    """What is wrong whatever the files that are gone have held."""
+    there, undecodable = count.read - len(count.lost), count.undecodable - len(count.lost)
+    if there > account.read:
+        yield f"holds at least {there:,} records before position {position}, {_read_text(account)}"
+    if undecodable > account.dead:
+        yield f"holds at least {undecodable:,} records without a time, the account has {account.dead:,} dead letters"
+
+
+def _read_text(account: Account) -> str:
+    return (
+        f"the account says {account.read:,} were read ({account.processed:,} processed, {account.late:,} late, "
+        f"{account.dead:,} dead)"
+    )
+
+
+def _gone_text(count: _Count, account: Account, position: Position) -> str:
+    lost = sorted(count.lost)
+    told = (
+        f"{lost[0][1]} was listed up to the checkpoint, and is gone"
+        if len(lost) == 1
+        else f"{len(lost):,} files that were listed up to the checkpoint are gone, the first {lost[0][1]}"
+    )
+    rest = [path for ordinal, path in lost if ordinal == position[0]]
+    partly = (
+        f". {rest[0]} was read up to offset {position[1]:,} alone: put it back to have the rest read" if rest else ""
+    )
+    return (
+        f"{told}: what has been read may be deleted, but the {account.read:,} records read can no longer be compared "
+        f"with the source, and a rollback to before them would have to read them again{partly}"
+    )
 
 
 def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Iterator[tuple[str, _Count]]:
@@ -120,21 +176,27 @@ def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Itera
 
 def _count(source: Source, recorded: Mapping[str, Any], ends: Positions, split: Split) -> tuple[str, _Count]:
     end = ends.get(split.partition, (0, 0))
+    before = replace(split, spans=tuple(span for span in split.spans if (span.ordinal, span.start) < end))
     total = _Count()
-    for records in source.read(split, recorded):
-        total += _of_records(split.partition, records, end)
+    try:
+        for records in source.read(before, recorded):
+            total += _of_records(split.partition, records, end)
+    except InputGone:
+        found = source.without_lost((before,), recorded) if isinstance(source, LosingSource) else None
+        if found is None:
+            raise
+        return _count(source, recorded, ends, found[0])
     return split.partition, total
 
 
 def _of_records(partition: str, records: Records, end: Position) -> _Count:
     """What a batch adds to the account: as it was judged when it was mapped, and only of what is before ``end``."""
-    times, offsets = records.timestamps, records.offsets
-    dead = np.array([one.offset for one in records.dead], np.int64)
-    if records.ordinal >= end[0]:
-        limit = end[1] if records.ordinal == end[0] else 0
-        before = offsets < limit
-        times, offsets, dead = times[before], offsets[before], dead[dead < limit]
+    limit = end[1] if records.ordinal == end[0] else None
+    letters = [one for one in records.dead if limit is None or one.offset < limit]
+    is_before = slice(None) if limit is None else records.offsets < limit
+    times, offsets = records.timestamps[is_before], records.offsets[is_before]
+    dead = np.array([one.offset for one in letters], np.int64)
     mix = mix_records(partition, records.ordinal, offsets, np.where(times == NO_TIMESTAMP, -1, times))
     mix += mix_records(partition, records.ordinal, dead, np.full(len(dead), -1))
-    lost = next((one.reason for one in records.dead if one.lost), "")
+    lost = frozenset((records.ordinal, one.lost) for one in letters if one.lost)
     return _Count(len(times) + len(dead), int((times < 0).sum()) + len(dead), mix, lost)
