@@ -4,6 +4,7 @@ and again."""
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
 from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source
+from persistent.spelling import spelled
 from persistent.starting import start
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
@@ -84,6 +86,7 @@ class Pipeline:
     [{'page': 'a', 'value': 2}, {'page': 'b', 'value': 1}]
     """
 
+    @spelled
     def __init__(
         self,
         *,
@@ -102,10 +105,9 @@ class Pipeline:
         evolve: Evolution | None = None,
         allow_dropped: Sequence[str] = (),
     ) -> None:
-        if not isinstance(source, Source):
-            raise InvalidPipeline(f"source={source!r} is not a source: use FileSource(...) or MemorySource(...)")
-        if sink is not None and not isinstance(sink, Sink):
-            raise InvalidPipeline(f"sink={sink!r} is not a sink: use FileSink(...), MemorySink() or None")
+        _check_part("source", source, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
+        if sink is not None:
+            _check_part("sink", sink, Sink, "FileSink({})", "FileSink(...), MemorySink() or None")
         if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
             raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
         if on_error not in ("stop", "dead-letter"):
@@ -120,16 +122,16 @@ class Pipeline:
         self.source = source
         self.sink = sink
         self.discard_closed = discard_closed
-        self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver)
+        self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver, option="checkpoint")
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
         self.step_rows = step_rows
         self.on_error = on_error
-        self.max_future_ms = duration_ms(max_future, "max_future")
+        self.max_future_ms = _checked_ms(max_future, "max_future")
         self.require = require
         if retention is not None and not isinstance(retention, Retention):
             raise InvalidPipeline(f"retention={retention!r}: give Retention(last=10, hourly=24, daily=7), or None")
         self.retention = retention or Retention()
-        self.start_from = None if start_from is None else open_checkpoint(start_from)
+        self.start_from = None if start_from is None else open_checkpoint(start_from, option="start_from")
         if evolve is not None and not isinstance(evolve, Evolution):
             raise InvalidPipeline(f"evolve={evolve!r}: give Evolution(...), or None")
         if evolve is not None:
@@ -180,6 +182,7 @@ class Pipeline:
             if isinstance(self.source, FileSource) and self.source.would_read(url, names)
         )
 
+    @spelled
     def run(
         self,
         spark: Any = None,
@@ -304,6 +307,22 @@ class Pipeline:
         if check is not None:
             sinks = [self.sink.storage] if isinstance(self.sink, FileSink) else []
             check([self.storage, *sinks], self.source)
+
+
+def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> None:
+    """Refuse what is no source or no sink; ``of_path``: how one is made of a path."""
+    if isinstance(part, type):
+        raise InvalidPipeline(f"{name}={part.__name__} is a class: give an instance, {part.__name__}(...)")
+    if not isinstance(part, kind):
+        use = of_path.format(repr(os.fspath(part))) if isinstance(part, str | os.PathLike) else others
+        raise InvalidPipeline(f"{name}={part!r} is not a {name}: use {use}")
+
+
+def _checked_ms(value: Duration, name: str) -> int:
+    try:
+        return duration_ms(value, name)
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error
 
 
 def _check_recordable(task: PersistentTask, state: PersistentState) -> None:

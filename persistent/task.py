@@ -111,7 +111,9 @@ def check_task(task: Any) -> PersistentState:
     if isinstance(task, type) and issubclass(task, PersistentTask):
         raise InvalidPipeline(f"task={task.__name__}: give an instance, {task.__name__}()")
     if not isinstance(task, PersistentTask):
-        raise InvalidPipeline(f"task={task!r}: subclass PersistentTask")
+        raise InvalidPipeline(
+            f"task={task!r} is not a task: give an instance of a class that subclasses PersistentTask"
+        )
     given = type(task)
     if given.process_message is PersistentTask.process_message and given.process_batch is PersistentTask.process_batch:
         raise InvalidPipeline(f"{given.__name__} defines neither process_message nor process_batch")

@@ -38,7 +38,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("monoids.sketches", "monoids.optional", "monoids.combinators"),
     ("monoids",),
     ("monoids.laws",),
-    ("persistent.errors", "persistent.clock", "persistent.effects", "persistent.figures"),
+    ("persistent.errors", "persistent.clock", "persistent.effects", "persistent.figures", "persistent.spelling"),
     (
         "persistent.message",
         "persistent.window",

@@ -60,10 +60,10 @@ def savepoint_folder(storage: Storage, name: str) -> Storage:
     return Inside(storage, f"s/{name}")
 
 
-def open_checkpoint(url: str | os.PathLike[str] | Storage) -> Storage:
+def open_checkpoint(url: str | os.PathLike[str] | Storage, *, option: str = "url") -> Storage:
     """The storage behind the URL of a checkpoint or savepoint. In memory too, where a savepoint lies in the very memory
     of its job."""
-    storage = open_storage(url)
+    storage = open_storage(url, option=option)
     if isinstance(storage, MemoryStorage):
         job, between, name = storage.name.rpartition("/s/")
         if between and "/" not in name:

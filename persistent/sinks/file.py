@@ -15,6 +15,7 @@ from persistent.sinks.json_lines import encode_json_lines
 from persistent.sinks.protocol import Staged
 from persistent.sinks.retraction import is_retracted, retraction_name, retractions
 from persistent.sinks.staging import final_stem, published_id, staged_id, swept
+from persistent.spelling import spelled
 from persistent.storage import Storage, delete_all, open_storage, put_once
 
 _EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
@@ -45,8 +46,9 @@ class FileSink:
     ['00000000000000000007-0f8fad5b.jsonl']
     """
 
+    @spelled
     def __init__(self, url: str | os.PathLike[str] | Storage, *, format: str = "parquet") -> None:
-        if format not in _EXTENSIONS:
+        if format not in tuple(_EXTENSIONS):
             raise InvalidPipeline(f"FileSink format {format!r}: choose one of {', '.join(_EXTENSIONS)}")
         self.storage = open_storage(url, private=False)
         self.format = format

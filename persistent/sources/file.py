@@ -39,6 +39,7 @@ from persistent.sources.roots import Place, Root, followed, moved_folder, place_
 from persistent.sources.schemas import empty_batch, from_option
 from persistent.sources.text import Text
 from persistent.sources.times import milliseconds, require_readable
+from persistent.spelling import spelled
 from persistent.storage.places import Reach, reach_of
 
 _PARTITION: Final = "files"
@@ -75,9 +76,9 @@ class FileSource:
     ``timestamp``: the column that tells when: an Arrow timestamp or date, a string of ISO 8601, or an integer with
     ``timestamp_unit`` ("s", "ms", "us", "ns"). A time without a zone is UTC.
     ``format``: "parquet", "json" or "csv"; by default what the names of the files say.
-    ``schema``: the columns to read, an Arrow schema or a mapping of names to Arrow types; by default all columns of the
-    first file that holds a record. Folders such as ``day=2024-01-01/`` are columns too, strings unless ``schema``
-    says otherwise.
+    ``schema``: the columns to read, that of the timestamp too, an Arrow schema or a mapping of names to Arrow types; by
+    default all columns of the first file that holds a record. Folders such as ``day=2024-01-01/`` are columns too,
+    strings unless ``schema`` says otherwise.
     ``ordered``: promises that path order is time order; else the clock also waits for files listed but unread.
     ``max_out_of_orderness``: how far, in event time, a record may come behind a later one and still be on time.
     ``multiline``: quoted CSV fields may contain ends of lines.
@@ -99,6 +100,7 @@ class FileSource:
 
     kind: str = "FileSource"
 
+    @spelled
     def __init__(
         self,
         path: str | os.PathLike[str],
@@ -130,6 +132,8 @@ class FileSource:
         self.url: str = self._files.before_wildcard
         self.reach: Reach = Reach.NETWORK if shared_mount else reach_of(self._files.url)
         self._schema = None if schema is None else from_option(schema)
+        if self._schema is not None:
+            options.require_listed(self._schema.names, timestamp, timestamp_unit)
         self._ordered = ordered
         self._bad_file_raises = on_bad_file == "raise"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)

@@ -26,6 +26,7 @@ from persistent.sources.protocol import (
 )
 from persistent.sources.schemas import from_json, plain, to_json, widens
 from persistent.sources.times import milliseconds, require_readable
+from persistent.spelling import spelled
 
 _PARTITION = "memory"
 _ROWS_AT_ONCE = 1 << 18
@@ -46,6 +47,7 @@ class MemorySource:
 
     kind: str = "MemorySource"
 
+    @spelled
     def __init__(
         self,
         rows: Sequence[Any] | pa.Table,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from persistent.clock import duration_ms
@@ -25,6 +25,17 @@ def disorder_ms(value: Any) -> int:
 def require_unit(unit: Any) -> None:
     """Raise unless ``timestamp_unit`` is one we know."""
     require_choice("timestamp_unit", unit, (None, *UNITS))
+
+
+def require_listed(names: Sequence[str], timestamp: str, unit: str | None) -> None:
+    """Raise unless ``schema`` lists the ``timestamp``."""
+    if timestamp not in names:
+        kind = "int64" if unit else "string"
+        raise InvalidPipeline(
+            f"schema= lists {', '.join(names)}, and not the timestamp column {timestamp!r}. It names every column that "
+            f"is read: add that one with its type, for example schema={{{timestamp!r}: {kind!r}, ...}}; or say another "
+            "timestamp="
+        )
 
 
 def require_recorded(recorded: Mapping[str, Any], given: Mapping[str, Any], reasons: Mapping[str, str]) -> None:

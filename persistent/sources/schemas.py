@@ -13,6 +13,8 @@ from persistent.errors import InvalidPipeline
 
 _BASE64 = "base64:"
 _FINENESS = ("s", "ms", "us", "ns")
+_NAMES = ("string", "int64", "double", "bool", "timestamp[ms]", "timestamp[us]", "date32", "int32", "float", "binary")
+"""Of types, as people need them: there are more."""
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
@@ -39,11 +41,7 @@ def from_option(schema: Any) -> pa.Schema:
     ['ts', 'page']
     """
     if isinstance(schema, Mapping):
-        try:
-            pairs = [(name, pa.type_for_alias(t) if isinstance(t, str) else t) for name, t in schema.items()]
-            schema = pa.schema(pairs)
-        except (ValueError, TypeError, KeyError) as error:
-            raise InvalidPipeline(f"schema={schema!r}: {error}; write names and Arrow types") from error
+        schema = pa.schema([_field(name, kind) for name, kind in schema.items()])
     if not isinstance(schema, pa.Schema) or not len(schema):
         raise InvalidPipeline(
             f"schema={schema!r} is not a schema; write for example schema={{'ts': 'timestamp[ms]', 'page': 'string'}}"
@@ -51,6 +49,16 @@ def from_option(schema: Any) -> pa.Schema:
     if len(set(schema.names)) != len(schema.names):
         raise InvalidPipeline(f"schema= has a name twice: {', '.join(schema.names)}")
     return plain(schema)
+
+
+def _field(name: Any, kind: Any) -> pa.Field:
+    try:
+        return pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind)
+    except (ValueError, TypeError) as error:
+        raise InvalidPipeline(
+            f"schema= gives column {name!r} the type {kind!r}, which is none. Write {', '.join(map(repr, _NAMES[:-1]))}"
+            f" or {_NAMES[-1]!r}; or a type of pyarrow, such as pa.decimal128(10, 2) or pa.list_(pa.string())"
+        ) from error
 
 
 def to_json(schema: pa.Schema) -> list[list[str]]:

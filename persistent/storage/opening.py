@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from urllib.parse import urlsplit
 
-from persistent.errors import UnsupportedStore
+from persistent.errors import InvalidPipeline, UnsupportedStore
 from persistent.storage.evidence import check_evidence
 from persistent.storage.fsspec_storage import FsspecStorage
 from persistent.storage.local import LocalStorage
@@ -15,21 +15,31 @@ from persistent.storage.protocol import Storage
 
 
 def open_storage(
-    url: str | os.PathLike[str] | Storage, *, private: bool = True, unsafe_single_driver: bool = False
+    url: str | os.PathLike[str] | Storage,
+    *,
+    private: bool = True,
+    unsafe_single_driver: bool = False,
+    option: str = "url",
 ) -> Storage:
     """The storage behind a place (``persistent.storage.places``): a path, ``file://``, ``memory://name``, ``s3://``,
     ``hdfs://``, or any other that fsspec knows and ``persistent doctor`` has probed.
 
     ``private``: local files are for their owner only. ``unsafe_single_driver``: take a store that nothing has
-    probed; two drivers at a time might then both commit. A storage is returned as it is. Raises ``UnsupportedStore``,
-    and ``InvalidPipeline`` where it names no place.
+    probed; two drivers at a time might then both commit. A storage is returned as it is. ``option``: what gave it, for
+    errors. Raises ``UnsupportedStore``, and ``InvalidPipeline`` where it names no place.
 
     >>> open_storage("memory://doctest").url
     'memory://doctest'
     """
-    if not isinstance(url, str | os.PathLike):
+    if isinstance(url, Storage):
         return url
-    text = os.fspath(url)
+    text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
+    if not text:
+        here = "; write '.' for the current folder" if text == "" else ""
+        raise InvalidPipeline(
+            f"{option}={url!r} names no place: give the path of a folder, or a URL such as 's3://bucket/jobs/visits'"
+            f"{here}"
+        )
     path = local_path(text)
     if path is not None:
         _refuse_earlier(text, path)
