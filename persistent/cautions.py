@@ -28,21 +28,21 @@ def of_job(job: Job) -> Iterator[str]:
 
 
 def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool) -> Iterator[tuple[str, str]]:
-    """Which of two fates most records have met, "dead" or "late", and a sentence; while a run goes on, once it has read
-    enough to tell.
+    """Which of two fates half of the records or more have met, "dead" or "late", and a sentence; while a run goes on,
+    once it has read enough to tell.
 
     >>> dict(of_records(10, 0, 10, "no time", ended=True))["dead"][:60]
     'all 10 records read became dead letters, the first of them: '
     """
     if not rows or not (ended or rows >= _ROWS_MIN):
         return
-    if 2 * dead > rows:
+    if 2 * dead >= rows:
         yield (
             "dead",
             f"{_share(dead, rows)} became dead letters, the first of them: {first_dead}. 'persistent dead-letters' and "
             "pipeline.dead_letters() show them",
         )
-    if 2 * late > rows:
+    if 2 * late >= rows:
         yield (
             "late",
             f"{_share(late, rows)} came too late, after their windows had closed. If records come out of order say by "

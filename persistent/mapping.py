@@ -86,7 +86,7 @@ def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Asid
         lowest, highest = int(times.min()), int(times.max())
         if lowest < 0 or highest > item.limit:
             rejected = (times < 0) | (times > item.limit)
-            tally.dead.append(aside.rows(np.flatnonzero(rejected), _dead_reasons(times[rejected], item.limit)))
+            tally.dead.append(aside.rows(np.flatnonzero(rejected), _dead_reasons(records, rejected, item.limit)))
             kept, dead = ~rejected, int(rejected.sum())
             lowest = max(lowest, 0)
         if item.since is not None and lowest < item.since:
@@ -168,15 +168,16 @@ class _Aside:
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
 
-def _dead_reasons(times: Integers, limit: int) -> list[str]:
-    def reason(time: int) -> str:
+def _dead_reasons(records: Records, rejected: Any, limit: int) -> list[str]:
+    def reason(row: int, time: int) -> str:
         if time == NO_TIMESTAMP:
-            return "timestamp missing or unreadable"
+            return records.unreadable(row)
         if time < 0:
             return "timestamp before 1970"
         return f"timestamp too far ahead: after {limit} (see max_future)"
 
-    return [reason(time) for time in times.tolist()]
+    rows = np.flatnonzero(rejected)
+    return [reason(row, time) for row, time in zip(rows.tolist(), records.timestamps[rows].tolist())]
 
 
 def _stage_aside(job: Job, attempt: Attempt, batches: list[pa.RecordBatch]) -> Staged | None:

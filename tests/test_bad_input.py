@@ -132,8 +132,8 @@ def test_no_such_timestamp_column(tmp_path: Path, storage: MemoryStorage) -> Non
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        ("soon", "timestamp missing or unreadable"),
-        (None, "timestamp missing or unreadable"),
+        ("soon", "timestamp unreadable: column 'ts' holds 'soon' (string)"),
+        (None, "timestamp missing: column 'ts' (string) is null"),
         ("3000-01-01T00:00:00Z", "too far ahead"),
         ("1969-12-31T23:59:59.999Z", "before 1970"),
     ],

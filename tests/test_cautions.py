@@ -82,17 +82,20 @@ def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFix
     ("rows", "late", "dead", "ended", "fates"),
     [
         (0, 0, 0, True, []),
-        (10, 5, 5, True, []),
+        (10, 5, 5, True, ["dead", "late"]),
+        (10, 4, 4, True, []),
+        (2, 0, 1, True, ["dead"]),
         (10, 6, 4, True, ["late"]),
         (10, 0, 10, False, []),
-        (1_000, 501, 0, False, ["late"]),
-        (1_000, 0, 501, False, ["dead"]),
+        (1_000, 500, 0, False, ["late"]),
+        (1_000, 0, 500, False, ["dead"]),
+        (1_000, 499, 499, False, []),
     ],
 )
-def test_most_is_more_than_half_and_while_it_runs_of_enough(
+def test_half_is_told_and_while_it_runs_of_enough(
     rows: int, late: int, dead: int, ended: bool, fates: list[str]
 ) -> None:
-    """The first record of a stream that never ends is no majority."""
+    """Half is what a first file against a second looks like; the first record of an endless stream is no half."""
     assert [fate for fate, _ in of_records(rows, late, dead, "", ended=ended)] == fates
 
 

@@ -23,11 +23,12 @@ from persistent.sources.lines import (
     open_text,
 )
 from persistent.sources.schemas import plain, timeless
-from persistent.sources.text import Lines
+from persistent.sources.text import Lines, mistyped
 
 _HEADER_BYTES = 64 * 1024
 _RETURN = 13
 _COLUMN = re.compile(r"In CSV column #(\d+): ")
+_MISTYPED = "CSV conversion error"
 _ROW = re.compile(r"Row #\d+: ")
 _UNPAIRED = (
     "the line is not one record: a quote in it is not closed, or there is a carriage return in it; "
@@ -167,4 +168,5 @@ def _has_lone_return(text: memoryview | bytes) -> bool:
 
 def _reason(text: str, names: Sequence[str]) -> str:
     named = _COLUMN.sub(lambda match: f"column {names[int(match[1])]!r}: ", text)
-    return _ROW.sub("", named)
+    reason = _ROW.sub("", named)
+    return mistyped(reason) if _MISTYPED in reason else reason

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ from persistent.sources.protocol import (
 from persistent.sources.roots import Place, Root, followed, moved_folder, place_of, require_same
 from persistent.sources.schemas import empty_batch, from_option
 from persistent.sources.text import Text
-from persistent.sources.times import milliseconds, require_readable
+from persistent.sources.times import milliseconds, require_readable, why_none
 from persistent.spelling import spelled
 from persistent.storage.places import Reach, reach_of
 
@@ -461,8 +462,9 @@ class FileSource:
                 raise _bad_listed(file, fault.reason)
             dead.append(DeadRecord(ordinal, fault.offset, fault.reason, fault.data))
         batch = layout.complete(decoded.batch, file.path)
-        times = milliseconds(batch.column(layout.timestamp), layout.timestamp_unit)
-        return Records(ordinal, batch, times, decoded.offsets, dead)
+        times = milliseconds(column := batch.column(layout.timestamp), layout.timestamp_unit)
+        why = partial(why_none, column, layout.timestamp, layout.timestamp_unit)
+        return Records(ordinal, batch, times, decoded.offsets, dead, why)
 
 
 def _format_of(files: Files, listed: Listed) -> str:

@@ -13,10 +13,11 @@ from persistent.errors import SourceError
 from persistent.sources.formats import InputFile, Integers, Unreadable
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
 from persistent.sources.schemas import plain, timeless, unified
-from persistent.sources.text import Lines
+from persistent.sources.text import Lines, mistyped
 
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+_MISTYPED = re.compile(r"Failed to convert JSON|changed from")
 _BLANKS = b" \t\r\n"
 _DEPTH_MAX = 60
 """A dead letter holds a record a few levels deep, and no file of a checkpoint has more than 64."""
@@ -56,7 +57,12 @@ class JsonLines:
             raise Unreadable(f"its columns cannot be told: the name of a field is no UTF-8 ({error})") from error
 
     def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        table = _parse(lines.text(), _wire(schema))
+        try:
+            table = _parse(lines.text(), _wire(schema))
+        except pa.ArrowInvalid as error:
+            if len(lines) > 1 or not _MISTYPED.search(str(error)):
+                raise
+            raise ValueError(mistyped(_named(str(error), lines.text(), _wire(schema)))) from error
         if table.num_rows != len(lines):
             raise ValueError("the line is not one JSON object")
         table.validate(full=True)
@@ -83,6 +89,25 @@ def _parse(text: memoryview | bytes, schema: pa.Schema | None) -> pa.Table:
             explicit_schema=schema, unexpected_field_behavior="infer" if schema is None else "ignore"
         ),
     )
+
+
+def _named(told: str, text: memoryview | bytes, schema: pa.Schema) -> str:
+    """What the parser told of a line, with the column where that says none."""
+    if "Column(" in told:
+        return told
+    fields = list(schema)
+    while len(fields) > 1:
+        half = fields[: len(fields) // 2]
+        fields = half if _fails(text, pa.schema(half)) else fields[len(half) :]
+    return f"column {fields[0].name!r}: {told}"
+
+
+def _fails(text: memoryview | bytes, schema: pa.Schema) -> bool:
+    try:
+        _parse(text, schema)
+    except pa.ArrowInvalid:
+        return True
+    return False
 
 
 def _wire(schema: pa.Schema) -> pa.Schema:

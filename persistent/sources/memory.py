@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -25,7 +26,7 @@ from persistent.sources.protocol import (
     Split,
 )
 from persistent.sources.schemas import from_json, plain, to_json, widens
-from persistent.sources.times import milliseconds, require_readable
+from persistent.sources.times import milliseconds, require_readable, why_none
 from persistent.spelling import spelled
 
 _PARTITION = "memory"
@@ -143,7 +144,8 @@ class MemorySource:
             offsets = np.arange(start, stop, dtype=np.int64)
         else:
             batch, offsets, dead = _of_rows(self.rows[start:stop], start, schema)
-        return Records(0, batch, milliseconds(batch.column(self.timestamp), self.timestamp_unit), offsets, dead)
+        times = milliseconds(column := batch.column(self.timestamp), self.timestamp_unit)
+        return Records(0, batch, times, offsets, dead, partial(why_none, column, self.timestamp, self.timestamp_unit))
 
     def _cap(self, start: int, schema: pa.Schema) -> int | None:
         """The smallest timestamp of the rows from ``start`` on: they are listed, but not read yet."""

@@ -25,6 +25,8 @@ _DAY_S = 86_400
 _FAULTS: Final = (pa.ArrowException, OSError)
 """What Arrow raises of a file; of a store too, which the reader knows."""
 
+_LATEST: Final = 2**63 - 1
+"""What is beyond has no timestamp."""
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
@@ -253,7 +255,7 @@ def _smallest(statistics: pq.Statistics | None, unit: str | None) -> int | None:
     if logical["Type"] == "Date":
         return max(count_ms(least * _DAY_S, "s"), UNKNOWN)
     if unit and logical["Type"] in ("None", "Int"):
-        return max(count_ms(least, unit), UNKNOWN)
+        return min(max(count_ms(least, unit), UNKNOWN), _LATEST)
     return UNKNOWN
 
 

@@ -6,7 +6,7 @@ whoever continues after a crash runs the very same splits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -99,13 +99,15 @@ class DeadRecord:
 @dataclass(frozen=True)
 class Records:
     """Consecutive records of one file: ``batch`` row i has ``timestamps[i]`` (int64 ms, NO_TIMESTAMP if unreadable)
-    and ``offsets[i]`` (int64). ``dead`` are the records between them that could not be decoded."""
+    and ``offsets[i]`` (int64). ``dead`` are the records between them that could not be decoded. ``unreadable``: why row
+    i has no timestamp."""
 
     ordinal: int
     batch: pa.RecordBatch
     timestamps: np.ndarray[Any, np.dtype[np.int64]]
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     dead: Sequence[DeadRecord] = ()
+    unreadable: Callable[[int], str] = field(default=lambda row: "timestamp missing or unreadable")
 
 
 @runtime_checkable

@@ -34,6 +34,7 @@ _SAMPLE_BYTES = 64 * 1024
 _ROW_BYTES = 100
 _PACKING = 4
 _FAULT_BYTES_MAX = 1 << 20
+_TOLD_MAX = 150
 _SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
@@ -258,6 +259,12 @@ def _require_same(file: InputFile, block: Block) -> None:
 
 def _fault(lines: Lines, reason: str) -> Fault:
     return Fault(int(lines.offsets[0]), reason, lines.line(0)[:_FAULT_BYTES_MAX])
+
+
+def mistyped(told: str) -> str:
+    """Why a line is no record whose value is of another type than its column."""
+    shown = told.splitlines()[0][:_TOLD_MAX]
+    return f"{shown}. If the value is right, give all columns their types with schema=, for what is read from then on"
 
 
 def _reason(error: Exception) -> str:

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 UNITS: Final = ("s", "ms", "us", "ns")
 _SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
 _SINGLY = 16
+_SHOWN = 40
+_COUNT = re.compile(r"[+-]?[0-9]+")
+_MEND = "mend it where it is written, or say timestamp= with another column"
 
 
 def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
@@ -65,6 +69,33 @@ def milliseconds(column: pa.Array, unit: str | None = None) -> Integers:
         return _integers_of_text(column, unit) if unit else _iso(column)
     whole = column if pa.types.is_int64(kind) else column.cast(pa.int64(), safe=False)
     return _scaled(whole, unit or "ms")
+
+
+def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
+    """Why a value of a timestamp column has no ``milliseconds``.
+
+    >>> why_none(pa.array([None], pa.int64()), "ts", "s", 0)
+    "timestamp missing: column 'ts' (int64) is null"
+    """
+    value, kind = column[row], column.type
+    if not value.is_valid:
+        return f"timestamp missing: column {name!r} ({kind}) is null"
+    if not _is_text(kind) and not pa.types.is_integer(kind):
+        return f"timestamp unreadable: column {name!r} ({kind}) holds a time that is beyond 64 bits of milliseconds"
+    text = value.as_buffer().to_pybytes().decode(errors="replace") if _is_text(kind) else str(value)
+    shown = repr(text[:_SHOWN] + "..." if len(text) > _SHOWN else text) if _is_text(kind) else text
+    counts = _COUNT.fullmatch(text) is not None
+    if unit is not None and counts:
+        expected = f"too many for timestamp_unit={unit!r}: say what it counts"
+    elif unit is not None:
+        expected = f"where timestamp_unit={unit!r} expects digits: leave it out, if these are times of ISO 8601"
+    else:
+        remedy = "say what it counts, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else _MEND
+        expected = f"where ISO 8601 is expected, as in '2024-05-01T10:00:00Z': {remedy}"
+    return (
+        f"timestamp unreadable: column {name!r} holds {shown} ({kind}), {expected}. Another timestamp= or "
+        "timestamp_unit= needs a new checkpoint and sink"
+    )
 
 
 def count_ms(count: int, unit: str) -> int:
