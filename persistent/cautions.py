@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from persistent.job import Job
 from persistent.task import PersistentTask
@@ -10,8 +10,9 @@ from persistent.task import PersistentTask
 _ROWS_MIN = 1_000
 
 
-def of_job(job: Job) -> Iterator[str]:
-    """What looks like a mistake before anything has been read: for the first run, as what has begun so is meant so."""
+def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
+    """What looks like a mistake before anything has been read: for the first run, as what has begun so is meant so.
+    ``bare``: durations of the run without a unit."""
     name = type(job.task).__name__
     if not _declares_key(job.task):
         yield (
@@ -20,11 +21,10 @@ def of_job(job: Job) -> Iterator[str]:
         )
     window = job.state.window
     if window is not None and window.bare:
-        size = window.size_ms
-        yield (
-            f'{window.bare} is windows of {size} ms, as a bare number is milliseconds: write "{size} s" if seconds are '
-            f'meant, "{size} ms" if not'
-        )
+        yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
+    for part in (getattr(job.source, "bare", {}), getattr(job.state, "bare", {}), bare):
+        for option, duration in part.items():
+            yield _seconds_meant(f"{option}={duration} is", duration)
 
 
 def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool) -> Iterator[tuple[str, str]]:
@@ -49,6 +49,13 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
             "how much, max_out_of_orderness=; ordered=True is for files whose order is that of time. 'persistent late' "
             "and pipeline.late() show them",
         )
+
+
+def _seconds_meant(what: str, duration: int) -> str:
+    return (
+        f'{what} {duration} ms, as a bare number is milliseconds: write "{duration} s" if seconds are meant, '
+        f'"{duration} ms" if not'
+    )
 
 
 def _share(part: int, rows: int) -> str:

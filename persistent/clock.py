@@ -75,6 +75,16 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
     return value
 
 
+def bare(**given: Duration | None) -> dict[str, int]:
+    """Those durations that are numbers without a unit of which seconds may be meant: 60, 300, 3600 and 86400 are no
+    whole seconds in milliseconds, 60_000 is.
+
+    >>> bare(history=60, max_future=60_000, size="60 ms")
+    {'history': 60}
+    """
+    return {name: value for name, value in given.items() if isinstance(value, int) and value % 1_000}
+
+
 def duration_text(duration: int) -> str:
     """A duration (ms) as text that ``duration_ms`` takes for the same.
 

@@ -70,7 +70,8 @@ _SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "
 class Options:
     """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far
     ahead of both the plan's time of day and the clock a timestamp may be. ``retention``: which checkpoints are kept.
-    ``evolve``, ``dropped``: how the state of the task as it was becomes that of the task as it is."""
+    ``evolve``, ``dropped``: how the state of the task as it was becomes that of the task as it is. ``bare``: durations
+    of these that were numbers without a unit, as ``persistent.clock.bare`` tells them."""
 
     step_rows: int | None = None
     follow: bool = False
@@ -81,6 +82,7 @@ class Options:
     on_idle: Callable[[Idle], None] | None = None
     evolve: Evolution | None = None
     dropped: tuple[str, ...] = ()
+    bare: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class Driver:
         check_folder(self.job, self.log, last.manifest)
         recovered = found is not None
         self._note_sink(last.manifest)
-        for text in of_job(self.job) if last.manifest.base == 0 else ():
+        for text in of_job(self.job, self.options.bare) if last.manifest.base == 0 else ():
             self._note(text, text)
         with self.log.unless_fenced(last.manifest.id):
             draft = self._next(last)

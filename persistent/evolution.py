@@ -65,7 +65,7 @@ class Evolution:
     def __post_init__(self) -> None:
         if not isinstance(self.renamed, Mapping) or not _are_names([*self.renamed, *self.renamed.values()]):
             raise InvalidPipeline(f'Evolution(renamed={self.renamed!r}): give {{"old field": "new field"}}')
-        object.__setattr__(self, "removed", checked_names(self.removed, "Evolution(removed"))
+        object.__setattr__(self, "removed", checked_names(self.removed, "Evolution: removed"))
         twice = [new for new in self.renamed.values() if list(self.renamed.values()).count(new) > 1]
         both = [old for old in self.renamed if old in self.removed]
         if twice or both:
@@ -122,7 +122,7 @@ class Evolution:
 def checked_names(names: Any, what: str) -> tuple[str, ...]:
     """A sequence of names; InvalidPipeline for anything else, one name by itself too."""
     if isinstance(names, str) or not isinstance(names, Collection) or not _are_names(names):
-        raise InvalidPipeline(f'{what}={names!r}): give the names in a list: ["old"]')
+        raise InvalidPipeline(f'{what}={names!r}: give the names in a list: ["old"]')
     return tuple(names)
 
 

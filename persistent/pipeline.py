@@ -18,7 +18,7 @@ from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.inside import open_checkpoint
 from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
 from persistent.checkpoint.manifest import check_name
-from persistent.clock import Duration, Instant, duration_ms, instant_ms
+from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import canonical_json
 from persistent.commit import check_same_job, first_manifest
 from persistent.driver import Driver, Options
@@ -127,6 +127,7 @@ class Pipeline:
         self.step_rows = step_rows
         self.on_error = on_error
         self.max_future_ms = _checked_ms(max_future, "max_future")
+        self._bare = bare(max_future=max_future)
         self.require = require
         if retention is not None and not isinstance(retention, Retention):
             raise InvalidPipeline(f"retention={retention!r}: give Retention(last=10, hourly=24, daily=7), or None")
@@ -217,6 +218,7 @@ class Pipeline:
             on_idle,
             self.evolve,
             self.allow_dropped,
+            self._bare,
         )
         try:
             if self.start_from is not None:

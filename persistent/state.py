@@ -23,7 +23,7 @@ from monoids import Monoid
 from monoids.column import take
 from monoids.columns import Integers, group_codes
 from monoids.monoid import check
-from persistent.clock import Duration, Instant, duration_ms, instant_ms
+from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.fingerprints import changes_text
@@ -192,6 +192,7 @@ class NonWindowState(PersistentState):
             raise ValueError("interval_ms is at least 1 ms")
         super().__init__(monoid, Panes(None, interval))
         self.history_ms = None if history is None else duration_ms(history, "history")
+        self.bare = bare(history=history)
         self._interval_ms = interval
         if history is not None and not monoid.commutative:
             raise TypeError(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from monoids.columns import Integers
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, bare, duration_ms
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -80,7 +80,7 @@ def tumbling(size: Duration) -> Window:
     Window(size_ms=60000, every_ms=60000)
     """
     size_ms = duration_ms(size, "size")
-    return Window(size_ms, size_ms, f"tumbling({size})" if _is_bare(size) else "")
+    return Window(size_ms, size_ms, f"tumbling({size})" if bare(size=size) else "")
 
 
 def sliding(size: Duration, every: Duration) -> Window:
@@ -90,13 +90,8 @@ def sliding(size: Duration, every: Duration) -> Window:
     >>> sliding("1 h", every="1 min").size_ms
     3600000
     """
-    bare = f"sliding({size!r}, every={every!r})" if _is_bare(size) else ""
-    return Window(duration_ms(size, "size"), duration_ms(every, "every"), bare)
-
-
-def _is_bare(size: Duration) -> bool:
-    """Whether seconds may be meant: 60, 300, 3600 and 86400 are no whole seconds in milliseconds, 60_000 is."""
-    return isinstance(size, int) and size % 1_000 != 0
+    written = f"sliding({size!r}, every={every!r})" if bare(size=size) else ""
+    return Window(duration_ms(size, "size"), duration_ms(every, "every"), written)
 
 
 @dataclass(frozen=True)

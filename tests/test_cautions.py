@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,59 @@ def test_a_bare_number_that_may_be_seconds_is_told(window: Any, says: str | None
     notes = run(task, ROWS[:2]).notes
     assert [note.startswith(says) for note in notes] == [True] if says else notes == ()
     assert window == type(window)(window.size_ms, window.every_ms), "how it was written is no part of what it is"
+
+
+@pytest.mark.parametrize(
+    ("source", "history", "options", "says"),
+    [
+        (
+            {"max_out_of_orderness": 60},
+            None,
+            {},
+            ["max_out_of_orderness=60 is 60 ms, as a bare number is milliseconds: "],
+        ),
+        ({}, None, {"max_future": 60}, ['max_future=60 is 60 ms, as a bare number is milliseconds: write "60 s" if']),
+        ({}, 3600, {}, ["history=3600 is 3600 ms"]),
+        ({"max_out_of_orderness": 5}, None, {"max_future": 1}, ["max_out_of_orderness=5 is", "max_future=1 is"]),
+        ({"max_out_of_orderness": "60 ms"}, "60 ms", {"max_future": "60 ms"}, []),
+        ({"max_out_of_orderness": 0}, 0, {"max_future": 60_000}, []),
+        ({"max_out_of_orderness": timedelta(milliseconds=60)}, None, {}, []),
+    ],
+)
+def test_other_bare_numbers_that_may_be_seconds_are_told(
+    source: Any, history: Any, options: Any, says: list[str], tmp_path: Path
+) -> None:
+    """A disorder of 60 that is sixty milliseconds makes late what is on time, and the report says only that it is."""
+
+    class Total(Visits):
+        def persistent_state(self) -> NonWindowState:  # type: ignore[override]
+            return NonWindowState(Count(), history=history)
+
+    (tmp_path / "a.jsonl").write_text('{"ts": 1, "page": "a"}\n')
+    for made in (
+        MemorySource(ROWS[:1], **source),
+        FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", **source),
+    ):
+        checkpoint = f"memory://{uuid.uuid4().hex}"
+        pipeline = Pipeline(source=made, task=Total(), checkpoint=checkpoint, **options)
+        notes = pipeline.run(engine="embedded").notes
+        assert len(notes) == len(says)
+        assert all(note.startswith(said) for note, said in zip(notes, says))
+        assert pipeline.run(engine="embedded").notes == (), "what has begun so is meant so"
+
+
+def test_what_looks_like_a_mistake_is_told_before_anything_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    """At the end of a run of hours it would be too late."""
+    task = Visits()
+    task.window = tumbling(15)
+    told: list[list[str]] = []
+    with caplog.at_level(logging.WARNING, "persistent"):
+        pipeline_of(task, max_future=60, step_rows=2).run(
+            engine="embedded", on_step=lambda step: told.append([record.getMessage() for record in caplog.records])
+        )
+    first = told[0]
+    assert any("tumbling(15) is windows of 15 ms" in text for text in first)
+    assert any("max_future=60 is 60 ms" in text for text in first)
 
 
 def test_another_driver_that_seemed_to_run_is_told_and_fenced() -> None:

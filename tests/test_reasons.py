@@ -48,8 +48,8 @@ FRESH = "Another timestamp= or timestamp_unit= needs a new checkpoint and sink"
         (
             ISO,
             "s",
-            f"timestamp unreadable: column 'when' holds {ISO!r} (string), where timestamp_unit='s' expects digits: "
-            f"leave it out, if these are times of ISO 8601. {FRESH}",
+            f"timestamp unreadable: column 'when' holds {ISO!r} (string), where timestamp_unit='s' expects digits: say "
+            f"timestamp_unit=None, if these are times of ISO 8601. {FRESH}",
         ),
         (
             "2024/05/01 10:00",

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from persistent.clock import Duration
+from persistent.clock import Duration, bare
 from persistent.errors import InputGone, SourceChanged, SourceError
 from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
@@ -138,6 +138,7 @@ class FileSource:
         self._ordered = ordered
         self._bad_file_raises = on_bad_file == "raise"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
         self._formats: dict[str, Format] = {
             "parquet": Parquet(timestamp, timestamp_unit),
             "json": Text(JsonLines()),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from persistent.clock import Duration
+from persistent.clock import Duration, bare
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import options
 from persistent.sources.protocol import (
@@ -68,6 +68,7 @@ class MemorySource:
         self.timestamp_unit = timestamp_unit
         self.ordered = ordered
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
 
     def __repr__(self) -> str:
         return f"MemorySource({len(self.rows):,} rows, timestamp={self.timestamp!r})"

@@ -88,7 +88,9 @@ def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
     if unit is not None and counts:
         expected = f"too many for timestamp_unit={unit!r}: say what it counts"
     elif unit is not None:
-        expected = f"where timestamp_unit={unit!r} expects digits: leave it out, if these are times of ISO 8601"
+        expected = (
+            f"where timestamp_unit={unit!r} expects digits: say timestamp_unit=None, if these are times of ISO 8601"
+        )
     else:
         remedy = "say what it counts, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else _MEND
         expected = f"where ISO 8601 is expected, as in '2024-05-01T10:00:00Z': {remedy}"
