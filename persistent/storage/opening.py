@@ -31,7 +31,8 @@ def open_storage(
     >>> open_storage("memory://doctest").url
     'memory://doctest'
     """
-    if isinstance(url, Storage):
+    # Not by its type: a storage may pass on to another what it does not do itself.
+    if not isinstance(url, str | os.PathLike) and hasattr(url, "put_if_absent"):
         return url
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
     if not text:

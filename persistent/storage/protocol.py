@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -25,7 +25,6 @@ class Put(Enum):
     UNKNOWN = "unknown"
 
 
-@runtime_checkable
 class Storage(Protocol):
     """Names are relative to ``url``, separated by '/', of our alphabet. Pickles hold no connection or secret.
 

@@ -36,6 +36,18 @@ def test_a_url_says_which_storage(tmp_path: Path) -> None:
     assert isinstance(bucket, FsspecStorage) and bucket.is_known
 
 
+def test_a_storage_that_passes_everything_on_is_one() -> None:
+    """Later Pythons do not see what ``__getattr__`` gives when a protocol is asked for."""
+
+    class Passing:
+        def __getattr__(self, name: str) -> object:
+            return getattr(inner, name)
+
+    inner = MemoryStorage(uuid.uuid4().hex)
+    passing = Passing()
+    assert open_storage(passing) is passing  # type: ignore[arg-type, comparison-overlap]
+
+
 def test_a_store_is_proved_by_its_kind_or_by_a_probe(tmp_path: Path) -> None:
     """The guarantee that a pipeline tells its user would be wrong."""
     for storage in (LocalStorage(tmp_path), MemoryStorage(uuid.uuid4().hex), FsspecStorage("s3://bucket/folder")):
