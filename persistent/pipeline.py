@@ -3,7 +3,6 @@ and again."""
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -40,8 +39,6 @@ from persistent.starting import start
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
-
-logger = logging.getLogger("persistent.pipeline")
 
 CHECKPOINT_NAMES = (
     "FORMAT",
@@ -166,22 +163,23 @@ class Pipeline:
         return "exactly-once: the source replays, the checkpoint is atomic, the sink publishes what a checkpoint names"
 
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed, but hardly meant: a sink or checkpoint that the source reads, and what the source has found
-        when it listed its files."""
-        found = self.source.warnings() if isinstance(self.source, FileSource) else ()
-        return (*self._read_back(), *found)
+        """What is allowed, but hardly meant, as the source has found it when it listed its files."""
+        return self.source.warnings() if isinstance(self.source, FileSource) else ()
 
-    def _read_back(self) -> tuple[str, ...]:
-        """A warning for the sink, and for the checkpoint, if the source reads what is written there."""
+    def _check_not_read_back(self) -> None:
+        """InvalidPipeline if the source would list what is written to the checkpoint or the sink. Not left out of the
+        listing: where either moved later, what it has left behind would be input."""
         places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
         if isinstance(self.sink, FileSink):
             places.append(("sink", self.sink.url, self.sink.names()))
-        return tuple(
-            f"the {part} {url} is inside the source {self.source!r}, which reads what is written there. Give it "
-            "a folder elsewhere, or narrow the path of the source"
-            for part, url, names in places
-            if isinstance(self.source, FileSource) and self.source.would_read(url, names)
-        )
+        for part, url, names in places:
+            if isinstance(self.source, FileSource) and self.source.would_read(url, names):
+                raise InvalidPipeline(
+                    f"the {part} {url} is inside the source {self.source!r}, which would read what is written there. "
+                    "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
+                    f"'events/*.jsonl'; or give the {part} a folder elsewhere, and if it has begun move there all that "
+                    "it has written"
+                )
 
     @spelled
     def run(
@@ -206,8 +204,7 @@ class Pipeline:
             raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
         # First: what workers cannot reach is refused without asking a store, which may take minutes to fail.
         chosen = self._engine(spark, engine)
-        for text in self._read_back():
-            logger.warning("%s", text)
+        self._check_not_read_back()
         options = Options(
             self.step_rows,
             follow,

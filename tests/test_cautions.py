@@ -12,8 +12,6 @@ import pytest
 
 from monoids import Count
 from persistent import (
-    FileSink,
-    FileSource,
     MemorySink,
     MemorySource,
     NonWindowState,
@@ -208,15 +206,3 @@ def test_another_driver_that_seemed_to_run_is_told_and_fenced() -> None:
     (note,) = more.run(engine="embedded").notes
     assert note.startswith("another driver seemed to run: process") and "fenced off" in note
     assert name.removeprefix("r/") not in pipeline.storage.list("r")
-
-
-def test_a_sink_inside_the_source_stands_in_the_report(tmp_path: Path) -> None:
-    """Said in the log alone, it is gone by the time somebody wonders where the records come from."""
-    (tmp_path / "a.jsonl").write_text('{"ts": 1, "page": "a"}\n')
-    source = FileSource(str(tmp_path / "**" / "*.jsonl"), timestamp="ts", timestamp_unit="ms")
-    sink = FileSink(str(tmp_path / "out"), format="jsonl")
-    report = Pipeline(source=source, task=Visits(), sink=sink, checkpoint=f"memory://{uuid.uuid4().hex}").run(
-        engine="embedded"
-    )
-    (note,) = report.notes
-    assert note.startswith("the sink ") and "is inside the source" in note

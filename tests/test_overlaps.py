@@ -8,7 +8,16 @@ import os
 import pytest
 
 from monoids import Count
-from persistent import FileSink, FileSource, NonWindowState, PersistentTask, Pipeline
+from persistent import (
+    FileSink,
+    FileSource,
+    InvalidPipeline,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    WindowState,
+    tumbling,
+)
 
 
 class Total(PersistentTask):
@@ -19,6 +28,13 @@ class Total(PersistentTask):
 
     def process_message(self, state, message):
         state.update(message.timestamp, 1)
+
+
+class Windows(Total):
+    """Counts by the minute."""
+
+    def persistent_state(self):
+        return WindowState(Count(), tumbling("1 min"))
 
 
 def source_of(path, **options):
@@ -33,23 +49,24 @@ def events(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("path", "sink", "checkpoint", "warned"),
+    ("path", "sink", "checkpoint", "refused"),
     [
-        ("data", "out", "checkpoint", []),
-        ("data", "data/out", "checkpoint", ["sink"]),
-        ("data", "out", "data/checkpoint", ["checkpoint"]),
-        ("data/**/*.jsonl", "data/out", "data/checkpoint", ["sink"]),
-        ("data/*/*.jsonl", "data/out", "data/checkpoint", ["sink"]),
-        ("data/events/*.jsonl", "data/events", "data/checkpoint", ["sink"]),
-        ("data/events/*.jsonl", "data/out", "data/checkpoint", []),
-        ("data/*/*.csv", "data/out", "data/checkpoint", []),
-        ("data", "link/out", "checkpoint", ["sink"]),
-        ("file:DATA", "data/out", "checkpoint", ["sink"]),
-        ("data", "data/_out", "data/.checkpoint", []),
+        ("data", "out", "checkpoint", ""),
+        ("data", "data/out", "checkpoint", "sink"),
+        ("data", "out", "data/checkpoint", "checkpoint"),
+        ("data/**/*.jsonl", "data/out", "data/checkpoint", "sink"),
+        ("data/*/*.jsonl", "data/out", "data/checkpoint", "sink"),
+        ("data/events/*.jsonl", "data/events", "data/checkpoint", "sink"),
+        ("data/events/*.jsonl", "data/out", "data/checkpoint", ""),
+        ("data/*/*.csv", "data/out", "data/checkpoint", ""),
+        ("data", "link/out", "checkpoint", "sink"),
+        ("file:DATA", "data/out", "checkpoint", "sink"),
+        ("data", "data/_out", "data/.checkpoint", ""),
     ],
 )
-def test_a_sink_or_checkpoint_that_the_source_reads_is_warned_of(events, caplog, path, sink, checkpoint, warned):
-    """A job that reads what it has written would never come to its end, and count its own results."""
+def test_a_sink_or_checkpoint_that_the_source_reads_is_refused(events, path, sink, checkpoint, refused):
+    """A job that reads what it has written would never come to its end, count its own results, or stop at its FORMAT
+    file as at a bad input."""
     place = events.parent
     (place / "link").symlink_to(events)
     path = f"file://{place}/data" if path == "file:DATA" else place / path
@@ -59,11 +76,39 @@ def test_a_sink_or_checkpoint_that_the_source_reads_is_warned_of(events, caplog,
         sink=FileSink(place / sink, format="jsonl"),
         checkpoint=str(place / checkpoint),
     )
-    assert [text.split()[1] for text in pipeline.warnings()] == warned
-    if path == place / "data" and warned == ["sink"]:
-        with caplog.at_level(logging.WARNING):
-            pipeline.run(engine="embedded")
-        assert "is inside the source" in caplog.text
+    before = sorted(place.rglob("*"))
+    if not refused:
+        if str(path).endswith(".csv"):
+            (events / "events" / "a.csv").write_text("ts\n1\n")
+        assert pipeline.run(engine="embedded").rows == 1
+        return
+    with pytest.raises(InvalidPipeline, match=f"^the {refused} .* is inside the source .* Narrow .* elsewhere"):
+        pipeline.run(engine="embedded")
+    assert sorted(place.rglob("*")) == before, "something was written"
+
+
+def test_a_job_that_has_read_its_own_files_goes_on_with_a_narrower_path(events, monkeypatch):
+    """An earlier release has only warned: the remedy that the refusal names must be one for its checkpoint too."""
+
+    def made(path, sink="data/out"):
+        place = events.parent
+        sink = FileSink(place / sink, format="jsonl")
+        task = Windows()
+        return Pipeline(source=source_of(path), task=task, sink=sink, checkpoint=str(place / "checkpoint"))
+
+    (events / "events" / "b.jsonl").write_text('{"ts": 90000}\n')
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Pipeline, "_check_not_read_back", lambda self: None)
+        for _ in range(2):
+            made(events).run(engine="embedded")
+    own = [row["file"] for row in made(events).dead_letters().to_pylist()]
+    assert own and all(name.startswith("out/") for name in own), "it has not read its own files"
+    with pytest.raises(InvalidPipeline, match=r"the sink .* is inside the source"):
+        made(events).run(engine="embedded")
+    (events / "events" / "c.jsonl").write_text('{"ts": 90000}\n')
+    assert made(events / "e*" / "*.jsonl").run(engine="embedded").rows == 1
+    os.rename(events / "out", events.parent / "out")
+    assert made(events, "out").run(engine="embedded").rows == 0
 
 
 def test_a_file_that_a_link_lists_again_is_warned_of(events, caplog):
@@ -74,7 +119,8 @@ def test_a_file_that_a_link_lists_again_is_warned_of(events, caplog):
     (events.parent / "b.jsonl").write_text('{"ts": 1}\n')
     pipeline = Pipeline(source=source_of(events), task=Total(), checkpoint=str(events.parent / "checkpoint"))
     with caplog.at_level(logging.WARNING):
-        assert pipeline.run(engine="embedded").rows == 4
+        report = pipeline.run(engine="embedded")
+    assert report.rows == 4 and set(pipeline.warnings()) <= set(report.notes)
     told = sorted(text.removeprefix(f"{events}/") for text in pipeline.warnings())
     assert [text.split(",")[0] for text in told] == [
         "again/a.jsonl is events/a.jsonl again",
