@@ -65,6 +65,41 @@ class Totals(PersistentTask):
         state.update(message.timestamp, {"rows": 1})
 
 
+class Parcel:
+    def __init__(self, grams: "Kilos"):
+        self.grams = grams
+
+
+class Silent(Monoid):
+    identity = 0
+
+    def lift(self, parcel):
+        return parcel.grams
+
+    def combine(self, a, b):
+        return a + b
+
+
+class Anything(Silent):
+    def lift(self, parcel: object):
+        return parcel.grams
+
+
+class Unread(Silent):
+    def lift(self, parcel: "Parcels"):
+        return parcel.grams
+
+
+class Weight(Silent):
+    def lift(self, parcel: Parcel):
+        return parcel.grams
+
+
+class Keyed(Silent):
+    def lift(self, parcel: dict):
+        return parcel["grams"]
+
+
 total = Sum()
 capped = (Capped(5), strategies.integers(0, 9))
 wrong = (Sum(), strategies.text())
@@ -161,3 +196,34 @@ def test_what_cannot_be_tried_is_told_in_one_line(folder: Path, target: str, tol
     assert told in result.stderr
     assert len([line for line in result.stderr.splitlines() if line.startswith("Error: ")]) == 1
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "helps"),
+    [
+        ("Untyped", "combine(self, a, b) (sums_of_mine.py line {}) does not say", "combine(self, a: str, b: str)"),
+        ("Silent", "lift(self, parcel) (sums_of_mine.py line {}) does not say", "lift(self, parcel: str)"),
+        ("Anything", "lift(self, parcel: object) (sums_of_mine.py line {}) does not say", "lift(self, parcel: str)"),
+        ("Unread", "the annotations of lift (sums_of_mine.py line {}) cannot be read: name 'Parcels'", "import"),
+        (
+            "Weight",
+            "lift (sums_of_mine.py line {}) takes Parcel, of which Hypothesis",
+            "register_type_strategy(Parcel,",
+        ),
+        ("Keyed", "lift takes none of the inputs that were drawn, such as {{}}", ""),
+    ],
+)
+def test_a_monoid_without_known_inputs_says_where_and_what_to_write(
+    folder: Path, name: str, fault: str, helps: str
+) -> None:
+    """ "Annotate lift(self, value: str)", told to someone whose lift is annotated, is no help; and a call in a test is
+    none on the command line."""
+    result = laws(f"sums_of_mine.py:{name}")
+    assert result.exit_code == 1 and result.stdout == ""
+    lines = SUMS.splitlines()
+    method = "def combine" if name == "Untyped" else "def lift"
+    below = next(number for number, line in enumerate(lines, 1) if line.startswith(f"class {name}("))
+    line = next(number for number, line in enumerate(lines, 1) if number > below and method in line)
+    (told,) = result.stderr.splitlines()
+    assert fault.format(line) in told and helps in told
+    assert f"For this command name a pair in the file: tried = ({name}(), strategies.text())" in told

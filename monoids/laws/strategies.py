@@ -7,11 +7,13 @@ as it is.
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from functools import singledispatch
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -39,11 +41,12 @@ def inputs_for(monoid: Any) -> Inputs:
     ...     identity = ""
     ...     def combine(self, a, b):
     ...         return b if len(b) > len(a) else a
-    >>> inputs_for(Longest())
+    >>> inputs_for(Longest())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    TypeError: no inputs are known for Longest(): give a strategy of them, as in \
-assert_monoid_laws(Longest(), strategies.text()), annotate combine(self, a: str, b: str), or register one: \
+    TypeError: no inputs are known for Longest(): combine(self, a, b) (<doctest ... line 3) does not say of what type \
+its inputs are: annotate it, as combine(self, a: str, b: str); or give a strategy, as in \
+assert_monoid_laws(Longest(), strategies.text()), or register one: \
 inputs_for.register(Longest, lambda monoid: strategies.text())
     >>> _ = inputs_for.register(Longest, lambda monoid: st.text())
     >>> inputs_for(Longest())
@@ -51,16 +54,17 @@ inputs_for.register(Longest, lambda monoid: strategies.text())
     """
     if not isinstance(monoid, Monoid):
         raise TypeError(f"inputs_for(monoid) takes a monoid, such as Sum(), not {monoid!r}")
-    for derive in (_of_instance, _of_parts, _of_value_type, _of_kin, _of_annotation):
+    for derive in (_of_instance, _of_parts, _of_value_type, _of_kin):
         found = derive(monoid)
         if found is not None:
             return found
-    name = type(monoid).__name__
-    method = "combine(self, a: str, b: str)" if _lifts_plainly(monoid) else "lift(self, value: str)"
+    annotated = _of_annotation(monoid)
+    if not isinstance(annotated, str):
+        return annotated
     raise TypeError(
-        f"no inputs are known for {monoid!r}: give a strategy of them, as in assert_monoid_laws({monoid!r}, "
-        f"strategies.text()), annotate {method}, or register one: "
-        f"inputs_for.register({name}, lambda monoid: strategies.text())"
+        f"no inputs are known for {monoid!r}: {annotated}; or give a strategy, as in assert_monoid_laws({monoid!r}, "
+        f"strategies.text()), or register one: inputs_for.register({type(monoid).__name__}, lambda monoid: "
+        "strategies.text())"
     )
 
 
@@ -134,20 +138,29 @@ def _of_value_type(monoid: Monoid[Any]) -> Inputs | None:
     return st.none() | values_of(type_.arrow)
 
 
-def _of_annotation(monoid: Monoid[Any]) -> Inputs | None:
+def _of_annotation(monoid: Monoid[Any]) -> Inputs | str:
+    """Those of the type that a method says it takes; or why there are none, where, and what to write."""
     method = type(monoid).combine if _lifts_plainly(monoid) else type(monoid).lift
+    name, place = method.__name__, f"{Path(method.__code__.co_filename).name} line {method.__code__.co_firstlineno}"
     try:
         hints = typing.get_type_hints(method)
-    except (NameError, TypeError):
-        return None
+    except (NameError, TypeError) as error:
+        return f"the annotations of {name} ({place}) cannot be read: {error}: define or import there what they name"
     argument = next((hint for name, hint in hints.items() if name != "return"), Any)
-    if argument is Any or isinstance(argument, typing.TypeVar):
-        return None
+    if argument in (Any, object) or isinstance(argument, typing.TypeVar):
+        parameters = list(inspect.signature(method).parameters.values())
+        bare = ", ".join(str(one) for one in parameters)
+        typed = ", ".join([parameters[0].name, *(f"{one.name}: str" for one in parameters[1:])])
+        return f"{name}({bare}) ({place}) does not say of what type its inputs are: annotate it, as {name}({typed})"
     try:
         strategy = st.from_type(argument)
         strategy.validate()
     except (InvalidArgument, ResolutionFailed):
-        return None
+        type_ = getattr(argument, "__name__", str(argument))
+        return (
+            f"{name} ({place}) takes {type_}, of which Hypothesis can make none: say how, as in "
+            f"strategies.register_type_strategy({type_}, strategies.builds({type_}, strategies.integers()))"
+        )
     return strategy
 
 

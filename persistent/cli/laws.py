@@ -41,7 +41,8 @@ def laws(monoid: str, examples: int | None, as_json: bool) -> None:
         with one_line(sys.stderr) as show:
             rows = [_tried(trial, law, show) for law in trial.laws]
     except TypeError as error:
-        raise InvalidPipeline(f"{monoid}: {error}") from error
+        pair = f". For this command name a pair in the file: tried = ({loaded!r}, strategies.text())"
+        raise InvalidPipeline(f"{monoid}: {error}{pair if inputs is None else ''}") from error
     broken = [row for row in rows if row["violation"]]
     held = [row for row in rows if row["holds"]]
     if as_json:
