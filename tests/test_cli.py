@@ -249,6 +249,65 @@ def test_state_of_a_key_at_a_checkpoint(done: Path) -> None:
         assert text in result.stderr
 
 
+NULLS = """
+from monoids import Count
+from persistent import MemorySource, NonWindowState, PersistentTask, Pipeline
+
+
+class Names(PersistentTask):
+    key = "name"
+
+    def persistent_state(self):
+        return NonWindowState(Count())
+
+    def process_message(self, state, message):
+        state.update(message.timestamp, 1)
+
+
+names = [None] + 2 * [""] + 3 * ["null"]
+source = MemorySource([{"ts": n, "name": name} for n, name in enumerate(names)], timestamp="ts")
+pipeline = Pipeline(source=source, task=Names(), checkpoint="checkpoint")
+"""
+
+
+def test_a_null_key_is_no_empty_text_nor_the_word(folder: Path) -> None:
+    """The state of the null key could not be looked up."""
+    (folder / "names.py").write_text(NULLS)
+    state = ("state", "names.py:pipeline")
+    assert command("run", "names.py:pipeline", "--engine", "embedded").exit_code == 0
+    for words, count in (
+        (("--key-json", "null"), 1),
+        (("--key-json", "[null]"), 1),
+        (("--key-json", '""'), 2),
+        (("--key", ""), 2),
+        (("--key-json", '"null"'), 3),
+        (("--key", "null"), 3),
+    ):
+        assert [row["value"] for row in json_of(*state, *words)] == [count]
+    for words, text in (
+        (("--key", "a", "--key-json", "null"), "choose one"),
+        (("--key-json", "de"), "Text stands in quotes"),
+        (("--key-json", "[]"), "give 1"),
+        (("--key-json", '[null, "de"]'), "give 1"),
+        (("--key-json", '{"name": null}'), "column name holds string"),
+    ):
+        result = command(*state, *words)
+        assert result.exit_code == 2 and text in result.stderr, result.output
+    assert 'no record of the key "x" was counted' in command(*state, "--key", "x").stdout
+
+
+def test_no_rows_of_a_key_says_what_that_means(done: Path) -> None:
+    """Of a key whose windows are closed one would think that it was never seen."""
+    state = ("state", "visits.py:pipeline")
+    told = command(*state, "--key", "/ä", "--key", "404").stdout
+    assert 'no open window holds a record of the key ["/ä", "404"]: none was ever counted, or its windows are' in told
+    assert "closed (those that end by 2024-05-01 10:02:10Z), and what they held is in FileSink" in told
+    told = command(*state, "--window", "2024-05-01T10:00Z").stdout
+    assert "the window is closed by checkpoint" in told and "what it held is in FileSink" in told
+    told = command(*state, "--key-json", "[null, 1]", "--window", "2024-05-01T10:02Z").stdout
+    assert "no record of the key [null, 1] was counted in the window, which is not closed" in told
+
+
 def test_late_rows_and_dead_letters(done: Path) -> None:
     """Without it what was set aside could not be found again."""
     (late,) = json_of("late", "checkpoint")

@@ -15,6 +15,7 @@ from monoids import Count, Sum, record
 from persistent import (
     CorruptCheckpoint,
     Evolution,
+    FileSource,
     FingerprintChanged,
     MemorySource,
     NonWindowState,
@@ -27,9 +28,10 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.cli import main
 from persistent.embedded import Embedded
-from persistent.operations import compact, restart, rollback
-from persistent.reading import export, kept_places, state_table
+from persistent.operations import compact, pin, restart, rollback
+from persistent.reading import diff, export, kept_places, place, state_table
 from persistent.storage import LocalStorage, MemoryStorage
+from persistent.verify import verify_source
 
 MINUTE = 60_000
 START = 1_387_497_600_000
@@ -129,6 +131,49 @@ def test_damage_is_damage_while_the_job_goes_on(reader: str, storage: MemoryStor
         storage.delete(run_.name)
     with pytest.raises(CorruptCheckpoint, match="missing, though a manifest names it"):
         READERS[reader](pipeline(storage, 20))
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_difference_from_what_is_collected_meanwhile(storage: MemoryStorage, named: bool) -> None:
+    """Values of a job that runs would now and then be called corrupt; of a checkpoint that was named there is no other
+    to take."""
+    first, last = sorted(newest_of(Log(storage)).manifest.bases)[-2:]
+    pin(storage, first)
+    late = overtaken(storage)
+    made = pipeline(late, 20)
+    here, there = place(late, first), place(late, last if named else None)
+    if named:
+        with pytest.raises(UnknownCheckpoint, match=f"keeps no checkpoint {there.manifest.id}"):
+            diff(here, there, pipeline=made)
+        return
+    found = diff(here, there, pipeline=made)
+    assert late.times == 0 and found.after.manifest.id > there.manifest.id and found.before == here
+    assert found.rows is not None
+    assert dict(zip(found.rows["page"].to_pylist(), found.rows["visits after"].to_pylist())) == {"a": 16, "b": 16}
+
+
+def test_a_source_is_held_against_what_is_newest_then(tmp_path: Any) -> None:
+    """The index of files of a job that runs would now and then be called corrupt."""
+    memory = MemoryStorage(f"while-running-{uuid.uuid4().hex}")
+    numbers = iter(range(20))
+
+    def made(place: Any) -> Pipeline:
+        source = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", ordered=True)
+        return Pipeline(source=source, task=Pages(), checkpoint=place, retention=Retention(last=1))
+
+    def goes_on() -> None:
+        for _ in range(4):
+            number = next(numbers)
+            (tmp_path / f"{number:02}.jsonl").write_text(f'{{"ts": {START + MINUTE * number}, "page": "a"}}\n')
+            run(made(memory))
+            compact(made(memory))
+
+    goes_on()
+    late = Overtaken(memory, goes_on, "d/FileSource")
+    entry = newest_of(Log(memory))
+    found = verify_source(made(late), entry)
+    assert late.times == 0 and found.findings == []
+    assert found.newest is not None and found.newest > entry.manifest.id and found.parts["source"].rows == 8
 
 
 def test_a_checkpoint_that_goes_while_it_is_read_is_unknown(storage: MemoryStorage) -> None:

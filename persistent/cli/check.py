@@ -10,9 +10,10 @@ import click
 from persistent.checkpoint.inside import savepoint_folder
 from persistent.cli.exits import CORRUPT, NOT_FOUND, REFUSED, Failure
 from persistent.cli.options import json_option, pipeline_of, storage_of, target_argument
+from persistent.errors import UnknownCheckpoint
 from persistent.figures import bytes_text
 from persistent.progress import working
-from persistent.reading import place
+from persistent.reading import Place, place
 from persistent.storage import Storage
 from persistent.tables import json_text, print_json, print_table
 from persistent.verify import FAULT, Verification, verify, verify_source
@@ -48,7 +49,7 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
             found.add(verify(folder, on_progress=on_progress), f"s/{name}")
     if pipeline is not None and found.newest_good is not None:
         with working(sys.stderr, "reading the source", "{:,} records".format) as on_progress:
-            entry = place(storage, found.newest_good).entry
+            entry = _still_kept(storage, found.newest_good).entry
             found.add(verify_source(pipeline, entry, on_progress=on_progress))
     if as_json:
         click.echo(json_text({**asdict(found), "ok": found.ok}))
@@ -56,6 +57,14 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
         _print_verification(found)
     if not found.ok:
         raise Failure(_verdict(found), CORRUPT)
+
+
+def _still_kept(storage: Storage, id: int) -> Place:
+    """That checkpoint; where the job has gone on and collected it since, the newest."""
+    try:
+        return place(storage, id)
+    except UnknownCheckpoint:
+        return place(storage)
 
 
 def _check_there(storage: Storage) -> None:

@@ -177,6 +177,7 @@ def diff_command(targets: tuple[str, ...], limit: int, as_json: bool) -> None:
     """
     before, after, pipeline = _sides(targets)
     found = diff(before, after, pipeline=pipeline, limit=limit)
+    before, after = found.before, found.after
     if as_json:
         _print_diff_json(found)
         return

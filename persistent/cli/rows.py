@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -25,11 +26,13 @@ from persistent.cli.options import (
     target_argument,
 )
 from persistent.errors import InvalidPipeline
-from persistent.figures import bytes_text, utc_text
+from persistent.figures import bytes_text, clock_text, utc_text
+from persistent.pipeline import Pipeline
 from persistent.progress import working
-from persistent.reading import check_key, check_window, export, place, state_table
+from persistent.reading import Place, check_key, check_window, export, place, state_table
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.tables import json_text, print_rows
+from persistent.task import check_task
 
 _ASIDE = {"late": "late records", "dead": "dead letters"}
 _FORMATS = ("table", "json", "parquet", "arrow")
@@ -39,6 +42,7 @@ _ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parqu
 @click.command()
 @pipeline_argument
 @click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this key; repeated for several columns.")
+@click.option("--key-json", metavar="JSON", help="Only this key: a value, or a list of several; null is a key too.")
 @click.option("--at", type=int, metavar="ID", help="The state of that checkpoint [default: the newest].")
 @click.option("--as-of", type=TIME, metavar="CLOCK", help="The state as of that clock: what came before it.")
 @click.option("--window", type=TIME, metavar="START", help="Only the window that starts then.")
@@ -49,6 +53,7 @@ _ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parqu
 def state(
     pipeline: str,
     keys: tuple[str, ...],
+    key_json: str | None,
     at: int | None,
     as_of: int | None,
     window: int | None,
@@ -67,25 +72,60 @@ def state(
     persistent state visits.py:pipeline
     persistent state visits.py:pipeline --key /home --json
     persistent state sales.py:pipeline --key de --key 2024 --at 41
+    persistent state sales.py:pipeline --key-json '[null, 2024]'
     persistent state visits.py:pipeline --window 2024-05-01T10:00Z --output visits.parquet
     """
     if at is not None and as_of is not None:
         raise click.UsageError("--at names a checkpoint, --as-of a clock: choose one")
     form = _form(form, output, as_json)
+    key = _key(keys, key_json)
     loaded = pipeline_of(pipeline)
     here = place(loaded.storage, at)
     with _wrong_words():
-        if keys:
-            check_key(loaded, here, keys)
+        if key is not None:
+            check_key(loaded, here, key)
         if window is not None:
             check_window(loaded, window)
-    table = _sorted(state_table(loaded, at=at, as_of=as_of, key=keys or None, window=window))
+    table = _sorted(state_table(loaded, at=at, as_of=as_of, key=key, window=window))
     if form == "table":
-        print_rows(table, limit, as_json=False)
+        print_rows(table, limit, as_json=False, none=_no_rows(loaded, here, key, as_of, window))
     elif form == "json" and output in (None, "-"):
         print_rows(table, limit, as_json=True)
     else:
         _write(_encoded(table if limit is None else table.slice(0, limit), form), output)
+
+
+def _key(keys: tuple[str, ...], key_json: str | None) -> tuple[Any, ...] | None:
+    """The values of the key that is asked for, if one is."""
+    if key_json is None:
+        return keys or None
+    if keys:
+        raise click.UsageError("--key and --key-json: choose one")
+    try:
+        found = json.loads(key_json)
+    except ValueError as error:
+        raise click.UsageError(f"--key-json {key_json}: {error}. Text stands in quotes, as '\"de\"'") from error
+    return tuple(found) if isinstance(found, list) else (found,)
+
+
+def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: int | None, window: int | None) -> str:
+    """What it means that there is no row."""
+    shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
+    of_key = f" of the key {shown}" if key else ""
+    when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
+    panes = check_task(pipeline.task).window
+    if panes is None:
+        return f"no rows: up to {when} no record{of_key} was counted"
+    closed = here.manifest.clock.closed if as_of is None else min(as_of, here.manifest.clock.closed)
+    gone = "discarded" if pipeline.sink is None else f"in {pipeline.sink!r}"
+    if window is not None and window + panes.size_ms <= closed:
+        return f"no rows: the window is closed by {when}: what it held is {gone}"
+    if window is not None:
+        return f"no rows: up to {when} no record{of_key} was counted in the window, which is not closed"
+    return (
+        f"no rows: at {when} no open window holds a record{of_key}: none was ever counted, or its windows are closed "
+        f"(those that end by {clock_text(closed)}), and what they held is {gone}"
+    )
 
 
 @contextmanager

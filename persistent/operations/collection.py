@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.running import fenced_marks
 from persistent.errors import CorruptCheckpoint
-from persistent.operations.entering import Place, fenced, log_of, running
+from persistent.operations.entering import Place, check_not_running, fenced, log_of, running
 from persistent.publish import collectable, sweepable, unpublished
 from persistent.sinks.protocol import Sink
 
@@ -32,13 +33,17 @@ def collect_garbage(
         if take_over or not running(log, newest.epoch):
             newest = replace(newest, id=newest.id + 1, epoch=newest.epoch + 1, kind="fence")
         return (*_names(log, newest), *_staged_names(sink, newest))
+    newest = newest_of(log).manifest
+    check_not_running(log, newest.epoch, take_over=take_over)
+    # Before the fence: where one of them cannot be read nothing is changed.
+    known = _kept(log)
     manifest = fenced(log, take_over=take_over).manifest
     log.check(manifest.id)
     names = _staged_names(sink, manifest)
     if sink is not None and names:
         sink.claim(manifest.job)
         sink.sweep(sorted(unpublished(manifest)), manifest.epoch, manifest.id)
-    for name in _names(log, manifest):
+    for name in _names(log, manifest, known):
         log.storage.delete(name)
         names.append(name)
     return tuple(names)
@@ -50,8 +55,20 @@ def _staged_names(sink: Sink | None, manifest: Manifest) -> list[str]:
     return [f"{place}/{name}" for name in sweepable(sink, manifest)] if sink is not None else []
 
 
-def _names(log: Log, manifest: Manifest) -> Iterator[str]:
-    kept = log.kept(manifest)
+def _kept(log: Log) -> dict[int, Manifest]:
+    """The manifests whose files are kept, and the pending plan read too; of a job that may go on meanwhile."""
+    newest = newest_of(log).manifest
+    try:
+        log.plan(newest.base, newest.replan)
+        return log.kept(newest)
+    except CorruptCheckpoint:
+        if newest_of(log).manifest.id == newest.id:
+            raise
+        return _kept(log)
+
+
+def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> Iterator[str]:
+    kept = log.kept(manifest, known)
     folders = dict.fromkeys(f"d/{name}" for one in _readable(log, kept) for name in one.operators)
     pending = log.plan(manifest.base, manifest.replan)
     yield from collectable(log.storage, folders, manifest, kept.values(), pending)

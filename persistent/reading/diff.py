@@ -22,7 +22,7 @@ from persistent.folded import Part, empty_table, folded_tables, state_of
 from persistent.job import Job
 from persistent.outputs import END, START
 from persistent.pipeline import Pipeline
-from persistent.reading.place import Place, checked_job
+from persistent.reading.place import Place, checked_job, read_place
 from persistent.task import key_names
 
 _SIDES = record(before=Sum(), after=Sum())
@@ -40,10 +40,15 @@ class Change:
 
 @dataclass(frozen=True)
 class Diff:
-    """What differs. ``rows``: the keys, and windows, whose values differ, at most as many as asked for, each with how
-    (``added``, ``removed``, ``closed``: a window that has been published since, ``changed``); None where the values
-    were not looked at. ``differing``, ``equal``: how many there are in all."""
+    """What differs of two places.
 
+    ``rows``: the keys, and windows, whose values differ, at most as many as asked for, each with how (``added``,
+    ``removed``, ``closed``: a window that has been published since, ``changed``); None where the values were not looked
+    at. ``differing``, ``equal``: how many there are in all.
+    """
+
+    before: Place
+    after: Place
     changes: tuple[Change, ...]
     rows: pa.Table | None = None
     differing: int = 0
@@ -56,10 +61,16 @@ class Diff:
 
 def diff(before: Place, after: Place, *, pipeline: Pipeline | None = None, limit: int = 100) -> Diff:
     """What has changed from one place to another. With the pipeline also which keys and windows have other values: a
-    shard of the state after the other, so that memory stays bounded; at most ``limit`` of them are given."""
-    changes = tuple(_changes(before.manifest, after.manifest))
+    shard of the state after the other, so that memory stays bounded; at most ``limit`` of them are given.
+
+    The job may run meanwhile: where a newest checkpoint is collected before it is read, it is the one newest then."""
     if pipeline is None:
-        return Diff(changes)
+        return Diff(before, after, tuple(_changes(before.manifest, after.manifest)))
+    return read_place(before, lambda one: read_place(after, lambda other: _with_values(one, other, pipeline, limit)))
+
+
+def _with_values(before: Place, after: Place, pipeline: Pipeline, limit: int) -> Diff:
+    changes = tuple(_changes(before.manifest, after.manifest))
     jobs = checked_job(pipeline, before), checked_job(pipeline, after)
     differing = equal = 0
     shown: list[pa.Table] = []
@@ -67,7 +78,7 @@ def diff(before: Place, after: Place, *, pipeline: Pipeline | None = None, limit
         room = limit - sum(table.num_rows for table in shown)
         shown.append(rows.slice(0, max(room, 0)))
         differing, equal = differing + rows.num_rows, equal + same
-    return Diff(changes, pa.concat_tables(shown, promote_options="permissive"), differing, equal)
+    return Diff(before, after, changes, pa.concat_tables(shown, promote_options="permissive"), differing, equal)
 
 
 # -- manifests -------------------------------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from persistent.checkpoint.copies import checkpoint_at, newest_of
+from persistent.checkpoint.copies import checkpoint_at, newest_of, read_while_running
 from persistent.checkpoint.log import Entry, Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.commit import check_same_job, first_manifest
@@ -15,13 +17,17 @@ from persistent.pipeline import Pipeline
 from persistent.storage import Storage
 from persistent.task import check_task
 
+Result = TypeVar("Result")
+
 
 @dataclass(frozen=True)
 class Place:
-    """A manifest, and the storage that holds what it names."""
+    """A manifest, and the storage that holds what it names. ``at``: the checkpoint that was asked for; None: the
+    newest."""
 
     storage: Storage
     entry: Entry
+    at: int | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -34,7 +40,19 @@ class Place:
 def place(storage: Storage, at: int | None = None) -> Place:
     """Manifest ``at`` of a checkpoint, by default the newest. NoCheckpoint if there is none at all; UnknownCheckpoint
     if that one is not kept; CorruptCheckpoint if it cannot be read."""
-    return Place(storage, checkpoint_at(Log(storage), at))
+    return Place(storage, checkpoint_at(Log(storage), at), at)
+
+
+def read_place(here: Place, read: Callable[[Place], Result]) -> Result:
+    """What is read of a place whose job may go on meanwhile: where its files are collected under our eyes, one is
+    looked for again as it was asked for."""
+    given = [here.entry]
+
+    def find() -> Entry:
+        return given.pop() if given else checkpoint_at(log, here.at)
+
+    log = Log(here.storage)
+    return read_while_running(log, find, lambda entry: read(replace(here, entry=entry)))
 
 
 def kept_places(storage: Storage) -> list[Place]:

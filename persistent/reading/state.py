@@ -34,7 +34,7 @@ def state_table(
     and is not closed.
 
     ``at``: of that kept checkpoint. ``as_of``: what was before that clock. ``key``: of one key only, a value, or a
-    tuple of values for a key of several columns; read is then little more than the slice of the runs where the key
+    tuple of values, as ``(None,)`` for the null key; read is then little more than the slice of the runs where the key
     lives. ``window``: of one window only, by its start. Times are ms since the epoch, datetimes or ISO 8601.
 
     >>> from monoids import Count

@@ -113,10 +113,11 @@ def test_where_a_kept_manifest_is_corrupt_nothing_is_collected(folder: Path) -> 
     name = manifest_name(bases(world)[1])
     world.checkpoint.delete(name)
     world.checkpoint.write(name, b"torn")
-    runs = world.runs()
+    runs, ids = world.runs(), Log(world.checkpoint).ids()
     with pytest.raises(CorruptCheckpoint, match=name):
         collect_garbage(world.checkpoint)
     assert world.runs() == runs
+    assert Log(world.checkpoint).ids() == ids, "a fence was left, though nothing was done"
 
 
 def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> None:
