@@ -12,6 +12,7 @@ import pytest
 
 from monoids import Count
 from persistent import (
+    FileSource,
     MemorySink,
     MemorySource,
     NonWindowState,
