@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +57,12 @@ a bad line
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with a pipeline and its input; what is loaded from it is forgotten afterwards."""
-    (tmp_path / "visits.py").write_text(VISITS)
-    (tmp_path / "views").mkdir()
-    (tmp_path / "views" / "1.csv").write_text(FIRST)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
+def folder(here: Path) -> Path:
+    """The current folder, with a pipeline and its input."""
+    (here / "visits.py").write_text(VISITS)
+    (here / "views").mkdir()
+    (here / "views" / "1.csv").write_text(FIRST)
+    return here
 
 
 @pytest.fixture

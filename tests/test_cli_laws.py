@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -113,15 +111,9 @@ def chosen():
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "sums_of_mine.py").write_text(SUMS)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if name.startswith("sums_of_mine"):
-            del sys.modules[name]
+def folder(here: Path) -> Path:
+    (here / "sums_of_mine.py").write_text(SUMS)
+    return here
 
 
 def laws(*words: str, examples: int = 20) -> Result:

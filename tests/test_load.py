@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,16 +44,11 @@ number = 3
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The current folder, with a pipeline in it; what is loaded from it is forgotten afterwards."""
-    (tmp_path / "rows_of.py").write_text(PIPELINE)
-    (tmp_path / "beside.py").write_text('ROWS = [{"ts": 1}]\n')
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        del sys.modules[name]
+def folder(here: Path) -> Path:
+    """The current folder, with a pipeline in it."""
+    (here / "rows_of.py").write_text(PIPELINE)
+    (here / "beside.py").write_text('ROWS = [{"ts": 1}]\n')
+    return here
 
 
 @pytest.mark.parametrize("target", ["rows_of.py:pipeline", "rows_of.py:make", "rows_of:pipeline"])
