@@ -264,6 +264,10 @@ class Driver:
                 # Or collected, by a driver that goes on: who is read once that is fenced off.
                 return
             url = self.job.storage.url
+            if not self.log.names_what_is_there(last):
+                raise CorruptCheckpoint(
+                    f"{error}, and runs of the newest state are missing too: restore the folder from a copy"
+                ) from error
             raise CorruptCheckpoint(
                 f"{error}. The newest state does not need it: 'persistent rollback {url} {last.id} --outputs=retract' "
                 "goes on from there without it, and takes back nothing; or restore it from a copy"

@@ -327,11 +327,20 @@ class Log:
             return f". Restore it from a copy; or make it anew, as manifest {id} has it: {lines} > FORMAT"
         return ": restore it from a copy"
 
+    def names_what_is_there(self, manifest: Manifest) -> bool:
+        """Whether every run that the manifest names lies there."""
+        files = manifest.files()
+        folders = {name.rpartition("/")[0] for name in files}
+        return files <= {f"{folder}/{name}" for folder in folders for name in self.storage.list(folder)}
+
     def _way_back(self, ids: list[int]) -> str:
         for id in reversed(ids):
             try:
-                self.read(id)
+                manifest = self.read(id).manifest
             except CorruptCheckpoint:
+                continue
+            if not self.names_what_is_there(manifest):
+                # A fence that is kept no more, and not swept yet.
                 continue
             return (
                 f"Checkpoint {id} is the newest whose manifest verifies: 'persistent rollback {self.storage.url} {id} "

@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
 from persistent.storage import MemoryStorage, Put
-from tests.checkpoint.samples import ForgetfulStorage, logged, manifest, plan
+from tests.checkpoint.samples import ForgetfulStorage, logged, manifest, plan, run
 
 
 class Acting(ForgetfulStorage):
@@ -105,6 +105,19 @@ def test_without_any_that_verifies_only_a_copy_helps() -> None:
     log = logged(Acting(), 0)
     put(log, manifest_name(0), b"torn")
     with pytest.raises(CorruptCheckpoint, match="No other checkpoint verifies: restore the folder from a copy"):
+        log.newest()
+
+
+def test_a_checkpoint_whose_runs_are_gone_is_no_way_back() -> None:
+    """A fence that is kept no more may lie there longer than its runs: to go back to it would fail, in the night."""
+    log = logged(Acting(), 1)
+    gone = {"Visits": replace(manifest().operators["Visits"], runs=(run(),))}
+    log.put(manifest(2, operators=gone))
+    put(log, manifest_name(3), b"torn")
+    with pytest.raises(CorruptCheckpoint, match=r"Checkpoint 1 is the newest whose manifest verifies"):
+        log.newest()
+    log.storage.write(run().name, b"there")
+    with pytest.raises(CorruptCheckpoint, match=r"Checkpoint 2 is the newest whose manifest verifies"):
         log.newest()
 
 

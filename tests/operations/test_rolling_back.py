@@ -359,3 +359,14 @@ def test_a_lost_old_manifest_ends_no_run_for_good(is_base: bool, folder: Path) -
     world.run()
     assert world.outcome() == expected
     check_sound(world)
+
+
+def test_where_the_newest_state_is_lost_too_no_way_back_is_named(folder: Path) -> None:
+    """The rollback that it named was refused, and named another command."""
+    world = ended(replace(TOTALS, rows=TOTALS.rows[:-2]), folder)
+    world.job = TOTALS
+    world.checkpoint.delete(manifest_name(bases(world)[1]))
+    (operator,) = newest(world).operators.values()
+    world.checkpoint.delete(operator.runs[-1].name)
+    with pytest.raises(CorruptCheckpoint, match=r"missing too: restore the folder from a copy$"):
+        world.run()
