@@ -100,7 +100,7 @@ OPTIONS = tuple(
             ("max_out_of_orderness", Effect.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("multiline", Effect.RECORDED, _OTHER_TIME),
             ("csv_empty", Effect.RECORDED, _OTHER_TIME),
-            ("moved_from", Effect.NONE, "where files are found that were read elsewhere"),
+            ("moved_from", Effect.NONE, "where what was read elsewhere is found; until a run has read something new"),
             ("on_bad_file", Effect.STEP, "whether a file that cannot be read stops the run or is one dead letter"),
             ("shared_mount", Effect.NONE, "whether a cluster takes a path of this machine"),
         ),
