@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import decode_table
+from tests.proof.operations_model import FENCES_A_BLOCK
 from tests.proof.twin import Expected, Place, Step
 
 CHECKPOINT, SINK = "/checkpoint", "/sink"
@@ -53,12 +54,12 @@ class Oracle:
         self.mixes: dict[int, int] = {}
 
     def at_start(self, disk: Readable, acknowledged: Acknowledged) -> None:
-        """After a crash: no acknowledged checkpoint is lost. Those below ``oldest`` may be deleted."""
+        """After a crash: no acknowledged manifest is lost, but those that need not be kept may be deleted."""
         if not acknowledged:
             return
         newest = manifest_of(acknowledged[-1][1])
         for name, data in acknowledged:
-            if int(name[:_DIGITS]) >= newest.oldest:
+            if _is_to_be_kept(manifest_of(data), newest):
                 there = _data(disk, f"{CHECKPOINT}/m/{name}")
                 _require(there is not None, f"acknowledged, and lost: m/{name}")
                 _require(there == data, f"acknowledged, and changed: m/{name}")
@@ -215,6 +216,12 @@ def _leftovers(disk: Readable, newest: Manifest) -> list[str]:
     left = [name for name in found if name not in named]
     left += [f"_staged/{name}" for name in disk.files_in(f"{SINK}/_staged")]
     return [name for name in left if not name.rpartition("/")[2].startswith(".tmp-")]
+
+
+def _is_to_be_kept(one: Manifest, newest: Manifest) -> bool:
+    """Every checkpoint from ``oldest`` on; of the fences those below a checkpoint, and the recent ones."""
+    is_recent = one.id // FENCES_A_BLOCK == newest.id // FENCES_A_BLOCK or one.id == newest.id - 1
+    return one.id >= newest.oldest and (one.base == one.id or is_recent or one.id + 1 in newest.bases)
 
 
 def _data(disk: Readable, path: str) -> bytes | None:
