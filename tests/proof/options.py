@@ -25,7 +25,9 @@ from unittest import mock
 
 from persistent import commit, driver
 from persistent.changes import Effect
+from persistent.checkpoint import running
 from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.process import Process
 from persistent.clock import duration_ms
 from persistent.errors import CorruptCheckpoint, PersistentError, SourceError, StagedMissing, UserCodeError
 from persistent.sources import options
@@ -98,12 +100,14 @@ class Cases:
     @contextmanager
     def world(self) -> Iterator[World]:
         world = World(self.folder)
-        try:
-            if self.change.prepare is not None:
-                self.change.prepare(world)
-            yield world
-        finally:
-            world.clear()
+        # All drivers are of one process here; as in life, none can tell whether another lives.
+        with mock.patch.object(running, "this_process", lambda: Process("elsewhere", 1)):
+            try:
+                if self.change.prepare is not None:
+                    self.change.prepare(world)
+                yield world
+            finally:
+                world.clear()
 
     def case(self, how: str, at: int, death: str) -> None:
         """Run a part with one value, then go on with the other."""
