@@ -16,7 +16,7 @@ from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Out
 from persistent.checkpoint.shapes import SETS
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
-from persistent.commit import Results, check_follows, check_same_job, first_manifest, next_manifest
+from persistent.commit import Results, check_follows, check_same_job, first_manifest, known_from, next_manifest
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.job import Attempt, Closed, Folded, FoldRuns, Job, Mapped
 from persistent.sinks.protocol import Staged
@@ -343,3 +343,22 @@ def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> N
     changed = {"Visits": OperatorState({"state": "Other"}, ("page",), ())}
     with pytest.raises(FingerprintChanged, match=says):
         check_same_job(manifest(4, base=base, operators=changed), manifest(), "url")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "known"),
+    [(None, None, None), (None, 7, 7), (3, None, None), (3, 7, 7), (7, 3, 7), (7, 7, 7)],
+)
+def test_what_was_summed_up_stays_so(recorded: int | None, now: int | None, known: int | None) -> None:
+    """A longer history, or a clock that was set back, brings nothing back that is one sum already."""
+    assert known_from(OperatorState({}, (), (), known_from=recorded), now) == known
+
+
+def test_of_every_fold_that_raised_the_runs_are_left() -> None:
+    """A run of which only one piece was replaced counts twice."""
+    one, other = (run(f"e1-c{id}-a", first=id, last=id) for id in (1, 2))
+    folds = [
+        (FoldRuns(Attempt(2, 5), Merge((part,), 0, KEY_GROUPS), 0), Folded(None, None, "raised"))
+        for part in (one, other)
+    ]
+    assert Results((), (), tuple(folds)).unfolded() == {one.name, other.name}

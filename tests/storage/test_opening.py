@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from persistent.errors import UnsupportedStore
+from persistent.errors import InvalidPipeline, UnsupportedStore
 from persistent.storage import FsspecStorage, LocalStorage, MemoryStorage, Put, is_proved, open_storage
 from persistent.storage.evidence import leave_evidence
 
@@ -99,3 +99,17 @@ def test_secrets_never_leave(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UnsupportedStore) as caught:
             open_storage(url)
         assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["", None, 7, b"folder"])
+def test_what_names_no_place_is_refused(given: object) -> None:
+    """Nothing at all is the current folder to some; a checkpoint would lie where nobody looks."""
+    with pytest.raises(InvalidPipeline, match=r"^checkpoint=.* names no place: give the path of a folder"):
+        open_storage(given, option="checkpoint")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/a\nb", "hdfs://name/a\tb", "memory://a\rb"])
+def test_what_a_url_would_lose_is_refused(url: str) -> None:
+    """Two places that differ by it alone would be one."""
+    with pytest.raises(InvalidPipeline, match="has a control character in it, which URLs lose"):
+        open_storage(url)

@@ -148,6 +148,14 @@ def test_a_checkpoint_under_the_name_of_an_earlier_version_is_told(
             Files(f"file://{tmp_path}/{place}")
 
 
+def test_the_error_says_what_an_earlier_version_took_it_for(tmp_path: Path) -> None:
+    """Who goes on with a checkpoint or an input must find it."""
+    with pytest.raises(InvalidPipeline, match=r"took it for .*/a#b\.jsonl:"):
+        Files(f"file://{tmp_path}/a#b.jsonl")
+    with pytest.raises(InvalidPipeline, match=r"took it for .*/a: "):
+        local_path(f"file://{tmp_path}/a#b")
+
+
 def test_a_pattern_in_a_file_url_is_a_pattern(tmp_path: Path) -> None:
     """``?`` is a wildcard of every source; a coded one would read more files than the URL names."""
     (tmp_path / "in put").mkdir()
