@@ -267,6 +267,8 @@ class Model:
         self._name(id)
         self.oldest = max(self.oldest, sorted(self.bases)[-self.last :][0])
         self.bases = {one for one in self.bases if one >= self.oldest or one in self.pins}
+        # Of a branch that holds no checkpoint any more only fences are left, and they stand on one before it.
+        self.gone = [(first, stop) for first, stop in self.gone if any(first <= one < stop for one in self.bases)]
         self.owed = id if shown else None
         if shown:
             self.shown[id] = shown
