@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 from benchmarks import engines, measure, workloads
 from monoids import Count, Sum, record
 from persistent import NonWindowState, PersistentTask, Pipeline
-from persistent.report import StepReport
+from persistent.driver.report import StepReport
 from persistent.sources import FileSource
 
 # The estimate: 100,000 rows at 60 ns, a delta of 100,000 keys at 32 bytes hashed and flushed in 5 ms, plan

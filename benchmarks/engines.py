@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from persistent import Pipeline, RunReport, StepReport
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 
 
 def spark_session(cores: int = 2) -> Any:
     """A SparkSession on ``local[cores]``, as this package sets one up for itself."""
-    from persistent.spark import local_session
+    from persistent.engines.spark_session import local_session
 
     return local_session(cores)
 

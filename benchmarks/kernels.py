@@ -1,9 +1,9 @@
 """Kernels: the group-by that sums up a step, the merge that folds runs, and sliding windows, in one thread.
 
 *Group-by*: rows of a key, one of 60 panes and an int64 value, summed up by (key, pane) to count, sum, min and max. Ours
-is ``persistent.rows.sum_up`` over ``record(count=Count(), sum=Sum(), min=Min(), max=Max())``, which is what a step
-calls: it also hashes the keys, orders its rows by (hash, key, pane) and raises where a sum leaves 64 bits. pyarrow,
-Polars and DuckDB are given the same columns and one thread; the rows of all are compared.
+is ``persistent.worker.state_rows.sum_up`` over ``record(count=Count(), sum=Sum(), min=Min(), max=Max())``, which is
+what a step calls: it also hashes the keys, and orders its rows by (hash, key, pane). pyarrow, Polars and DuckDB are
+given the same columns and one thread; the rows of all are compared.
 
 *Merge*: a delta of some keys into the state of many, both sorted by hash: what compaction and reading do.
 
@@ -32,8 +32,8 @@ import pyarrow.compute as pc
 
 from benchmarks import measure
 from monoids import Count, Max, Min, Sum, record
-from monoids.sliding import slide
-from persistent.rows import Rows, fold, sum_up
+from monoids.groupby.sliding import slide
+from persistent.worker.state_rows import Rows, fold, sum_up
 
 PANES = 60
 MINUTE = 60_000

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from benchmarks import measure
 from monoids import HyperLogLog
-from persistent.rows import Rows, sum_up
+from persistent.worker.state_rows import Rows, sum_up
 
 PRECISION = 12
 DEVIATIONS_MAX = 6.0

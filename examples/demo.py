@@ -31,8 +31,8 @@ from rich.console import Console
 from rich.table import Table
 from visits import pipeline
 
-from persistent.embedded import Embedded
-from persistent.spark import java_found, local_session
+from persistent import Embedded
+from persistent.engines.spark_session import java_found, local_session
 
 KILLS = 2
 POLL_SECONDS = 0.001

@@ -32,10 +32,14 @@ laws/           the laws, and assert_monoid_laws to test one's own
 column.py  ordered.py  table.py                 columns of every kind; of values that compare; of tables of entries
 columns.py  sorting.py  segments.py             group-by
 values.py  pairs.py                             the types of inputs
-encoding.py  encoded.py  hashing.py             plain values as canonical bytes; the hash of a key
+encoding.py  decoding.py  encoded.py  hashing.py   plain values as canonical bytes; the hash of a key
 """
 
 from monoids.combinators import contramap, dual
+from monoids.comparing.chosen import First, Last, MaxBy, MinBy
+from monoids.comparing.extremes import Max, Min
+from monoids.comparing.reservoir import Reservoir
+from monoids.comparing.top import BottomK, TopK
 from monoids.containers.bags import Bag
 from monoids.containers.histogram import ExponentialHistogram, Histogram
 from monoids.containers.lists import ListConcat
@@ -52,10 +56,6 @@ from monoids.numbers.products import Product
 from monoids.numbers.sums import Count, Mean, Sum
 from monoids.numbers.truth import All, Any, CountIf
 from monoids.optional import option
-from monoids.order.chosen import First, Last, MaxBy, MinBy
-from monoids.order.extremes import Max, Min
-from monoids.order.reservoir import Reservoir
-from monoids.order.top import BottomK, TopK
 from monoids.record import record
 from monoids.sketches.bloom import BloomFilter
 from monoids.sketches.count_min import CountMin

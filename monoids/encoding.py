@@ -10,8 +10,7 @@ Sets and dicts are sorted by encoded bytes.
 
 A value is a tag byte, then a payload. Lengths and counts are unsigned LEB128, minimal. Nothing is unpickled.
 
-Whatever the bytes, decoding ends in a value or a ValueError, in time and memory that grow with their number: every
-length is held against the bytes that are left, and depth, integers and collisions of hashes are bounded, both ways.
+Depth, integers and collisions of hashes are bounded, both ways; why is said in ``decoding``, which reads the bytes.
 """
 
 from __future__ import annotations
@@ -21,25 +20,24 @@ import json
 import math
 import numbers
 import struct
-from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Context, Decimal
-from typing import Any, NoReturn
+from decimal import Decimal
+from typing import Any
 
-DEPTH_MAX = 100
-"""How deep containers may nest."""
+from monoids.decoding import (
+    COLLISIONS_MAX,
+    DEPTH_MAX,
+    EPOCH,
+    INTEGER_BYTES_MAX,
+    MICROSECOND,
+    NAN_BYTES,
+    check_collisions,
+    decimal_in_scientific_text,
+    decode,
+)
 
-INTEGER_BYTES_MAX = 1 << 20
-"""How long an integer may be: 2.5 million digits. What is then done with it takes the square of that."""
-
-COLLISIONS_MAX = 1 << 12
-"""How many items of one set, or keys of one dict, may share a hash: putting them in takes the square of that."""
-
-_EPOCH = datetime(1970, 1, 1)
-_MICROSECOND = timedelta(microseconds=1)
-_DECIMAL_CONTEXT = Context(capitals=1)
-_NAN_BYTES = struct.pack(">d", math.nan)
+__all__ = ["COLLISIONS_MAX", "DEPTH_MAX", "INTEGER_BYTES_MAX", "decode", "encode", "order_key", "to_json"]
 
 
 def encode(value: Any) -> bytes:
@@ -53,19 +51,6 @@ def encode(value: Any) -> bytes:
     out = bytearray()
     _encode(value, out, 0)
     return bytes(out)
-
-
-def decode(data: bytes) -> Any:
-    """The inverse of ``encode``. ValueError, naming the byte, for anything that ``encode`` does not write.
-
-    >>> decode(encode((1, "é", None)))
-    (1, 'é', None)
-    """
-    reader = _Reader(data)
-    value = reader.value(0)
-    if reader.at != len(data):
-        reader.fail(f"{len(data) - reader.at} bytes follow the value")
-    return value
 
 
 def _encode(value: Any, out: bytearray, depth: int) -> None:
@@ -122,7 +107,7 @@ def _write_int(value: int, out: bytearray, depth: int) -> None:
 
 def _write_float(value: float, out: bytearray, depth: int) -> None:
     out += b"f"
-    out += struct.pack(">d", value) if value == value else _NAN_BYTES
+    out += struct.pack(">d", value) if value == value else NAN_BYTES
 
 
 def _write_bytes(tag: bytes, data: bytes, out: bytearray) -> None:
@@ -140,12 +125,7 @@ def _write_binary(value: bytes, out: bytearray, depth: int) -> None:
 
 
 def _write_decimal(value: Decimal, out: bytearray, depth: int) -> None:
-    _write_bytes(b"d", _decimal_text(value).encode("ascii"), out)
-
-
-def _decimal_text(value: Decimal) -> str:
-    """Not ``str``, which writes a small ``e`` where the caller's decimal context says so."""
-    return _DECIMAL_CONTEXT.to_sci_string(value)
+    _write_bytes(b"d", decimal_in_scientific_text(value).encode("ascii"), out)
 
 
 def _write_date(value: date, out: bytearray, depth: int) -> None:
@@ -161,20 +141,20 @@ def _write_time(value: time, out: bytearray, depth: int) -> None:
 
 def _write_datetime(value: datetime, out: bytearray, depth: int) -> None:
     offset = value.utcoffset()
-    elapsed = value.replace(tzinfo=None) - _EPOCH
+    elapsed = value.replace(tzinfo=None) - EPOCH
     if offset is None:
-        _write_integer(b"m", elapsed // _MICROSECOND, out)
+        _write_integer(b"m", elapsed // MICROSECOND, out)
         return
     instant = elapsed - offset
     try:
-        _EPOCH + instant
+        EPOCH + instant
     except OverflowError:
         raise ValueError(f"{value!r} is outside the years 1 to 9999 in UTC, so it cannot be encoded") from None
-    _write_integer(b"z", instant // _MICROSECOND, out)
+    _write_integer(b"z", instant // MICROSECOND, out)
 
 
 def _write_timedelta(value: timedelta, out: bytearray, depth: int) -> None:
-    _write_integer(b"p", value // _MICROSECOND, out)
+    _write_integer(b"p", value // MICROSECOND, out)
 
 
 def _write_sequence(value: tuple[Any, ...] | list[Any], out: bytearray, depth: int) -> None:
@@ -191,7 +171,7 @@ def _encoded(value: Any, depth: int) -> bytes:
 
 
 def _write_set(value: set[Any] | frozenset[Any], out: bytearray, depth: int) -> None:
-    _check_collisions(value)
+    check_collisions(value)
     items = {_encoded(item, depth + 1) for item in value}
     out += b"<" if type(value) is set else b">"
     _write_length(len(items), out)
@@ -200,7 +180,7 @@ def _write_set(value: set[Any] | frozenset[Any], out: bytearray, depth: int) -> 
 
 
 def _write_dict(value: dict[Any, Any], out: bytearray, depth: int) -> None:
-    _check_collisions(value)
+    check_collisions(value)
     entries = {_encoded(key, depth + 1): item for key, item in value.items()}
     if len(entries) != len(value):
         raise ValueError("a dict with two NaN keys has no canonical encoding: use math.nan as the key")
@@ -209,11 +189,6 @@ def _write_dict(value: dict[Any, Any], out: bytearray, depth: int) -> None:
     for key in sorted(entries):
         out += key
         _encode(entries[key], out, depth + 1)
-
-
-def _check_collisions(items: Collection[Any]) -> None:
-    if len(items) > COLLISIONS_MAX and max(Counter(map(hash, items)).values()) > COLLISIONS_MAX:
-        raise ValueError(f"more than {COLLISIONS_MAX} items of a set or keys of a dict have one and the same hash")
 
 
 _WRITERS: Mapping[type, Callable[[Any, bytearray, int], None]] = {
@@ -233,171 +208,6 @@ _WRITERS: Mapping[type, Callable[[Any, bytearray, int], None]] = {
     set: _write_set,
     frozenset: _write_set,
     dict: _write_dict,
-}
-
-
-class _Corrupt(ValueError):
-    """A fault whose place is already named."""
-
-
-class _Reader:
-    """What is left of the bytes being decoded. Every length is checked before anything is made of it."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = bytes(data)
-        self.at = 0
-
-    def fail(self, fault: str) -> NoReturn:
-        raise _Corrupt(f"corrupt encoding at byte {self.at} of {len(self.data)}: {fault}")
-
-    def take(self, size: int) -> bytes:
-        if size > len(self.data) - self.at:
-            self.fail(f"{size} bytes are announced, {len(self.data) - self.at} are left")
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def length(self) -> int:
-        length = shift = 0
-        while True:
-            byte = self.take(1)[0]
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-            if shift > 56:
-                self.fail("a length of more than 8 bytes")
-        if byte == 0 and shift > 7:
-            self.fail("a length that is not minimal")
-        return length
-
-    def count(self, bytes_least: int) -> int:
-        count = self.length()
-        if count * bytes_least > len(self.data) - self.at:
-            self.fail(f"{count} items are announced, {len(self.data) - self.at} bytes are left")
-        return count
-
-    def integer(self) -> int:
-        size = self.length()
-        if size > INTEGER_BYTES_MAX:
-            self.fail(f"an integer of {size} bytes")
-        data = self.take(size)
-        value = int.from_bytes(data, "big", signed=True)
-        if len(data) != (value if value >= 0 else ~value).bit_length() // 8 + 1:
-            self.fail("an integer that is not minimal")
-        return value
-
-    def value(self, depth: int) -> Any:
-        if depth > DEPTH_MAX:
-            self.fail(f"containers nest deeper than {DEPTH_MAX}")
-        start = self.at
-        tag = self.take(1)
-        read = _READERS.get(tag)
-        if read is None:
-            self.at = start
-            self.fail(f"unknown tag {tag!r}")
-        try:
-            return read(self, depth)
-        except _Corrupt:
-            raise
-        except (ArithmeticError, TypeError, ValueError) as error:
-            self.at = start
-            self.fail(f"no value of tag {tag!r}: {error}")
-
-    def next_key(self, last: bytes, depth: int) -> tuple[Any, bytes]:
-        """An item of a set or a key of a dict, and its bytes, which must be above ``last``."""
-        start = self.at
-        value = self.value(depth + 1)
-        data = self.data[start : self.at]
-        if data <= last:
-            self.at = start
-            self.fail("items of a set or keys of a dict are not in ascending order")
-        return value, data
-
-
-def _read_float(reader: _Reader, depth: int) -> float:
-    data = reader.take(8)
-    (value,) = struct.unpack(">d", data)
-    if value != value:
-        if data != _NAN_BYTES:
-            reader.fail("a NaN that is not the canonical one")
-        return math.nan
-    return float(value)
-
-
-def _read_str(reader: _Reader, depth: int) -> str:
-    return reader.take(reader.length()).decode("utf-8", "surrogatepass")
-
-
-def _read_decimal(reader: _Reader, depth: int) -> Decimal:
-    text = reader.take(reader.length()).decode("ascii")
-    value = Decimal(text)
-    if _decimal_text(value) != text:
-        reader.fail("a Decimal that is not in canonical form")
-    return value
-
-
-def _read_time(reader: _Reader, depth: int) -> time:
-    moment = datetime.min + reader.integer() * _MICROSECOND
-    if moment.date() != date.min:
-        reader.fail("a time of day beyond 24 hours")
-    return moment.time()
-
-
-def _read_tuple(reader: _Reader, depth: int) -> tuple[Any, ...]:
-    return tuple(_read_list(reader, depth))
-
-
-def _read_list(reader: _Reader, depth: int) -> list[Any]:
-    return [reader.value(depth + 1) for _ in range(reader.count(1))]
-
-
-def _read_set(reader: _Reader, depth: int) -> set[Any]:
-    found: list[Any] = []
-    last = b""
-    for _ in range(reader.count(1)):
-        item, last = reader.next_key(last, depth)
-        found.append(item)
-    _check_collisions(found)
-    items = set(found)
-    if len(items) != len(found):
-        reader.fail("two items of a set are equal")
-    return items
-
-
-def _read_dict(reader: _Reader, depth: int) -> dict[Any, Any]:
-    keys: list[Any] = []
-    values: list[Any] = []
-    last = b""
-    for _ in range(reader.count(2)):
-        key, last = reader.next_key(last, depth)
-        keys.append(key)
-        values.append(reader.value(depth + 1))
-    _check_collisions(keys)
-    entries = dict(zip(keys, values))
-    if len(entries) != len(keys):
-        reader.fail("two keys of a dict are equal")
-    return entries
-
-
-_READERS: Mapping[bytes, Callable[[_Reader, int], Any]] = {
-    b"N": lambda reader, depth: None,
-    b"F": lambda reader, depth: False,
-    b"T": lambda reader, depth: True,
-    b"i": lambda reader, depth: reader.integer(),
-    b"f": _read_float,
-    b"s": _read_str,
-    b"b": lambda reader, depth: reader.take(reader.length()),
-    b"d": _read_decimal,
-    b"D": lambda reader, depth: date.fromordinal(reader.integer()),
-    b"t": _read_time,
-    b"m": lambda reader, depth: _EPOCH + reader.integer() * _MICROSECOND,
-    b"z": lambda reader, depth: (_EPOCH + reader.integer() * _MICROSECOND).replace(tzinfo=UTC),
-    b"p": lambda reader, depth: reader.integer() * _MICROSECOND,
-    b"(": _read_tuple,
-    b"[": _read_list,
-    b"<": _read_set,
-    b">": lambda reader, depth: frozenset(_read_set(reader, depth)),
-    b"{": _read_dict,
 }
 
 
@@ -471,7 +281,7 @@ def _text(value: Any) -> str:
         case date() | time():
             return value.isoformat()
         case Decimal():
-            return _decimal_text(value)
+            return decimal_in_scientific_text(value)
         case timedelta():
             return str(value)
         case _:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from monoids.arrays import python_list
 from monoids.column import Column, Columns
+from monoids.groupby.segments import canonical_floats
 from monoids.monoid import Monoid, check_schema
-from monoids.segments import canonical_floats
 from monoids.values import ALL_KINDS, ValueType, value_type
 
 _INTEGERS: tuple[type, ...] = (int, np.integer, np.bool_)

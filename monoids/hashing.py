@@ -23,11 +23,10 @@ import pyarrow.compute as pc
 
 from monoids.arrays import from_numpy, plain_array
 from monoids.decimal_text import decimal_text, decimal_texts
-from monoids.text import WORD_BYTES, TextWords
+from monoids.text import WORD_BYTES, TextWords, Words
 
 VERSION = 1
 
-Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _CHAIN = np.uint64(0xD6E8FEB86659FD93)

@@ -20,11 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.column import ArrowColumn, Column
+from monoids.groupby.segments import canonical_floats
 from monoids.scalars import is_missing
-from monoids.segments import canonical_floats
+from monoids.text import Words
 from monoids.values import ValueType
-
-Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 _FIXED: Mapping[str, pa.DataType] = {
     "int": pa.int64(),

@@ -17,7 +17,7 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.arrays import plain_array
 from monoids.column import Column, Columns, concat, repeat, take
-from monoids.columns import group_codes
+from monoids.groupby.cells import group_codes
 from monoids.monoid import Group, Monoid, check, check_schema, is_column
 from monoids.scalars import is_missing
 

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.column import Column, Columns, Ragged, take
-from monoids.columns import Integers, cell_counts, fits_cells, segment_starts
+from monoids.groupby.cells import Integers, cell_counts, fits_cells, segment_starts
+from monoids.groupby.sorting import stable_order
 from monoids.monoid import Monoid, check_schema
-from monoids.ordered import Keys, Words, words
-from monoids.sorting import stable_order
+from monoids.ordered import Keys, words
+from monoids.text import Words
 
 Element = TypeVar("Element")
 

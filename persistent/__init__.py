@@ -7,7 +7,10 @@
 Subclass ``PersistentTask``, say which monoid the state is, and run a ``Pipeline``.
 """
 
-from persistent.checkpoint.garbage import Retention
+from persistent.checkpoint.retention import Retention
+from persistent.driver.evolution import Evolution
+from persistent.driver.report import RunReport, StepReport
+from persistent.engines import Embedded
 from persistent.errors import (
     CorruptCheckpoint,
     EngineError,
@@ -30,10 +33,8 @@ from persistent.errors import (
     UnsupportedStore,
     UserCodeError,
 )
-from persistent.evolution import Evolution
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
-from persistent.report import RunReport, StepReport
 from persistent.sinks import FileSink, MemorySink
 from persistent.sources import FileSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
@@ -45,6 +46,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "CorruptCheckpoint",
+    "Embedded",
     "EngineError",
     "Evolution",
     "Fenced",

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Columns, take
-from monoids.columns import Integers
+from monoids.groupby.cells import Integers
 from monoids.hashing import key_column
-from persistent.figures import utc_text
 from persistent.message import Batch
-from persistent.rows import Rows, agreed_types, fold, sum_up
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
+from persistent.text.figures import utc_text
+from persistent.worker.state_rows import Rows, agreed_types, fold, sum_up
 
 _FOLD_PARTS = 32
 _CONTAINERS = {list, tuple, set, frozenset, dict}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
+from monoids.groupby.sorting import Integers
 
 
 class _Lists(dict[str, list[Any]]):

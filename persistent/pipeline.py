@@ -11,34 +11,37 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.aside import read_aside
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
-from persistent.checkpoint.garbage import Retention
 from persistent.checkpoint.inside import open_checkpoint
-from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import check_name
+from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.retention import Retention
+from persistent.checkpoint.set_aside import read_aside
+from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import canonical_json
-from persistent.commit import check_same_job, first_manifest
-from persistent.driver import Driver, Options
-from persistent.embedded import Embedded
-from persistent.engine import Engine
+from persistent.driver.commit import check_same_job, first_manifest
+from persistent.driver.evolution import Evolution, checked_names
+from persistent.driver.loop import Driver
+from persistent.driver.options import Options
+from persistent.driver.report import Idle, RunReport, StepReport
+from persistent.driver.start_from import start
+from persistent.engines.embedded import Embedded
+from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError
-from persistent.evolution import Evolution, checked_names
-from persistent.fitness import process, say_where
-from persistent.folded import WHOLE, Part, empty_table, entry_as_of, folded_tables
-from persistent.job import Job
-from persistent.outputs import check_names
-from persistent.report import Idle, RunReport, StepReport
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import Sink
 from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source
-from persistent.spelling import spelled
-from persistent.starting import start
 from persistent.state import PersistentState
 from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
+from persistent.text.spelling import spelled
+from persistent.worker.job import Job
+from persistent.worker.output_tables import check_names
+from persistent.worker.requirements import process, say_where
+from persistent.worker.state_tables import WHOLE, Part, empty_table, entry_as_of, folded_tables
 
 CHECKPOINT_NAMES = (
     "FORMAT",
@@ -357,6 +360,6 @@ def _active_session() -> Any:
 
 
 def _spark_engine(session: Any) -> Engine:
-    from persistent.spark import Spark
+    from persistent.engines.spark import Spark
 
     return Spark(session)

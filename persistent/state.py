@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from monoids import Monoid
 from monoids.column import take
-from monoids.columns import Integers, group_codes
+from monoids.groupby.cells import Integers, group_codes
 from monoids.monoid import check
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
-from persistent.fingerprints import changes_text
-from persistent.rows import OPEN_PANE, Rows
+from persistent.text.fingerprints import changes_text
 from persistent.window import Panes, Window
+from persistent.worker.state_rows import OPEN_PANE, Rows
 
 _FORMAT = 1
 _HEADER_BYTES = 4

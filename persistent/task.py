@@ -20,7 +20,7 @@ from persistent.errors import InvalidPipeline
 from persistent.message import Batch, Message
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.storage.failures import without_secrets
-from persistent.user_code import Line, error_text, line_of, message_text, users_line
+from persistent.text.user_errors import Line, error_text, line_of, message_text, users_line
 
 _MESSAGES = 1 << 16
 
@@ -67,7 +67,7 @@ class KeyFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Failure:
+class TaskFailure:
     """A message that the task raised on: its place as a batch of one, the exception, what of the task raised it, and in
     which line."""
 
@@ -201,7 +201,7 @@ def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]
     return lambda batch: tuple(key_column(batch[name]) for name in names)
 
 
-def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Failure], *, stop: bool) -> None:
+def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[TaskFailure], *, stop: bool) -> None:
     """Run the task over a batch. A batch that fails is halved until the failing message stands alone; every other
     message counts. With ``stop``, end at the first failure."""
     if type(task).process_batch is PersistentTask.process_batch:
@@ -213,7 +213,7 @@ def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Fai
         _attempt(task, delta, batch, failures, stop)
 
 
-def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Failure], stop: bool) -> None:
+def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[TaskFailure], stop: bool) -> None:
     try:
         delta.begin(batch)
         task.process_batch(delta, batch)
@@ -233,19 +233,19 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Fa
             return
 
 
-def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> Failure:
+def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> TaskFailure:
     """The failure of a message that stands alone."""
     name = type(task).__name__
     if isinstance(error, KeyFailed) and isinstance(error.__cause__, Exception):
         line = users_line(error.__cause__) or line_of(error.function)
-        return Failure(batch, error.__cause__, f"{name}: {error}", line)
+        return TaskFailure(batch, error.__cause__, f"{name}: {error}", line)
     by_message = type(task).process_batch is PersistentTask.process_batch
     method = type(task).process_message if by_message else type(task).process_batch
     line = users_line(error)
     if line is None:
         error = _raised_at_once(task, delta.at_once(), batch, error)
         line = users_line(error) or line_of(method)
-    return Failure(batch, error, f"{name}.{method.__name__}", line)
+    return TaskFailure(batch, error, f"{name}.{method.__name__}", line)
 
 
 def _raised_at_once(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> Exception:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from monoids.columns import Integers
+from monoids.groupby.cells import Integers
 from persistent.clock import Duration, bare, duration_ms
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]

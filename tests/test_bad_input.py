@@ -44,8 +44,9 @@ from persistent import (
     sliding,
     tumbling,
 )
-from persistent.checkpoint.log import Log, manifest_name
-from persistent.embedded import Embedded
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name
+from persistent.engines.embedded import Embedded
 from persistent.operations import rollback
 from persistent.storage import LocalStorage, MemoryStorage, Storage
 from persistent.testing import ManualClock

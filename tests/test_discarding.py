@@ -22,8 +22,8 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.commit import next_manifest
-from persistent.embedded import Embedded
+from persistent.driver.commit import next_manifest
+from persistent.engines.embedded import Embedded
 from persistent.storage import MemoryStorage
 
 ROWS = [{"ts": time, "page": f"p{time % 3}"} for time in range(1, 40)]
@@ -129,7 +129,7 @@ def test_a_checkpoint_that_does_not_say_is_not_guessed_at(
 ) -> None:
     """One of the first release may have had a sink, or none."""
     with monkeypatch.context() as older:
-        older.setattr("persistent.driver.next_manifest", _without_record)
+        older.setattr("persistent.driver.step.next_manifest", _without_record)
         run(pipeline(storage, 25, discard_closed=True))
     newest = Log(storage).newest()
     assert newest is not None and newest.manifest.publishes is None

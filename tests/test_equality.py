@@ -17,7 +17,7 @@ from persistent import FileSink, MemorySink, MemorySource, Pipeline, StepReport
 from persistent.checkpoint import compaction
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account, Manifest
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.storage import MemoryStorage
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
 from tests.jobs import BY_NAME, JOBS, Job, Record, records_of

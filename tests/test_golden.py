@@ -21,7 +21,7 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.shapes import FORMATS, KINDS
 from persistent.cli import main
 from persistent.codec import encode_document
-from persistent.evolution import Evolution
+from persistent.driver.evolution import Evolution
 from persistent.operations import upgrade
 from persistent.storage import LocalStorage
 from persistent.verify import verify

@@ -12,7 +12,7 @@ import pytest
 
 from monoids import Count
 from persistent import PersistentTask, Pipeline, WindowState, tumbling
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.sinks import FileSink
 from persistent.sources import MemorySource
 

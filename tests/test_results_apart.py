@@ -28,15 +28,16 @@ from persistent import (
 )
 from persistent.checkpoint import shapes
 from persistent.checkpoint.compaction import Merge, choose_all
-from persistent.checkpoint.log import Log, manifest_name
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name
 from persistent.codec import Run
-from persistent.commit import Results, _next_runs
-from persistent.embedded import Embedded
-from persistent.evolution import Evolution
-from persistent.job import Attempt, Folded, FoldRuns
+from persistent.driver.commit import Results, _next_runs
+from persistent.driver.evolution import Evolution
+from persistent.engines.embedded import Embedded
 from persistent.operations import compact, savepoint
 from persistent.reading import export, state_table
 from persistent.verify import verify
+from persistent.worker.job import Attempt, Folded, FoldRuns
 
 HIGH, LOW, MINUTE = 2**63 - 1, -(2**63), 60_000
 _NAMES = count()

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from monoids import Monoid, Sum, record
 from monoids.monoid import check
 from persistent import CorruptCheckpoint, FingerprintChanged, PersistentTask, Pipeline, WindowState, tumbling
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.serializers import WrongSignature, cloudpickle
 from persistent.sources import MemorySource
 

@@ -34,7 +34,7 @@ WAIT_SECONDS = 120
 DRIVER = """
     import sys
     from pathlib import Path
-    from persistent.spark import local_session
+    from persistent.engines.spark_session import local_session
     from tests.jobs import BY_NAME
     from tests.test_spark_equality import pipeline_of
 

@@ -30,16 +30,17 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.inside import savepoint_folder
-from persistent.checkpoint.log import Log, manifest_name
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
 from persistent.codec import KEY_GROUPS, Run, encode_run
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.operations import compact, pin, rollback, savepoint
-from persistent.rows import Rows
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.verify import Verification, verify, verify_source
 from persistent.verify.rows import state_faults
+from persistent.worker.state_rows import Rows
 
 
 class Visits(PersistentTask):
@@ -207,16 +208,16 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
     "another job": (lambda m: replace(m, job="0" * 32), "is of job"),
     "clock back": (
         lambda m: replace(m, clock=replace(m.clock, watermark=1, closed=1)),
-        "law that the clock never goes back",
+        ": the clock never goes back",
     ),
     "closed ahead": (lambda m: replace(m, clock=replace(m.clock, closed=1 << 40)), "ahead of the clock"),
     "positions back": (
         lambda m: replace(m, source=replace(m.source, positions={"memory": (0, 1)})),
-        "law that positions of memory never go back",
+        ": positions of memory never go back",
     ),
     "positions lost": (lambda m: replace(m, source=replace(m.source, positions={})), "does not follow"),
     "epoch back": (lambda m: replace(m, epoch=0), "does not follow"),
-    "epoch without fence": (lambda m: replace(m, epoch=m.epoch + 1), "of epoch"),
+    "epoch without fence": (lambda m: replace(m, epoch=m.epoch + 1), "only a fence raises the epoch"),
     "base": (lambda m: replace(m, base=m.id - 1), "with base"),
     "account": (lambda m: change_account(m, read=10_000), "does not balance"),
     "account back": (lambda m: change_account(m, read=0, processed=0, late=0, dead=0), "the account goes back"),
@@ -313,7 +314,7 @@ def test_a_fence_that_changes_something_is_found(tmp_path: Path) -> None:
     log.fence(newest, "1" * 32, 0)
     assert look(tmp_path).ok
     change_newest(tmp_path, lambda m: replace(m, clock=replace(m.clock, watermark=m.clock.watermark + 1)))
-    assert "changes clock" in faults(look(tmp_path))
+    assert "a fence copies clock" in faults(look(tmp_path))
 
 
 # -- after operations ------------------------------------------------------------------------------------------------
@@ -374,7 +375,7 @@ def test_a_compaction_that_changes_more_than_runs_is_found(tmp_path: Path) -> No
     compact(made)
     assert look(tmp_path).ok
     change_newest(tmp_path, lambda m: replace(m, clock=replace(m.clock, watermark=m.clock.watermark + 1)))
-    assert "is a compaction, but changes clock" in faults(look(tmp_path))
+    assert "a compaction copies clock" in faults(look(tmp_path))
 
 
 def test_progress_ends_with_every_byte(made: Path) -> None:

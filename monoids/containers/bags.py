@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Columns, repeat
+from monoids.groupby.segments import ONE
 from monoids.monoid import Group
 from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Keys, Ordered
 from monoids.scalars import is_missing
-from monoids.segments import ONE
 from monoids.table import Table, list_array
 from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, value_type
 

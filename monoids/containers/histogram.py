@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from monoids.column import Column, Columns, repeat
 from monoids.containers.bags import Counts, Tally
+from monoids.groupby.segments import ONE
 from monoids.ordered import Numbers, Ordered
 from monoids.scalars import is_missing, shown
-from monoids.segments import ONE
 from monoids.table import list_array
 from monoids.values import ValueType
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from monoids import encoding
 from monoids.arrays import from_numpy, no_column, plain_array
 from monoids.column import Column, Columns, Ragged, take
-from monoids.columns import cell_counts, fits_cells
+from monoids.groupby.cells import cell_counts, fits_cells
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered, words

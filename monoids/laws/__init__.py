@@ -5,10 +5,13 @@
     class TestLongest(MonoidLaws): monoid = Longest()       one test for each law, some expected to fail
     pytest --monoid-laws=PACKAGE                            every public monoid of a package
 
-scalar.py  columnar.py       the laws: functions that return the two sides of an equation
+scalar.py                    the laws: functions that return the two sides of an equation
+lifting.py  columnar.py      those of lifting columns, and of columns of elements
 catalogue.py                 their table
 equality.py                  when two sides are the same
-strategies.py  drawing.py    what inputs are drawn, and the elements reached from them
+strategies.py  drawing.py    what inputs are drawn, and the examples made of them
+terms.py                     what is drawn for a law: printed, made anew, made smaller
+sample.py                    which examples a law is tried on
 check.py  budget.py          trying and shrinking, in bounded time and memory
 remedies.py                  what to do about a broken law
 decorating.py                as tests of pytest

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from monoids.laws import columnar, scalar
+from monoids.laws import columnar, lifting, scalar
 from monoids.laws.scalar import Sides
 from monoids.monoid import Group, Monoid
 
@@ -138,17 +138,17 @@ LAWS: tuple[Law, ...] = (
     Law("fingerprint", scalar.fingerprint, depth=-1, exactly=True),
     Law("representation", scalar.representation, depth=-1, exactly=True),
     # Columns from inputs.
-    Law("columnar lift", columnar.lift_list, depth=1, by_row=True, long=True),
-    Law("columnar lift of Arrow", columnar.lift_arrow, depth=1, by_row=True, long=True),
-    Law("columnar lift of nulls", columnar.lift_nulls, depth=1, by_row=True),
-    Law("columnar lift of a slice", columnar.lift_slice, depth=1, by_row=True),
-    Law("columnar lift of chunks", columnar.lift_chunks, depth=2, by_row=True),
-    Law("columnar lift of NumPy", columnar.lift_numpy, depth=2, by_row=True),
-    Law("columnar lift of a dictionary", columnar.lift_dictionary, depth=2, by_row=True),
-    Law("columnar lift of other widths", columnar.lift_widths, depth=2, by_row=True),
-    Law("columnar lift of no rows", columnar.lift_empty, depth=2, by_row=True),
-    Law("columnar lift of one value", columnar.lift_constant, depth=1),
-    Law("no mutation of inputs", columnar.input_mutation, _lifts_columns, depth=-1, exactly=True, by_row=True),
+    Law("columnar lift", lifting.lift_list, depth=1, by_row=True, long=True),
+    Law("columnar lift of Arrow", lifting.lift_arrow, depth=1, by_row=True, long=True),
+    Law("columnar lift of nulls", lifting.lift_nulls, depth=1, by_row=True),
+    Law("columnar lift of a slice", lifting.lift_slice, depth=1, by_row=True),
+    Law("columnar lift of chunks", lifting.lift_chunks, depth=2, by_row=True),
+    Law("columnar lift of NumPy", lifting.lift_numpy, depth=2, by_row=True),
+    Law("columnar lift of a dictionary", lifting.lift_dictionary, depth=2, by_row=True),
+    Law("columnar lift of other widths", lifting.lift_widths, depth=2, by_row=True),
+    Law("columnar lift of no rows", lifting.lift_empty, depth=2, by_row=True),
+    Law("columnar lift of one value", lifting.lift_constant, depth=1),
+    Law("no mutation of inputs", lifting.input_mutation, _lifts_columns, depth=-1, exactly=True, by_row=True),
     # Columns of elements.
     Law("pack", columnar.pack_round_trip, depth=1, exactly=True, by_row=True, long=True),
     Law("empty columns", columnar.empty_columns, depth=-1, exactly=True),

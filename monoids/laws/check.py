@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
 import inspect
-import pickle
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.errors import Flaky, InvalidArgument, Unsatisfiable
+from hypothesis.errors import Flaky
 
-from monoids.laws import columnar
-from monoids.laws.budget import Budget, Spent, watched
+from monoids.laws import columnar, lifting
+from monoids.laws.budget import Budget, Spent
 from monoids.laws.catalogue import NO_MUTATION, TOTALITY, Law, laws_of
-from monoids.laws.drawing import (
-    Example,
-    draws,
-    elements_of,
-    examples_of,
-    fresh,
-    inputs_in,
-    joined,
-    long,
-    smaller,
-    value_of,
-    wide,
-)
+from monoids.laws.drawing import Example, draws
 from monoids.laws.equality import Equality, Scale, exact, magnitudes, statistical, within
 from monoids.laws.exploring import explore
 from monoids.laws.remedies import place, remedy
+from monoids.laws.sample import Sample
 from monoids.laws.scalar import NOTHING
-from monoids.laws.strategies import inputs_for
+from monoids.laws.terms import fresh, inputs_in, smaller, value_of
 from monoids.monoid import Monoid, check
 
-Tried = tuple[Example, dict[str, Any]]
-"""An example, and the values made of it so far."""
-
-_ALONE_MAX = 250
 _SHOWN_MAX = 2_000
-_TOGETHER = 20
 _ROUNDS = 3
 """In the later ones, the laws for which there was not time enough go on where they were, with what time is left."""
 _LAWS_TOLD = 6
-_LIFTED = 50
 EXAMPLES = 200
 
 
@@ -129,21 +108,16 @@ class Trial:
             raise TypeError(f"examples= is a number of examples, at least 1, not {examples!r}")
         self.monoid = monoid
         self._budget = Budget(limited=examples is None)
-        self._tried = watched(monoid, self._budget)
-        self._unstored = ""
-        self._pickled_if_needed(lambda: [monoid.identity])
-        check(self._tried)
-        _check_equality(equality)
-        self.inputs = inputs_for(monoid) if inputs is None else inputs
         self.examples = examples or EXAMPLES
+        self._sample = Sample(monoid, inputs, self.examples, self._budget)
+        _check_equality(equality)
+        self.inputs = self._sample.inputs
         self.laws = laws_of(monoid)
         self._done: dict[str, int] = {}
         self.tried: dict[str, int] = {}
         """On how many examples each law was tried; of one that stands here with less than ``examples``, no more."""
         self._spent_on = ""
         self._equality: Equality = equality or (exact if monoid.exact else within())
-        self._joined: dict[str, list[Tried]] = {}
-        self._repeated: dict[str, list[Tried]] = {}
 
     def check(self, law: Law) -> None:
         """Raise LawViolation, with the smallest counterexample found, if the monoid breaks the law.
@@ -166,8 +140,8 @@ class Trial:
         """Why a law is not tried, if it is not; else an empty text."""
         if law is not NO_MUTATION and self._mutation is not None:
             return "an operand is changed while it is combined: mend 'no mutation' first"
-        by_columns = law.function.__module__ == columnar.__name__
-        return self._unstored if by_columns or not law.applies(self._tried) else ""
+        by_columns = law.function.__module__ in (lifting.__name__, columnar.__name__)
+        return self._sample.unstored if by_columns or not law.applies(self._sample.watched) else ""
 
     def warn(self, law: Law | None = None) -> None:
         """Say which laws, of all or one, were not tried on all examples, and why."""
@@ -185,8 +159,8 @@ class Trial:
                 LawsWarning,
                 stacklevel=3,
             )
-        if self._unstored:
-            warnings.warn(self._unstored, LawsWarning, stacklevel=3)
+        if self._sample.unstored:
+            warnings.warn(self._sample.unstored, LawsWarning, stacklevel=3)
 
     # Trying.
 
@@ -207,7 +181,7 @@ class Trial:
             return None
         try:
             with self._budget.law():
-                plan = self._plan(law)
+                plan = self._sample.plan(law)
                 total = len(plan)
                 for example, values in plan[start:]:
                     self._budget.look()
@@ -224,125 +198,19 @@ class Trial:
     def _draw(self) -> None:
         """Draw the examples, if they are not drawn yet."""
         with self._budget.drawing():
-            _ = self._drawn
-
-    def _plan(self, law: Law) -> Sequence[Tried]:
-        """What the law is tried on: each example alone; or some alone, one of five, and the others many at a time.
-
-        Columns cost by the call rather than by the row. Where a rounding error is allowed each example stays alone,
-        because the bound of the error grows with the rows.
-        """
-        if not law.arguments:
-            return self._drawn[:1]
-        if law.wide:
-            return [*self._drawn, *self._wide]
-        if law.rows is None:
-            return self._drawn
-        if not (self.monoid.exact or law.exactly):
-            return [*self._drawn, *self._long(law)]
-        step = max(5, len(self._drawn) // _ALONE_MAX)
-        if law.rows not in self._joined:
-            others = [example for index, (example, _) in enumerate(self._drawn) if index % step]
-            self._joined[law.rows] = [(whole, {}) for whole in joined(others, law.rows, _TOGETHER)]
-        return [*self._drawn[::step], *self._joined[law.rows], *self._long(law)]
-
-    @cached_property
-    def _wide(self) -> Sequence[Tried]:
-        """A hundred inputs and more, if their sum is defined; not where errors of rounding add up."""
-        if not self.monoid.exact:
-            return []
-        examples = wide([example for example, _ in self._drawn])
-        return [(each, {}) for each in examples if self._is_total({"elements": each["elements"]})]
-
-    def _long(self, law: Law) -> Sequence[Tried]:
-        """Thousands of rows, in short segments; of a law with cuts in long ones too, if their sums are defined."""
-        if law.rows is None or not law.long:
-            return []
-        rows = law.rows
-        if rows not in self._repeated:
-            # In short segments, then in long ones; neither where no column holds the inputs.
-            repeated: list[Tried] = [(example, {}) for example in long([example for example, _ in self._drawn], rows)]
-            self._repeated[rows] = repeated[:1]
-            if repeated and self._is_total({rows: repeated[0][0][rows]}):
-                self._repeated[rows] = repeated
-        return self._repeated[rows] if "cuts" in law.arguments else self._repeated[rows][:1]
-
-    def _is_total(self, example: Example) -> bool:
-        """Whether the elements of an example, and their sum, are defined."""
-        try:
-            elements = [each for drawn in example.values() for each in elements_of(self._tried, drawn)]
-            if elements:
-                TOTALITY.function(self._tried, elements)
-        except Exception:
-            return False
-        return True
+            _ = self._sample.drawn
 
     @cached_property
     def _is_partial(self) -> bool:
         """Whether the monoid breaks the law of totality: then no other is said to be broken for that."""
-        return any(self._try(TOTALITY, example, values) for example, values in self._drawn)
-
-    @cached_property
-    def _drawn(self) -> list[Tried]:
-        """The examples, each with the values that were made of it so far."""
-        try:
-            examples = examples_of(self.inputs, self.examples, self._budget.look)
-        except (InvalidArgument, Unsatisfiable) as error:
-            raise TypeError(f"{self.monoid!r}: no inputs can be drawn from {self.inputs!r}: {error}") from error
-        xs = [x for example in examples for x in example["xs"].xs]
-        with suppress(Spent):
-            self._refuse_foreign(xs)
-        self._pickled_if_needed(lambda: [self._tried.lift(fresh(x)) for x in xs[:_LIFTED]])
-        return [(example, {}) for example in examples]
-
-    def _pickled_if_needed(self, made: Callable[[], list[Any]]) -> None:
-        """Elements of one's own classes are pickled while they are tried; and it is told that they cannot be stored."""
-        monoid = self._tried
-        if monoid.serializer is not None or type(monoid).encode is not Monoid.encode:
-            return
-        try:
-            elements = made()
-        except (Exception, Spent):
-            return
-        try:
-            for element in elements:
-                monoid.encode(element)
-        except TypeError as error:
-            if all(map(_is_pickled, elements)):
-                self._tried = copy.copy(monoid)
-                self._tried.serializer = _Pickled()
-                self._unstored = (
-                    f"{self.monoid!r}: the laws of sums were tried, not those of storing: {error}; or name a serializer"
-                    " in it: serializer = persistent.serializers.cloudpickle(key=...)"
-                )
-
-    def _refuse_foreign(self, xs: Sequence[Any]) -> None:
-        """TypeError if ``lift`` takes none of the inputs: then they are meant for another monoid."""
-        refused: tuple[Any, Exception] | None = None
-        for x in xs:
-            try:
-                self._tried.lift(fresh(x))
-            except Exception as error:
-                refused = refused or (x, error)
-            else:
-                if x is not None:
-                    return
-        if refused is not None:
-            x, fault = refused
-            raise TypeError(
-                f"{self.monoid!r}: lift takes none of the inputs that were drawn, such as {x!r}: "
-                f"{type(fault).__name__}: {fault}. Give inputs= a strategy of what it lifts"
-            ) from fault
-        raise TypeError(
-            f"{self.monoid!r}: nothing but None is drawn from {self.inputs!r}. Give inputs= a strategy of what it lifts"
-        )
+        return any(self._try(TOTALITY, example, values) for example, values in self._sample.drawn)
 
     def _try(self, law: Law, example: Example, values: dict[str, Any]) -> LawViolation | None:
         try:
             for name in law.arguments:
                 if name not in values:
-                    values[name] = value_of(self._tried, example[name])
-            sides = law.function(self._tried, **{name: _own(name, values[name]) for name in law.arguments})
+                    values[name] = value_of(self._sample.watched, example[name])
+            sides = law.function(self._sample.watched, **{name: _own(name, values[name]) for name in law.arguments})
         except Exception as error:
             return self._raised(law, example, error)
         if sides is NOTHING or self._same(law, example, *sides):
@@ -365,7 +233,7 @@ class Trial:
     def _raised(self, law: Law, example: Example, error: Exception) -> LawViolation | None:
         """A law is broken by what raises where all elements are defined; elsewhere it is the law of totality."""
         bindings = _bindings(law, example)
-        if law is not TOTALITY and not self._is_total(bindings):
+        if law is not TOTALITY and not self._sample.is_total(bindings):
             if self._is_partial:
                 return None
             law = TOTALITY
@@ -390,7 +258,7 @@ class Trial:
 
     def _scale(self, law: Law, example: Example) -> Scale:
         xs = [x for name in law.arguments for x in inputs_in(example[name])]
-        sizes = [size for x in xs for size in magnitudes(self._tried.lift(fresh(x)))]
+        sizes = [size for x in xs for size in magnitudes(self._sample.watched.lift(fresh(x)))]
         return Scale(len(sizes), sum(sizes), law.depth, self.monoid.present)
 
     # Shrinking.
@@ -436,30 +304,6 @@ def _smaller_examples(law: Law, example: Example) -> Iterator[Example]:
     for name in law.arguments:
         for less in smaller(example[name]):
             yield {**example, name: less}
-
-
-class _Pickled:
-    """Stands in for the serializer of a monoid that names none, while its laws are tried in this process."""
-
-    name = "pickle"
-    version = 1
-
-    def dumps(self, element: Any) -> bytes:
-        data = pickle.dumps(element)
-        return hashlib.sha256(data).digest() + data
-
-    def loads(self, data: bytes) -> Any:
-        if hashlib.sha256(data[32:]).digest() != data[:32]:
-            raise ValueError("these bytes are none of this serializer")
-        return pickle.loads(data[32:])
-
-
-def _is_pickled(element: Any) -> bool:
-    """Whether an element of a class that has no encoding is itself again after pickling."""
-    try:
-        return exact(pickle.loads(pickle.dumps(element)), element)
-    except Exception:
-        return False
 
 
 def _own(name: str, value: Any) -> Any:

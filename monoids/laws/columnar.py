@@ -1,12 +1,12 @@
-"""The columnar laws say that columns give what elements give one by one.
+"""The laws of columns say that elements kept as columns give what they give one by one.
 
-Where two columnar ways must agree (a slice and its copy, chunks and one array, nulls and none) the sides are these
-two ways, so that each law finds the defects of its own kind and no others.
+Where two columnar ways must agree (in stages and at once, a slice and its copy) the sides are these two ways, so that
+each law finds the defects of its own kind and no others. The laws of lifting are in ``lifting``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -16,114 +16,12 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.arrays import python_list
 from monoids.column import ArrowColumn, Column, Columns, Ragged, concat, repeat, take
-from monoids.laws.drawing import fresh
+from monoids.laws.lifting import sliced_of, starts_of
 from monoids.laws.scalar import NOTHING, M, Sides, presentable
+from monoids.laws.terms import fresh
 from monoids.monoid import arrow_column
 from monoids.record import RecordMonoid
 from monoids.widening import is_as_wide
-
-# Lifting.
-
-
-def lift_list(monoid: M, xs: list[Any]) -> Sides:
-    """unpack(lift_columns(xs)) == [lift(x) for x in xs]"""
-    if len({id(x) for x in xs}) * 2 > len(xs):
-        return monoid.unpack(monoid.lift_columns(xs)), [monoid.lift(x) for x in xs]
-    once = {id(x): monoid.lift(x) for x in {id(x): x for x in xs}.values()}
-    return monoid.unpack(monoid.lift_columns(xs)), [once[id(x)] for x in xs]
-
-
-def lift_arrow(monoid: M, column: pa.Array | None) -> Sides:
-    """lift_rows(column without nulls) == [lift(x) for x in column]"""
-    if column is None or column.null_count == len(column):
-        return NOTHING
-    column = column.drop_null()
-    return _lifted(monoid, column), [monoid.lift(x) for x in python_list(column)]
-
-
-def lift_nulls(monoid: M, column: pa.Array | None) -> Sides:
-    """lift_rows(column and nulls) == lift_rows(column) and lift(None)"""
-    if column is None or not _takes_none(monoid):
-        return NOTHING
-    held = column.drop_null()
-    column = _spread(column)
-    lifted = iter(_lifted(monoid, held))
-    nothing = monoid.unpack(monoid.pack([monoid.lift(None)]))[0]
-    return _lifted(monoid, column), [next(lifted) if valid else nothing for valid in _valid(column)]
-
-
-def lift_slice(monoid: M, column: pa.Array | None) -> Sides:
-    """lift_rows(slice) == lift_rows(its copy)"""
-    if column is None:
-        return NOTHING
-    return _lifted(monoid, _sliced(column)), _lifted(monoid, column)
-
-
-def lift_chunks(monoid: M, column: pa.Array | None, cuts: list[int]) -> Sides:
-    """lift_rows(chunks of column) == lift_rows(column)"""
-    if column is None:
-        return NOTHING
-    starts = _starts(len(column), cuts)
-    pieces = [column.slice(i, j - i) for i, j in zip(starts, [*starts[1:], len(column)])]
-    chunked = pa.chunked_array([column.slice(0, 0), *pieces, column.slice(0, 0)])
-    return [_lifted(monoid, chunked)], [_lifted(monoid, column)]
-
-
-def lift_numpy(monoid: M, column: pa.Array | None) -> Sides:
-    """lift_rows(column as NumPy, strided, backwards) == lift_rows(column)"""
-    if column is None or column.null_count or pa.types.is_nested(column.type) or getattr(column.type, "tz", None):
-        return NOTHING
-    values = np.array(column.to_numpy(zero_copy_only=False))
-    strided = np.repeat(values, 2)[::2]
-    backwards = values[::-1].copy()[::-1]
-    expected = _lifted(monoid, column)
-    return [_lifted(monoid, way) for way in (values, strided, backwards)], [expected] * 3
-
-
-def lift_dictionary(monoid: M, column: pa.Array | None) -> Sides:
-    """lift_rows(column as dictionary) == lift_rows(column)"""
-    if column is None or pa.types.is_nested(column.type) or pa.types.is_null(column.type):
-        return NOTHING
-    ways = [column.dictionary_encode("mask"), column.dictionary_encode("encode")]
-    return [_lifted(monoid, way) for way in ways], [_lifted(monoid, column)] * 2
-
-
-def lift_widths(monoid: M, column: pa.Array | None) -> Sides:
-    """lift_rows(column of other widths), or TypeError == lift_rows(column)"""
-    if column is None or pa.types.is_nested(column.type):
-        return NOTHING
-    ways = list(_other_widths(column))
-    ways += [way.to_numpy() for way in ways if not way.null_count and pa.types.is_integer(way.type)]
-    expected = _lifted(monoid, column)
-    lifted = [_lifted_or_refused(monoid, way) for way in ways]
-    return [expected if way is None else way for way in lifted], [expected] * len(ways)
-
-
-def input_mutation(monoid: M, column: pa.Array | None) -> Sides:
-    """list, NumPy array after lift_columns == before"""
-    if column is None:
-        return NOTHING
-    given: list[Any] = [python_list(column)]
-    if not column.null_count and not pa.types.is_nested(column.type) and not getattr(column.type, "tz", None):
-        given.append(np.array(column.to_numpy(zero_copy_only=False)))
-    before = fresh(given)
-    for values in given:
-        monoid.lift_columns(values)
-    return given, before
-
-
-def lift_empty(monoid: M, column: pa.Array | None) -> Sides:
-    """lift_rows(empty column, slice, chunks) == no elements"""
-    if column is None:
-        return NOTHING
-    ways = (column.slice(0, 0), column.slice(len(column)), pa.chunked_array([], column.type))
-    return [_lifted(monoid, way) for way in ways], [[], [], []]
-
-
-def lift_constant(monoid: M, xs: list[Any]) -> Sides:
-    """unpack(lift_rows(x, n)) == [lift(x)] * n"""
-    return monoid.unpack(monoid.lift_rows(xs[0], len(xs))), [monoid.lift(xs[0])] * len(xs)
-
 
 # Columns of elements.
 
@@ -152,7 +50,7 @@ def take_rows(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
 
 def concat_parts(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     """unpack(concat(packed parts)) == all parts"""
-    starts = _starts(len(elements), cuts[:4])
+    starts = starts_of(len(elements), cuts[:4])
     parts = [_packed(monoid, elements[i:j]) for i, j in zip(starts, [*starts[1:], len(elements)])]
     joined = concat([*(columns for columns, _ in parts), monoid.pack([])])
     return monoid.unpack(joined), [element for _, held in parts for element in held]
@@ -169,7 +67,7 @@ def repeat_row(monoid: M, a: Any, cuts: list[int]) -> Sides:
 
 def reduce_columns(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     """reduce_sorted == the folds from the left"""
-    starts = _starts(len(elements), cuts)
+    starts = starts_of(len(elements), cuts)
     packed, elements = _packed(monoid, elements)
     return _reduced(monoid, packed, starts), _folds(monoid, elements, starts)
 
@@ -177,7 +75,7 @@ def reduce_columns(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
 def reduce_identities(monoid: M, cuts: list[int]) -> Sides:
     """reduce_sorted(identities) == their folds"""
     rows = len(cuts) + 1
-    starts = _starts(rows, cuts)
+    starts = starts_of(rows, cuts)
     packed, identities = _packed(monoid, [monoid.identity] * rows)
     return _reduced(monoid, packed, starts), _folds(monoid, identities, starts)
 
@@ -185,7 +83,7 @@ def reduce_identities(monoid: M, cuts: list[int]) -> Sides:
 def reduce_constant(monoid: M, a: Any, cuts: list[int]) -> Sides:
     """reduce_sorted(repeat(a)) == reduce_sorted(pack([a] * n))"""
     rows = len(cuts) + 1
-    starts = _starts(rows, cuts)
+    starts = starts_of(rows, cuts)
     return _reduced(monoid, repeat(monoid.pack([a]), rows), starts), _reduced(monoid, monoid.pack([a] * rows), starts)
 
 
@@ -193,7 +91,7 @@ def reduce_lifted(monoid: M, column: pa.Array | None, cuts: list[int]) -> Sides:
     """reduce_sorted(lifted column) == reduce_sorted(its elements packed)"""
     if column is None:
         return NOTHING
-    starts = _starts(len(column), cuts)
+    starts = starts_of(len(column), cuts)
     lifted = monoid.lift_rows(column, len(column))
     again = monoid.pack(monoid.unpack(lifted))
     return _reduced(monoid, lifted, starts), _reduced(monoid, again, starts)
@@ -201,7 +99,7 @@ def reduce_lifted(monoid: M, column: pa.Array | None, cuts: list[int]) -> Sides:
 
 def reduce_in_stages(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     """reduce_sorted(reduced) == reduce_sorted(its elements packed)"""
-    fine = _starts(len(elements), cuts)
+    fine = starts_of(len(elements), cuts)
     once = monoid.reduce_sorted(monoid.pack(elements), np.array(fine, np.int64))
     again = list(range(0, len(fine), 1 + len(cuts) % 3))
     packed = monoid.pack(monoid.unpack(once))
@@ -233,7 +131,7 @@ def column_mutation(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     """columns after reduce, cells, present, to_arrow == before"""
     columns = monoid.pack(elements)
     before = _contents(columns)
-    monoid.reduce_sorted(columns, np.array(_starts(len(elements), cuts), np.int64))
+    monoid.reduce_sorted(columns, np.array(starts_of(len(elements), cuts), np.int64))
     monoid.reduce_cells(columns, *_cells(len(elements), cuts))
     if all(presentable(monoid, element) for element in elements):
         monoid.present_fields(columns)
@@ -275,13 +173,13 @@ def arrow_round_trip(monoid: M, elements: list[Any]) -> Sides:
 def arrow_slice(monoid: M, elements: list[Any]) -> Sides:
     """from_arrow(slice) == from_arrow(its copy)"""
     arrays = monoid.to_arrow(monoid.pack(elements))
-    sliced = [_sliced(array) for array in arrays]
+    sliced = [sliced_of(array) for array in arrays]
     return monoid.unpack(monoid.from_arrow(sliced)), monoid.unpack(monoid.from_arrow(arrays))
 
 
 def canonical_columns(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     """to_arrow(reduced) == to_arrow(its elements packed)"""
-    starts = _starts(len(elements), cuts)
+    starts = starts_of(len(elements), cuts)
     reduced = monoid.reduce_sorted(monoid.pack(elements), np.array(starts, np.int64))
     again = monoid.pack(monoid.unpack(reduced))
     return _stored(monoid, reduced), _stored(monoid, again)
@@ -302,26 +200,12 @@ def _packed(monoid: M, elements: Sequence[Any]) -> tuple[Columns, list[Any]]:
     return columns, monoid.unpack(columns)
 
 
-_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())
-_TEXTS = (pa.string(), pa.large_string(), pa.string_view())
-_BYTES = (pa.binary(), pa.large_binary(), pa.binary_view())
-_WIDTHS = (_INTEGERS, _TEXTS, _BYTES, (pa.date32(), pa.date64()))
-
-
-def _lifted(monoid: M, values: Any) -> list[Any]:
-    return monoid.unpack(monoid.lift_rows(values, len(values)))
-
-
 def _reduced(monoid: M, columns: Columns, starts: list[int]) -> list[Any]:
     return monoid.unpack(monoid.reduce_sorted(columns, np.array(starts, np.int64)))
 
 
 def _folds(monoid: M, elements: list[Any], starts: list[int]) -> list[Any]:
     return [reduce(monoid.combine, elements[i:j]) for i, j in zip(starts, [*starts[1:], len(elements)])]
-
-
-def _starts(rows: int, cuts: list[int]) -> list[int]:
-    return sorted({0, *(cut % rows for cut in cuts)})
 
 
 def _cells(rows: int, cuts: list[int]) -> tuple[Column, Column, Column]:
@@ -342,27 +226,6 @@ def _contents(column: Any) -> Any:
     return fresh(list(column)) if column.dtype == object else np.array(column)
 
 
-def _other_widths(column: pa.Array) -> Iterator[pa.Array]:
-    """The same values in each other type of their kind that holds them."""
-    alike = next((types for types in _WIDTHS if column.type in types), ())
-    for type_ in alike:
-        if type_ != column.type:
-            try:
-                yield column.cast(type_)
-            except pa.ArrowInvalid:
-                # Some value does not fit.
-                continue
-
-
-def _lifted_or_refused(monoid: M, values: Any) -> list[Any] | None:
-    """The elements; None where the monoid takes no values of this type: to refuse them is not to mistake them."""
-    try:
-        columns = monoid.lift_rows(values, len(values))
-    except (TypeError, ValueError, NotImplementedError):
-        return None
-    return monoid.unpack(columns)
-
-
 def _forbidden_nulls(array: pa.Array, field: pa.Field) -> int:
     """How many nulls there are where the schema declares that there are none."""
     count = 0 if field.nullable else array.null_count
@@ -372,32 +235,6 @@ def _forbidden_nulls(array: pa.Array, field: pa.Field) -> int:
     if pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
         return count + _forbidden_nulls(array.flatten(), field.type.value_field)
     return count
-
-
-def _takes_none(monoid: M) -> bool:
-    """Whether None is an input: a monoid of one's own may refuse it, however it does, and then is given no nulls."""
-    try:
-        monoid.lift(None)
-    except Exception:
-        return False
-    return True
-
-
-def _sliced(column: pa.Array) -> pa.Array:
-    """The same rows as a slice of a longer array, with other rows before and after them."""
-    rows = len(column)
-    others = column.take(pa.array(range(rows - 1, -1, -1), pa.int64()))
-    return pa.concat_arrays([others, column, others]).slice(rows, rows)
-
-
-def _spread(column: pa.Array) -> pa.Array:
-    """The rows with a null before, between and after them."""
-    rows = [None, *(row for index in range(len(column)) for row in (index, None))]
-    return column.take(pa.array(rows, pa.int64()))
-
-
-def _valid(column: pa.Array) -> list[bool]:
-    return column.is_valid().to_pylist()  # type: ignore[no-any-return]
 
 
 def _stored(monoid: M, columns: Columns) -> bytes:

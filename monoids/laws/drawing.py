@@ -1,4 +1,4 @@
-"""Drawing turns inputs of ``lift`` into the values that laws are tried on.
+"""Drawing turns inputs of ``lift`` into the terms that laws are tried on.
 
     a, b, c     elements: one to three lifted inputs, combined; now and then the identity
     p, q, r     elements of a group, reached: some of the lifted inputs inverted before they are combined
@@ -16,25 +16,20 @@ drawing costs far more than trying. A counterexample is shrunk by drawing its ow
 
 from __future__ import annotations
 
-import copy
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
-from functools import reduce
 from itertools import groupby
 from typing import Any
 
-import pyarrow as pa
 from hypothesis import strategies as st
 
 from monoids.laws.budget import Spent
-from monoids.laws.equality import exact
 from monoids.laws.exploring import explore
-from monoids.monoid import Group, Monoid
+from monoids.laws.terms import ArrowInputs, Inputs, Reached, Repeated, inputs_in, smaller, value_of
+
+__all__ = ["Example", "Reached", "draws", "examples_of", "inputs_in", "joined", "long", "smaller", "value_of", "wide"]
 
 Example = Mapping[str, Any]
 """For each name of a law's argument what was drawn for it."""
@@ -43,117 +38,6 @@ ROWS_MAX = 8
 WIDE_ROWS = 120
 LONG_ROWS = 2_100
 """More than the rows, groups and cells, 1,024, at which a kernel may take another way."""
-
-
-@dataclass(frozen=True)
-class Reached:
-    """An element as it was reached: lifted inputs, each combined or, where ``back``, its inverse combined.
-
-    >>> Reached(((1, False), (2, True))), Reached(())
-    (combine(lift(1), inverse(lift(2))), identity)
-    """
-
-    steps: tuple[tuple[Any, bool], ...]
-
-    def __repr__(self) -> str:
-        terms = [f"inverse(lift({x!r}))" if back else f"lift({x!r})" for x, back in self.steps]
-        return reduce(lambda a, b: f"combine({a}, {b})", terms) if terms else "identity"
-
-    def element(self, monoid: Monoid[Any]) -> Any:
-        """The element itself, made anew; the identity is that of the monoid."""
-        if not self.steps:
-            return fresh(monoid.identity)
-        return reduce(monoid.combine, [_term(monoid, x, back) for x, back in self.steps])
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """Inputs as they are given: none, some or all of them None."""
-
-    xs: tuple[Any, ...]
-
-    def __repr__(self) -> str:
-        return repr(list(self.xs))
-
-
-@dataclass(frozen=True)
-class ArrowInputs:
-    """Inputs of one Python type, and None, as an Arrow array; no array where Arrow has no type for them."""
-
-    xs: tuple[Any, ...]
-
-    def __repr__(self) -> str:
-        return f"pa.array({list(self.xs)!r})"
-
-    def array(self) -> pa.Array | None:
-        """The inputs as an Arrow array of the type that Arrow infers."""
-        try:
-            return pa.array(list(self.xs))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            return None
-
-
-@dataclass(frozen=True)
-class Repeated:
-    """Rows, many times over: ``drawn`` is a tuple of elements, Inputs or ArrowInputs.
-
-    >>> Repeated((Reached(((1, False),)),), 1_000)
-    [lift(1)] * 1000
-    """
-
-    drawn: Any
-    times: int
-
-    def __repr__(self) -> str:
-        return f"{list(self.drawn) if isinstance(self.drawn, tuple) else self.drawn!r} * {self.times}"
-
-
-def value_of(monoid: Monoid[Any], drawn: Any) -> Any:
-    """What a law is given for something drawn."""
-    if isinstance(drawn, Repeated):
-        rows = value_of(monoid, drawn.drawn)
-        if isinstance(rows, pa.Array):
-            return pa.concat_arrays([rows] * drawn.times)
-        return rows if rows is None else rows * drawn.times
-    if isinstance(drawn, range):
-        return list(drawn)
-    if isinstance(drawn, Reached):
-        return drawn.element(monoid)
-    if isinstance(drawn, Inputs):
-        return fresh(list(drawn.xs))
-    if isinstance(drawn, ArrowInputs):
-        array = drawn.array()
-        return array if array is None or _means(monoid, array, drawn.xs) else None
-    if isinstance(drawn, tuple):
-        return [value_of(monoid, item) for item in drawn]
-    return drawn
-
-
-def elements_of(monoid: Monoid[Any], drawn: Any) -> list[Any]:
-    """The elements in something drawn, or lifted from it."""
-    rows = drawn.drawn if isinstance(drawn, Repeated) else drawn
-    if isinstance(rows, (Inputs, ArrowInputs)):
-        return [monoid.lift(fresh(x)) for x in inputs_in(drawn)]
-    if isinstance(rows, tuple) and rows and isinstance(rows[0], Reached):
-        return list(value_of(monoid, drawn))
-    return [value_of(monoid, drawn)] if isinstance(drawn, Reached) else []
-
-
-def fresh(value: Any) -> Any:
-    """A deep copy, quick for plain values; what cannot be changed is not copied."""
-    kind = type(value)
-    if kind in _UNCHANGEABLE:
-        return value
-    if kind is tuple:
-        copies = [fresh(item) for item in value]
-        return value if all(one is other for one, other in zip(copies, value)) else tuple(copies)
-    if kind is list:
-        return [fresh(item) for item in value] if len(value) <= _ROWS_FEW else _fresh_rows(value)
-    if kind is dict:
-        return {key: fresh(item) for key, item in value.items()}
-    if kind is set:
-        return set(value)
-    return copy.deepcopy(value)
 
 
 def draws(inputs: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
@@ -234,36 +118,6 @@ def wide(examples: Sequence[Example]) -> Iterator[Example]:
         }
 
 
-def smaller(drawn: Any) -> Iterator[Any]:
-    """What was drawn with a half left out, or one part, in every way."""
-    if isinstance(drawn, Repeated):
-        yield from _smaller_repeated(drawn)
-    elif isinstance(drawn, range):
-        yield from (range(0, stop, drawn.step) for stop in _fewer(drawn.stop, 0))
-    elif isinstance(drawn, Reached):
-        yield from (Reached(steps) for steps in _less(drawn.steps))
-    elif isinstance(drawn, (Inputs, ArrowInputs)):
-        yield from (type(drawn)(xs) for xs in _less(drawn.xs) if xs)
-    elif isinstance(drawn, tuple):
-        yield from (less for less in _less(drawn) if less or isinstance(drawn[0], int))
-        for at, item in enumerate(drawn):
-            for less in smaller(item):
-                yield (*drawn[:at], less, *drawn[at + 1 :])
-
-
-def inputs_in(drawn: Any) -> list[Any]:
-    """The inputs of ``lift`` in something drawn."""
-    if isinstance(drawn, Repeated):
-        return inputs_in(drawn.drawn) * drawn.times
-    if isinstance(drawn, Reached):
-        return [x for x, _ in drawn.steps]
-    if isinstance(drawn, (Inputs, ArrowInputs)):
-        return list(drawn.xs)
-    if isinstance(drawn, tuple):
-        return [x for item in drawn for x in inputs_in(item)]
-    return []
-
-
 # Inside.
 
 _AT_ONCE = 4
@@ -272,9 +126,6 @@ _ROWS_LEAST = 20
 _ODD_MAX = 12
 _ODD_TURNS = 4
 _CUTS = st.lists(st.integers(0, ROWS_MAX - 1), max_size=ROWS_MAX)
-_UNCHANGEABLE = frozenset(
-    {type(None), bool, int, float, str, bytes, date, datetime, time, timedelta, Decimal, frozenset}
-)
 
 
 def _most_alike(xs: Sequence[Any]) -> ArrowInputs | None:
@@ -308,35 +159,6 @@ def _joined_cuts(examples: Sequence[Example], name: str) -> tuple[int, ...]:
         cuts += [start, *(start + cut % rows for cut in example["cuts"])]
         start += rows
     return tuple(cuts)
-
-
-def _fresh_rows(rows: list[Any]) -> list[Any]:
-    """Copies of many elements, most of them there many times."""
-    held = {id(row): row for row in rows}
-    plain = {key for key, row in held.items() if fresh(row) is row}
-    return [row if id(row) in plain else fresh(row) for row in rows]
-
-
-def _smaller_repeated(drawn: Repeated) -> Iterator[Repeated]:
-    """As many rows of fewer kinds, then fewer rows."""
-    rows = drawn.drawn if isinstance(drawn.drawn, tuple) else drawn.drawn.xs
-    for less in smaller(drawn.drawn):
-        held = len(less if isinstance(less, tuple) else less.xs)
-        yield Repeated(less, -(-drawn.times * len(rows) // held))
-    yield from (Repeated(drawn.drawn, times) for times in _fewer(drawn.times, 1))
-
-
-def _fewer(count: int, least: int) -> Iterator[int]:
-    """A half, three quarters, seven eighths and so on of a count, then one less."""
-    less = count - least
-    while less:
-        less //= 2
-        yield count - max(1, less)
-
-
-def _term(monoid: Monoid[Any], x: Any, back: bool) -> Any:
-    lifted = fresh(monoid.lift(fresh(x)))  # A lift may answer the identity itself.
-    return monoid.inverse(lifted) if back and isinstance(monoid, Group) else lifted
 
 
 def _example(index: int, xs: list[Any], pool: Sequence[Any]) -> Example:
@@ -396,27 +218,6 @@ def _numbers(seed: int) -> Iterator[int]:
         mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
         yield mixed >> 31
-
-
-def _less(items: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
-    middle = len(items) // 2
-    if middle > 1:
-        yield items[:middle]
-        yield items[middle:]
-    for at in range(len(items)):
-        yield items[:at] + items[at + 1 :]
-
-
-def _means(monoid: Monoid[Any], array: pa.Array, xs: Sequence[Any]) -> bool:
-    """Whether the rows are the inputs: Arrow fills the fields that a mapping leaves out, makes text of keys and floats
-    of integers beside floats, and to some monoids these are other inputs, or none."""
-    if not pa.types.is_nested(array.type):
-        return True
-    others = [(x, y) for x, y in zip(xs, array.to_pylist()) if x is not None and not exact(x, y)]
-    try:
-        return all(exact(monoid.lift(fresh(x)), monoid.lift(y)) for x, y in others)
-    except (TypeError, ValueError, AttributeError):
-        return False
 
 
 def _combined(xs: Sequence[Any]) -> Reached:

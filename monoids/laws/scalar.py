@@ -9,8 +9,8 @@ import json
 from functools import reduce
 from typing import Any
 
-from monoids.laws.drawing import fresh
 from monoids.laws.equality import exact
+from monoids.laws.terms import fresh
 from monoids.monoid import Group, Monoid
 
 Sides = tuple[Any, Any]

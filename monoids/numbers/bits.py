@@ -13,10 +13,10 @@ import numpy as np
 
 from monoids.column import Column, Columns, is_constant
 from monoids.monoid import Group
-from monoids.numbers.integers import Integers
+from monoids.numbers.integers import IntegerMonoid
 
 
-class Bits(Integers):
+class Bits(IntegerMonoid):
     """A bitwise operation on int64; never overflows."""
 
     _kernel: ClassVar[np.ufunc]

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from monoids.column import Column, Columns
+from monoids.groupby.segments import canonical_floats
 from monoids.numbers.exact import UNIT
 from monoids.numbers.limbs import Vectors, combination, leading, product
-from monoids.numbers.power_sums import PowerSums, Sums, without_common_zeros
+from monoids.numbers.power_sums import Powers, PowerSums, without_common_zeros
 from monoids.numbers.rounding import ratio, signed_root
 from monoids.pairs import holds_columns, pair, pair_columns
-from monoids.segments import canonical_floats
 
 NAMES = ("x", "y")
 
@@ -57,7 +57,7 @@ class Covariance(Pairs):
     name = "Covariance"
     degrees = ((1, 0), (0, 1), (1, 1))
 
-    def present(self, element: Sums) -> float | None:
+    def present(self, element: Powers) -> float | None:
         count, *sums, nans, _, _ = element
         if not count or nans:
             return math.nan if nans else None
@@ -88,7 +88,7 @@ class Correlation(Pairs):
     name = "Correlation"
     degrees = ((1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
 
-    def present(self, element: Sums) -> float | None:
+    def present(self, element: Powers) -> float | None:
         count, x, y, xy, xx, yy, nans, _, _ = element
         if nans:
             return math.nan

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from monoids.column import Column, Columns
+from monoids.groupby.segments import add_int64, sum_int64
 from monoids.monoid import Group, Monoid
-from monoids.numbers.integers import Integers
-from monoids.segments import add_int64, sum_int64
+from monoids.numbers.integers import IntegerMonoid
 from monoids.values import INT64_MAX, INT64_MIN
 
 
-class EntrySum(Integers, Group[int]):
+class EntrySum(IntegerMonoid, Group[int]):
     """A sum of the entries of ``owner``: a count outside int64 raises OverflowError that says whose it is."""
 
     identity = 0

@@ -40,7 +40,7 @@ from monoids.numbers.rounding import magnitudes, nearest_floats, shifted
 from monoids.scalars import is_missing
 from monoids.values import ValueType
 
-Sums = tuple[int, int, int, int]
+ExactSums = tuple[int, int, int, int]
 """The sum of the finite inputs in units of 2**-1074, and how many are NaN, infinity and minus infinity."""
 
 UNIT = -1074
@@ -49,7 +49,7 @@ SLOTS = 79
 """The sum of up to 2**63 floats has at most 2,161 bits, so 68 digits."""
 
 
-class ExactSum(Group[Sums]):
+class ExactSum(Group[ExactSums]):
     """The sum of floats, order-free to the bit: correctly rounded, ties to even, like ``math.fsum``; 0.0 of none.
 
     Inputs are numbers; an integer or Decimal is first rounded to a float. None contributes nothing; -0.0 is 0.0. With
@@ -69,20 +69,20 @@ class ExactSum(Group[Sums]):
     schema = DIGITS_SCHEMA
     output_type = pa.float64()
 
-    def combine(self, a: Sums, b: Sums) -> Sums:
+    def combine(self, a: ExactSums, b: ExactSums) -> ExactSums:
         """OverflowError for a sum that 2**63 inputs cannot have, as of an element combined with itself many times."""
         return self.fold((a, b))
 
-    def fold(self, elements: Sequence[Sums]) -> Sums:
+    def fold(self, elements: Sequence[ExactSums]) -> ExactSums:
         """Their sum. OverflowError as of ``combine``, whatever it is on the way."""
         total, nans, above, below = (sum(parts) for parts in zip(self.identity, *elements))
         _LIMITS.check((total, nans, above, below))
         return (total, nans, above, below)
 
-    def inverse(self, a: Sums) -> Sums:
+    def inverse(self, a: ExactSums) -> ExactSums:
         return (-a[0], -a[1], -a[2], -a[3])
 
-    def lift(self, value: Any) -> Sums:
+    def lift(self, value: Any) -> ExactSums:
         if is_missing(value):
             return self.identity
         number = _FLOAT.accept(value)
@@ -90,17 +90,17 @@ class ExactSum(Group[Sums]):
             return (scaled(number), 0, 0, 0)
         return (0, int(number != number), int(number == math.inf), int(number == -math.inf))
 
-    def present(self, element: Sums) -> float:
+    def present(self, element: ExactSums) -> float:
         total, nans, above, below = element
         if nans or above or below:
             return not_finite(nans, above, below)
         return nearest(total)
 
-    def encode(self, element: Sums) -> bytes:
+    def encode(self, element: ExactSums) -> bytes:
         """The binary zeros at the end of the sum are counted, not written."""
         return encode_integers(element)
 
-    def decode(self, data: bytes) -> Sums:
+    def decode(self, data: bytes) -> ExactSums:
         total, nans, above, below = decode_integers(self, data, _LIMITS.bounds)
         return (total, nans, above, below)
 
@@ -111,10 +111,10 @@ class ExactSum(Group[Sums]):
         floats = (column.fill_null(0.0) if column.null_count else column).to_numpy()
         return (floats, no_digits(len(floats)))
 
-    def pack(self, elements: Sequence[Sums]) -> Columns:
+    def pack(self, elements: Sequence[ExactSums]) -> Columns:
         return _summed(table_of_ints(elements, LANES))
 
-    def unpack(self, columns: Columns) -> list[Sums]:
+    def unpack(self, columns: Columns) -> list[ExactSums]:
         return [(row[0], row[1], row[2], row[3]) for row in ints_of_table(_table(columns), LANES)]
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:

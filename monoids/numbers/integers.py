@@ -1,4 +1,4 @@
-"""A monoid of 64-bit integers has one int64 column. Integers never wrap: what does not fit raises, or is wide."""
+"""A monoid of 64-bit integers has one int64 column. IntegerMonoid never wrap: what does not fit raises, or is wide."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Columns
+from monoids.groupby.segments import overflow
 from monoids.monoid import Monoid, check_schema
 from monoids.scalars import is_missing, shown
-from monoids.segments import overflow
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
 T = TypeVar("T")
 
 
-class Integers(Monoid[int]):
+class IntegerMonoid(Monoid[int]):
     """To subclass: ``identity``, ``name``, ``combine`` and the reductions are left to give.
 
     ``lift``: the identity for None; TypeError for a float, OverflowError for an integer outside int64.

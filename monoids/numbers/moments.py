@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column
+from monoids.groupby.segments import canonical_floats
 from monoids.numbers.exact import UNIT, not_finite
 from monoids.numbers.limbs import Limbs, Vectors, combination, leading, product
-from monoids.numbers.power_sums import PowerSums, Sums, without_common_zeros
+from monoids.numbers.power_sums import Powers, PowerSums, without_common_zeros
 from monoids.numbers.rounding import ratio, root, signed_root
-from monoids.segments import canonical_floats
 
 FIELDS = ("mean", "variance", "stddev", "skewness", "kurtosis")
 
@@ -42,7 +42,7 @@ class Moments(PowerSums):
     output_type = pa.struct([("count", pa.int64()), *((name, pa.float64()) for name in FIELDS)])
     degrees = ((1,), (2,), (3,), (4,))
 
-    def present(self, element: Sums) -> dict[str, Any]:
+    def present(self, element: Powers) -> dict[str, Any]:
         count, *sums = element
         return {"count": count, **dict(zip(FIELDS, _moments(count, sums)))}
 

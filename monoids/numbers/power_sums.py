@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant, repeat
+from monoids.groupby.segments import ONE, add_int64, sum_int64
 from monoids.monoid import Group, check_schema
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
@@ -39,10 +40,9 @@ from monoids.numbers.integers import int64
 from monoids.numbers.limbs import Vectors
 from monoids.numbers.rounding import Magnitudes, magnitudes, multiply, shifted
 from monoids.scalars import is_missing
-from monoids.segments import ONE, add_int64, sum_int64
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
-Sums = tuple[int, ...]
+Powers = tuple[int, ...]
 """The count, the sum of each product, and how many inputs are NaN, infinity and minus infinity.
 
 An input of several variables is NaN if any of them is not finite."""
@@ -69,7 +69,7 @@ def _bounds(degrees: Sequence[Degrees]) -> tuple[int, ...]:
     return tuple(sum(widths[:lane]) for lane in range(len(widths) + 1))
 
 
-class PowerSums(Group[Sums]):
+class PowerSums(Group[Powers]):
     """To subclass: give ``degrees``, of each product in each variable, and ``present``.
 
     An input without one of its variables is none. Of one that is not finite nothing is in the sums.
@@ -97,7 +97,7 @@ class PowerSums(Group[Sums]):
         """Of a variable."""
         return ValueType(repr(self), "float", pa.float64(), frozenset({"float"}))
 
-    def lift(self, value: Any) -> Sums:
+    def lift(self, value: Any) -> Powers:
         given = (None,) if is_missing(value) else self.variables(value)
         if any(variable is None for variable in given):
             return self.identity
@@ -109,30 +109,30 @@ class PowerSums(Group[Sums]):
         return (1, *(math.prod(map(pow, units, degree)) for degree in self.degrees), 0, 0, 0)
 
     @property
-    def identity(self) -> Sums:
+    def identity(self) -> Powers:
         return (0, *self._nothing, 0, 0, 0)
 
     def __repr__(self) -> str:
         return f"{self.name}()"
 
-    def combine(self, a: Sums, b: Sums) -> Sums:
+    def combine(self, a: Powers, b: Powers) -> Powers:
         """OverflowError for a count outside int64, and for sums that no so many inputs have."""
         return self.fold((a, b))
 
-    def fold(self, elements: Sequence[Sums]) -> Sums:
+    def fold(self, elements: Sequence[Powers]) -> Powers:
         """Their sum. OverflowError as of ``combine``, whatever it is on the way."""
         count, *sums = map(sum, zip(self.identity, *elements))
         self._limits.check(sums)
         return (int64(self, count), *sums)
 
-    def inverse(self, a: Sums) -> Sums:
+    def inverse(self, a: Powers) -> Powers:
         """OverflowError for a count of -2**63, which int64 holds and its negative it does not."""
         return (int64(self, -a[0]), *(-x for x in a[1:]))
 
-    def encode(self, element: Sums) -> bytes:
+    def encode(self, element: Powers) -> bytes:
         return encode_integers(element)
 
-    def decode(self, data: bytes) -> Sums:
+    def decode(self, data: bytes) -> Powers:
         element = tuple(decode_integers(self, data, (-_COUNT_SLOTS, *self._bounds)))
         if not INT64_MIN <= element[0] <= INT64_MAX:
             raise ValueError(f"{self!r}: the encoded element has a count outside 64-bit integers")
@@ -143,11 +143,11 @@ class PowerSums(Group[Sums]):
     def lift_columns(self, values: Any) -> Columns:
         return self._lifted(self.variable_columns(values))
 
-    def pack(self, elements: Sequence[Sums]) -> Columns:
+    def pack(self, elements: Sequence[Powers]) -> Columns:
         counts = np.array([count for count, *_ in elements], np.int64)
         return self._summed(counts, table_of_ints([sums for _, *sums in elements], self._bounds[:-1]))
 
-    def unpack(self, columns: Columns) -> list[Sums]:
+    def unpack(self, columns: Columns) -> list[Powers]:
         counts, table = self._tables(columns)
         return [(count, *sums) for count, sums in zip(counts.tolist(), ints_of_table(table, self._bounds[:-1]))]
 

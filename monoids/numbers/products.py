@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns
+from monoids.groupby.segments import canonical_floats, overflow
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as, decoded_float
 from monoids.numbers.wide import WideIntegers, is_wide, narrow, packed
 from monoids.scalars import is_missing
-from monoids.segments import canonical_floats, overflow
 from monoids.values import INT64_MAX, ValueType, value_type
 
 _KINDS = frozenset({"int", "float"})

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged
+from monoids.groupby.segments import add_int64, sum_int64
 from monoids.monoid import Group, check_schema, python_values
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
@@ -28,7 +29,6 @@ from monoids.numbers.digits import (
 )
 from monoids.numbers.integers import decoded_as
 from monoids.scalars import is_missing
-from monoids.segments import add_int64, sum_int64
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
 SLOTS_MAX = 1 << 12

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns
+from monoids.groupby.segments import overflow
 from monoids.monoid import Monoid, check_schema
-from monoids.numbers.integers import Integers, decoded_as
-from monoids.segments import overflow
+from monoids.numbers.integers import IntegerMonoid, decoded_as
 from monoids.values import INT64_MAX, INT64_MIN
 from monoids.widening import WIDE_INTEGER
 
@@ -25,10 +25,10 @@ _LOW = 0xFFFFFFFF
 _LIMIT: int = 10**WIDE_INTEGER.precision
 
 
-class WideIntegers(Integers):
+class WideIntegers(IntegerMonoid):
     """Integers whose sums may leave 64 bits, as long as they come back before they are presented.
 
-    To subclass as ``Integers``. ``combine`` and the folds never raise; ``present`` does, outside int64.
+    To subclass as ``IntegerMonoid``. ``combine`` and the folds never raise; ``present`` does, outside int64.
     """
 
     widens = True

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged
-from monoids.hashing import Words
 from monoids.numbers.bits import BitOr
 from monoids.ordered import Numbers
 from monoids.sketches.inputs import hash_column, key_hash
 from monoids.table import Table
+from monoids.text import Words
 
 _WORD_BITS = 64
 _BITS_MAX = 1 << 32

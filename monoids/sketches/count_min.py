@@ -26,8 +26,8 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.arrays import python_list
 from monoids.column import Column, Columns, Ragged
-from monoids.columns import Integers, segment_starts
-from monoids.hashing import Words, hash_key, hash_keys, key_column
+from monoids.groupby.cells import Integers, segment_starts
+from monoids.hashing import hash_key, hash_keys, key_column
 from monoids.monoid import Group, is_column
 from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
@@ -38,6 +38,7 @@ from monoids.sketches import count_min_bytes
 from monoids.sketches.arguments import fraction, integer
 from monoids.sketches.murmur import murmur3, murmur3_bytes, murmur3_words
 from monoids.table import Table
+from monoids.text import Words
 from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, ValueType, value_type
 
 Cells = dict[int, int]

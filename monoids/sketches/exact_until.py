@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Column, Columns, Ragged, concat, repeat, take
-from monoids.columns import segment_starts
+from monoids.groupby.cells import segment_starts
 from monoids.monoid import Monoid, check, check_schema
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Numbers

@@ -32,17 +32,18 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.arrays import python_list
 from monoids.column import Column, Columns, Ragged, take
-from monoids.columns import Integers
-from monoids.hashing import Words, hash_key, hash_keys, key_column
+from monoids.comparing.ids import hash_id, hash_ids
+from monoids.groupby.cells import Integers
+from monoids.hashing import hash_key, hash_keys, key_column
 from monoids.monoid import Monoid, check_schema, is_column
 from monoids.numbers.integers import decoded_as
-from monoids.order.ids import hash_id, hash_ids
 from monoids.ordered import Ordered
 from monoids.pairs import Names, pair, pair_columns
 from monoids.scalars import is_missing, scalar, shown
 from monoids.sketches.arguments import integer
 from monoids.sketches.count_min import Cells, CountMin
 from monoids.table import Table, group_entries, list_array
+from monoids.text import Words
 from monoids.values import ValueType, spelled
 
 Candidates = dict[Any, int]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant
-from monoids.columns import Integers
+from monoids.groupby.cells import Integers
 from monoids.ordered import Numbers
 from monoids.sketches.inputs import hash_column, hash_value, key_hash
 from monoids.sketches.radix import CHUNK_ROWS, sorted_words, split_bits, split_words

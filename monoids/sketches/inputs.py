@@ -18,8 +18,9 @@ import pyarrow as pa
 
 from monoids.arrays import from_numpy, plain_array, python_list
 from monoids.column import Column
-from monoids.hashing import Words, hash_keys, key_column
+from monoids.hashing import hash_keys, key_column
 from monoids.scalars import scalar, shown
+from monoids.text import Words
 
 Hash = Callable[[pa.Array], Column]
 """The hash of every value of a key column without nulls."""

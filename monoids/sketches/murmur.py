@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.hashing import Words
 from monoids.sketches.inputs import key_hash
+from monoids.text import Words
 
 SEED = 9001
 """The seed that DataSketches uses unless told otherwise."""

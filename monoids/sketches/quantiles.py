@@ -22,13 +22,13 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Columns, Ragged
-from monoids.columns import Integers
+from monoids.groupby.cells import Integers
+from monoids.groupby.segments import ONE
 from monoids.monoid import Group
 from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Numbers
 from monoids.scalars import is_missing
-from monoids.segments import ONE
 from monoids.sketches.arguments import fraction
 from monoids.sketches.logarithm import Buckets
 from monoids.table import Table

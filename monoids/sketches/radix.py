@@ -1,4 +1,4 @@
-"""Words of many segments are sorted by splitting them on their upper bits, until a part fits a sorting network.
+"""UnsignedWords of many segments are sorted by splitting them on their upper bits, until a part fits a sorting network.
 
 Sorting five million words at once takes twenty steps of comparison each; to count them into a hundred parts takes one,
 and each of those into a hundred again another; parts of a few hundred NumPy then sorts without a branch.
@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monoids.columns import Integers
+from monoids.groupby.cells import Integers
 
 CHUNK_ROWS = 1 << 18
 """How many words to hand over at a time: what stays in the cache while it is split."""
 
-Words = np.ndarray[Any, Any]
+UnsignedWords = np.ndarray[Any, Any]
 """Unsigned integers of 32 or 64 bits."""
 
 _PART_ROWS = 1 << 16
@@ -32,9 +32,9 @@ def split_bits(rows: int) -> int:
 
 
 def split_words(
-    chunks: Iterable[tuple[Integers, Words]], rows: int, segment_bits: int, word_bits: int, splits: int
-) -> Iterator[tuple[int, int, Words]]:
-    """Words in parts ``(first, bits, packed)`` of neighbouring segments, ascending; in a part in any order.
+    chunks: Iterable[tuple[Integers, UnsignedWords]], rows: int, segment_bits: int, word_bits: int, splits: int
+) -> Iterator[tuple[int, int, UnsignedWords]]:
+    """UnsignedWords in parts ``(first, bits, packed)`` of neighbouring segments, ascending; in a part in any order.
 
     ``chunks`` give the segment and the word of each of ``rows`` rows, below ``2**segment_bits`` and ``2**word_bits``;
     there are at most ``2**splits`` parts. In a part a row is ``(segment - first) << word_bits | word``, below
@@ -43,7 +43,7 @@ def split_words(
     splits = min(splits, segment_bits)
     shift = segment_bits - splits
     dtype = np.dtype(np.uint32 if shift + word_bits <= 32 else np.uint64)
-    parts: list[list[Words]] = [[] for _ in range(1 << splits)]
+    parts: list[list[UnsignedWords]] = [[] for _ in range(1 << splits)]
     # One array for all chunks: the pages of many are a third of the time.
     split, end = np.empty(rows if splits else 0, dtype), 0
     for segments, words in chunks:
@@ -63,8 +63,8 @@ def split_words(
             slices.clear()
 
 
-def sorted_words(words: Words, bits: int) -> Words:
-    """Words below ``2**bits``, which may be overwritten, in order."""
+def sorted_words(words: UnsignedWords, bits: int) -> UnsignedWords:
+    """UnsignedWords below ``2**bits``, which may be overwritten, in order."""
     splits = min((len(words) // _LEAF_ROWS).bit_length(), _SPLIT_BITS_MAX, bits)
     if splits <= 1:
         words.sort()
@@ -85,7 +85,7 @@ def sorted_words(words: Words, bits: int) -> Words:
     return words
 
 
-def _split(codes: Words, packed: Words, parts: list[list[Words]], split: Words) -> None:
+def _split(codes: UnsignedWords, packed: UnsignedWords, parts: list[list[UnsignedWords]], split: UnsignedWords) -> None:
     """Append to each of ``parts`` the rows whose code is its number; they are written to ``split``."""
     order, ends = _order(codes, len(parts))
     packed = packed.take(order, out=split, mode="clip")  # rows are in range: not to check them is a quarter faster
@@ -96,7 +96,7 @@ def _split(codes: Words, packed: Words, parts: list[list[Words]], split: Words) 
             start = end
 
 
-def _order(codes: Words, count: int) -> tuple[Integers, list[int]]:
+def _order(codes: UnsignedWords, count: int) -> tuple[Integers, list[int]]:
     """The permutation that sorts codes below ``count``, and where each code ends in it."""
     order = np.asarray(pc.array_sort_indices(pa.array(codes))).view(np.int64)
     ends = np.searchsorted(codes, np.arange(count, dtype=codes.dtype), side="right", sorter=order)

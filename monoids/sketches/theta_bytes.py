@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from monoids.hashing import Words
 from monoids.sketches.murmur import SEED, murmur3
+from monoids.text import Words
 
 THETA_MAX = (1 << 63) - 1
 """The theta of a sketch that holds the hash of every value it was given."""

@@ -8,9 +8,10 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from persistent.checkpoint.garbage import attempt_name
-from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.names import attempt_name, run_name
+from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.storage import Storage
@@ -57,7 +58,7 @@ def copied(source: Storage, manifest: Manifest, target: Target, on_progress: Pro
     names: dict[str, str] = {}
     for run, data in verified_runs(source, manifest):
         folder = run.name.rpartition("/")[0]
-        names[run.name] = f"{folder}/{attempt_name(target.epoch, target.id, new_nonce())}.arrow"
+        names[run.name] = run_name(folder, attempt_name(target.epoch, target.id, new_nonce()))
         target.storage.write(names[run.name], data)
         done_bytes += run.bytes
         if on_progress is not None:

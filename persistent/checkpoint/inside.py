@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from persistent.checkpoint.names import savepoint_name
 from persistent.storage import MemoryStorage, Put, Storage, open_storage
 
 
@@ -57,7 +58,7 @@ class Inside:
 
 def savepoint_folder(storage: Storage, name: str) -> Storage:
     """Where the savepoint of that name is, or is to be."""
-    return Inside(storage, f"s/{name}")
+    return Inside(storage, savepoint_name(name))
 
 
 def open_checkpoint(url: str | os.PathLike[str] | Storage, *, option: str = "url") -> Storage:

@@ -10,22 +10,31 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, manifest_sha256
+from persistent.checkpoint.names import (
+    DEAD,
+    FORMAT_NAME,
+    LATE,
+    MANIFESTS,
+    PLANS,
+    is_manifest,
+    manifest_name,
+    plan_name,
+    published_id,
+)
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.shapes import FORMAT_FILE, check_format
+from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import KEY_GROUPS, decode_document, encode_document
 from persistent.codec.shapes import check_shape
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, PersistentError, StorageError
-from persistent.sinks.staging import published_id
 from persistent.storage import Put, Storage
 
-_DIGITS = 20
 _PUT_TRIES_MAX = 5
 
 
@@ -49,28 +58,6 @@ class Trace:
     place: str = ""
 
 
-@dataclass(frozen=True)
-class Entry:
-    """A manifest with the SHA-256 of its bytes."""
-
-    manifest: Manifest
-    sha256: str
-    bytes: int
-
-
-def new_nonce() -> str:
-    """A name that nobody else has drawn."""
-    return uuid.uuid4().hex
-
-
-def manifest_name(id: int) -> str:
-    return f"m/{id:0{_DIGITS}d}.json"
-
-
-def plan_name(base: int, number: int) -> str:
-    return f"p/{base:0{_DIGITS}d}{f'-{number}' if number else ''}.json"
-
-
 class Log:
     """The manifests and plans of one checkpoint."""
 
@@ -80,7 +67,7 @@ class Log:
 
     def ids(self) -> list[int]:
         """The ids there are, ascending."""
-        return [int(name[:_DIGITS]) for name in self.storage.list("m") if _is_entry(name)]
+        return [published_id(name) for name in self.storage.list(MANIFESTS) if is_manifest(name)]
 
     def read(self, id: int) -> Entry:
         """One manifest, verified; read twice before it is called corrupt."""
@@ -112,16 +99,16 @@ class Log:
         # Not manifest 0: it may be long gone.
         known = self.newest()
         assert known is not None
-        self._put("FORMAT", _format_of(known.manifest.job), lambda other: True)
+        self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda other: True)
         newest = self.newest()
         assert newest is not None
         return newest
 
     def begin(self, job: str) -> str:
         """Put FORMAT, as for a copy whose only manifest comes last; the job that it names, ours or the one begun."""
-        self._put("FORMAT", _format_of(job), lambda other: True)
-        name = "FORMAT"
-        return str(decode_document(self.storage.read(name).to_pybytes(), f"{self.storage.url}/{name}")["job"])
+        self._put(FORMAT_NAME, _format_of(job), lambda other: True)
+        place = f"{self.storage.url}/{FORMAT_NAME}"
+        return str(decode_document(self.storage.read(FORMAT_NAME).to_pybytes(), place)["job"])
 
     def kept(self, newest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> dict[int, Manifest]:
         """The manifests whose files are kept, ``newest`` among them, by id: a fence names no others than its base.
@@ -171,24 +158,22 @@ class Log:
             old = newest.manifest
             if old.id == 0:
                 # Whoever put manifest 0 may have died before FORMAT, which must be there before any id above.
-                self._put("FORMAT", _format_of(old.job), lambda other: True)
+                self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)
             replan = old.replan if replan is None else replan
             id = max((old.id, *old.burnt)) + 1
-            fence = replace(
-                old,
+            fence = succeed(
+                newest,
+                "fence",
                 id=id,
-                kind="fence",
-                epoch=old.epoch + 1,
                 nonce=nonce,
-                parent=(old.id, newest.sha256),
+                format=FORMAT if upgrade else old.format,
+                epoch=old.epoch + 1,
                 fences=old.fences + 1 if replan == old.replan else 1,
                 replan=replan,
                 pins=old.pins if pins is None else pins(old),
+                bases=self._bases(old) if upgrade else old.bases,
                 burnt=(*old.burnt, above) if above > id else old.burnt,
             )
-            if upgrade:
-                bases = {id: kept.committed_ms for id, kept in self.kept(old).items() if kept.is_base}
-                fence = replace(fence, bases=bases, format=FORMAT)
             try:
                 newest = self.put(fence)
             except Fenced:
@@ -200,6 +185,10 @@ class Log:
             else:
                 if id > above:
                     return newest
+
+    def _bases(self, old: Manifest) -> dict[int, int]:
+        """What a manifest of the first format does not say: which of those kept hold a state of their own."""
+        return {id: kept.committed_ms for id, kept in self.kept(old).items() if kept.is_base}
 
     def plan(self, base: int, number: int) -> StepPlan | None:
         """The plan of the step after checkpoint ``base``, if it was put."""
@@ -233,7 +222,7 @@ class Log:
         the sink."""
         traces = [
             Trace(published_id(name), f"{self.storage.url}/{folder}/{name}")
-            for folder in ("p", "late", "dead")
+            for folder in (PLANS, LATE, DEAD)
             for name in self.storage.list(folder)
         ]
         found = max([*traces, shown])
@@ -292,11 +281,11 @@ class Log:
         return Entry(manifest, manifest_sha256(data), len(data))
 
     def _check_format(self) -> None:
-        place = f"{self.storage.url}/FORMAT"
+        place = f"{self.storage.url}/{FORMAT_NAME}"
         # Listed first: FORMAT is put before any id above 0, so what is listed now proves that it must be there.
         ids = self.ids()
         try:
-            data = self.storage.read("FORMAT").to_pybytes()
+            data = self.storage.read(FORMAT_NAME).to_pybytes()
         except FileNotFoundError:
             if any(id > 0 for id in ids):
                 raise CorruptCheckpoint(
@@ -357,7 +346,3 @@ def _format_of(job: str) -> bytes:
     return encode_document(
         {"format": FORMAT, "features": [], "job": job, "key_groups": KEY_GROUPS, "hash": HASH_VERSION}
     )
-
-
-def _is_entry(name: str) -> bool:
-    return name.endswith(".json") and name[:_DIGITS].isdigit() and len(name) == _DIGITS + 5

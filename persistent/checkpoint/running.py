@@ -7,18 +7,16 @@ drivers apart is the fence.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from persistent.checkpoint.names import DRIVERS, driver_epoch, driver_name
 from persistent.checkpoint.process import Process, this_process
 from persistent.clock import wall_ms
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint
-from persistent.figures import utc_text
 from persistent.storage import Storage
-
-_MARK = re.compile(r"e([0-9]+)-")
+from persistent.text.figures import utc_text
 
 
 @dataclass(frozen=True)
@@ -46,7 +44,7 @@ class Mark:
 
 def put_mark(storage: Storage, epoch: int, nonce: str) -> str:
     """Say that this process drives; returns the name of the mark."""
-    name = f"r/e{epoch}-{nonce}.json"
+    name = driver_name(epoch, nonce)
     body = {"epoch": epoch, **this_process().to_json(), "started_ms": wall_ms()}
     storage.put_if_absent(name, encode_document(body))
     return name
@@ -55,7 +53,7 @@ def put_mark(storage: Storage, epoch: int, nonce: str) -> str:
 def marks(storage: Storage, names: Sequence[str] | None = None) -> Iterator[Mark]:
     """The marks there are, or those of these names. One that cannot be read is of a driver that was killed while it put
     it."""
-    for name in [f"r/{listed}" for listed in storage.list("r")] if names is None else names:
+    for name in [f"{DRIVERS}/{listed}" for listed in storage.list(DRIVERS)] if names is None else names:
         try:
             body = decode_document(storage.read(name).to_pybytes(), f"{storage.url}/{name}")
             yield Mark(name, body["epoch"], Process.from_json(body), body["started_ms"])
@@ -72,8 +70,8 @@ def sweep_dead_marks(storage: Storage) -> None:
 
 def fenced_marks(storage: Storage, epoch: int) -> list[str]:
     """The names of the marks of lower epochs, whose drivers have been fenced off. One of a higher has fenced us."""
-    found = [(listed, _MARK.match(listed)) for listed in storage.list("r")]
-    return [f"r/{listed}" for listed, mark in found if mark and int(mark[1]) < epoch]
+    found = {listed: driver_epoch(listed) for listed in storage.list(DRIVERS)}
+    return [f"{DRIVERS}/{listed}" for listed, of in found.items() if of is not None and of < epoch]
 
 
 def sweep_marks(storage: Storage, epoch: int) -> list[Mark]:

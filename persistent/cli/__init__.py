@@ -10,7 +10,7 @@ import click
 
 import persistent
 from persistent.cli.check import doctor, verify_command
-from persistent.cli.exits import STOPPED, Failure, InOrder, exit_code
+from persistent.cli.exits import STOPPED, CommandFailed, InOrder, exit_code
 from persistent.cli.inspect import diff_command, history, show
 from persistent.cli.laws import laws
 from persistent.cli.operate import (
@@ -43,7 +43,7 @@ class _Commands(InOrder):
         except PersistentError as error:
             if ctx.params.get("verbose"):
                 traceback.print_exception(error)
-            raise Failure(str(error), exit_code(error)) from error
+            raise CommandFailed(str(error), exit_code(error)) from error
         except KeyboardInterrupt:
             ctx.exit(STOPPED)
 

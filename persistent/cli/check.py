@@ -8,14 +8,14 @@ from dataclasses import asdict
 import click
 
 from persistent.checkpoint.inside import savepoint_folder
-from persistent.cli.exits import CORRUPT, NOT_FOUND, REFUSED, Failure
+from persistent.cli.exits import CORRUPT, NOT_FOUND, REFUSED, CommandFailed
 from persistent.cli.options import json_option, pipeline_of, storage_of, target_argument
+from persistent.cli.progress import working
+from persistent.cli.tables import json_text, print_json, print_table
 from persistent.errors import UnknownCheckpoint
-from persistent.figures import bytes_text
-from persistent.progress import working
 from persistent.reading import Place, place
 from persistent.storage import Storage
-from persistent.tables import json_text, print_json, print_table
+from persistent.text.figures import bytes_text
 from persistent.verify import FAULT, Verification, verify, verify_source
 
 
@@ -56,7 +56,7 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
     else:
         _print_verification(found)
     if not found.ok:
-        raise Failure(_verdict(found), CORRUPT)
+        raise CommandFailed(_verdict(found), CORRUPT)
 
 
 def _still_kept(storage: Storage, id: int) -> Place:
@@ -70,7 +70,7 @@ def _still_kept(storage: Storage, id: int) -> Place:
 def _check_there(storage: Storage) -> None:
     """Where there is nothing at all, nothing is corrupt."""
     if not storage.list("") and not storage.list("m"):
-        raise Failure(f"{storage.url}: there is no checkpoint here, so no checkpoint verifies", NOT_FOUND)
+        raise CommandFailed(f"{storage.url}: there is no checkpoint here, so no checkpoint verifies", NOT_FOUND)
 
 
 def _verdict(found: Verification) -> str:
@@ -124,6 +124,6 @@ def doctor(url: str, as_json: bool) -> None:
         print_table(["probe", "", "what was seen"], rows)
     if not diagnosis.is_safe:
         failed = ", ".join(one.name for one in diagnosis.probes if not one.passed)
-        raise Failure(f"{diagnosis.url} is not fit for checkpoints: {failed}. Choose another store", REFUSED)
+        raise CommandFailed(f"{diagnosis.url} is not fit for checkpoints: {failed}. Choose another store", REFUSED)
     if not as_json:
         click.echo(f"{diagnosis.url} is fit for checkpoints")

@@ -51,7 +51,7 @@ def exit_code(error: PersistentError) -> int:
     return next(one.code for one in EXITS if isinstance(error, one.errors))
 
 
-class Failure(click.ClickException):
+class CommandFailed(click.ClickException):
     """An error told in one line, with its exit code."""
 
     def __init__(self, text: str, code: int = FAILED) -> None:

@@ -8,16 +8,17 @@ from typing import Any
 
 import click
 
-from persistent.checkpoint.log import Entry, manifest_name
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.successor import Entry
+from persistent.cli.load import load_pipeline, names_pipeline
 from persistent.cli.options import json_option, storage_of, target_argument
+from persistent.cli.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_summaries, print_table
 from persistent.codec import decode_document
-from persistent.figures import bytes_text, clock_text, utc_text
-from persistent.fingerprints import monoid_text, window_text
-from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline
 from persistent.reading import Diff, Place, diff, kept_places, place
-from persistent.tables import ROWS_SHOWN, json_text, print_json, print_rows, print_summaries, print_table
+from persistent.text.figures import bytes_text, clock_text, utc_text
+from persistent.text.fingerprints import monoid_text, window_text
 
 
 @click.command()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from persistent.cli.load import load_monoid
 from persistent.cli.options import json_option
+from persistent.cli.progress import one_line
+from persistent.cli.tables import print_json, print_table
 from persistent.errors import InvalidPipeline
-from persistent.load import load_monoid
-from persistent.progress import one_line
-from persistent.tables import print_json, print_table
 
 if TYPE_CHECKING:
     from monoids.laws import Law, Trial

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from persistent import operations
-from persistent.checkpoint.log import Entry
+from persistent.checkpoint.successor import Entry
+from persistent.cli.load import names_pipeline
 from persistent.cli.options import (
     TIME,
     json_option,
@@ -19,10 +20,9 @@ from persistent.cli.options import (
     take_over_option,
     target_argument,
 )
-from persistent.figures import bytes_text, clock_text, utc_text
-from persistent.load import names_pipeline
-from persistent.progress import working
-from persistent.tables import json_text, print_json
+from persistent.cli.progress import working
+from persistent.cli.tables import json_text, print_json
+from persistent.text.figures import bytes_text, clock_text, utc_text
 
 
 @click.command("savepoint")

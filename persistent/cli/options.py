@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import click
 
 from persistent.checkpoint.inside import open_checkpoint
+from persistent.cli.load import load_pipeline, names_pipeline
+from persistent.cli.tables import ROWS_SHOWN
 from persistent.clock import instant_ms
-from persistent.load import load_pipeline, names_pipeline
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
-from persistent.tables import ROWS_SHOWN
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

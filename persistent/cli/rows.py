@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from persistent.aside import read_aside
+from persistent.checkpoint.set_aside import read_aside
 from persistent.cli.options import (
     TIME,
     json_option,
@@ -25,14 +25,14 @@ from persistent.cli.options import (
     storage_of,
     target_argument,
 )
+from persistent.cli.progress import working
+from persistent.cli.tables import json_text, print_rows
 from persistent.errors import InvalidPipeline
-from persistent.figures import bytes_text, clock_text, utc_text
 from persistent.pipeline import Pipeline
-from persistent.progress import working
 from persistent.reading import Place, check_key, check_window, export, place, state_table
 from persistent.sinks.json_lines import encode_json_lines
-from persistent.tables import json_text, print_rows
 from persistent.task import check_task
+from persistent.text.figures import bytes_text, clock_text, utc_text
 
 _ASIDE = {"late": "late records", "dead": "dead letters"}
 _FORMATS = ("table", "json", "parquet", "arrow")

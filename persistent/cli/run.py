@@ -12,12 +12,12 @@ import click
 
 from persistent.checkpoint.log import Log
 from persistent.cli.exits import STOPPED
+from persistent.cli.load import load_pipeline
 from persistent.cli.options import pipeline_argument, take_over_option
-from persistent.load import load_pipeline
+from persistent.cli.progress import progress
+from persistent.cli.tables import json_text
+from persistent.driver.report import RunReport
 from persistent.operations.entering import check_none_runs
-from persistent.progress import progress
-from persistent.report import RunReport
-from persistent.tables import json_text
 
 
 @click.command()
@@ -80,7 +80,7 @@ def _session(engine: str | None, master: str | None) -> Any:
     if engine == "embedded":
         yield None
         return
-    from persistent.spark import java_found, session_at
+    from persistent.engines.spark_session import java_found, session_at
 
     if engine is None and master is None and "SPARK_REMOTE" not in os.environ and not java_found():
         click.echo("no Java found (in JAVA_HOME or on the path): running on the embedded engine", err=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from persistent.rows import agreed_types
+from persistent.worker.state_rows import agreed_types
 
 _KEY_TYPES = {
     str(type_): type_

@@ -21,7 +21,7 @@ from persistent.codec import sealed
 from persistent.codec.sealed import Index, open_sealed, read_index, seal
 from persistent.codec.shapes import SHA256, Misfit, both, fields, flag, path, whole
 from persistent.errors import CorruptCheckpoint
-from persistent.rows import Rows, empty
+from persistent.worker.state_rows import Rows, empty
 
 KEY_GROUPS = 1024
 _GROUP_SHIFT = 54

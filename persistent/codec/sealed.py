@@ -37,7 +37,7 @@ _SCHEMA = re.compile(rb'\[[0-9]{1,19},"[0-9a-f]{64}"\]\}')
 
 
 @dataclass(frozen=True)
-class Batch:
+class SealedBatch:
     """One record batch: where it is, its rows, the hash of the first, and its SHA-256."""
 
     offset: int
@@ -53,7 +53,7 @@ class Index:
 
     schema_bytes: int
     schema_sha256: str
-    batches: tuple[Batch, ...]
+    batches: tuple[SealedBatch, ...]
     panes: list[int]
     is_proven: bool
 
@@ -148,7 +148,7 @@ def _parsed(trailer: bytes, is_proven: bool) -> Index:
         raise ValueError("none that this release writes")
     body = json.loads(trailer)
     schema_bytes, schema_sha256 = body["schema"]
-    batches = tuple(Batch(*entry) for entry in body["batches"])
+    batches = tuple(SealedBatch(*entry) for entry in body["batches"])
     return Index(schema_bytes, schema_sha256, batches, body["panes"], is_proven)
 
 

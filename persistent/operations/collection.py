@@ -10,15 +10,16 @@ from types import MappingProxyType
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import runs_folder
 from persistent.checkpoint.running import fenced_marks
+from persistent.driver.publish import collectable, sweepable, unpublished
 from persistent.errors import CorruptCheckpoint
-from persistent.operations.entering import Place, check_not_running, fenced, log_of, running
-from persistent.publish import collectable, sweepable, unpublished
+from persistent.operations.entering import Location, check_not_running, fenced, log_of, running
 from persistent.sinks.protocol import Sink
 
 
 def collect_garbage(
-    storage: Place, *, sink: Sink | None = None, dry_run: bool = False, take_over: bool = False
+    storage: Location, *, sink: Sink | None = None, dry_run: bool = False, take_over: bool = False
 ) -> tuple[str, ...]:
     """Delete the runs, manifests, plans and marks that are no part of a kept checkpoint, and what was staged in its
     ``sink`` and will not be published; returns their names, those in the sink with its URL.
@@ -69,7 +70,7 @@ def _kept(log: Log) -> dict[int, Manifest]:
 
 def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> Iterator[str]:
     kept = log.kept(manifest, known)
-    folders = dict.fromkeys(f"d/{name}" for one in _readable(log, kept) for name in one.operators)
+    folders = dict.fromkeys(runs_folder(name) for one in _readable(log, kept) for name in one.operators)
     pending = log.plan(manifest.base, manifest.replan)
     yield from collectable(log.storage, folders, manifest, kept.values(), pending)
     yield from fenced_marks(log.storage, manifest.epoch)

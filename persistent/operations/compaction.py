@@ -11,16 +11,18 @@ import pyarrow as pa
 
 from persistent.checkpoint.compaction import Merge, shards
 from persistent.checkpoint.copies import Progress, newest_of
-from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
-from persistent.commit import check_follows, check_same_job, first_manifest, known_from
-from persistent.contents import Contents
-from persistent.job import Attempt, FoldRuns, Job
+from persistent.driver.commit import check_same_job, first_manifest, known_from
 from persistent.operations.entering import committed, fenced
 from persistent.pipeline import Pipeline
-from persistent.sums import compact as folded
 from persistent.task import operator_name
+from persistent.worker.job import Attempt, FoldRuns, Job
+from persistent.worker.merge_runs import folded_early
+from persistent.worker.run_cache import Contents
 
 logger = logging.getLogger("persistent.operations")
 
@@ -42,7 +44,6 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: Progres
     fence = fenced(log, take_over=take_over)
     with log.unless_fenced(fence.manifest.id):
         manifest = _compacted(job, fence, on_progress)
-    check_follows(manifest, fence.manifest)
     return committed(log, manifest)
 
 
@@ -51,13 +52,10 @@ def _compacted(job: Job, fence: Entry, on_progress: Progress | None) -> Manifest
     operator = old.operators[name]
     attempt = Attempt(old.epoch, old.id + 1)
     runs = tuple(_folded_runs(job, attempt, operator, old.clock.closed, on_progress))
-    return replace(
-        old,
-        id=old.id + 1,
-        kind="compaction",
-        nonce=new_nonce(),
+    return succeed(
+        fence,
+        "compaction",
         bases={**old.bases, old.id + 1: old.committed_ms},
-        parent=(old.id, fence.sha256),
         operators={
             **old.operators,
             name: replace(
@@ -102,7 +100,7 @@ def _folded_runs(
             for low, high in shards(part):
                 inputs = tuple(run for run in part if run.low < high and low < run.high)
                 if inputs:
-                    result = folded(job, FoldRuns(attempt, Merge(inputs, low, high), closed))
+                    result = folded_early(job, FoldRuns(attempt, Merge(inputs, low, high), closed))
                     if result.failure:
                         logger.warning("%d runs are left unfolded: %s", len(part), result.failure)
                         made = list(part)
@@ -121,7 +119,7 @@ def _folded_index(job: Job, attempt: Attempt, manifest: Manifest) -> tuple[Run, 
     tables = [decode_table(contents.read(run), run.sha256, f"{job.storage.url}/{run.name}") for run in runs]
     table = pa.concat_tables(tables, promote_options="default")
     data, sha256 = encode_table(table)
-    name = f"d/{manifest.source.kind}/{attempt.name()}.arrow"
+    name = attempt.run_name(runs_folder(manifest.source.kind))
     job.storage.write(name, data)
     first, last = min(run.first for run in runs), max(run.last for run in runs)
     return (Run(name, len(table), len(data), sha256, 0, 0, KEY_GROUPS, 0, 0, first, last),)

@@ -7,17 +7,18 @@ from collections.abc import Callable
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.inside import open_checkpoint
-from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.running import Mark, marks
+from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.errors import StillRunning
 from persistent.storage import Storage
 
-Place = str | os.PathLike[str] | Storage
+Location = str | os.PathLike[str] | Storage
 """A checkpoint: its storage, or its URL."""
 
 
-def log_of(place: Place) -> Log:
+def log_of(place: Location) -> Log:
     return Log(open_checkpoint(place))
 
 

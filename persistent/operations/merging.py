@@ -7,19 +7,20 @@ from dataclasses import replace
 from typing import Any
 
 from persistent.checkpoint.copies import Target, copied, newest_of
-from persistent.checkpoint.log import Entry, Log, new_nonce
-from persistent.checkpoint.manifest import FORMAT, Account, Manifest, OperatorState, SourcePart
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest, OperatorState, SourcePart
 from persistent.checkpoint.running import marks
+from persistent.checkpoint.successor import Entry, first, new_nonce, succeed
 from persistent.clock import Clock, wall_ms
 from persistent.codec import canonical_json, common_key_types
-from persistent.commit import check_same_job
+from persistent.driver.commit import check_same_job
 from persistent.errors import Refused, StillRunning
-from persistent.fingerprints import changes_text
-from persistent.operations.entering import Place, log_of
+from persistent.operations.entering import Location, log_of
 from persistent.sources.schemas import from_json
+from persistent.text.fingerprints import changes_text
 
 
-def merge(first: Place, second: Place, into: Place) -> Entry:
+def merge(first: Location, second: Location, into: Location) -> Entry:
     """Put the sum of two jobs into the new checkpoint ``into``, as a job of its own: a pipeline over both sources goes
     on from there as if it had read both from the beginning. Neither job is changed.
 
@@ -45,14 +46,9 @@ def merge(first: Place, second: Place, into: Place) -> Entry:
     old, id, now_ms = fence.manifest, fence.manifest.id + 1, wall_ms()
     target = Target(there.storage, old.epoch, id)
     copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
-    merged = replace(
-        old,
-        id=id,
-        kind="merge",
-        base=id,
-        oldest=id,
-        nonce=new_nonce(),
-        parent=(old.id, fence.sha256),
+    merged = succeed(
+        fence,
+        "merge",
         clock=clock,
         source=replace(source, index=(*copies[0].source.index, *copies[1].source.index)),
         operators={
@@ -60,12 +56,9 @@ def merge(first: Place, second: Place, into: Place) -> Entry:
             for name, operator in operators.items()
         },
         ledger={**jobs[0].ledger, **jobs[1].ledger},
-        fences=0,
-        replan=0,
         bases={id: now_ms},
         committed_ms=now_ms,
         origin=(jobs[0].job, jobs[0].id),
-        format=FORMAT,
     )
     return there.put(merged)
 
@@ -187,22 +180,8 @@ def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePar
 def _emptied(there: Log, operators: Mapping[str, OperatorState], source: SourcePart) -> Entry:
     """A fence on the empty checkpoint of the new job, which may have been begun before."""
     nonce = new_nonce()
-    empty = Manifest(
-        job=nonce,
-        id=0,
-        kind="checkpoint",
-        base=0,
-        oldest=0,
-        epoch=0,
-        nonce=nonce,
-        clock=Clock(),
-        source=SourcePart(source.kind, source.partitions, dict.fromkeys(source.partitions, (0, 0))),
-        operators={
-            name: replace(one, key_types=(), runs=(), lowest=None, published=0) for name, one in operators.items()
-        },
-        ledger={partition: Account() for partition in source.partitions},
-        bases={0: 0},
-    )
+    none = {name: replace(one, key_types=(), runs=(), lowest=None, published=0) for name, one in operators.items()}
+    empty = first(nonce, source, none)
     created = there.create(empty)
     if created.manifest.base == 0:
         check_same_job(created.manifest, empty, there.storage.url)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.successor import Entry
 from persistent.errors import UnknownCheckpoint
-from persistent.operations.entering import Place, fenced, log_of
+from persistent.operations.entering import Location, fenced, log_of
 
 
-def pin(storage: Place, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:
+def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:
     """Keep checkpoint ``id`` whatever the policy of retention says; ``remove``: no longer.
 
     Pins survive steps, fences and rollbacks. What is unpinned, the next collection takes. Where nothing would change

@@ -13,19 +13,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account, Manifest
+from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock, Instant, instant_ms
 from persistent.codec import Run
-from persistent.commit import check_same_job, first_manifest
-from persistent.folded import entry_as_of
-from persistent.job import Attempt, Job
+from persistent.driver.commit import check_same_job, first_manifest
 from persistent.operations.entering import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
-from persistent.sums import read_rows, write_run
 from persistent.task import operator_name
+from persistent.worker.job import Attempt, Job
+from persistent.worker.merge_runs import read_rows, write_run
+from persistent.worker.state_tables import entry_as_of
 
 
 def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool = False) -> Entry:

@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
-from persistent.checkpoint.log import Entry, Log, Trace, new_nonce
+from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
-from persistent.operations.entering import Place, check_not_running, committed, fenced, log_of
+from persistent.operations.entering import Location, check_not_running, committed, fenced, log_of
 
 _OUTPUTS = ("retract", "again")
 
@@ -33,7 +34,7 @@ class Readable:
 
 
 def rollback(
-    storage: Place,
+    storage: Location,
     to: int | None = None,
     *,
     clock: Instant | None = None,
@@ -102,21 +103,16 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
     if old.retract is not None and target >= old.base:
         # The last rollback is not done with: whoever publishes next takes back all at once.
         first = min(first, old.retract[0])
-    return replace(
-        old,
+    return succeed(
+        last,
+        "rollback",
         id=id,
-        kind="rollback",
-        base=id,
         epoch=epoch,
-        nonce=new_nonce(),
-        parent=(old.id, last.sha256),
         clock=copy.clock,
         source=copy.source,
         operators=copy.operators,
         ledger=copy.ledger,
         outputs=tuple(staged for staged in old.outputs if staged.id <= target or not take_back),
-        fences=0,
-        replan=0,
         pins=tuple(pin for pin in old.pins if pin not in lost),
         bases={**{one: ms for one, ms in before.items() if one not in lost}, id: now_ms},
         burnt=tuple(sorted({*old.burnt, *kept.unreadable, *lost})),
@@ -126,7 +122,6 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         # Since then, in one of these: there is what is to be taken back.
         publishes=True if any(one.publishes for at, one in found.items() if at >= target) else old.publishes,
         left=(*(branch for branch in old.left if not branch[0] <= target < branch[1]), (target + 1, id, take_back)),
-        format=FORMAT,
     )
 
 

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 from persistent.checkpoint.copies import Progress, Target, checkpoint_at, copied_while_running, newest_of
 from persistent.checkpoint.inside import savepoint_folder
-from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest, check_name
+from persistent.checkpoint.names import CLAIM, runs_folder
+from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.errors import Fenced, Refused
-from persistent.operations.entering import Place, log_of
+from persistent.operations.entering import Location, log_of
 from persistent.storage import delete_all, put_once
 
-CLAIM = "CLAIM"
-"""The manifest of a savepoint under a name that all who make one contend for, whatever the id of their checkpoint."""
 
-
-def savepoint(storage: Place, name: str, *, at: int | None = None, on_progress: Progress | None = None) -> str:
+def savepoint(storage: Location, name: str, *, at: int | None = None, on_progress: Progress | None = None) -> str:
     """Copy the newest checkpoint, or checkpoint ``at``, to ``URL/s/NAME``; returns that URL.
 
     The job may run: it is neither fenced nor touched, and where it collects what is being copied, the copy begins anew
@@ -120,6 +119,6 @@ def _alone(copy: Manifest, job: str) -> Manifest:
 def _sweep(there: Log, won: Manifest) -> None:
     """Delete what attempts have left that were cut off, or have lost."""
     files = won.files()
-    for folder in sorted({f"d/{name}" for name in (*won.operators, won.source.kind)}):
+    for folder in sorted({runs_folder(name) for name in (*won.operators, won.source.kind)}):
         names = [f"{folder}/{name}" for name in there.storage.list(folder)]
         delete_all(there.storage, [name for name in names if name not in files])

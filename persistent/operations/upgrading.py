@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import FORMAT
-from persistent.operations.entering import Place, fenced, log_of
+from persistent.checkpoint.successor import Entry
+from persistent.operations.entering import Location, fenced, log_of
 
 
-def upgrade(storage: Place, *, take_over: bool = False) -> Entry:
+def upgrade(storage: Location, *, take_over: bool = False) -> Entry:
     """Put a fence of the newest format on a checkpoint of an older one. Releases that know only the older cannot read
     it then. The newest manifest as it is, where there is nothing to do. StillRunning."""
     log = log_of(storage)

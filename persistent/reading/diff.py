@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids import Sum, record
-from monoids.columns import Integers
+from monoids.groupby.cells import Integers
+from monoids.groupby.summing import group_by
 from monoids.hashing import key_column
-from monoids.summing import group_by
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.codec import Run
-from persistent.fingerprints import monoid_text, window_text
-from persistent.folded import Part, empty_table, folded_tables, state_of
-from persistent.job import Job
-from persistent.outputs import END, START
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, read_place
 from persistent.task import key_names
+from persistent.text.fingerprints import monoid_text, window_text
+from persistent.worker.job import Job
+from persistent.worker.output_tables import END, START
+from persistent.worker.state_tables import Part, empty_table, folded_tables, state_of
 
 _SIDES = record(before=Sum(), after=Sum())
 

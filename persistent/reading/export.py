@@ -11,16 +11,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
 from persistent.codec import canonical_json
 from persistent.errors import InvalidPipeline
-from persistent.folded import empty_table, folded_tables, state_of
-from persistent.job import Job
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, place
 from persistent.storage import Storage, open_storage
 from persistent.task import operator_name
+from persistent.worker.job import Job
+from persistent.worker.state_tables import empty_table, folded_tables, state_of
 
 _FILE_BYTES = 256 << 20
 """Of a file before it is compressed."""
@@ -65,7 +66,7 @@ def export(
     """Write the state of a checkpoint, by default the newest, into an empty folder: files of at most about
     ``file_bytes`` before they are compressed, however large the state.
 
-    The footer of each file says of what it is: ``persistent.job``, ``.checkpoint``, ``.clock_ms`` and more.
+    The footer of each file says of what it is: ``persistent.worker.job``, ``.checkpoint``, ``.clock_ms`` and more.
     ``_export.json`` is written last: where it is, the export is complete. ``on_progress`` is called with the rows
     written, and about those there are.
     """

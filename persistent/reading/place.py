@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from persistent.checkpoint.copies import checkpoint_at, newest_of, read_while_running
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.commit import check_same_job, first_manifest
+from persistent.checkpoint.successor import Entry
+from persistent.driver.commit import check_same_job, first_manifest
 from persistent.errors import UnknownCheckpoint
-from persistent.job import Job
 from persistent.pipeline import Pipeline
 from persistent.storage import Storage
 from persistent.task import check_task
+from persistent.worker.job import Job
 
 Result = TypeVar("Result")
 

@@ -9,17 +9,18 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms
 from persistent.codec import type_of
 from persistent.errors import InvalidPipeline
-from persistent.figures import utc_text
-from persistent.folded import OneKey, Part, empty_table, entry_as_of, folded_tables, state_of
-from persistent.job import Job
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, place
 from persistent.task import check_task, key_names
+from persistent.text.figures import utc_text
 from persistent.window import Window
+from persistent.worker.job import Job
+from persistent.worker.state_tables import OneKey, Part, empty_table, entry_as_of, folded_tables, state_of
 
 
 def state_table(

@@ -10,13 +10,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from monoids.monoid import canonical_json
+from persistent.checkpoint.garbage import garbage
+from persistent.checkpoint.names import (
+    attempt_name,
+    attempt_of,
+    is_retracted,
+    list_name,
+    published_id,
+    published_name,
+    published_stem,
+    retraction_name,
+    retractions,
+)
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.sinks.protocol import Staged
-from persistent.sinks.retraction import is_retracted, retraction_name, retractions
-from persistent.sinks.staging import final_stem, published_id, staged_id, swept
-from persistent.spelling import spelled
 from persistent.storage import Storage, delete_all, open_storage, put_once
+from persistent.text.spelling import spelled
 
 _EXTENSIONS = {"parquet": "parquet", "jsonl": "jsonl"}
 _STAGED = "_staged"
@@ -64,7 +74,7 @@ class FileSink:
 
     def names(self) -> tuple[str, ...]:
         """A name as those of the files that are published."""
-        return (f"{0:020d}-0.{_EXTENSIONS[self.format]}",)
+        return (published_name(0, f"{attempt_name(0, 0, '0')}.{_EXTENSIONS[self.format]}"),)
 
     def claim(self, job: str) -> None:
         """Note in the folder whose it is. StorageError if it is another job's."""
@@ -77,7 +87,7 @@ class FileSink:
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Write ``outputs`` out of sight, durably. ValueError if ``attempt`` is none, StorageError."""
-        final_stem(staging_id, attempt)
+        published_stem(staging_id, attempt)
         data = _parquet(outputs) if self.format == "parquet" else encode_json_lines(outputs)
         name = f"{_STAGED}/{attempt}.{_EXTENSIONS[self.format]}"
         self.storage.write(name, data)
@@ -107,7 +117,7 @@ class FileSink:
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Delete the staged files that nobody will publish."""
         kept = [name.rpartition("/")[2] for name in live]
-        for name in swept(self.storage.list(_STAGED), kept, epoch, id):
+        for name in garbage(self.storage.list(_STAGED), kept, epoch, id):
             self.storage.delete(f"{_STAGED}/{name}")
 
     def staged(self, job: str) -> list[str]:
@@ -121,7 +131,7 @@ class FileSink:
         name = retraction_name(first, stop)
         put_once(self.storage, f"{_RETRACTED}/{name}", f"{name}\n".encode())
         # In this order a file on its way from one name to the other is seen.
-        ids = {staged_id(name) for name in self.storage.list(_STAGED)}
+        ids = {attempt[1] for name in self.storage.list(_STAGED) if (attempt := attempt_of(name))}
         ids |= {published_id(name) for folder in ("", _PUBLISHED) for name in self.storage.list(folder)}
         for id in sorted(ids):
             if first <= id < stop:
@@ -177,7 +187,7 @@ class FileSink:
         """Every file has its final name; or there is a list that says more than what we see, which is returned."""
         try:
             for file in staged:
-                self._publish_one(file.name, _final_name(staging_id, file.name))
+                self._publish_one(file.name, published_name(staging_id, file.name))
         except StagedMissing:
             # Another driver may have published it all, and a reader have taken it away.
             found = self._found(_list_name(staging_id))
@@ -230,14 +240,14 @@ class FileSink:
 
 def _list_of(staging_id: int, staged: Sequence[Staged]) -> bytes:
     """What ``_published`` says of a checkpoint, whatever the order of its files."""
-    files = sorted((_final_name(staging_id, file.name), file.rows) for file in staged)
+    files = sorted((published_name(staging_id, file.name), file.rows) for file in staged)
     listed = [{"name": name, "rows": rows} for name, rows in files]
     rows = sum(file.rows for file in staged)
     return (canonical_json({"id": staging_id, "files": listed, "rows": rows}) + "\n").encode()
 
 
 def _list_name(id: int) -> str:
-    return f"{_PUBLISHED}/{id:020d}.json"
+    return f"{_PUBLISHED}/{list_name(id)}"
 
 
 def _no_list(id: int) -> bytes:
@@ -255,8 +265,3 @@ def _parquet(outputs: pa.Table) -> pa.Buffer:
     repeated = [f.name for f in outputs.schema if not (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
     pq.write_table(outputs, out, compression="snappy", use_dictionary=repeated, write_statistics=True)
     return out.getvalue()
-
-
-def _final_name(staging_id: int, name: str) -> str:
-    attempt, _, extension = name.rpartition("/")[2].partition(".")
-    return f"{final_stem(staging_id, attempt)}.{extension}"

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from monoids.arrays import python_list
+from persistent.checkpoint.garbage import garbage
+from persistent.checkpoint.names import published_id, published_stem
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.protocol import Staged
-from persistent.sinks.staging import final_stem, published_id, swept
 
 
 class MemorySink:
@@ -64,7 +65,7 @@ class MemorySink:
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Keep ``outputs`` out of sight. ValueError if ``attempt`` is none."""
-        final_stem(staging_id, attempt)
+        published_stem(staging_id, attempt)
         with self._lock:
             if attempt in self._staged:
                 raise ValueError(f"attempt {attempt} has been staged before; each takes a new uuid")
@@ -74,15 +75,15 @@ class MemorySink:
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
         """Show the staged rows; what is shown already is done. StagedMissing, StorageError."""
         with self._lock:
-            listed = {final_stem(staging_id, file.name) for file in staged}
-            shown = {name for name in self._published if name.startswith(f"{staging_id:020d}-")}
+            listed = {published_stem(staging_id, file.name) for file in staged}
+            shown = {name for name in self._published if published_id(name) == staging_id}
             if staged and not shown <= listed:
                 raise StorageError(
                     f"MemorySink: checkpoint {staging_id} was published here with other rows. Two checkpoints write "
                     "here: give each its own MemorySink()."
                 )
             for file in staged:
-                final = final_stem(staging_id, file.name)
+                final = published_stem(staging_id, file.name)
                 if final in self._published:
                     continue
                 if file.name not in self._staged:
@@ -112,5 +113,5 @@ class MemorySink:
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Forget the staged rows that nobody will publish."""
         with self._lock:
-            for name in swept(self._staged, live, epoch, id):
+            for name in garbage(self._staged, live, epoch, id):
                 del self._staged[name]

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
-from persistent.sources.formats import TO_THE_END, InputFile, Integers, Unreadable
+from persistent.sources.formats import TO_THE_END, InputFile, Unreadable
 from persistent.sources.lines import (
     BYTE_ORDER_MARK,
     Block,

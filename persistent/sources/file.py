@@ -4,67 +4,55 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from persistent.clock import Duration, bare
-from persistent.errors import InputGone, SourceChanged, SourceError
+from persistent.errors import SourceError
 from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
-from persistent.sources.files import Files, Listed
-from persistent.sources.formats import TO_THE_END, Decoded, Extent, Facts, Format, InputFile, Unreadable, attempted
-from persistent.sources.index import Entry, Index, progress_of
+from persistent.sources.files import Files
+from persistent.sources.formats import TO_THE_END, Extent, Facts, Format, InputFile, Unreadable, attempted, format_of
+from persistent.sources.index import Index, ListedFile, progress_of
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import EMPTY, Given, Layout, folder_values, with_folders
 from persistent.sources.parquet import Parquet
+from persistent.sources.pieces import Piece, is_read, splits_of, without_gone
 from persistent.sources.protocol import (
     Budget,
-    DeadRecord,
     Position,
     Positions,
     Reached,
     Records,
     SourcePlan,
     SourceState,
-    Span,
     Split,
 )
-from persistent.sources.roots import Place, Root, followed, moved_folder, place_of, require_same
-from persistent.sources.schemas import empty_batch, from_option
+from persistent.sources.roots import FoundAt, Root, followed, moved_folder, place_of, require_same
+from persistent.sources.schemas import from_option
+from persistent.sources.spans import SpanReader, bad_file, bad_listed
 from persistent.sources.text import Text
-from persistent.sources.times import milliseconds, require_readable, why_none
-from persistent.spelling import spelled
+from persistent.sources.times import require_readable
+from persistent.sources.walk import Listed
 from persistent.storage.places import Reach, reach_of
+from persistent.text.spelling import spelled
 
 _PARTITION: Final = "files"
 _FILES_MAX: Final = 10_000
 """In one plan, which names each of them."""
 _LOOKS_AT_ONCE: Final = 256
 _FORMATS: Final = ("parquet", "json", "csv")
-_LOST: Final = "listed, but gone before it was read; if it comes back, give it a new name to have it read"
-_ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """An extent of a file of the index."""
-
-    entry: Entry
-    extent: Extent
 
 
 @dataclass(frozen=True)
 class _View:
     """What a plan sees: files, the index of them, and the options as this checkpoint has them."""
 
-    place: Place
+    place: FoundAt
     index: Index
     given: Given
 
@@ -182,7 +170,7 @@ class FileSource:
             cap = None if layout is None else self._cap(index, layout, start)
             recorded = _record(layout, place) if layout is not None and "schema" in state.recorded else state.recorded
             return SourcePlan((), {_PARTITION: start}, {_PARTITION: cap}, recorded)
-        splits = self._splits(self._format(layout), pieces, budget)
+        splits = splits_of(_PARTITION, self._format(layout), pieces, budget)
         cap = self._cap(index, layout, end)
         return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
 
@@ -199,7 +187,7 @@ class FileSource:
             return layout
         return self._checked(replace(layout, schema=self._schema), "schema=")
 
-    def _followed(self, state: SourceState) -> Place:
+    def _followed(self, state: SourceState) -> FoundAt:
         """The place of the files, once it is certain that the path stands for those that were read before."""
         root = Root.from_json(state.recorded)
         place = place_of(root, self._files.pinned(), self._moved_from)
@@ -211,10 +199,10 @@ class FileSource:
 
     def _take(
         self, view: _View, layout: Layout | None, end: Position, budget: Budget, follow: bool
-    ) -> tuple[list[_Piece], Position, Layout | None]:
+    ) -> tuple[list[Piece], Position, Layout | None]:
         """Pieces of files from a position on until the budget, or the room of a plan, is used up, and the position
         after them."""
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         left = max(budget.rows, 1)
         files_left = _FILES_MAX
         listed = False
@@ -235,7 +223,7 @@ class FileSource:
                 break
             offset = end[1] if entry.ordinal == end[0] else 0
             extents, done = self._take_from(entry, layout, offset, left, budget.exact, not pieces)
-            pieces += [_Piece(entry, extent) for extent in extents]
+            pieces += [Piece(entry, extent) for extent in extents]
             left -= sum(extent.rows for extent in extents)
             files_left -= 1
             if not done:
@@ -244,7 +232,7 @@ class FileSource:
             end = (entry.ordinal + 1, 0)
         return pieces, end, layout
 
-    def _entries(self, view: _View, ordinal: int) -> Iterator[Entry]:
+    def _entries(self, view: _View, ordinal: int) -> Iterator[ListedFile]:
         """The entries from an ordinal on; where files may be lost, those that are gone are marked."""
         entries = view.index.entries(ordinal)
         if self._bad_file_raises:
@@ -258,18 +246,18 @@ class FileSource:
             count = min(count * 4, _LOOKS_AT_ONCE)
 
     def _take_from(
-        self, entry: Entry, layout: Layout, offset: int, rows: int, exact: bool, first: bool
+        self, entry: ListedFile, layout: Layout, offset: int, rows: int, exact: bool, first: bool
     ) -> tuple[Sequence[Extent], bool]:
         if entry.lost:
             return (Extent(offset, TO_THE_END, 1),), True
         if entry.fault is not None:
             if self._bad_file_raises:
-                raise _bad_listed(entry.file, entry.fault)
+                raise bad_listed(entry.file, entry.fault)
             return (Extent(0, 1, 1),), True
         try:
             taken = self._format(layout).take(entry.file, offset, rows, exact=exact, at_least_one=first)
         except Unreadable as error:
-            raise _bad_listed(entry.file, str(error)) from error
+            raise bad_listed(entry.file, str(error)) from error
         return taken.extents, taken.done
 
     def _list(self, view: _View, layout: Layout | None, follow: bool) -> Layout | None:
@@ -295,7 +283,7 @@ class FileSource:
     def _require_no_fault(self, index: Index, count: int) -> None:
         for entry in index.entries(len(index) - count):
             if entry.fault is not None:
-                raise _bad_file(entry.file, entry.fault)
+                raise bad_file(entry.file, entry.fault)
 
     def _inspect(self, file: InputFile, layout: Layout) -> Facts:
         layout.require_folders(file.path)
@@ -312,14 +300,14 @@ class FileSource:
         last_fault: SourceError | None = None
         for listed in listing:
             file = InputFile(files, listed.path, listed.size)
-            name = given.format or _format_of(files, listed)
+            name = given.format or format_of(files, listed)
             folders = tuple(folder_values(listed.path))
             if self._schema is not None:
                 return self._checked(given.layout(name, self._schema, folders), file.where)
             try:
                 schema = attempted(file, self._named(name, given.csv_empty).infer)
             except Unreadable as error:
-                last_fault = _bad_file(file, str(error))
+                last_fault = bad_file(file, str(error))
                 if self._bad_file_raises:
                     raise last_fault from error
                 continue
@@ -345,27 +333,13 @@ class FileSource:
         return self._formats["csv, empty as text" if (format, csv_empty) == ("csv", "text") else format]
 
     def _require_format(self, files: Files, listed: Listed, format: str) -> None:
-        if self._given.format is None and _format_of(files, listed) != format:
+        if self._given.format is None and format_of(files, listed) != format:
             raise SourceError(
                 f"{files.where(listed.path)}: the first file is {format}, this one is not; narrow the path to "
                 "files of one format, or say format="
             )
 
-    # -- splits and the bound of the clock -------------------------------------------------------------------
-
-    def _splits(self, format: Format, pieces: Sequence[_Piece], budget: Budget) -> tuple[Split, ...]:
-        """The pieces, cut where they are too large, in about ``budget.splits`` runs of about equal size."""
-        aim = max(sum(piece.extent.rows for piece in pieces) / max(budget.splits, 1), 1)
-        runs: list[list[_Piece]] = []
-        passed, last = 0.0, -1
-        for piece in _cut(format, pieces, aim, budget.exact):
-            place = min(int((passed + piece.extent.rows / 2) / aim), max(budget.splits, 1) - 1)
-            passed += piece.extent.rows
-            if place != last:
-                runs.append([])
-                last = place
-            runs[-1].append(piece)
-        return tuple(Split(_PARTITION, tuple(_spans(run))) for run in runs)
+    # -- the bound of the clock -----------------------------------------------------------------------------
 
     def _cap(self, index: Index, layout: Layout, end: Position) -> int | None:
         """The smallest timestamp that listed files may hold at or after a position."""
@@ -382,9 +356,9 @@ class FileSource:
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         layout = self._given.recorded(recorded)
-        files = self._files_of(recorded)
+        reader = SpanReader(self._files_of(recorded), layout, self._format(layout), self._bad_file_raises)
         for span in split.spans:
-            yield from self._read_span(files, span, layout)
+            yield from reader.read(span)
 
     def _files_of(self, recorded: Mapping[str, Any]) -> Files:
         return place_of(Root.from_json(recorded), self._files.pinned(), self._moved_from).files
@@ -400,134 +374,13 @@ class FileSource:
         error."""
         if self._bad_file_raises:
             return None
-        wanted = {span.at["path"]: span.ordinal for split in splits for span in split.spans if _is_read(span)}
+        wanted = {span.at["path"]: span.ordinal for split in splits for span in split.spans if is_read(span)}
         gone = {wanted[path] for path in self._files_of(recorded).gone(list(wanted))}
         if not gone:
             return None
-        spans = sorted((span for split in splits for span in split.spans), key=lambda span: (span.ordinal, span.start))
-        first = {span.ordinal: span for span in reversed(spans)}
-        return tuple(
-            Split(
-                split.partition,
-                tuple(
-                    span if span.ordinal not in gone else replace(span, at={**span.at, "lost": True})
-                    for span in split.spans
-                    if span.ordinal not in gone or span == first[span.ordinal]
-                ),
-            )
-            for split in splits
-        )
-
-    def _read_span(self, files: Files, span: Span, layout: Layout) -> Iterator[Records]:
-        at = span.at
-        file = InputFile(files, at["path"], at["size"], at["fingerprint"])
-        if not _is_read(span):
-            yield self._one_dead(span, file, layout)
-            return
-        if not file.is_small():
-            file = replace(file, hint=file.hint_now())
-        file.require_unchanged()
-        format = self._format(layout)
-        try:
-            for decoded in format.read(file, span.start, span.stop, layout.file_schema):
-                yield self._records(span.ordinal, file, decoded, layout)
-        except Unreadable as error:
-            raise _bad_listed(file, str(error)) from error
-        if not file.is_small():
-            self._require_quiet(file)
-
-    def _require_quiet(self, file: InputFile) -> None:
-        """Raise ``SourceChanged`` if a file has been written to since its hint was taken. It may be gone by now."""
-        with suppress(InputGone):
-            if file.hint_now() != file.hint:
-                raise SourceChanged(
-                    f"{file.where}: written to while it was read. Nothing of this step was counted: run again once it "
-                    "is complete, and write new data under a name that ends in .tmp until it is"
-                )
-
-    def _one_dead(self, span: Span, file: InputFile, layout: Layout) -> Records:
-        """The dead letter that a whole file is. One that was bad when it was listed may be gone."""
-        if "lost" in span.at:
-            whole = DeadRecord(span.ordinal, span.start, f"{file.path}: {_LOST}", lost=file.path)
-        else:
-            with suppress(InputGone):
-                file.require_unchanged()
-            whole = DeadRecord(span.ordinal, 0, span.at["fault"])
-        none = np.array([], np.int64)
-        return Records(span.ordinal, empty_batch(layout.schema), none, none, (whole,))
-
-    def _records(self, ordinal: int, file: InputFile, decoded: Decoded, layout: Layout) -> Records:
-        dead = []
-        for fault in decoded.faults:
-            if fault.broken and self._bad_file_raises:
-                raise _bad_listed(file, fault.reason)
-            dead.append(DeadRecord(ordinal, fault.offset, fault.reason, fault.data))
-        batch = layout.complete(decoded.batch, file.path)
-        times = milliseconds(column := batch.column(layout.timestamp), layout.timestamp_unit)
-        why = partial(why_none, column, layout.timestamp, layout.timestamp_unit)
-        return Records(ordinal, batch, times, decoded.offsets, dead, why)
+        return without_gone(splits, gone)
 
 
-def _format_of(files: Files, listed: Listed) -> str:
-    name = listed.path.rpartition("/")[2]
-    plain = name.removesuffix(".gz").removesuffix(".zst")
-    found = _ENDINGS.get(plain.rpartition(".")[2].lower())
-    if found is None or (found == "parquet" and plain != name):
-        raise SourceError(
-            f"{files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, "
-            ".ndjson, .csv; the text ones also with .gz or .zst); say format=, or narrow the path"
-        )
-    return found
-
-
-def _record(layout: Layout, place: Place) -> dict[str, Any]:
+def _record(layout: Layout, place: FoundAt) -> dict[str, Any]:
     """What a checkpoint records of the source."""
     return {**layout.to_json(), **place.root.to_json()}
-
-
-def _is_read(span: Span) -> bool:
-    """Whether its records are read; else it is known that it is one dead letter."""
-    return "fault" not in span.at and "lost" not in span.at
-
-
-def _cut(format: Format, pieces: Iterable[_Piece], aim: float, exact: bool) -> Iterator[_Piece]:
-    for piece in pieces:
-        parts = round(piece.extent.rows / aim)
-        if parts < 2 or piece.entry.fault is not None or piece.entry.lost:
-            yield piece
-        else:
-            for extent in format.split(piece.entry.file, piece.extent, parts, exact=exact):
-                yield _Piece(piece.entry, extent)
-
-
-def _spans(pieces: Sequence[_Piece]) -> Iterator[Span]:
-    """A span for each piece; neighbours in one file are one span."""
-    start = 0
-    for place, piece in enumerate(pieces):
-        following = pieces[place + 1] if place + 1 < len(pieces) else None
-        if following is not None and following.entry.ordinal == piece.entry.ordinal:
-            continue
-        file = piece.entry.file
-        at = {"path": file.path, "size": file.size, "fingerprint": file.fingerprint}
-        if piece.entry.fault is not None:
-            at["fault"] = piece.entry.fault
-        if piece.entry.lost:
-            at["lost"] = True
-        yield Span(piece.entry.ordinal, pieces[start].extent.start, piece.extent.stop, at)
-        start = place + 1
-
-
-def _bad_file(file: InputFile, fault: str) -> SourceError:
-    return SourceError(
-        f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as "
-        "dead letters with on_bad_file='dead-letter'"
-    )
-
-
-def _bad_listed(file: InputFile, fault: str) -> SourceError:
-    """Of a file that a plan may hold already: repaired it would be another, removed it would be missing."""
-    return SourceError(
-        f"{file.where}: {fault}. The file is listed, so it can neither be repaired in its place nor just removed. Run "
-        "with on_bad_file='dead-letter': what cannot be read of it is one dead letter, which names the offset where "
-        "that begins; and put what is missing into a file of a new name"
-    )

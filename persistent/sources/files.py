@@ -1,33 +1,30 @@
-"""A file listing is what a path, folder or pattern stands for: here alone the sources know local disks and fsspec.
+"""A file listing is what a path, folder or pattern stands for.
 
-- ``*`` stands for any part of a name, ``?`` for one character, ``**`` for any number of folders.
-- A path without them is one file, or a folder with all that is below it.
+- Sources know fsspec here alone, and local disks here and in the walk.
+- A path without wildcards is one file, or a folder with all that is below it.
 - Paths in a listing are relative to the root: the part before the first wildcard. So the root may move.
-- Names that start with '_' or '.', files or folders, and names that end in '.tmp' are passed over.
 - What the store says of a file for nothing (time, inode, etag) is a hint: another one only means "look again".
-- Symbolic links are followed, but not into a folder they lie in. A file that is listed twice by them is warned of.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 from typing import Any, TypeVar
 
 from persistent.errors import InputGone, InvalidPipeline, SourceError
+from persistent.sources.patterns import WILD, ignored, is_text, located, regex
 from persistent.sources.reads import Handle, Reader, Request, Witness, require_size
+from persistent.sources.walk import Listed, listed_twice, local_hint, walk
 from persistent.storage.clients import client_of
 from persistent.storage.hdfs import FAILOVER
-from persistent.storage.places import local_path, refuse_earlier
+from persistent.storage.places import local_path
 from persistent.storage.retries import Patience
 
 T = TypeVar("T")
@@ -38,7 +35,6 @@ logger = logging.getLogger("persistent.sources")
 EDGE_BYTES = 64 * 1024
 """How much of the beginning and of the end of a file goes into its fingerprint."""
 
-_WILD = re.compile(r"[*?]")
 _THREADS = 16
 _HINTS: tuple[str, ...] = (
     "ETag",
@@ -53,15 +49,6 @@ _HINTS: tuple[str, ...] = (
 _HINTS += ("modification_time", "modified", "updated", "created")
 
 
-@dataclass(frozen=True)
-class Listed:
-    """A file of a listing: its path relative to the root, its size in bytes, and a hint ("" where there is none)."""
-
-    path: str
-    size: int
-    hint: str = field(default="", compare=False)
-
-
 class Files:
     """The files that a path stands for. Pickles as the path alone; connections are made per process."""
 
@@ -69,10 +56,10 @@ class Files:
         text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
         if not isinstance(text, str) or not text:
             raise InvalidPipeline(f"path={path!r} is not a path; write for example 'events/*.parquet'")
-        self.local, self.url = _located(text)
-        if not _is_text(self.url):
+        self.local, self.url = located(text)
+        if not is_text(self.url):
             raise InvalidPipeline(f"path={text!r}: {os.fsencode(self.url)!r} is no UTF-8: rename the folder")
-        wild = _WILD.search(self.url)
+        wild = WILD.search(self.url)
         whole = self.url + "**" if wild and self.url.endswith("/") else self.url
         cut = self.url.rfind("/", 0, wild.start()) + 1 if wild else 0
         self._wild_root, self._pattern = (whole[:cut], whole[cut:]) if wild else ("", "")
@@ -93,21 +80,21 @@ class Files:
     def list(self) -> list[Listed]:
         """Every file there is now, in path order."""
         root, pattern = self._root()
-        matches = _regex(pattern).fullmatch
+        matches = regex(pattern).fullmatch
         deepest = None if "**" in pattern else pattern.count("/")
         links: dict[str, str] = {}
         try:
             found = self._found(root, deepest, links)
         except FileNotFoundError:
             return []
-        kept = [f for f in found if matches(f.path) and not any(map(_ignored, f.path.split("/")))]
+        kept = [f for f in found if matches(f.path) and not any(map(ignored, f.path.split("/")))]
         for file in kept:
-            if not _is_text(file.path):
+            if not is_text(file.path):
                 raise SourceError(
                     f"{root}: the name of the file {os.fsencode(file.path)!r} is no UTF-8, so no checkpoint can record "
                     "it. Rename it (one that begins with '_' is passed over), or narrow the path"
                 )
-        for text in _twice(root, kept, links) if links else ():
+        for text in listed_twice(root, kept, links) if links else ():
             self.warn(text)
         return sorted(kept, key=lambda f: f.path)
 
@@ -154,7 +141,7 @@ class Files:
 
     def stands_for(self, path: str) -> bool:
         """Whether a file at that path below the root would be listed."""
-        return bool(_regex(self._root()[1]).fullmatch(path)) and not any(map(_ignored, path.split("/")))
+        return bool(regex(self._root()[1]).fullmatch(path)) and not any(map(ignored, path.split("/")))
 
     def where(self, path: str) -> str:
         """The full path or URL of a listed file."""
@@ -182,7 +169,7 @@ class Files:
         if not missing:
             return missing
         root, pattern = self._root()
-        if not _WILD.search(self.url) and "**" not in pattern and missing != {pattern}:
+        if not WILD.search(self.url) and "**" not in pattern and missing != {pattern}:
             root = self.url
         for folder in self._folders_of(root, missing):
             if not self._holds_any(folder):
@@ -228,7 +215,7 @@ class Files:
     def _look_once(self, path: str) -> Listed:
         if self.local:
             found = os.stat(self.where(path))
-            return Listed(path, found.st_size, _local_hint(found))
+            return Listed(path, found.st_size, local_hint(found))
         entry = self._filesystem().info(self.where(path))
         if entry["type"] != "file":
             raise FileNotFoundError(path)
@@ -306,7 +293,7 @@ class Files:
 
     def _found(self, root: str, deepest: int | None, links: dict[str, str]) -> Iterable[Listed]:
         """All files below the root, the links on the way. FileNotFoundError where it is not there."""
-        find = partial(_walk, root, "", deepest, links) if self.local else partial(self._find, root)
+        find = partial(walk, root, "", deepest, links) if self.local else partial(self._find, root)
         return self.request("list", "")(lambda: [*find()])
 
     def _find(self, root: str) -> Iterator[Listed]:
@@ -330,119 +317,14 @@ def fingerprint(size: int, head: bytes, tail: bytes) -> str:
     return digest.hexdigest()
 
 
-def _located(place: str) -> tuple[bool, str]:
-    """Whether a place is a path of this machine, and the absolute path, or the URL."""
-    path = local_path(place, pattern=True)
-    if path is None:
-        return False, place
-    if path != place:
-        # Nothing of a file URL was decoded, and one slash meant a folder named "file:".
-        refuse_earlier(place, _before_wildcard(path), _before_wildcard(place.removeprefix("file://")))
-    return True, _absolute(path)
-
-
 def _store(url: str) -> str:
     """The scheme and authority of a URL."""
     return "/".join(url.split("/", 3)[:3])
 
 
-def _before_wildcard(path: str) -> str:
-    wild = _WILD.search(path)
-    return path[: path.rfind("/", 0, wild.start()) + 1] if wild else path
-
-
-def _absolute(path: str) -> str:
-    absolute = os.path.abspath(os.path.expanduser(path))
-    return absolute + "/" if path.endswith("/") and absolute != "/" else absolute
-
-
-def _ignored(name: str) -> bool:
-    return name.startswith(("_", ".")) or name.endswith(".tmp")
-
-
-def _twice(root: str, listing: Sequence[Listed], links: Mapping[str, str]) -> Iterator[str]:
-    """A warning for each file of a listing that a symbolic link lists again."""
-    by_place: dict[str, str] = {}
-    for path in sorted((one.path for one in listing), key=lambda path: (_link_to(path, links) is not None, path)):
-        link = _link_to(path, links)
-        place = os.path.realpath(root + path) if link is not None else f"{os.path.realpath(root).rstrip('/')}/{path}"
-        first = by_place.setdefault(place, path)
-        if first != path:
-            yield f"{root}{path} is {first} again, by a symbolic link: its records count twice. Remove the link"
-
-
-def _link_to(path: str, links: Mapping[str, str]) -> str | None:
-    """The link by which a path was reached, if any."""
-    folders = path.split("/")
-    return next((link for n in range(len(folders)) if (link := "/".join(folders[: n + 1])) in links), None)
-
-
-def _walk(
-    root: str, folder: str, deepest: int | None, links: dict[str, str], linked: tuple[str, ...] = ()
-) -> Iterator[Listed]:
-    """The files below ``root + folder``, at most ``deepest`` folders down. Symbolic links are put into ``links``;
-    ``linked``: the folders that those on the way here lead to."""
-    try:
-        entries = os.scandir(root + folder)
-    except (FileNotFoundError, NotADirectoryError):
-        if not folder:
-            raise
-        return
-    with entries:
-        for entry in entries:
-            path = folder + entry.name
-            if _ignored(entry.name):
-                continue
-            if entry.is_symlink():
-                links[path] = os.path.realpath(entry.path)
-            kind = _kind_of(entry)
-            if kind == "folder":
-                target = links.get(path, "")
-                within = f"{os.path.realpath(root + folder)}/" if target else ""
-                if target and (target in linked or within.startswith(f"{target.rstrip('/')}/")):
-                    continue
-                if deepest is None or path.count("/") < deepest:
-                    yield from _walk(root, path + "/", deepest, links, (*linked, target) if target else linked)
-            elif kind == "file":
-                try:
-                    found = entry.stat()
-                    yield Listed(path, found.st_size, _local_hint(found))
-                except FileNotFoundError:
-                    continue
-
-
-def _kind_of(entry: os.DirEntry[str]) -> str:
-    """ "folder", "file", or "" for what is neither, as a link that leads nowhere or to itself."""
-    try:
-        return "folder" if entry.is_dir() else "file" if entry.is_file() else ""
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        return ""
-
-
-def _is_text(path: str) -> bool:
-    """Whether a path can be recorded: a name on a disk may be bytes that are no UTF-8."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _local_hint(found: os.stat_result) -> str:
-    return f"{found.st_mtime_ns}:{found.st_ino}"
-
-
 def _hint(entry: dict[str, Any]) -> str:
     """The first of what stores say of a file that changes when its bytes do."""
     return next((str(entry[name]) for name in _HINTS if entry.get(name) is not None), "")
-
-
-def _regex(pattern: str) -> re.Pattern[str]:
-    pieces = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
-    return re.compile("".join(pieces.get(part) or re.escape(part) for part in parts), re.DOTALL)
 
 
 def _connect(url: str) -> Any:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
-from persistent.errors import StorageError
+from monoids.groupby.sorting import Integers
+from persistent.errors import SourceError, StorageError
 from persistent.sources.files import EDGE_BYTES, Files, fingerprint
 from persistent.sources.reads import Reader, Witness, changed, gone
+from persistent.sources.walk import Listed
 
 TO_THE_END: Final = 2**63 - 1
 """The offset where a file ends whose length in offsets is not known before it is read."""
@@ -22,9 +23,9 @@ UNKNOWN: Final = -1
 """The smallest timestamp of data that may hold any."""
 
 _READINGS = 4
+_ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
 
 T = TypeVar("T")
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Unreadable(Exception):
@@ -207,3 +208,16 @@ class Format(Protocol):
 
     def read(self, file: InputFile, start: int, stop: int, schema: pa.Schema) -> Iterator[Decoded]:
         """The records at ``start <= offset < stop``, in order; where the file is broken, a fault that says so."""
+
+
+def format_of(files: Files, listed: Listed) -> str:
+    """The format that the name of a file tells."""
+    name = listed.path.rpartition("/")[2]
+    plain = name.removesuffix(".gz").removesuffix(".zst")
+    found = _ENDINGS.get(plain.rpartition(".")[2].lower())
+    if found is None or (found == "parquet" and plain != name):
+        raise SourceError(
+            f"{files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, "
+            ".ndjson, .csv; the text ones also with .gz or .zst); say format=, or narrow the path"
+        )
+    return found

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from persistent.errors import InputGone
-from persistent.sources.files import Files, Listed
+from persistent.sources.files import Files
 from persistent.sources.formats import UNKNOWN, Facts, InputFile, Unreadable, attempted
 from persistent.sources.protocol import Reached
+from persistent.sources.walk import Listed
 
 SCHEMA = pa.schema(
     [
@@ -39,7 +40,7 @@ _ENTRIES_AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class Entry:
+class ListedFile:
     """One row of the index, and the file it describes. ``lost``: it is certain that it is gone."""
 
     ordinal: int
@@ -64,11 +65,11 @@ class Index:
     def _all(self) -> pa.Table:
         return self._known if self.appended is None else joined([self._known, self.appended])
 
-    def entry(self, ordinal: int) -> Entry:
+    def entry(self, ordinal: int) -> ListedFile:
         row = self._all.slice(ordinal, 1).to_pylist()[0]
         return self._entry(row)
 
-    def entries(self, ordinal: int) -> Iterator[Entry]:
+    def entries(self, ordinal: int) -> Iterator[ListedFile]:
         """The entries from ``ordinal`` on."""
         table = self._all
         for start in range(ordinal, table.num_rows, _ENTRIES_AT_ONCE):
@@ -123,9 +124,9 @@ class Index:
         added = pa.Table.from_pylist(rows, SCHEMA)
         self.appended = added if self.appended is None else joined([self.appended, added])
 
-    def _entry(self, row: dict[str, Any]) -> Entry:
+    def _entry(self, row: dict[str, Any]) -> ListedFile:
         file = InputFile(self._files, row["path"], row["size"], row["fingerprint"], row["rows"], row["estimate"])
-        return Entry(row["ordinal"], file, row["fault"])
+        return ListedFile(row["ordinal"], file, row["fault"])
 
 
 def progress_of(table: pa.Table | None, ordinal: int, offset: int) -> Reached:

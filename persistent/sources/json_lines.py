@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
-from persistent.sources.formats import InputFile, Integers, Unreadable
+from persistent.sources.formats import InputFile, Unreadable
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
 from persistent.sources.schemas import plain, timeless, unified
 from persistent.sources.text import Lines, mistyped

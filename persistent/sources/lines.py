@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 import pyarrow as pa
 
-from persistent.sources.formats import InputFile, Integers, Unreadable, confirmed, unsteady
+from monoids.groupby.sorting import Integers
+from persistent.sources.formats import InputFile, Unreadable, confirmed, unsteady
 from persistent.sources.reads import Reader
 
 BLOCK_BYTES: Final = 16 * 1024 * 1024

@@ -27,7 +27,7 @@ from persistent.sources.protocol import (
 )
 from persistent.sources.schemas import from_json, plain, to_json, widens
 from persistent.sources.times import milliseconds, require_readable, why_none
-from persistent.spelling import spelled
+from persistent.text.spelling import spelled
 
 _PARTITION = "memory"
 _ROWS_AT_ONCE = 1 << 18

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from persistent.errors import InputGone, PersistentError, SourceChanged
-from persistent.storage.failures import Failure
+from persistent.storage.failures import StoreFailure
 from persistent.storage.retries import Asking, Patience
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Request:
 class _Asking(Asking):
     """Of a source one only wants to read."""
 
-    def told(self, failure: Failure, tries: int, seconds: float) -> Any:
+    def told(self, failure: StoreFailure, tries: int, seconds: float) -> Any:
         if failure.cause.split(":")[0].split(" ")[0] in _RIGHTS:
             failure = replace(failure, remedy="Give this user the rights to list and to read there.")
         return super().told(failure, tries, seconds)

@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from persistent.errors import InputGone, InvalidPipeline
-from persistent.sources.files import Files, Listed
+from persistent.sources.files import Files
 from persistent.sources.formats import InputFile
+from persistent.sources.walk import Listed
 
 _USER = re.compile(r"(?<=://)[^/@]*@")
 
@@ -73,7 +74,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Place:
+class FoundAt:
     """Where a source finds its files. ``files``: all below the recorded root; ``inside``: the folders from there down
     to the root of ``given``, the path as it is given now."""
 
@@ -96,11 +97,11 @@ def moved_folder(moved_from: str | os.PathLike[str] | None) -> str | None:
     return _plain(files.root if re.search(r"[*?]", files.url) else files.url.rstrip("/") + "/")
 
 
-def place_of(root: Root | None, given: Files, moved_from: str | None) -> Place:
+def place_of(root: Root | None, given: Files, moved_from: str | None) -> FoundAt:
     """Where what is below a recorded root is now; ``InvalidPipeline`` where only ``moved_from=`` could tell."""
     now = _root_now(root, given)
     if root is None:
-        return Place(Root(now), given, given)
+        return FoundAt(Root(now), given, given)
     if _plain(given.root) != now:
         given = given.below(given.url.rstrip("/") + "/")
     url = root.url
@@ -108,27 +109,27 @@ def place_of(root: Root | None, given: Files, moved_from: str | None) -> Place:
         url = _below(now, url.removeprefix(str(moved_from)))
     root = replace(root, url=url)
     if url == now:
-        return Place(root, given, given)
+        return FoundAt(root, given, given)
     if url.startswith(now):
-        return Place(root, given, given.below(given.root + url.removeprefix(now)))
+        return FoundAt(root, given, given.below(given.root + url.removeprefix(now)))
     if now.startswith(url):
         inside = now.removeprefix(url)
-        return Place(root, given, given.below(given.root.removesuffix(inside)), inside)
+        return FoundAt(root, given, given.below(given.root.removesuffix(inside)), inside)
     raise InvalidPipeline(
         f"path={_plain(given.url)!r}: the checkpoint has read files below {url!r}. Give a path that begins with "
         f"that; or, where those files are below {now!r} now, say moved_from={url!r}; or take a fresh checkpoint"
     )
 
 
-def followed(place: Place, index: pa.Table | None) -> Place:
+def followed(place: FoundAt, index: pa.Table | None) -> FoundAt:
     """The place as the next plan records it."""
     now = _root_now(place.root, place.given)
     if place.root.url == now or place.inside:
         return place
-    return Place(place.root.up(now, 0 if index is None else index.num_rows), place.given, place.given)
+    return FoundAt(place.root.up(now, 0 if index is None else index.num_rows), place.given, place.given)
 
 
-def require_same(root: Root | None, place: Place, index: pa.Table, moved_from: str | None) -> None:
+def require_same(root: Root | None, place: FoundAt, index: pa.Table, moved_from: str | None) -> None:
     """Raise ``InvalidPipeline`` where files of the index, recorded below ``root``, may be others at a place, or read
     again there."""
     (require_known if root is None else require_listed)(place, index)
@@ -137,7 +138,7 @@ def require_same(root: Root | None, place: Place, index: pa.Table, moved_from: s
         require_moved(followed(place, index), index, moved_from, mapped)
 
 
-def require_listed(place: Place, index: pa.Table) -> None:
+def require_listed(place: FoundAt, index: pa.Table) -> None:
     """Raise ``InvalidPipeline`` where the root is another and the path does not stand for every file of the index."""
     root, given, now = place.root, place.given, _root_now(place.root, place.given)
     for path in root.paths(index).to_pylist() if root.url != now else ():
@@ -146,7 +147,7 @@ def require_listed(place: Place, index: pa.Table) -> None:
             raise _doubtful(given, now, f"{path!r} below {root.url!r}, for which this path does not stand")
 
 
-def require_known(place: Place, index: pa.Table) -> None:
+def require_known(place: FoundAt, index: pa.Table) -> None:
     """Raise ``InvalidPipeline`` where the root, of which an older release has recorded nothing, looks like another.
 
     That is so where nothing is listed that was read, but a file of the same name and size in folders more or less.
@@ -164,7 +165,7 @@ def require_known(place: Place, index: pa.Table) -> None:
                 raise _doubtful(place.given, place.root.url, f"{path!r}, and this path stands for {other!r}")
 
 
-def require_moved(place: Place, index: pa.Table, moved_from: str, mapped: bool) -> None:
+def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool) -> None:
     """Raise ``InvalidPipeline`` where ``moved_from=`` does not lead to a file that was read, but it is listed: another
     path has its name, size and fingerprint. ``mapped``: the option says where all files are, so one of them is proof.
     """
@@ -190,7 +191,7 @@ def require_moved(place: Place, index: pa.Table, moved_from: str, mapped: bool) 
             )
 
 
-def _fingerprint_of(place: Place, path: str, size: int) -> str:
+def _fingerprint_of(place: FoundAt, path: str, size: int) -> str:
     """That of a file of the listing; "" if it is gone by now."""
     try:
         return InputFile(place.files, path, size).fingerprint_now()

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from monoids.groupby.sorting import Integers
 from persistent.sources.formats import (
     TO_THE_END,
     UNKNOWN,
@@ -22,7 +23,6 @@ from persistent.sources.formats import (
     Facts,
     Fault,
     InputFile,
-    Integers,
     Taken,
     Unreadable,
     unsteady,

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
 from persistent.sources.protocol import NO_TIMESTAMP
-
-Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 UNITS: Final = ("s", "ms", "us", "ns")
 _SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}

@@ -52,7 +52,7 @@ class Fault(Enum):
 
 
 @dataclass(frozen=True)
-class Failure:
+class StoreFailure:
     """An error of a store: its fault, its cause in words that hold no secret, and what to do about it."""
 
     fault: Fault
@@ -108,13 +108,13 @@ FAULTS = {code: (fault, remedy) for fault, remedy, codes in _TABLE for code in c
 _JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*)")
 
 
-def failure_of(error: BaseException) -> Failure:
+def failure_of(error: BaseException) -> StoreFailure:
     """What ``error`` says, by the first code of it or of its causes that ``FAULTS`` knows."""
     if is_short_of_memory(error) and any(isinstance(link, ImportError) for link in _chain(error)):
-        return Failure(Fault.PERMANENT, _cause(error), _MEMORY)
+        return StoreFailure(Fault.PERMANENT, _cause(error), _MEMORY)
     found = [code for code in codes_of(error) if code in FAULTS]
     fault, remedy = FAULTS[found[0]] if found else (Fault.UNANSWERED, _LOOK)
-    return Failure(fault, _cause(error), remedy)
+    return StoreFailure(fault, _cause(error), remedy)
 
 
 def is_short_of_memory(error: BaseException) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from persistent.clock import monotonic_s
 from persistent.errors import StorageError
-from persistent.storage.failures import Failure, Fault, failure_of
+from persistent.storage.failures import Fault, StoreFailure, failure_of
 
 T = TypeVar("T")
 _log = logging.getLogger("persistent.storage")
@@ -71,14 +71,14 @@ class Asking:
         # Raised out of the except clause: an error of a client, kept as its context, may hold an endpoint's password.
         raise self.told(failure, tries, self.patience.clock() - began)
 
-    def told(self, failure: Failure, tries: int, seconds: float) -> StorageError:
+    def told(self, failure: StoreFailure, tries: int, seconds: float) -> StorageError:
         """The error that says all of it."""
         how_often = f" ({tries} {'try' if tries == 1 else 'tries'} over {seconds:.0f} seconds)"
         if tries == 1 and seconds < 1:
             how_often = ""
         return StorageError(f"cannot {self.operation} {self.place}: {failure.cause}{how_often}. {failure.remedy}")
 
-    def note(self, failure: Failure, what: str) -> None:
+    def note(self, failure: StoreFailure, what: str) -> None:
         """Leave a line for whoever wonders why it takes so long."""
         _log.warning("cannot %s %s yet: %s; %s", self.operation, self.place, failure.cause, what)
 

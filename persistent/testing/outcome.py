@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from persistent.checkpoint.log import Log
-from persistent.outputs import END, REVISION, START
 from persistent.pipeline import Pipeline
 from persistent.task import key_names
+from persistent.worker.output_tables import END, REVISION, START
 
 Row = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -19,7 +19,7 @@ _SHOWN_MAX = 600
 
 
 @dataclass(frozen=True)
-class Place:
+class Slot:
     """Where a value stands: ``part`` of the outcome, key, and window (start and end in ms) if there is one."""
 
     part: str
@@ -32,9 +32,9 @@ class Outcome:
     """``rows``: the values at each place, as a list, so that what stands there twice counts twice."""
 
     key_names: tuple[str, ...]
-    rows: Mapping[Place, list[Row]]
+    rows: Mapping[Slot, list[Row]]
 
-    def at(self, part: str) -> Iterator[tuple[Place, list[Row]]]:
+    def at(self, part: str) -> Iterator[tuple[Slot, list[Row]]]:
         """The places of one part."""
         return ((place, rows) for place, rows in self.rows.items() if place.part == part)
 
@@ -43,7 +43,7 @@ class Outcome:
 class Difference:
     """A place at which two outcomes differ, and by what. ``field`` is None where the whole row is there or is not."""
 
-    place: Place
+    place: Slot
     key_names: tuple[str, ...]
     field: str | None
     expected: Any
@@ -101,7 +101,7 @@ def outcome_of(pipeline: Pipeline, published: Iterable[Row], *, positions: bool 
     ``positions``: and where the records stood, for runs that read the same ones.
     """
     names = key_names(pipeline.task)
-    rows: dict[Place, list[Row]] = {}
+    rows: dict[Slot, list[Row]] = {}
     for part, found in (("state", pipeline.state().to_pylist()), ("outputs", _newest(names, published))):
         for row in found:
             place, values = _placed(part, names, row)
@@ -109,14 +109,14 @@ def outcome_of(pipeline: Pipeline, published: Iterable[Row], *, positions: bool 
     for part, table in (("late", pipeline.late()), ("dead letters", pipeline.dead_letters())):
         if len(table):
             apart = {"checkpoint"} if positions else {"checkpoint", "partition", "file", "ordinal", "offset"}
-            rows[Place(part)] = [
+            rows[Slot(part)] = [
                 {name: value for name, value in row.items() if name not in apart} for row in table.to_pylist()
             ]
     newest = Log(pipeline.storage).newest()
     accounts = newest.manifest.ledger.items() if newest else ()
     for partition, account in accounts:
         counted = {name: value for name, value in vars(account).items() if positions or name != "mix"}
-        rows[Place(f"ledger of {partition}")] = [counted]
+        rows[Slot(f"ledger of {partition}")] = [counted]
     return Outcome(names, {place: sorted(found, key=_canonical) for place, found in rows.items()})
 
 
@@ -171,18 +171,18 @@ def _newest(names: Sequence[str], rows: Iterable[Row]) -> list[Row]:
     found = list(rows)
     if not any(REVISION in row for row in found):
         return found
-    newest: dict[Place, int] = {}
+    newest: dict[Slot, int] = {}
     for row in found:
         place, _ = _placed("outputs", names, row)
         newest[place] = max(row[REVISION], newest.get(place, -1))
     return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
 
 
-def _placed(part: str, names: Sequence[str], row: Row) -> tuple[Place, Row]:
+def _placed(part: str, names: Sequence[str], row: Row) -> tuple[Slot, Row]:
     window = (_ms(row[START]), _ms(row[END])) if START in row else None
     apart = {*names, START, END, REVISION}
     values = {name: value for name, value in row.items() if name not in apart}
-    return Place(part, tuple(_plain(row[name]) for name in names), window), values
+    return Slot(part, tuple(_plain(row[name]) for name in names), window), values
 
 
 def _plain(value: Any) -> Any:

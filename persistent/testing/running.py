@@ -15,11 +15,11 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from persistent.embedded import Embedded
-from persistent.engine import Engine
+from persistent.driver.report import StepReport
+from persistent.engines.embedded import Embedded
+from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
-from persistent.report import StepReport
 from persistent.sinks.memory import MemorySink
 from persistent.sources.memory import MemorySource
 from persistent.sources.protocol import Budget, SourcePlan, SourceState

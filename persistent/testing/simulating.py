@@ -27,9 +27,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from persistent.clock import wall_ms
+from persistent.driver.report import RunReport
 from persistent.errors import Fenced, InvalidPipeline, StorageError
 from persistent.pipeline import Pipeline
-from persistent.report import RunReport
 from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage, Storage
 from persistent.task import operator_name

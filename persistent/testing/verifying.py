@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, PersistentError
-from persistent.outputs import START
 from persistent.state import PersistentState
 from persistent.task import PersistentTask, check_task, operator_name
 from persistent.testing.elsewhere import Elsewhere
-from persistent.testing.outcome import ENDED, NOTHING, Difference, Outcome, Place, Raised, first_difference, same
+from persistent.testing.outcome import ENDED, NOTHING, Difference, Outcome, Raised, Slot, first_difference, same
 from persistent.testing.running import MakeTask, Records, Settings, at_once, maker, settings_of
 from persistent.testing.shrinking import smallest
 from persistent.testing.watching import Changed, Seen, law_broken, watch
 from persistent.testing.ways import Way, ways_of
+from persistent.worker.output_tables import START
 
 Expected = Mapping[Any, Any]
 """Key to value; with windows (key, start of the window in ms) to value. A key of several columns is a tuple."""
@@ -123,7 +123,7 @@ class _Verifying:
                 f"  {changed.what}, after: {changed.after!r}\n  in the record: {changed.record!r}\n"
                 "A message may be processed again, and others see it: work on a copy."
             )
-            difference = Difference(Place("state"), (), None, changed.before, changed.after)
+            difference = Difference(Slot("state"), (), None, changed.before, changed.after)
             raise TaskDiffers(message, "watched", difference, [changed.record]) from None
         violation = law_broken(self.state.monoid, seen.values)
         if violation is not None:
@@ -159,7 +159,7 @@ class _Verifying:
                 return None
             found = self._run(way.run, records)
             if isinstance(found, Raised):
-                return Difference(Place("state"), (), None, ENDED, found)
+                return Difference(Slot("state"), (), None, ENDED, found)
             return first_difference(reference, found, self.tolerance)
 
         seen = look(self.records)
@@ -217,19 +217,19 @@ def _gives_keys(task: PersistentTask) -> bool:
     return isinstance(task.key, Mapping) and None in task.key.values()
 
 
-def _expected_place(place: Place) -> Any:
+def _expected_place(place: Slot) -> Any:
     key = place.key[0] if len(place.key) == 1 else place.key or None
     return key if place.window is None else (key, place.window[0])
 
 
-def _place(part: str, key: Any, windowed: bool, outcome: Outcome) -> Place:
+def _place(part: str, key: Any, windowed: bool, outcome: Outcome) -> Slot:
     if windowed:
         if not isinstance(key, tuple) or len(key) != 2:
             raise InvalidPipeline(f"expected= names {key!r}: of a state with windows it is (key, {START} in ms)")
         key, start = key
         size = next((place.window[1] - place.window[0] for place, _ in outcome.at(part) if place.window), 0)
-        return Place(part, key if isinstance(key, tuple) else () if key is None else (key,), (start, start + size))
-    return Place(part, key if isinstance(key, tuple) else () if key is None else (key,))
+        return Slot(part, key if isinstance(key, tuple) else () if key is None else (key,), (start, start + size))
+    return Slot(part, key if isinstance(key, tuple) else () if key is None else (key,))
 
 
 def _presented(row: Mapping[str, Any]) -> Any:

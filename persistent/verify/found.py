@@ -23,7 +23,7 @@ class Finding:
 
 
 @dataclass
-class Part:
+class Checked:
     """How much of one kind was looked at."""
 
     checked: int = 0
@@ -36,7 +36,7 @@ class Verification:
     """What was looked at, what was found, and ``newest_good``: the newest checkpoint that no fault touches."""
 
     url: str
-    parts: dict[str, Part] = field(default_factory=dict)
+    parts: dict[str, Checked] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     newest: int | None = None
     newest_good: int | None = None
@@ -47,11 +47,11 @@ class Verification:
         return not any(finding.severity == FAULT for finding in self.findings)
 
     def count(self, part: str, bytes: int = 0, rows: int = 0) -> None:
-        one = self.parts.setdefault(part, Part())
+        one = self.parts.setdefault(part, Checked())
         one.checked, one.bytes, one.rows = one.checked + 1, one.bytes + bytes, one.rows + rows
 
     def fault(self, part: str, place: str, text: str) -> None:
-        self.parts.setdefault(part, Part())
+        self.parts.setdefault(part, Checked())
         # An error text begins with the place it is about.
         text = text.removeprefix(f"{self.url}/{place}").removeprefix(": ")
         self.findings.append(Finding(FAULT, part, place, text))
@@ -66,7 +66,7 @@ class Verification:
         """What else was found: here, or in a checkpoint in that folder of this one."""
         before, inside = (f"{folder}: ", f"{folder}/") if folder else ("", "")
         for name, part in other.parts.items():
-            one = self.parts.setdefault(f"{before}{name}", Part())
+            one = self.parts.setdefault(f"{before}{name}", Checked())
             one.checked, one.bytes, one.rows = one.checked + part.checked, one.bytes + part.bytes, one.rows + part.rows
         self.findings += [
             Finding(one.severity, f"{before}{one.part}", f"{inside}{one.place}", one.text) for one in other.findings

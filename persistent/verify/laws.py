@@ -10,19 +10,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 
-from persistent.checkpoint.log import Entry
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.shapes import SETS
+from persistent.checkpoint.successor import Entry, broken
 from persistent.codec import Run
-from persistent.commit import check_follows
-from persistent.errors import LawBroken
-
-_COPIED = {
-    "fence": ("base", "clock", "source", "operators", "ledger", "outputs"),
-    "compaction": ("base", "clock", "ledger", "outputs"),
-    "migration": ("base", "clock", "source", "ledger", "outputs"),
-}
-"""What a kind of manifest takes over from the one before it as it is."""
 
 
 def differences(before: Run, after: Run) -> str:
@@ -49,18 +40,9 @@ def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
     """The laws between a manifest and the one before it."""
     if manifest.parent != (parent.manifest.id, parent.sha256):
         yield f"names another parent than manifest {parent.manifest.id} as it is now"
-    try:
-        check_follows(manifest, parent.manifest)
-    except (LawBroken, KeyError) as error:
-        yield f"does not follow {parent.manifest.id}: {error or 'an id, epoch or base goes back'}"
     before, after = parent.manifest, manifest
-    changed = [name for name in _COPIED.get(after.kind, ()) if getattr(before, name) != getattr(after, name)]
-    if changed:
-        yield f"is a {after.kind}, but changes {', '.join(changed)}"
-    if after.kind == "fence" and after.epoch != before.epoch + 1:
-        yield "is a fence, but changes the epoch otherwise than by one"
-    elif after.kind != "fence" and after.epoch != before.epoch:
-        yield f"is a {after.kind} of epoch {after.epoch} on one of epoch {before.epoch}"
+    for law in broken(after, before):
+        yield f"does not follow {before.id}: {law}"
     for partition, account in before.ledger.items() if after.kind not in SETS else ():
         if not _grows(account.__dict__, after.ledger[partition].__dict__ if partition in after.ledger else {}):
             yield f"{partition}: the account goes back"

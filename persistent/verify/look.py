@@ -11,22 +11,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.hashing import VERSION as HASH_VERSION
-from persistent.aside import aside_names
-from persistent.checkpoint.log import Entry, Log, manifest_name, plan_name
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import (
+    CLAIM,
+    DOCTOR,
+    DRIVERS,
+    FORMAT_NAME,
+    driver_epoch,
+    entry_id,
+    manifest_name,
+    plan_name,
+    published_id,
+    runs_folder,
+)
 from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.shapes import check_format
+from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run, decode_document, decode_table
+from persistent.driver.publish import aside_name
 from persistent.errors import CorruptCheckpoint, PersistentError
-from persistent.publish import aside_name
 from persistent.sinks.protocol import Staged
 from persistent.storage import Storage
 from persistent.verify.found import MISSING, Finding, Verification
 from persistent.verify.laws import differences, manifest_faults, step_faults, sum_faults
 from persistent.verify.runs import UNREADABLE, OnProgress, check_runs
 
-_DIGITS = 20
-_ROOT = ("FORMAT", "CLAIM", "DOCTOR")
+_ROOT = (FORMAT_NAME, CLAIM, DOCTOR)
 _MARK = re.compile(r"e\d+-[0-9a-f]{32}\.json")
 
 
@@ -60,7 +72,7 @@ def _forgive_collected(found: Verification, log: Log) -> None:
         folder, _, name = finding.place.rpartition("/")
         if finding.text != MISSING or finding.place in named:
             return False
-        return folder.startswith("d/") or (folder in ("m", "p") and not kept[0].keeps(int(name[:_DIGITS])))
+        return folder.startswith("d/") or (folder in ("m", "p") and not kept[0].keeps(published_id(name)))
 
     found.findings = [finding for finding in found.findings if not is_collected(finding)]
 
@@ -212,14 +224,13 @@ class _Look:
 
     def _is_known(self, name: str) -> bool:
         """Whether a published file counts: it is of no checkpoint newer than those we look at, nor soon taken back."""
-        if not name[:_DIGITS].isdigit():
-            return True
+        id = published_id(name)
         first, stop = self.newest.retract or (0, 0)
-        return int(name[:_DIGITS]) <= self.newest.id and not first <= int(name[:_DIGITS]) < stop
+        return id < 0 or (id <= self.newest.id and not first <= id < stop)
 
     def _is_taken_back(self, name: str) -> bool:
         """Whether a rollback has taken a published file back."""
-        id = int(name.rpartition("/")[2][:_DIGITS])
+        id = published_id(name)
         ranges = [entry.manifest.retract for entry in self.entries.values() if entry.manifest.retract]
         return any(first <= id < stop for first, stop in ranges)
 
@@ -252,7 +263,8 @@ class _Look:
 
     def _plans(self) -> None:
         for name in self.storage.list("p"):
-            if not name[:_DIGITS].isdigit() or not self.newest.keeps(int(name[:_DIGITS])):
+            id = entry_id(name)
+            if id is None or not self.newest.keeps(id):
                 continue
             data = self._read(f"p/{name}", "plans")
             if data is None:
@@ -285,14 +297,16 @@ class _Look:
         pending = self._pending()
         known |= {run.name for run in pending.appended} if pending else set()
         operators = {name for entry in self.entries.values() for name in entry.manifest.operators}
-        for folder in sorted({f"d/{name}" for name in (*operators, self.newest.source.kind)}):
+        for folder in sorted({runs_folder(name) for name in (*operators, self.newest.source.kind)}):
             strays = [name for name in self.storage.list(folder) if f"{folder}/{name}" not in known]
             self._tell(folder, strays, "no kept manifest names it: left by a run that was cut off, or by one at work")
         self._tell("", [name for name in self.storage.list("") if name not in _ROOT], "is no part of a checkpoint")
-        self._tell("r", [name for name in self.storage.list("r") if not _MARK.fullmatch(name)], "is no mark of a run")
+        self._tell(
+            DRIVERS, [name for name in self.storage.list(DRIVERS) if driver_epoch(name) is None], "is no mark of a run"
+        )
         for folder in ("m", "p"):
             names = self.storage.list(folder)
-            strays = [name for name in names if not (name[:_DIGITS].isdigit() and name.endswith(".json"))]
+            strays = [name for name in names if entry_id(name) is None]
             self._tell(folder, strays, "is no part of a checkpoint")
 
     def _tell(self, folder: str, names: Iterable[str], text: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.columns import Integers
+from monoids.groupby.cells import Integers
 from monoids.hashing import hash_keys, null_safe_equal
 from persistent.codec import Run, common_key_types, decode_panes, decode_table, groups_of
 from persistent.errors import CorruptCheckpoint

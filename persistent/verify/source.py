@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from monoids.hashing import mix_records
 from persistent.checkpoint.copies import newest_of, read_while_running
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account, Manifest
-from persistent.contents import Contents
+from persistent.checkpoint.successor import Entry
 from persistent.errors import InputGone, SourceChanged
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import (
@@ -41,6 +41,7 @@ from persistent.sources.protocol import (
     Split,
 )
 from persistent.verify.found import Verification
+from persistent.worker.run_cache import Contents
 
 _ROWS = 4_000_000
 _PART = "source"

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from persistent.checkpoint.log import Log, new_nonce
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
 from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.successor import new_nonce
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.sinks.protocol import Staged

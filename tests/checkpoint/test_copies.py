@@ -20,8 +20,9 @@ from persistent.checkpoint.copies import (
     renumbered,
     verified_runs,
 )
-from persistent.checkpoint.log import Entry, Log, new_nonce
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.storage import MemoryStorage

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from persistent.checkpoint.log import Entry, Log, manifest_name, new_nonce, plan_name
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
+from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.errors import CorruptCheckpoint, Fenced, PersistentError
 from persistent.operations import rollback
 from persistent.storage import MemoryStorage, Put

@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from persistent.checkpoint.log import Log, manifest_name, new_nonce, plan_name, way_back_told
+from persistent.checkpoint.log import Log, way_back_told
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.successor import new_nonce
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
 from persistent.storage import MemoryStorage, Put

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from persistent.checkpoint.log import Entry, Log, Trace, manifest_name
+from persistent.checkpoint.log import Log, Trace
+from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.successor import Entry
 from persistent.errors import CorruptCheckpoint
 from persistent.storage import MemoryStorage
 from tests.checkpoint.samples import manifest

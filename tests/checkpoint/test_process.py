@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +24,8 @@ def test_a_process_lives_until_it_ends() -> None:
     found = replace(here, pid=child.pid, started=process._started(child.pid))
     assert here.lives is True and found.lives is True
     assert replace(found, started=str(int(found.started) - 1)).lives is False, "the number is another process's now"
+    uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    assert 0 <= uptime_s - int(found.started) / os.sysconf("SC_CLK_TCK") < 60, "when it was started, and nothing else"
     child.kill()
     child.poll()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT) if child.returncode is None else None
@@ -55,6 +58,19 @@ def test_where_nothing_is_told_nothing_is_certain(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(process, name, lambda: "")
     monkeypatch.setattr(process, "_started", lambda pid: "")
     assert this_process().lives is None
+
+
+def test_a_system_without_proc_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is unknown is written as such, and never taken for the same."""
+
+    def absent(*_: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(process.Path, "read_text", absent)
+    monkeypatch.setattr(process.os, "readlink", absent)
+    here = this_process()
+    assert (here.boot, here.space, here.started) == ("", "", "")
+    assert Process.from_json(here.to_json()) == here
 
 
 def test_a_process_is_read_as_it_was_written() -> None:

@@ -10,12 +10,11 @@ import pytest
 
 from monoids import Count
 from persistent import MemorySource, NonWindowState, PersistentTask
-from persistent.aside import aside_names
-from persistent.checkpoint.log import Log, new_nonce
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, OperatorState, Outputs
-from persistent.errors import Fenced, InvalidPipeline, StagedMissing
-from persistent.job import Job
-from persistent.publish import (
+from persistent.checkpoint.set_aside import aside_names
+from persistent.checkpoint.successor import new_nonce
+from persistent.driver.publish import (
     aside_name,
     claim,
     collect,
@@ -27,8 +26,10 @@ from persistent.publish import (
     sweep,
     take_back,
 )
+from persistent.errors import Fenced, InvalidPipeline, StagedMissing
 from persistent.sinks.protocol import Staged
 from persistent.storage import MemoryStorage
+from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, plan, run
 
 HEX = "0123456789abcdef" * 2
@@ -85,9 +86,9 @@ def aside(name: str) -> Staged:
 
 
 WINDOWS = Outputs(5, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
-LATE, DEAD = aside("late"), aside("dead")
+LATE, DEAD = aside("1a7e"), aside("dead")
 OUTPUTS = (WINDOWS, Outputs(6, (), (LATE,), (DEAD,)))
-PUBLISHED = ["late/00000000000000000006-late.arrow", "dead/00000000000000000006-dead.arrow"]
+PUBLISHED = ["late/00000000000000000006-1a7e.arrow", "dead/00000000000000000006-dead.arrow"]
 
 
 def staged_in(job: Job) -> Job:

@@ -23,7 +23,7 @@ from persistent.codec import (
 )
 from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
-from persistent.rows import Rows, sum_up
+from persistent.worker.state_rows import Rows, sum_up
 from tests.codec.files import sealed_of, sha256
 
 MONOID = record(visits=Count(), total=Sum(), top=Max(str), mean=Mean(), users=SetUnion(int))

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from persistent import driver
-from persistent.driver import Driver, Step
-from persistent.effects import EFFECTS, Effect, OutOfOrder
+from persistent.driver import step
+from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
+from persistent.driver.loop import Driver
+from persistent.driver.step import Step
 from tests.crash.sweep import Calm, calm, check_same, overtaken_in_the_last_commit, sleep_everywhere, sweep
 from tests.crash.worlds import JOBS, LONG, World
 from tests.faults import Operations
@@ -61,7 +62,7 @@ def test_another_order_breaks_the_promise(
     """If a swapped order passed the sweep, then either the order is arbitrary or the sweep is blind."""
     order = swapped(pair)
     monkeypatch.setattr(Driver, "effects", order)
-    monkeypatch.setattr(driver, "EFFECTS", order)  # the guard too believes in this order
+    monkeypatch.setattr(step, "EFFECTS", order)  # the guard too believes in this order
     try:
         prove(expected, folder)
     except OutOfOrder as error:

@@ -26,11 +26,11 @@ from persistent import (
     sliding,
     tumbling,
 )
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account
-from persistent.commit import check_follows
-from persistent.embedded import Embedded
-from persistent.report import RunReport
+from persistent.checkpoint.successor import Entry, check_follows
+from persistent.driver.report import RunReport
+from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, MemoryStorage, Storage
 from persistent.task import operator_name
 from tests.crash.pauses import AskingStorage, Before

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from persistent import CorruptCheckpoint, NoCheckpoint, Retention, StillRunning, StorageError, UnknownCheckpoint
-from persistent.checkpoint.log import Log, manifest_name, new_nonce
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
+from persistent.checkpoint.successor import new_nonce
 from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
 from persistent.verify import verify
 from tests.crash.sweep import calm
@@ -85,7 +87,7 @@ def test_a_dry_run_tells_what_is_then_deleted(folder: Path) -> None:
     for epoch in (0, 1, 7):
         world.checkpoint.write(f"d/Visits/e{epoch}-c1-{new_nonce()}.arrow", b"left")
     world.checkpoint.write("d/Visits/notes.txt", b"of a person")
-    put_mark(world.checkpoint, 0, "nobody")
+    put_mark(world.checkpoint, 0, "00ff")
     operations_before = dict(world.checkpoint._files)  # type: ignore[attr-defined]
     told = collect_garbage(world.checkpoint, dry_run=True)
     assert world.checkpoint._files == operations_before  # type: ignore[attr-defined]

@@ -15,10 +15,11 @@ import pytest
 from click.testing import CliRunner
 
 from persistent import CorruptCheckpoint, Fenced, FileSink, MemorySink, MemorySource, Pipeline, StorageError
-from persistent.checkpoint.log import Log, manifest_name
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name
 from persistent.cli import main
+from persistent.driver.publish import take_back
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
-from persistent.publish import take_back
 from persistent.storage import MemoryStorage, Storage
 from persistent.verify import verify
 from tests.crash.sweep import calm, deaths

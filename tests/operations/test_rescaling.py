@@ -15,7 +15,7 @@ import pytest
 from persistent import FileSink, MemorySink, Pipeline
 from persistent.checkpoint import compaction
 from persistent.checkpoint.log import Log
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.operations import compact
 from persistent.storage import MemoryStorage
 from persistent.testing.running import Calling
@@ -29,7 +29,7 @@ SPARK_JOBS = ("visits", "totals")
 DRIVER = """
     import sys
     from pathlib import Path
-    from persistent.spark import local_session
+    from persistent.engines.spark_session import local_session
     from tests.operations.test_rescaling import ordered, pipeline_of
 
     spark = local_session(cores=int(sys.argv[2]))

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from persistent import CorruptCheckpoint, InvalidPipeline, MemorySink, NoCheckpoint, Refused, UnknownCheckpoint
-from persistent.checkpoint.garbage import Retention
-from persistent.checkpoint.log import Log, manifest_name
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.retention import Retention
 from persistent.operations import pin, rollback
 from persistent.verify import verify
 from tests.crash.sweep import calm

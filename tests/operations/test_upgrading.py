@@ -15,8 +15,9 @@ from persistent import (
     OldFormat,
     Pipeline,
 )
-from persistent.checkpoint.log import Log, manifest_name
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT
+from persistent.checkpoint.names import manifest_name
 from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
 from persistent.storage import LocalStorage
 from persistent.verify import verify

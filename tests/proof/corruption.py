@@ -31,7 +31,8 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.checkpoint.log import Log, manifest_name, plan_name
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name, plan_name
 from persistent.operations import rollback
 from persistent.sinks import FileSink
 from persistent.storage import MemoryStorage

@@ -18,6 +18,7 @@ import fsspec
 from fsspec.spec import AbstractFileSystem
 
 from persistent.sources import files as files_module
+from persistent.sources import walk
 from persistent.storage.retries import Patience
 from persistent.testing.clock import ManualClock
 
@@ -257,6 +258,7 @@ def served(inputs: Inputs) -> Iterator[ManualClock]:
 
             with (
                 mock.patch.object(files_module, "os", _Os(inputs)),
+                mock.patch.object(walk, "os", _Os(inputs)),
                 mock.patch.object(files_module, "open", opened, create=True),
             ):
                 yield clock

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from monoids import Count
 from persistent import FileSource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.log import Log
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.sources import files, formats
 from persistent.storage import MemoryStorage, Put, Storage
 from persistent.testing.clock import ManualClock

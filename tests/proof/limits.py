@@ -26,11 +26,11 @@ from hypothesis import HealthCheck, Phase
 from hypothesis import strategies as st
 
 from monoids import CountMin, ExactSum, HeavyHitters, Mean, Min, Monoid, Product, Sum, mapping, option, record
+from monoids.groupby.segments import sum_int64
 from monoids.laws.instances import INSTANCES
 from monoids.numbers.products import IntegerProduct
 from monoids.numbers.sums import IntegerSum
 from monoids.numbers.wide import WideIntegers
-from monoids.segments import sum_int64
 from persistent import (
     MemorySink,
     MemorySource,
@@ -38,19 +38,16 @@ from persistent import (
     PersistentTask,
     Pipeline,
     WindowState,
-    closing,
-    culprits,
     sliding,
-    step,
-    sums,
     tumbling,
 )
 from persistent.checkpoint import compaction
-from persistent.commit import Results
-from persistent.embedded import Embedded
+from persistent.driver.commit import Results
+from persistent.engines.embedded import Embedded
 from persistent.operations import compact
 from persistent.testing.outcome import same
 from persistent.verify import verify
+from persistent.worker import close_windows, dispatch, failing_keys, merge_runs
 from tests.proof.result import Result
 
 HIGH, LOW = 2**63 - 1, -(2**63)
@@ -311,7 +308,7 @@ def _shown_or_all_apart(job: Any, table_of: Any, parts: Any, found: Any) -> Iter
         yield table_of(rows, numbers)
     except OverflowError as error:
         found.append(
-            culprits._culprit(job, rows, None if numbers is None else int(numbers[0]), error, with_element=False)
+            failing_keys._culprit(job, rows, None if numbers is None else int(numbers[0]), error, with_element=False)
         )
 
 
@@ -320,20 +317,20 @@ def _present_zero(self: Any, columns: Any) -> Any:
 
 
 def _stops(job: Any, item: Any) -> Any:
-    return sums._folded(job, item)
+    return merge_runs._folded(job, item)
 
 
 Patch = tuple[Any, str, Any]
 
 MUTANTS: Mapping[str, Sequence[Patch]] = {
-    _RAISES: ((IntegerSum, "reduce_sorted", _raising_fold), (step, "compact", _stops)),
-    "a fold that raises stops compaction": ((step, "compact", _stops),),
+    _RAISES: ((IntegerSum, "reduce_sorted", _raising_fold), (dispatch, "folded_early", _stops)),
+    "a fold that raises stops compaction": ((dispatch, "folded_early", _stops),),
     "what is left unfolded is dropped": ((Results, "unfolded", lambda self: frozenset()),),
     "a product beyond 64 bits wraps": ((IntegerProduct, "_product", _wrapping_product),),
     "a wide total is stored in 64 bits": ((WideIntegers, "to_arrow", _cut),),
     "a result out of range is shown as 0": ((WideIntegers, "present_columns", _present_zero),),
-    "what is set aside is not written": ((closing, "stage_culprits", lambda job, attempt, found: None),),
-    "a result that cannot be shown takes its neighbours along": ((closing, "shown", _shown_or_all_apart),),
+    "what is set aside is not written": ((close_windows, "stage_culprits", lambda job, attempt, found: None),),
+    "a result that cannot be shown takes its neighbours along": ((close_windows, "shown", _shown_or_all_apart),),
 }
 
 

@@ -1,4 +1,5 @@
-"""Garbage in the model: the moves that read what is pending, list, choose and delete, as in ``persistent.publish``."""
+"""Garbage in the model: the moves that read what is pending, list, choose and delete. As in
+``persistent.driver.publish``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A step of the model is plan, map, commit, check and publish, as in ``persistent.driver``."""
+"""A step of the model is plan, map, commit, check and publish, as in ``persistent.driver.step``."""
 
 from __future__ import annotations
 

@@ -41,13 +41,16 @@ _LONG = {
 
 def _mirrors() -> dict[str, Mirror]:
     table: dict[str, tuple[str, ...]] = {
-        "persistent.commit": ("tests/test_commit.py",),
-        "persistent.publish": ("tests/checkpoint/test_publish_and_collect.py", "tests/test_publish.py"),
+        "persistent.driver.commit": ("tests/driver/test_commit.py",),
+        "persistent.driver.publish": ("tests/checkpoint/test_publish_and_collect.py", "tests/driver/test_publish.py"),
         "persistent.checkpoint.compaction": (
             "tests/checkpoint/test_compaction_choices.py",
             "tests/checkpoint/test_compaction.py",
         ),
-        "persistent.checkpoint.copies": ("tests/checkpoint/test_copies.py", "tests/test_reading_while_running.py"),
+        "persistent.checkpoint.copies": (
+            "tests/checkpoint/test_copies.py",
+            "tests/reading/test_reading_while_running.py",
+        ),
         "persistent.checkpoint.garbage": ("tests/checkpoint/test_garbage.py",),
         "persistent.checkpoint.inside": ("tests/checkpoint/test_inside.py",),
         "persistent.checkpoint.log": (
@@ -56,13 +59,18 @@ def _mirrors() -> dict[str, Mirror]:
             "tests/checkpoint/test_log.py",
         ),
         "persistent.checkpoint.manifest": ("tests/checkpoint/test_manifest.py", "tests/checkpoint/test_log.py"),
+        "persistent.checkpoint.names": ("tests/checkpoint/test_names.py",),
         "persistent.checkpoint.plan": ("tests/checkpoint/test_plan.py", "tests/checkpoint/test_log.py"),
+        "persistent.checkpoint.retention": ("tests/checkpoint/test_retention.py",),
         "persistent.checkpoint.running": ("tests/checkpoint/test_running.py",),
+        "persistent.checkpoint.set_aside": ("tests/checkpoint/test_set_aside.py",),
         "persistent.checkpoint.shapes": (
             "tests/checkpoint/test_document_shapes.py",
             "tests/checkpoint/test_manifest.py",
             "tests/checkpoint/test_plan.py",
         ),
+        "persistent.checkpoint.process": ("tests/checkpoint/test_process.py", "tests/checkpoint/test_running.py"),
+        "persistent.checkpoint.successor": ("tests/checkpoint/test_successor.py",),
         "persistent.codec.documents": ("tests/codec/test_documents.py",),
         "persistent.codec.key_types": ("tests/codec/test_key_types.py", "tests/codec/test_tables.py"),
         "persistent.codec.messages": ("tests/codec/test_messages_by_hand.py", "tests/codec/test_messages.py"),
@@ -91,6 +99,7 @@ def _mirrors() -> dict[str, Mirror]:
         ),
         "persistent.storage.opening": ("tests/storage/test_opening.py", "tests/storage/test_places.py"),
         "persistent.storage.other": ("tests/storage/test_other.py",),
+        "persistent.storage.places": ("tests/storage/test_places.py", "tests/storage/test_opening.py"),
         "persistent.storage.protocol": ("tests/storage/test_protocol.py",),
         "persistent.storage.retries": ("tests/storage/test_retries.py",),
         "persistent.storage.s3": ("tests/storage/test_s3_requests.py",),
@@ -106,7 +115,7 @@ def _mirrors() -> dict[str, Mirror]:
 
 MIRRORS = _mirrors()
 
-NOT_YET = ("process.py", "places.py", "clients.py", "copying.py")
+NOT_YET = ("clients.py", "copying.py")
 """Modules whose every mutant nobody has looked at yet; their tests stand beside the others."""
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 _FSSPEC = "persistent.storage.fsspec_storage"
-_GARBAGE = "persistent.checkpoint.garbage"
 _RETRIES = "persistent.storage.retries"
 _S3 = "persistent.storage.s3"
 
 _COMPACTION = "persistent.checkpoint.compaction"
 _COPIES = "persistent.checkpoint.copies"
+_PROCESS = "persistent.checkpoint.process"
 _LOG = "persistent.checkpoint.log"
 _MESSAGES = "persistent.codec.messages"
 _DOCUMENTS = "persistent.codec.documents"
@@ -19,9 +19,9 @@ _SEALED = "persistent.codec.sealed"
 
 EXPLAINED: dict[tuple[str, str, str], str] = {
     (_FSSPEC, "return False", "return None"): "the caller asks whether it is unanswered: None holds as little as False",
+    (_PROCESS, "return False", "return None"): "the caller asks whether it is there, and None holds as little as False",
     (_RETRIES, "return False", "return None"): "tenacity asks whether to try again, and None holds as little as False",
     (_S3, "def read(self, size: int | None = -1) -> bytes:", "1 to 2"): "any negative size means all that is left",
-    (_GARBAGE, "return False", "return None"): "callers ask whether it holds, and None holds as little as False",
     (_DOCUMENTS, "_STEPS = np.zeros(256, np.int8)", "256 to 257"): "no byte is 256, so nothing looks there",
     (_DOCUMENTS, "return int(depths.max(initial=0))", "0 to 1"): "what nests in nothing is below the bound with 1 too",
     (
@@ -81,17 +81,17 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     ): "whose it is makes no difference: what is there is read next",
     (
         _LOG,
-        'self._put("FORMAT", _format_of(known.manifest.job), lambda other: True)',
+        "self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda other: True)",
         "True to False",
     ): "whose it is makes no difference: that it is there does",
     (
         _LOG,
-        'self._put("FORMAT", _format_of(job), lambda other: True)',
+        "self._put(FORMAT_NAME, _format_of(job), lambda other: True)",
         "True to False",
     ): "whose it is makes no difference: what is there is read next",
     (
         _LOG,
-        'self._put("FORMAT", _format_of(old.job), lambda other: True)',
+        "self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)",
         "True to False",
     ): "whose it is makes no difference: that it is there does",
     (_LOG, "self._tried_id = -1", "1 to 2"): "it is held against an id, and all are above both",

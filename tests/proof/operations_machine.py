@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from persistent import driver
 from persistent.checkpoint.inside import savepoint_folder
-from persistent.checkpoint.log import Log, manifest_name, plan_name
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.driver import step as driver_step
 from persistent.errors import InvalidPipeline, Refused, UnknownCheckpoint
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
 from persistent.reading import diff, export, place
@@ -52,8 +53,8 @@ class Machine(RuleBasedStateMachine):
         self._stack = ExitStack()
         self._stack.enter_context(small(0))
         self._stack.enter_context(drawn_names("operations"))
-        self._many_shards = driver._SHARD_ROWS
-        driver._SHARD_ROWS = 1  # type: ignore[misc]
+        self._many_shards = driver_step._SHARD_ROWS
+        driver_step._SHARD_ROWS = 1  # type: ignore[misc]
         self._ids = self._names = 0
         self._worlds: list[World] = []
         self._story: list[str] = []
@@ -61,7 +62,7 @@ class Machine(RuleBasedStateMachine):
         del self.stories[:-2]
 
     def teardown(self) -> None:
-        driver._SHARD_ROWS = self._many_shards  # type: ignore[misc]
+        driver_step._SHARD_ROWS = self._many_shards  # type: ignore[misc]
         self._stack.close()
         for world in self._worlds:
             world.checkpoint.clear()

@@ -22,7 +22,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.sources.schemas import to_json
 from persistent.storage import MemoryStorage, Storage

@@ -1,7 +1,7 @@
 """The section "options": a job goes on with another value of an option, after a clean stop or a kill.
 
 Of each option and pair of values part of the job is run with one, then it goes on with the other. What must come of it
-is what ``persistent.changes`` says of the option:
+is what ``persistent.driver.changes`` says of the option:
 
     NONE        the outcome of a job that never changed
     PLAN        that of a job that was stopped cleanly once all its planned steps were done, and then changed; where the
@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from persistent import commit, driver
-from persistent.changes import Effect
 from persistent.checkpoint import running
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.process import Process
 from persistent.clock import duration_ms
+from persistent.driver import commit, loop
+from persistent.driver.changes import Effect
 from persistent.errors import CorruptCheckpoint, PersistentError, SourceError, StagedMissing, UserCodeError
 from persistent.sources import options
 from persistent.sources.memory import MemorySource
@@ -260,7 +260,7 @@ MUTANTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
         "schema",
         lambda self, recorded: from_json(recorded["schema"]),
     ),
-    "a folder without what was published is taken": ("FileSink.url", driver, "check_folder", _nothing),
+    "a folder without what was published is taken": ("FileSink.url", loop, "check_folder", _nothing),
     "what was folded is known under a longer history": ("NonWindowState.history", commit, "known_from", _nothing),
 }
 """The option that shows it, and what is put in place of the code."""

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from monoids import Count, Max, Sum, record
 from persistent import Evolution
-from persistent.changes import OPTIONS, Effect
-from persistent.embedded import Embedded
+from persistent.driver.changes import OPTIONS, Effect
+from persistent.engines.embedded import Embedded
 from tests.proof.options_job import ROWS, Setting, World, live
 
 _PIPELINE = {
@@ -235,5 +235,5 @@ CHANGES: tuple[Change, ...] = (
 
 NOT_RUN = {
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
-    "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/test_driver.py",
+    "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
 }

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import persistent
 from persistent import FileSink, FileSource, MemorySource, PersistentTask, Pipeline, Retention
 from persistent.checkpoint.log import Log
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.errors import NoCheckpoint, UnknownCheckpoint
 from persistent.storage import MemoryStorage
 from persistent.testing.clock import START_MS

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from persistent import FileSink, FileSource, MemorySource, Pipeline, Retention
-from persistent.driver import Driver, Options
+from persistent.driver.loop import Driver
+from persistent.driver.options import Options
 from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed

@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from persistent import commit, driver, publish
 from persistent.checkpoint import garbage
-from persistent.checkpoint.log import Entry, Log
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.driver import Step
+from persistent.checkpoint.successor import Entry
+from persistent.driver import commit, publish, recover
+from persistent.driver.step import Step
 from persistent.sinks.file import FileSink
 
 
@@ -47,7 +48,7 @@ MUTANTS: Mapping[str, Patch] = {
     "no look at the log before an effect": (Log, "check", lambda self, id: None),
     "a fence drops the outputs not yet published": (Log, "put", _fence_without_outputs),
     "a fence does not raise the epoch": (Log, "put", _fence_without_epoch),
-    "outputs are published under the id of who publishes": (driver, "publish", _under_the_current_id),
+    "outputs are published under the id of who publishes": (recover, "publish", _under_the_current_id),
     "a list is put before its files are there": (FileSink, "_published_all", lambda self, id, staged: None),
     "garbage is collected without a look at bases": (Manifest, "keeps", lambda self, id: id >= self.base),
     "a step does not publish": (Step, "_publish", lambda self: None),

@@ -14,13 +14,13 @@ from functools import cached_property
 from typing import Any
 
 from persistent import Pipeline
-from persistent.aside import aside_names
-from persistent.checkpoint.log import plan_name
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
+from persistent.checkpoint.names import plan_name
 from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.set_aside import aside_names
+from persistent.checkpoint.successor import check_follows
 from persistent.codec import decode_table
-from persistent.commit import check_follows
-from persistent.publish import aside_name
+from persistent.driver.publish import aside_name
 from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage
 from tests.proof.simulation_twin import Snapshot, Step

@@ -9,8 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from persistent import driver
-from persistent.checkpoint import compaction, log
+from persistent.checkpoint import compaction, successor
+from persistent.driver import loop
 from persistent.testing.clock import ManualClock
 
 
@@ -28,9 +28,9 @@ class _Names:
 def small(seed: int) -> Iterator[None]:
     """Names and times come from the seed; steps and folds are small."""
     small_ones: dict[Any, dict[str, Any]] = {
-        driver: {"_ROWS_FIRST": 6, "_ROWS_MIN": 2, "_ROWS_MAX": 9, "_SWEEP_STEPS": 3},
+        loop: {"_ROWS_FIRST": 6, "_ROWS_MIN": 2, "_ROWS_MAX": 9, "_SWEEP_STEPS": 3},
         compaction: {"FAN_IN": 2, "_TIER_0_ROWS": 4, "_ROWS_MIN": 8},
-        log: {"uuid": _Names(seed)},
+        successor: {"uuid": _Names(seed)},
     }
     with ExitStack() as stack:
         for module, values in small_ones.items():

@@ -66,16 +66,16 @@ def test_what_is_only_told_is_not_changed() -> None:
 
 def test_every_change_changes_something() -> None:
     """A mutant that is the original survives for ever; one that is made twice counts twice."""
-    mirror = MIRRORS["persistent.checkpoint.garbage"]
+    mirror = MIRRORS["persistent.checkpoint.retention"]
     source = mirror.path.read_text()
     texts = [ast.unparse(mutated(source, one.number)) for one in mirror.mutations()]
-    assert ast.unparse(ast.parse(source)) not in texts and len(set(texts)) == len(texts) > 30
+    assert ast.unparse(ast.parse(source)) not in texts and len(set(texts)) == len(texts) > 20
 
 
 def test_what_stores_and_commits_is_there() -> None:
     """A module that is new, or has another name, would be left out in silence; an explanation may outlive its line."""
-    root = MIRRORS["persistent.commit"].root
-    paths = {root / f"persistent/{name}.py" for name in ("commit", "publish")}
+    root = MIRRORS["persistent.driver.commit"].root
+    paths = {root / f"persistent/driver/{name}.py" for name in ("commit", "publish")}
     for folder in ("storage", "checkpoint", "codec"):
         paths |= set((root / "persistent" / folder).glob("*.py"))
     left_out = {path for path in paths if path.name in ("__init__.py", "racer.py", *NOT_YET)}

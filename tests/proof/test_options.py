@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from persistent.changes import OPTIONS
+from persistent.driver.changes import OPTIONS
 from tests.proof import options
 from tests.proof.options_changes import CHANGES, NOT_RUN
 from tests.proof.options_job import ROWS, START_MS, inputs

@@ -24,8 +24,8 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.embedded import Embedded
-from persistent.report import RunReport
+from persistent.driver.report import RunReport
+from persistent.engines.embedded import Embedded
 from persistent.storage import LocalStorage, Put, Storage
 from tests.crash.worlds import write_files
 from tests.proof.disk import CHANGES, Before, SimulatedDisk, SimulatedFiles

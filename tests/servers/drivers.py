@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from persistent import FileSink, FileSource, Pipeline
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.storage.fsspec_storage import FsspecStorage
 from persistent.storage.retries import Patience
 from tests.crash.worlds import CrashJob
@@ -245,7 +245,7 @@ def _engine(name: str) -> dict[str, Any]:
     """The engine, as options of ``run``."""
     if name == "embedded":
         return {"engine": Embedded(2)}
-    from persistent.spark import local_session
+    from persistent.engines.spark_session import local_session
 
     # Executors look there for the module of the task.
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])

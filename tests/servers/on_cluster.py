@@ -15,8 +15,8 @@ from typing import Any
 
 from monoids import Count
 from persistent import FileSource, NonWindowState, PersistentTask, Pipeline
+from persistent.engines.spark_session import session_at
 from persistent.errors import PersistentError
-from persistent.spark import session_at
 
 
 class Visits(PersistentTask):

@@ -11,7 +11,8 @@ from draining import drain
 
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import FileSource
-from persistent.sources.files import Files, Listed
+from persistent.sources.files import Files
+from persistent.sources.walk import Listed
 
 PATHS = [
     "a.jsonl",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from persistent.sources.files import Files, Listed
+from persistent.sources.files import Files
 from persistent.sources.formats import Facts, Unreadable
 from persistent.sources.index import Index
+from persistent.sources.walk import Listed
 
 
 def test_a_file_that_is_gone_between_listing_and_look_is_left_out(tmp_path):

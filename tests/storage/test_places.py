@@ -10,7 +10,8 @@ import pytest
 from monoids import Count
 from persistent import FileSink, FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.errors import InvalidPipeline, UnsupportedStore
-from persistent.sources.files import Files, Listed, _connect
+from persistent.sources.files import Files, _connect
+from persistent.sources.walk import Listed
 from persistent.storage import LocalStorage, open_storage
 from persistent.storage.places import local_path
 

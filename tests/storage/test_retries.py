@@ -11,7 +11,7 @@ import pytest
 import tenacity
 
 from persistent.errors import StorageError
-from persistent.storage.failures import FAULTS, Failure, Fault, failure_of, without_secrets
+from persistent.storage.failures import FAULTS, Fault, StoreFailure, failure_of, without_secrets
 from persistent.storage.retries import Asking, Patience
 
 
@@ -184,7 +184,7 @@ def test_a_pause_that_would_end_too_late_is_not_made(monkeypatch: pytest.MonkeyP
 )
 def test_tries_are_told_where_there_was_a_wait(tries: int, seconds: float, expected: str) -> None:
     """Nobody could tell a store that was asked once from one that was asked for a minute."""
-    error = asking(Time()).told(Failure(Fault.BUSY, "SlowDown", "Wait."), tries, seconds)
+    error = asking(Time()).told(StoreFailure(Fault.BUSY, "SlowDown", "Wait."), tries, seconds)
     assert str(error) == f"cannot read s3://bucket/x: SlowDown{expected}. Wait."
 
 

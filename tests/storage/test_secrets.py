@@ -124,7 +124,7 @@ def test_a_failure_tells_no_secret(
 @pytest.mark.spark
 def test_the_configuration_of_spark_holds_no_secret(planted: tuple[str, ...], spark: Any, s3_bucket: str) -> None:
     """Spark shows its configuration on a page that asks for no password."""
-    from persistent.spark import Spark
+    from persistent.engines.spark import Spark
 
     job = pipeline(s3_bucket)
     Spark(spark).check([job.storage, job.sink.storage])  # type: ignore[list-item, union-attr]

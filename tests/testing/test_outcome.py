@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent.testing.outcome import Outcome, Place, first_difference, same
+from persistent.testing.outcome import Outcome, Slot, first_difference, same
 
 NAN = float("nan")
 
@@ -39,7 +39,7 @@ def test_what_is_the_same(a: Any) -> None:
 
 def outcome(**rows: list[Any]) -> Outcome:
     """Rows of key ``k`` under each part."""
-    return Outcome(("page",), {Place(part, ("k",), (0, 10)): found for part, found in rows.items()})
+    return Outcome(("page",), {Slot(part, ("k",), (0, 10)): found for part, found in rows.items()})
 
 
 def test_a_difference_says_where() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from monoids import Count
 from persistent import InvalidPipeline, MemorySink, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
-from persistent.embedded import Embedded
+from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import Budget, Source, SourceState
 from persistent.testing import CRASH, IDLE, PAUSE, Killed, ScriptedSource
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from monoids import ListConcat, encoding
 from monoids.column import concat, take
-from monoids.columns import group_codes
+from monoids.groupby.cells import group_codes
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.text(max_size=3)), min_size=1))

@@ -209,8 +209,8 @@ def test_examples_are_as_many_as_asked_for() -> None:
 
     trial = Trial(Counting(), st.integers(), examples=500)
     trial.check(law_named("pure lift"))
-    assert len(trial._drawn) == 500
-    drawn = {x for example, _ in trial._drawn for x in example["xs"].xs}
+    assert len(trial._sample.drawn) == 500
+    drawn = {x for example, _ in trial._sample.drawn for x in example["xs"].xs}
     assert drawn <= set(lifted)
 
 
@@ -225,20 +225,20 @@ def test_all_rows_are_tried_alone_or_together() -> None:
 
     trial = Trial(Watching(), st.integers(-(2**40), 2**40), examples=200)
     trial.check(law_named("columnar reduce"))
-    elements = {sum(x for x, _ in one.steps) for example, _ in trial._drawn for one in example["elements"]}
+    elements = {sum(x for x, _ in one.steps) for example, _ in trial._sample.drawn for one in example["elements"]}
     assert elements <= seen
     seen.clear()
     trial.check(law_named("columnar reduce of lifted"))
-    assert {x for example, _ in trial._drawn for x in example["column"].xs} <= seen
+    assert {x for example, _ in trial._sample.drawn for x in example["column"].xs} <= seen
 
 
 def test_reached_elements_are_closed_under_combine_and_inverse() -> None:
     """Elements that are only lifted never show the defects of those that a state holds."""
     trial = Trial(Integers(), SMALL, examples=100)
-    steps = [example[name].steps for example, _ in trial._drawn for name in "pqr"]
+    steps = [example[name].steps for example, _ in trial._sample.drawn for name in "pqr"]
     assert {len(each) for each in steps} == {0, 1, 2, 3}
     assert {back for each in steps for _, back in each} == {False, True}
-    assert {len(example[name].steps) for example, _ in trial._drawn for name in "abc"} == {0, 1, 2, 3}
+    assert {len(example[name].steps) for example, _ in trial._sample.drawn for name in "abc"} == {0, 1, 2, 3}
 
 
 def test_group_without_inverse_is_refused() -> None:

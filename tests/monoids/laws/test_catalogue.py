@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from monoids import Count, Max, Monoid, Sum
-from monoids.laws import LAWS, columnar, law_named, laws_of, scalar
+from monoids.laws import LAWS, columnar, law_named, laws_of, lifting, scalar
 from monoids.laws.drawing import draws
 from monoids.laws.strategies import inputs_for
 
@@ -15,7 +15,7 @@ def test_catalogue_names_every_law_once() -> None:
     functions = [law.function for law in LAWS]
     public = [
         function
-        for module in (scalar, columnar)
+        for module in (scalar, lifting, columnar)
         for name, function in vars(module).items()
         if getattr(function, "__annotations__", {}).get("return") == "Sides" and not name.startswith("_")
     ]

@@ -188,7 +188,7 @@ def test_what_is_odd_is_tried_however_rarely_it_is_drawn() -> None:
     with pytest.raises(LawViolation, match="nan"):
         assert_monoid_laws(written(lambda a, b: a if a > b else b, -math.inf, **COMMUTES), st.floats())
     rarely = st.integers(0, 400).map(lambda x: math.nan if x == 0 else float(x))
-    drawn = [example for example, _ in Trial(Slow(), rarely)._drawn]
+    drawn = [example for example, _ in Trial(Slow(), rarely)._sample.drawn]
     held = [x for example in drawn for x in example["xs"].xs]
     odd = {repr(x) for x in held if x != x} | {
         repr(min(x for x in held if x == x)),

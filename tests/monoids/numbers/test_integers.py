@@ -9,13 +9,13 @@ import pytest
 
 from monoids import BitXor, Count, CountIf, Mean, Product, Sum, encoding
 from monoids.monoid import Monoid
-from monoids.numbers.integers import Integers, decoded_as, int64
+from monoids.numbers.integers import IntegerMonoid, decoded_as, int64
 
 WHOLE: list[Any] = [Sum(), Count(), CountIf(), Product(), BitXor()]
 
 
-class Largest(Integers):
-    """What a user of ``Integers`` writes."""
+class Largest(IntegerMonoid):
+    """What a user of ``IntegerMonoid`` writes."""
 
     identity = -(2**63)
     name = "Largest"

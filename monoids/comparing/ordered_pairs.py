@@ -1,0 +1,82 @@
+"""An ordered pair is an input (by, value): a value, and what it is compared by. One with a None in it is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from monoids.arrays import python_list
+from monoids.column import Column
+from monoids.comparing.orders import Order, Stored, repeated
+from monoids.monoid import is_column
+from monoids.ordered import Ordered
+from monoids.pairs import Names, pair, pair_columns
+from monoids.scalars import scalar
+
+
+@dataclass(frozen=True)
+class OrderedPair:
+    """How pairs are read and stored: ``by`` and ``value``, under ``names`` where given as a mapping."""
+
+    by: Order
+    value: Ordered
+    names: Names
+
+    @property
+    def stored(self) -> tuple[Ordered, ...]:
+        """How each column is stored: those of ``by`` in order of their weight, the values last."""
+        return (*self.by.leaves, self.value)
+
+    def accept(self, value: Any) -> tuple[Any, Any] | None:
+        """One pair, None for None or a pair with a None in it. TypeError for anything else."""
+        by, chosen = pair(value, self.names)
+        held, accepted = self.by.accept(by), None if chosen is None else self.value.type.accept(chosen)
+        return None if held is None or accepted is None else (held, accepted)
+
+    def flatten(self, accepted: tuple[Any, Any] | None) -> list[Any]:
+        """One value a column."""
+        by, value = accepted or (None, None)
+        return [*self.by.flatten(by), value]
+
+    def nest(self, values: Sequence[Any]) -> tuple[Any, Any]:
+        """The inverse of ``flatten``."""
+        return self.by.nest(values[:-1]), values[-1]
+
+    def store(self, values: Any) -> tuple[Column | None, list[Any]]:
+        """A column of pairs (Arrow struct array, list) as columns, and which rows hold a pair (None: all)."""
+        if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_list(values.type):
+            values = python_list(values)
+        by, chosen = pair_columns(values, self.names)
+        return self._held([*self.by.store(by, len(values)), self.value.store(chosen)])
+
+    def store_rows(self, values: Any, length: int) -> tuple[Column | None, list[Any]] | None:
+        """As ``store``, of a pair whose parts are each a column or one value for every row; None if it is no such.
+
+        What values are compared by may then be a list too, one a row. ValueError for a column of another length.
+        """
+        if isinstance(values, Mapping) and values.keys() == set(self.names):
+            values = tuple(values[name] for name in self.names)
+        if not isinstance(values, (tuple, list)) or len(values) != 2:
+            return None
+        by, chosen = values
+        if not is_column(chosen):
+            stored = repeated(self.value.store([scalar(chosen)]), length)
+        elif len(chosen) != length:
+            raise ValueError(f"{self.value.type.title} was given a column of {len(chosen)} values for {length} rows")
+        else:
+            stored = self.value.store(chosen)
+        return self._held([*self.by.store(by, length), stored])
+
+    def _held(self, columns: Sequence[Stored]) -> tuple[Column | None, list[Any]]:
+        """With nothing in any column where one holds nothing: equal elements, equal bytes."""
+        valid: Column | None = None
+        for _, of_column in columns:
+            if of_column is not None:
+                valid = of_column if valid is None else valid & of_column
+        if valid is None or valid.all():
+            return None, [column for column, _ in columns]
+        blanked = [kind.from_arrow(kind.to_arrow(column, valid)) for kind, (column, _) in zip(self.stored, columns)]
+        return valid, blanked

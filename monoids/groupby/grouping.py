@@ -1,0 +1,194 @@
+"""A group is all rows of one (key, pane): rows are ordered by the hash of the key, the key, the pane and arrival.
+
+The sort takes as much of the hash as tells keys apart with near certainty, beside the pane; where neighbours share that
+much and their keys differ, the few rows are sorted again by all of it. So no two keys are ever taken for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import encoding
+from monoids.groupby.cells import CHUNK_ROWS, Integers, PaneCodes, code_panes, segment_starts
+from monoids.groupby.neighbours import Mask, same_as_next
+from monoids.groupby.sorting import stable_order
+from monoids.hashing import hash_keys, is_injective
+from monoids.text import Words
+
+_SPARE_BITS = 12
+_HALF = 32
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows in the order (hash, key, pane, arrival). Group i is the rows ``order[starts[i] : starts[i + 1]]``, of key
+    number ``keys[i]`` and pane ``panes[i]``; the first row of key number k is ``key_rows[k]``."""
+
+    order: Integers
+    starts: Integers
+    keys: Integers
+    panes: Integers
+    key_rows: Integers
+
+
+def group_rows(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: int = 1) -> Groups:
+    """The groups of rows, given the hash of each. ``panes`` are multiples of ``step`` apart."""
+    rows = len(hashes)
+    if not rows:
+        return Groups(_NONE, _NONE, _NONE, _NONE, _NONE)
+    coding = code_panes(panes, step)
+    order, ordered, same = _sorted_rows(keys, hashes, panes, coding)
+    is_key = np.ones(rows, np.bool_)
+    np.logical_not(same, out=is_key[1:])
+    is_group = is_key.copy()
+    is_group[1:] |= ordered[1:] != ordered[:-1]
+    starts = np.flatnonzero(is_group)
+    numbers, held = np.empty(len(starts), np.int64), np.empty(len(starts), np.int64)
+    mask, number = np.uint64((1 << coding.bits) - 1), -1
+    for start in range(0, len(starts), CHUNK_ROWS):
+        piece = slice(start, start + CHUNK_ROWS)
+        np.cumsum(is_key[starts[piece]], out=numbers[piece])
+        numbers[piece] += number
+        number = int(numbers[piece][-1])
+        held[piece] = coding.panes((ordered[starts[piece]] & mask).view(np.int64))
+    return Groups(order, starts, numbers, held, order[np.flatnonzero(is_key)])
+
+
+def _sorted_rows(
+    keys: Sequence[pa.Array], hashes: Words, panes: Integers, coding: PaneCodes
+) -> tuple[Integers, Words, Mask]:
+    """Rows in the order (hash, key, pane, arrival), what they were sorted by, which ends in the code of the pane, and
+    whether each is of the key of the next."""
+    rows = len(hashes)
+    key_bits = min(64 - coding.bits, (rows - 1).bit_length() + _SPARE_BITS)
+    bits = np.uint64(coding.bits)
+    order, ordered = stable_order(_packed(hashes, panes, coding, key_bits), key_bits + coding.bits)
+    same_prefix = _same_prefix(ordered, bits)
+    same = _same_neighbours(keys, hashes, key_bits, order, same_prefix)
+    mixed = np.flatnonzero(same_prefix & ~same)
+    if len(mixed):
+        places = _runs_of(ordered, ordered[mixed] >> bits, bits)
+        _sort_places(order, same, places, keys, hashes, panes)
+        ordered[places] = _packed(hashes[order[places]], panes[order[places]], coding, key_bits)
+    return order, ordered, same
+
+
+def group_hashes(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: int = 1) -> tuple[Integers, Integers]:
+    """Order rows by (hash, key, pane, arrival): the permutation, and the starts of the groups in it."""
+    groups = group_rows(keys, hashes, panes, step)
+    return groups.order, groups.starts
+
+
+def hash_order(keys: Sequence[pa.Array], rows: int) -> tuple[Words, Integers]:
+    """The hashes of distinct keys in the order (hash, key), and that order."""
+    hashes = hash_keys(keys, rows)
+    if not rows:
+        return hashes, _NONE
+    order, _, _ = _sorted_rows(keys, hashes, np.broadcast_to(np.int64(0), rows), PaneCodes(1, 0, 1))
+    return hashes[order], order
+
+
+def number_keys(keys: Sequence[pa.Array], hashes: Words) -> tuple[Integers, Integers]:
+    """Of rows in the order (hash, key): the number of each row's key, from 0, and the first row of each key."""
+    other = hashes[1:] != hashes[:-1]
+    if not is_injective(keys):
+        other |= ~same_as_next(keys, np.arange(len(hashes)))
+    numbers = np.zeros(len(hashes), np.int64)
+    np.cumsum(other, out=numbers[1:])
+    return numbers, segment_starts(other) if len(hashes) else _NONE
+
+
+def take_keys(keys: Sequence[pa.Array], rows: Integers) -> tuple[pa.Array, ...]:
+    """The keys of these rows."""
+    numbers = None
+    taken = []
+    for column in keys:
+        if pa.types.is_int64(column.type) and not column.null_count:
+            taken.append(pa.array(column.to_numpy()[rows]))
+        else:
+            numbers = pa.array(rows) if numbers is None else numbers
+            taken.append(column.take(numbers))
+    return tuple(taken)
+
+
+def _packed(hashes: Words, panes: Integers, coding: PaneCodes, key_bits: int) -> Words:
+    """The first bits of the hash, then the code of the pane."""
+    packed = np.empty(len(hashes), np.uint64)
+    for start in range(0, len(hashes), CHUNK_ROWS):
+        piece = slice(start, start + CHUNK_ROWS)
+        part = hashes[piece] >> np.uint64(64 - key_bits)
+        if coding.size > 1:
+            part <<= np.uint64(coding.bits)
+            part |= coding.codes(panes[piece]).view(np.uint64)
+        packed[piece] = part
+    return packed
+
+
+def _same_neighbours(
+    keys: Sequence[pa.Array], hashes: Words, key_bits: int, order: Integers, same_prefix: Mask
+) -> Mask:
+    """Whether neighbours are of one key. That of few candidates only is looked at."""
+    candidates = np.flatnonzero(same_prefix)
+    if 4 * len(candidates) < len(order):
+        same = same_prefix.copy()
+        if is_injective(keys):
+            same[candidates] = hashes[order[candidates]] == hashes[order[candidates + 1]]
+        elif len(candidates):
+            pairs = np.empty(2 * len(candidates), np.int64)
+            pairs[::2], pairs[1::2] = order[candidates], order[candidates + 1]
+            same[candidates] = same_as_next(keys, pairs)[::2]
+        return same
+    if not is_injective(keys):
+        return same_as_next(keys, order) & same_prefix
+    rest: Any = hashes.astype(np.uint32) if key_bits >= _HALF else hashes
+    same = np.empty(len(same_prefix), np.bool_)
+    for start in range(0, len(same), CHUNK_ROWS):
+        part = rest[order[start : start + CHUNK_ROWS + 1]]
+        np.equal(part[1:], part[:-1], out=same[start : start + CHUNK_ROWS])
+    same &= same_prefix
+    return same
+
+
+def _same_prefix(ordered: Words, bits: np.uint64) -> Mask:
+    """Whether neighbours share all but the last bits."""
+    same = np.empty(max(len(ordered) - 1, 0), np.bool_)
+    for start in range(0, len(same), CHUNK_ROWS):
+        prefixes = ordered[start : start + CHUNK_ROWS + 1] >> bits
+        np.equal(prefixes[1:], prefixes[:-1], out=same[start : start + CHUNK_ROWS])
+    return same
+
+
+def _runs_of(ordered: Words, prefixes: Words, bits: np.uint64) -> Integers:
+    """The places of every number with one of these prefixes, ascending."""
+    lows = np.unique(prefixes) << bits
+    begins = np.searchsorted(ordered, lows)
+    lengths = np.searchsorted(ordered, lows | np.uint64((1 << int(bits)) - 1), side="right") - begins
+    shifts = begins - (np.cumsum(lengths) - lengths)
+    return np.repeat(shifts, lengths) + np.arange(int(lengths.sum()))
+
+
+def _sort_places(
+    order: Integers, same: Mask, places: Integers, keys: Sequence[pa.Array], hashes: Words, panes: Integers
+) -> None:
+    """Sort the rows at these places by (hash, key, pane, arrival), in place, and look again at who is the same."""
+    rows = order[places]
+    rows = rows[np.lexsort((rows, panes[rows], hashes[rows]))]
+    like_next = same_as_next(keys, rows)
+    tied = (hashes[rows[1:]] == hashes[rows[:-1]]) & ~like_next
+    for hash_ in np.unique(hashes[rows[1:]][tied]):
+        at = np.flatnonzero(hashes[rows] == hash_)
+        rows[at] = sorted(rows[at].tolist(), key=lambda row: (_key_bytes(keys, row), int(panes[row]), row))
+    order[places] = rows
+    like_next = same_as_next(keys, rows)
+    inner = places[1:] == places[:-1] + 1
+    same[places[:-1][inner]] = like_next[inner]
+
+
+def _key_bytes(keys: Sequence[pa.Array], row: int) -> bytes:
+    return encoding.encode(tuple(column[row].as_py() for column in keys))

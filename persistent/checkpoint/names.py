@@ -1,0 +1,193 @@
+"""The names of files, of a checkpoint and of a sink: each is written and parsed here, and nowhere else.
+
+A checkpoint:
+
+    FORMAT                                 what the folder is, and whose
+    m/<id>.json                            a manifest: id in 20 digits, so that names sort as ids do
+    p/<base>.json, p/<base>-<number>.json  the plan of the step after checkpoint ``base``
+    d/<name>/<attempt>.arrow               a run: of the state of that operator, or of the index of that source
+    late/<id>-<nonce>.arrow, dead/...      late rows and dead letters, under the id that staged them
+    retracted/<first>-<stop>               a mark: what is late or dead under these ids was taken back
+    r/e<epoch>-<nonce>.json                a mark: a driver runs
+    s/<name>/                              a savepoint: a checkpoint, with CLAIM besides
+
+The folder of a sink:
+
+    _staged/<attempt>.<extension>          out of sight
+    <id>-<nonce>.<extension>               published, under the id that staged it
+    _published/<id>.json, _published/JOB   what counts of a checkpoint; whose folder it is
+    _retracted/<first>-<stop>              a mark: what was published under these ids was taken back
+
+An attempt, ``e<epoch>-c<id>-<nonce>``, says who made a file and for which checkpoint: by that alone it is decided
+whether anybody may still name it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+FORMAT_NAME, CLAIM, DOCTOR = "FORMAT", "CLAIM", "DOCTOR"
+MANIFESTS, PLANS, DRIVERS = "m", "p", "r"
+LATE, DEAD = "late", "dead"
+RETRACTED = "retracted"
+_DIGITS = 20
+
+_ATTEMPT = re.compile(r"e([0-9]+)-c([0-9]+)-([0-9a-f]{1,32})")
+_ENTRY = re.compile(r"([0-9]{20})(?:-([0-9]+))?\.json")
+_PUBLISHED = re.compile(r"([0-9]{20})(?:[-.].*)?")
+_RANGE = re.compile(r"([0-9]{20})-([0-9]{20})")
+_DRIVER = re.compile(r"e([0-9]+)-([0-9a-f]{1,32})\.json")
+
+
+def manifest_name(id: int) -> str:
+    """Where manifest ``id`` is.
+
+    >>> manifest_name(7)
+    'm/00000000000000000007.json'
+    """
+    return f"{MANIFESTS}/{_number(id)}.json"
+
+
+def plan_name(base: int, number: int) -> str:
+    """Where the plan of that number is, of the step after checkpoint ``base``.
+
+    >>> plan_name(7, 0), plan_name(7, 2)
+    ('p/00000000000000000007.json', 'p/00000000000000000007-2.json')
+    """
+    return f"{PLANS}/{_number(base)}{f'-{number}' if number else ''}.json"
+
+
+def entry_id(name: str) -> int | None:
+    """The id in the name of a manifest or plan, without its folder; None where it is no such name.
+
+    >>> entry_id("00000000000000000007.json"), entry_id("00000000000000000007-2.json"), entry_id("note.json")
+    (7, 7, None)
+    """
+    found = _ENTRY.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def is_manifest(name: str) -> bool:
+    """Whether this is the name of a manifest, without its folder."""
+    found = _ENTRY.fullmatch(name)
+    return found is not None and found[2] is None
+
+
+def attempt_name(epoch: int, id: int, nonce: str) -> str:
+    """The unique name of one attempt at the work of checkpoint ``id``.
+
+    >>> attempt_name(3, 41, "0" * 32)
+    'e3-c41-00000000000000000000000000000000'
+    """
+    return f"e{epoch}-c{id}-{nonce}"
+
+
+def attempt_of(name: str) -> tuple[int, int] | None:
+    """Epoch and id of the attempt whose file this is, whatever its folder and extension; None where it is of none.
+
+    >>> attempt_of("_staged/e3-c41-0f8fad5b.jsonl"), attempt_of("note.txt")
+    ((3, 41), None)
+    """
+    found = _ATTEMPT.fullmatch(_stem(name))
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def runs_folder(name: str) -> str:
+    """Where the runs of that operator, or of the index of that kind of source, are."""
+    return f"d/{name}"
+
+
+def run_name(folder: str, attempt: str) -> str:
+    return f"{folder}/{attempt}.arrow"
+
+
+def savepoint_name(name: str) -> str:
+    """The folder of a savepoint."""
+    return f"s/{name}"
+
+
+def driver_name(epoch: int, nonce: str) -> str:
+    """The mark of a driver that runs."""
+    return f"{DRIVERS}/e{epoch}-{nonce}.json"
+
+
+def driver_epoch(name: str) -> int | None:
+    """The epoch in the mark of a driver, without its folder; None where it is none.
+
+    >>> driver_epoch("e3-00ff.json"), driver_epoch("note.txt")
+    (3, None)
+    """
+    found = _DRIVER.fullmatch(name)
+    return int(found[1]) if found else None
+
+
+def published_stem(id: int, attempt: str) -> str:
+    """The name under which what that attempt staged is published, without its extension. ValueError if ``attempt`` is
+    none.
+
+    >>> published_stem(41, "e3-c41-0f8fad5b")
+    '00000000000000000041-0f8fad5b'
+    """
+    found = _ATTEMPT.fullmatch(attempt)
+    if found is None:
+        raise ValueError(f"attempt {attempt!r} is not of the form e<epoch>-c<id>-<nonce>, its nonce of 0-9 and a-f")
+    return f"{_number(id)}-{found[3]}"
+
+
+def published_name(id: int, staged: str) -> str:
+    """The name under which a staged file is published, with its extension.
+
+    >>> published_name(41, "_staged/e3-c41-0f8fad5b.jsonl")
+    '00000000000000000041-0f8fad5b.jsonl'
+    """
+    _, dot, extension = staged.rpartition("/")[2].partition(".")
+    return f"{published_stem(id, _stem(staged))}{dot}{extension}"
+
+
+def published_id(name: str) -> int:
+    """The id under which a file was published, by its name, whatever its folder; -1 where that is none of ours.
+
+    >>> published_id("late/00000000000000000041-0f8fad5b.arrow"), published_id("JOB")
+    (41, -1)
+    """
+    found = _PUBLISHED.fullmatch(name.rpartition("/")[2])
+    return int(found[1]) if found else -1
+
+
+def list_name(id: int) -> str:
+    """The list of what a checkpoint has published, without its folder."""
+    return f"{_number(id)}.json"
+
+
+def retraction_name(first: int, stop: int) -> str:
+    """The mark on the ids from ``first`` up to ``stop``, without its folder.
+
+    >>> retraction_name(7, 12)
+    '00000000000000000007-00000000000000000012'
+    """
+    return f"{_number(first)}-{_number(stop)}"
+
+
+def retractions(names: Iterable[str]) -> list[range]:
+    """The ids that these marks cover; names of another form are none.
+
+    >>> retractions([retraction_name(7, 12), "note.txt"])
+    [range(7, 12)]
+    """
+    found = [_RANGE.fullmatch(name) for name in names]
+    return [range(int(mark[1]), int(mark[2])) for mark in found if mark]
+
+
+def is_retracted(name: str, marks: Collection[range]) -> bool:
+    """Whether one of the marks covers the id in the name of something published."""
+    id = published_id(name)
+    return any(id in mark for mark in marks)
+
+
+def _number(id: int) -> str:
+    return f"{id:0{_DIGITS}d}"
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].partition(".")[0]

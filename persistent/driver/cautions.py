@@ -1,0 +1,68 @@
+"""A caution is a sentence about what is allowed and looks like a mistake: in a task, or in the fate of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from persistent.task import PersistentTask
+from persistent.worker.job import Job
+
+_ROWS_MIN = 1_000
+
+
+def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
+    """What looks like a mistake before anything has been read: for the first run, as what has begun so is meant so.
+    ``bare``: durations of the run without a unit."""
+    name = type(job.task).__name__
+    if not _declares_key(job.task):
+        yield (
+            f'{name} declares no key, so there is one state for all records: name a field, key = "page"; or write '
+            "key = None, if that is meant"
+        )
+    window = job.state.window
+    if window is not None and window.bare:
+        yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
+    for part in (getattr(job.source, "bare", {}), getattr(job.state, "bare", {}), bare):
+        for option, duration in part.items():
+            yield _seconds_meant(f"{option}={duration} is", duration)
+
+
+def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool) -> Iterator[tuple[str, str]]:
+    """Which of two fates half of the records or more have met, "dead" or "late", and a sentence; while a run goes on,
+    once it has read enough to tell.
+
+    >>> dict(of_records(10, 0, 10, "no time", ended=True))["dead"][:60]
+    'all 10 records read became dead letters, the first of them: '
+    """
+    if not rows or not (ended or rows >= _ROWS_MIN):
+        return
+    if 2 * dead >= rows:
+        yield (
+            "dead",
+            f"{_share(dead, rows)} became dead letters, the first of them: {first_dead}. 'persistent dead-letters' and "
+            "pipeline.dead_letters() show them",
+        )
+    if 2 * late >= rows:
+        yield (
+            "late",
+            f"{_share(late, rows)} came too late, after their windows had closed. If records come out of order say by "
+            "how much, max_out_of_orderness=; ordered=True is for files whose order is that of time. 'persistent late' "
+            "and pipeline.late() show them",
+        )
+
+
+def _seconds_meant(what: str, duration: int) -> str:
+    return (
+        f'{what} {duration} ms, as a bare number is milliseconds: write "{duration} s" if seconds are meant, '
+        f'"{duration} ms" if not'
+    )
+
+
+def _share(part: int, rows: int) -> str:
+    return f"{'all' if part == rows else f'{part:,} of'} {rows:,} records read"
+
+
+def _declares_key(task: PersistentTask) -> bool:
+    """Whether the user has said anything of a key, and be it that there is none."""
+    own = type(task).__mro__[: type(task).__mro__.index(PersistentTask)]
+    return any("key" in vars(one) for one in (task, *own))

@@ -1,0 +1,204 @@
+"""A commit is what follows from a step's results: the next manifest, as a pure function of the last one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from persistent.checkpoint.compaction import replaced
+from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart, check_name
+from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.retention import Retention
+from persistent.checkpoint.successor import Entry, first, succeed
+from persistent.clock import Clock
+from persistent.codec import Run, common_key_types
+from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
+from persistent.sinks.protocol import Staged
+from persistent.task import key_names, operator_name
+from persistent.text.fingerprints import changes_text
+from persistent.window import Window
+from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the items of a step came to, in the order of the plan."""
+
+    mapped: tuple[Mapped, ...]
+    closed: tuple[Closed, ...]
+    folded: tuple[tuple[FoldRuns, Folded], ...]
+
+    def staged(self) -> tuple[Staged, ...]:
+        return tuple(result.staged for result in self.closed if result.staged)
+
+    def set_aside(self) -> tuple[Staged, ...]:
+        """The results that cannot be shown."""
+        return tuple(result.dead for result in self.closed if result.dead)
+
+    def unfolded(self) -> frozenset[str]:
+        """The runs whose fold raised, in one piece of it at least: all of its pieces are left, as they raise what still
+        counts of these runs one after the other."""
+        names: set[str] = set()
+        for item, folded in self.folded:
+            if folded.failure:
+                names |= {run.name for run in item.merge.inputs}
+        return frozenset(names)
+
+
+def first_manifest(job: Job, nonce: str) -> Manifest:
+    """The empty checkpoint of a job."""
+    name = check_name(operator_name(job.task), "the task's name")
+    source = SourcePart(job.source.kind, tuple(job.source.partitions()), {})
+    return first(nonce, source, {name: OperatorState(job.state.fingerprint(), key_names(job.task), ())})
+
+
+def next_manifest(
+    last: Entry,
+    plan: StepPlan,
+    results: Results,
+    *,
+    window: Window | None,
+    operator: str,
+    index: Sequence[Run],
+    lag_ms: int,
+    retention: Retention,
+    publishes: bool,
+    nonce: str,
+    known: int | None = None,
+) -> Manifest:
+    """The checkpoint that a step commits on top of ``last``. ``known``: the first clock that it keeps apart."""
+    old = last.manifest
+    id = old.id + 1
+    ledger = dict(old.ledger)
+    for mapped in results.mapped:
+        ledger[mapped.partition] = ledger.get(mapped.partition, Account()) + mapped.account
+    clock = _next_clock(old.clock, plan, results, lag_ms)
+    state = old.operators[operator]
+    runs = _next_runs(state.runs, results, window, clock.closed)
+    return succeed(
+        last,
+        "checkpoint",
+        nonce=nonce,
+        **retained(old, {**old.bases, id: plan.wall_ms}, retention),
+        committed_ms=plan.wall_ms,
+        clock=clock,
+        source=replace(
+            old.source, positions={**old.source.positions, **plan.end}, recorded=plan.recorded, index=tuple(index)
+        ),
+        operators={
+            **old.operators,
+            operator: replace(
+                state,
+                key_types=_key_types(state, results),
+                runs=runs,
+                lowest=_lowest(runs, window, clock.closed),
+                published=id if plan.end_of_input and publishes and window is None else state.published,
+                known_from=known_from(state, known),
+            ),
+        },
+        ledger=ledger,
+        outputs=_outputs(id, results),
+        publishes=publishes,
+    )
+
+
+def _next_clock(clock: Clock, plan: StepPlan, results: Results, lag_ms: int) -> Clock:
+    largest: dict[str, int] = {}
+    for mapped in results.mapped:
+        if mapped.largest is not None:
+            largest[mapped.partition] = max(mapped.largest, largest.get(mapped.partition, mapped.largest))
+    clock = clock.advanced(largest, plan.cap, lag_ms)
+    return replace(
+        clock,
+        watermark=max(clock.watermark, plan.close_at),
+        closed=max(clock.closed, plan.close_at),
+        end_of_input=plan.end_of_input or (clock.end_of_input and not plan.splits),
+    )
+
+
+def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> dict[str, Any]:
+    """The fields that say which of these checkpoints are still kept."""
+    oldest = retention.oldest(bases, old.oldest)
+    chosen = {*retention.thinned(bases, oldest), *old.pins}
+    kept = {id: ms for id, ms in bases.items() if id >= oldest or id in chosen}
+    return {
+        "oldest": oldest,
+        "bases": kept,
+        "left": tuple(branch for branch in old.left if any(branch[0] <= id < branch[1] for id in kept)),
+        "burnt": tuple(id for id in old.burnt if id >= oldest),
+    }
+
+
+def known_from(state: OperatorState, now: int | None) -> int | None:
+    """From which clock on its panes are kept apart, after work that keeps them apart from ``now`` on; None without
+    history. Of a state that an older release has left, the history is taken for what it was."""
+    return now if now is None or state.known_from is None else max(now, state.known_from)
+
+
+def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:
+    unfolded = results.unfolded()
+    for item, folded in results.folded:
+        if not unfolded & {run.name for run in item.merge.inputs}:
+            runs = replaced(runs, item.merge, folded.run)
+    runs += tuple(mapped.run for mapped in results.mapped if mapped.run)
+    if window is None:
+        return runs
+    return tuple(run for run in runs if window.last_end(run.pane_max) > closed)
+
+
+def _lowest(runs: Sequence[Run], window: Window | None, closed: int) -> int | None:
+    if not runs:
+        return None
+    lowest = min(run.pane_min for run in runs)
+    return lowest if window is None else max(lowest, window.first_number(closed) * window.every_ms)
+
+
+def _key_types(state: OperatorState, results: Results) -> tuple[str, ...]:
+    try:
+        return common_key_types([state.key_types, *(mapped.key_types for mapped in results.mapped)])
+    except TypeError as error:
+        raise InvalidPipeline(f"key ({', '.join(state.key_names)}): {error}") from error
+
+
+def _outputs(id: int, results: Results) -> tuple[Outputs, ...]:
+    outputs = Outputs(
+        id,
+        results.staged(),
+        tuple(mapped.late for mapped in results.mapped if mapped.late),
+        (*(mapped.dead for mapped in results.mapped if mapped.dead), *results.set_aside()),
+    )
+    return (outputs,) if outputs else ()
+
+
+def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
+    """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator."""
+    for what, theirs, ours in (
+        ("operators", sorted(found.operators), sorted(expected.operators)),
+        ("source", found.source.kind, expected.source.kind),
+        ("partitions", sorted(found.source.partitions), sorted(expected.source.partitions)),
+    ):
+        if theirs != ours:
+            raise OtherJob(
+                f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
+                "Give this pipeline a checkpoint of its own, or the task the name it had"
+                + (f"; or drop what it holds: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
+            )
+    for name, operator in expected.operators.items():
+        changed = changes_text(found.operators[name].described(), operator.described())
+        if changed:
+            raise FingerprintChanged(
+                f"{url}: the state of {name} was made otherwise: {changed}. {_what_to_do(found, url)}"
+            )
+
+
+def _what_to_do(found: Manifest, url: str) -> str:
+    if found.base == 0:
+        return (
+            "Nothing has been committed there yet: the next run takes the task as it is now, unless the one as it was "
+            f"still runs; or delete {url} (and the folder of the sink)"
+        )
+    return (
+        "Put the task back as it was; or say how its state becomes the new one, Pipeline(evolve=Evolution(...)), and "
+        "run it; or give it a new checkpoint and read the source again"
+    )

@@ -1,0 +1,243 @@
+"""An evolution is what becomes of a state whose task has changed: its runs written once more, and committed as such.
+
+    fields of a record   columns are renamed, left out, or filled with the identity; nothing is decoded
+    all else             a function of one element, applied to the sum of every key and pane
+    another task         its state is dropped, where that is allowed; the new one begins empty, where the source stands
+
+The manifest is of kind ``migration``: clock, positions, ledger and outputs are those of the fence below it, and a step
+that was planned before is still the next one. Killed anywhere, the next run begins it anew or finds it done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from monoids import Monoid
+from monoids.monoid import check
+from monoids.record import RecordMonoid
+from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.codec import canonical_json
+from persistent.driver.commit import check_same_job
+from persistent.errors import FingerprintChanged, InvalidPipeline
+from persistent.text.fingerprints import change_text, changes_text
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """How the state that a checkpoint holds becomes that of the task as it is now.
+
+    Of a record: ``renamed``: old field name to new. ``removed``: old fields to be dropped. A field kept has the monoid
+    it had; a new one holds its identity for all that was before; in ``removed`` and in the new record with another
+    monoid, it begins anew. Of anything else: ``before``: the monoid as it was. ``change``: a function of one of its
+    elements, the sum of a key and pane (the identity too), to an element of the new monoid; called once for each row.
+
+    >>> Evolution(renamed={"visits": "views"}, removed=("visitors",))
+    Evolution(renamed={'visits': 'views'}, removed=('visitors',))
+    >>> from monoids import Sum
+    >>> Evolution(before=Sum(), change=lambda cents: cents // 100)
+    Evolution(before=Sum(), change=<lambda>)
+    """
+
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    removed: Sequence[str] = ()
+    before: Monoid[Any] | None = None
+    change: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.renamed, Mapping) or not _are_names([*self.renamed, *self.renamed.values()]):
+            raise InvalidPipeline(f'Evolution(renamed={self.renamed!r}): give {{"old field": "new field"}}')
+        object.__setattr__(self, "removed", checked_names(self.removed, "Evolution: removed"))
+        twice = [new for new in self.renamed.values() if list(self.renamed.values()).count(new) > 1]
+        both = [old for old in self.renamed if old in self.removed]
+        if twice or both:
+            fault = f"two fields become {twice[0]!r}" if twice else f"{both[0]!r} is renamed and removed"
+            raise InvalidPipeline(f"Evolution: {fault}: say one thing of each field")
+        if (self.before is None) != (self.change is None) or (
+            self.before is not None and (self.renamed or self.removed)
+        ):
+            raise InvalidPipeline(
+                "Evolution: give before= and change= together, and nothing else; or renamed= and removed="
+            )
+        if self.change is not None and not callable(self.change):
+            raise InvalidPipeline(f"Evolution(change={self.change!r}): give a function of an element")
+        if self.before is not None:
+            try:
+                check(self.before)
+            except TypeError as error:
+                raise InvalidPipeline(f"Evolution(before=...): {error}") from error
+
+    def __repr__(self) -> str:
+        if self.change is not None:
+            name = getattr(self.change, "__name__", repr(self.change))
+            return f"Evolution(before={self.before!r}, change={name})"
+        return f"Evolution(renamed={dict(self.renamed)}, removed={self.removed})"
+
+    def check_for(self, monoid: Monoid[Any]) -> None:
+        """InvalidPipeline if it speaks of fields that the state as it is now cannot have, or if a state that has been
+        through it cannot be told from one that has not."""
+        if self.before is not None and _equal(self.before.fingerprint(), monoid.fingerprint()):
+            raise InvalidPipeline(
+                f"{self!r} leads from a monoid to the same: nobody can tell a state that has been through it from one "
+                f"that has not. Make them differ, for example by a name: record(value={monoid!r})"
+            )
+        if not self.renamed and not self.removed:
+            return
+        if not isinstance(monoid, RecordMonoid):
+            raise InvalidPipeline(
+                f"{self!r} speaks of fields, and the state is no record but {monoid!r}: use before= and change="
+            )
+        unknown = [new for new in self.renamed.values() if new not in monoid.fields]
+        if unknown:
+            raise InvalidPipeline(
+                f"{self!r}: the record has no field {unknown[0]!r}; its fields are {', '.join(monoid.fields)}"
+            )
+        moved = _moved_unseen(monoid, self)
+        if moved:
+            raise InvalidPipeline(
+                f"{self!r}: fields of one monoid change places ({', '.join(moved)}), so that nobody can tell a state "
+                "that has been through it from one that has not. If it is done, leave it out. If not, take two runs, "
+                f"by way of a new name: first renamed={{{moved[0]!r}: {moved[0] + '_before'!r}, ...}}, then from there"
+            )
+
+
+def checked_names(names: Any, what: str) -> tuple[str, ...]:
+    """A sequence of names; InvalidPipeline for anything else, one name by itself too."""
+    if isinstance(names, str) or not isinstance(names, Collection) or not _are_names(names):
+        raise InvalidPipeline(f'{what}={names!r}: give the names in a list: ["old"]')
+    return tuple(names)
+
+
+def adopted(found: Manifest, expected: Manifest) -> Manifest:
+    """A checkpoint in which nothing has been committed as that of the task as it is now; itself where it is that, or
+    holds something. A plan that was put for the task as it was is left behind: the next one has another number."""
+    if found.base != 0 or not changes(found, expected):
+        return found
+    return replace(found, operators=expected.operators, replan=found.replan + 1)
+
+
+def changes(found: Manifest, expected: Manifest) -> str:
+    """What has become of the task, in words; empty where it is the same."""
+    old, new = found.operators, expected.operators
+    if old.keys() != new.keys():
+        return f"{', '.join(old)} -> {', '.join(new)}"
+    return "; ".join(text for name in new if (text := changes_text(old[name].described(), new[name].described())))
+
+
+def adapted(
+    found: Manifest, expected: Manifest, evolve: Evolution | None, dropped: Sequence[str], url: str
+) -> Manifest:
+    """The manifest as it will be once its state has evolved; itself where there is nothing to do.
+
+    ``expected``: the empty checkpoint of the job. ``dropped``: the operators whose state may go. Writes nothing.
+    OtherJob or FingerprintChanged, with what helps, if the state cannot become that of the job.
+    """
+    if any(name not in dropped for name in found.operators.keys() - expected.operators.keys()):
+        check_same_job(found, expected, url)
+    operators = {}
+    for name, new in expected.operators.items():
+        old = found.operators.get(name)
+        if old is None:
+            operators[name] = new
+        elif evolve is None or is_same(old, new):
+            operators[name] = old
+        else:
+            _check_evolves(old, new, evolve, f"{url}: the state of {name}")
+            operators[name] = replace(old, fingerprint=new.fingerprint)
+    view = found if operators == found.operators else replace(found, operators=operators)
+    check_same_job(view, expected, url)
+    return view
+
+
+def is_same(old: OperatorState, new: OperatorState) -> bool:
+    return _equal(old.fingerprint, new.fingerprint) and old.key_names == new.key_names
+
+
+def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, what: str) -> None:
+    """FingerprintChanged, naming what stands in the way, unless this evolution leads from one to the other."""
+    parts = sorted({*old.fingerprint, *new.fingerprint} - {"monoid"})
+    changed = [part for part in parts if not _equal(old.fingerprint.get(part), new.fingerprint.get(part))]
+    changed += ["key"] if old.key_names != new.key_names else []
+    if changed:
+        raise FingerprintChanged(
+            f"{what}: its {' and '.join(changed)} changed, and only its monoid can evolve: its rows are sums by key "
+            "and pane, and a sum cannot be taken apart again. Read the source again into a new checkpoint; or give the "
+            "task another name, and allow_dropped=[the old one], to begin empty where the source stands"
+        )
+    stored = old.fingerprint.get("monoid")
+    if evolve.before is not None:
+        given = evolve.before.fingerprint()
+        if not _equal(given, stored):
+            raise FingerprintChanged(
+                f"{what} was not made by Evolution(before={evolve.before!r}): "
+                f"{changes_text({'monoid': given}, {'monoid': stored})}. Give the monoid as it was"
+            )
+        return
+    before, after = fields_of(stored), fields_of(new.fingerprint["monoid"])
+    if before is None or after is None:
+        raise FingerprintChanged(
+            f"{what} {'was' if before is None else 'is'} no record, so that there are no fields to keep. Say how an "
+            "element of it becomes one of the new: Evolution(before=<the monoid as it was>, change=<a function>)"
+        )
+    _check_fields(before, after, evolve, what)
+
+
+def _check_fields(before: dict[str, Any], after: dict[str, Any], evolve: Evolution, what: str) -> None:
+    """Every old field is kept, renamed or removed, and what is kept is what it was."""
+    sources = column_sources(before, after, evolve)
+    for name, source in sources.items():
+        if source is not None and not _equal(before[source], after[name]):
+            raise FingerprintChanged(
+                f"{what}: field {source!r}{'' if name == source else f', now {name!r}'}: "
+                f"{change_text(before[source], after[name])}. To begin it anew, put {source!r} in "
+                "Evolution(removed=...); to keep what it holds, say how: Evolution(before=<the record as it was>, "
+                "change=<a function>)"
+            )
+    for name in before:
+        if name in evolve.removed and name in after and sources[name] is None and _equal(before[name], after[name]):
+            raise FingerprintChanged(
+                f"{what}: field {name!r} is in Evolution(removed=...), and the task still has it as it was. Take it "
+                "out of there to keep what it holds"
+            )
+        if name not in sources.values() and name not in evolve.removed:
+            raise FingerprintChanged(
+                f"{what} has a field {name!r}, which the task has no more. If it has another name now, say so: "
+                f"Evolution(renamed={{{name!r}: <the new name>}}); to drop what it holds: Evolution(removed=[{name!r}])"
+            )
+
+
+def column_sources(before: Collection[str], after: Collection[str], evolve: Evolution) -> dict[str, str | None]:
+    """New field name to the old field that it holds, None where it begins anew."""
+    moved = {new: old for old, new in evolve.renamed.items() if old in before}
+    stays = {name for name in before if name not in moved.values() and name not in evolve.removed}
+    return {name: moved.get(name, name if name in stays else None) for name in after}
+
+
+def _moved_unseen(monoid: RecordMonoid, evolve: Evolution) -> list[str]:
+    """The old fields that would be moved in a state that is of this very record already; none where that is refused."""
+    fields = fields_of(monoid.fingerprint()) or {}
+    moved = [old for new, old in column_sources(fields, fields, evolve).items() if old not in (None, new)]
+    try:
+        _check_fields(fields, fields, evolve, "")
+    except FingerprintChanged:
+        return []
+    return [old for old in moved if old is not None]
+
+
+def fields_of(fingerprint: Any) -> dict[str, Any] | None:
+    """The fields of the record that this is the fingerprint of, name to fingerprint; None of any other monoid."""
+    try:
+        if (fingerprint["name"], fingerprint["version"]) != (RecordMonoid.name, RecordMonoid.version):
+            return None
+        return {str(name): part for name, part in fingerprint["parameters"]["fields"]}
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return canonical_json(a) == canonical_json(b)
+
+
+def _are_names(names: Any) -> bool:
+    return all(isinstance(name, str) and name for name in names)

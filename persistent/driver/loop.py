@@ -1,0 +1,162 @@
+"""A driver runs steps, one after the other, until there is nothing more to do.
+
+Its effects, and their order, are those of ``persistent.driver.effects``: first of taking over, then of each step.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+
+from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
+from persistent.checkpoint.successor import Entry
+from persistent.clock import monotonic_s
+from persistent.driver.effects import EFFECTS, TAKING_OVER
+from persistent.driver.next_step import Draft, next_step
+from persistent.driver.notes import Notes
+from persistent.driver.options import Options
+from persistent.driver.publish import check_folder, publish
+from persistent.driver.recover import as_it_will_be, is_lost, take_over
+from persistent.driver.report import RunReport, StepReport
+from persistent.driver.step import Step
+from persistent.driver.workbench import Workbench
+from persistent.engines.protocol import Engine
+from persistent.errors import StorageError
+from persistent.worker.job import Job
+
+logger = logging.getLogger("persistent.driver")
+
+_ROWS_FIRST = 1_000_000
+_ROWS_MIN = 1_000
+_ROWS_MAX = 4_000_000
+_STEP_SECONDS = 1.0
+_POLL_SECONDS = 0.2
+_SWEEP_STEPS = 50
+"""A look for files of attempts that came to nothing lists all: first of our predecessors, then now and again."""
+
+
+class Driver:
+    """One run of one job over one checkpoint."""
+
+    taking_over = TAKING_OVER
+    effects = EFFECTS
+
+    def __init__(self, job: Job, engine: Engine, options: Options) -> None:
+        self._bench = Workbench(job, engine, options)
+        self._notes = Notes(self._bench)
+        self._rows = _ROWS_FIRST
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End at the next step's edge, with everything committed and published."""
+        self._stopped.set()
+
+    def run(self) -> RunReport:
+        """Drain the source, or follow it, step by step."""
+        began, bench = monotonic_s(), self._bench
+        found = bench.log.newest()
+        # Without a checkpoint too: a pipeline that cannot run leaves none behind.
+        last = found or Entry(bench.first, "", 0)
+        view = as_it_will_be(bench, last.manifest)
+        evolves, last = view is not last.manifest, replace(last, manifest=view)
+        check_folder(bench.job, bench.log, last.manifest)
+        self._notes.begin(last.manifest)
+        draft = self._next(last)
+        idle = draft is None and not (evolves or bench.options.follow) and last.manifest.retract is None
+        if idle and not is_lost(bench, found):
+            publish(bench.job, bench.log, last.manifest)
+            sweep_dead_marks(bench.job.storage)
+            return self._report(last, began, 0.0, recovered=found is not None)
+        last = take_over(bench, self._notes, found, self.taking_over)
+        recovery_seconds = monotonic_s() - began
+        with self._marked(last.manifest.epoch), _signals(self.stop):
+            last = self._steps(last, draft)
+        with bench.log.unless_fenced(last.manifest.id):
+            return self._report(last, began, recovery_seconds, recovered=found is not None)
+
+    def _steps(self, last: Entry, draft: Draft | None) -> Entry:
+        """Step after step, until it is stopped or there is nothing more to do; the newest entry."""
+        while not self._stopped.is_set():
+            if draft is None or not draft.fits(last.manifest):
+                draft = self._next(last)
+            if draft is not None:
+                last = self._step(last, draft)
+            elif self._bench.options.follow:
+                with self._bench.log.unless_fenced(last.manifest.id):
+                    self._notes.tell_idle(last.manifest)
+                self._stopped.wait(_POLL_SECONDS)
+            else:
+                break
+            draft = None
+        return last
+
+    def _next(self, last: Entry) -> Draft | None:
+        with self._bench.log.unless_fenced(last.manifest.id):
+            return next_step(self._bench, last, self._rows)
+
+    def _step(self, last: Entry, draft: Draft) -> Entry:
+        sweeps = self._notes.steps % _SWEEP_STEPS == 0
+        with self._bench.log.unless_fenced(last.manifest.id):
+            step = Step(self._bench, last, draft, sweeps=sweeps)
+            last = step.run(self.effects)
+            report = step.report()
+        self._fit(report)
+        self._notes.remember(report, step.first_dead)
+        return last
+
+    def _fit(self, report: StepReport) -> None:
+        """Fit the size of the next step to the time that this one took."""
+        if report.rows >= self._rows // 2:
+            factor = min(2.0, max(0.5, _STEP_SECONDS / max(report.seconds, 1e-3)))
+            self._rows = int(min(_ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
+
+    def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
+        stopped = self._stopped.is_set()
+        return self._notes.report(last, began, recovery_seconds, recovered=recovered, stopped=stopped)
+
+    @contextmanager
+    def _marked(self, epoch: int) -> Iterator[None]:
+        """While inside, others can see that this driver runs."""
+        storage = self._bench.job.storage
+        for mark in sweep_marks(storage, epoch):
+            self._notes.note(
+                mark.name, f"another driver seemed to run: {mark}. It is fenced off, and commits nothing more"
+            )
+        name = put_mark(storage, epoch, self._bench.nonce)
+        try:
+            yield
+        finally:
+            try:
+                storage.delete(name)
+            except StorageError as error:
+                # Nothing relies on it; what has gone wrong before is what should be told.
+                logger.warning("%s is left behind, as if this driver still ran: %s", name, error)
+
+
+@contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM stop at a step's edge; a second SIGINT at once. In the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = 0
+
+    def asked_to_stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1 and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        logger.warning("stopping after this step")
+        stop()
+
+    before = {number: signal.signal(number, asked_to_stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

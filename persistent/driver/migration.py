@@ -1,0 +1,192 @@
+"""A migration writes the state of a task that has changed once more, as its evolution says, and commits it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids import Monoid, record
+from monoids.column import Columns
+from monoids.monoid import check_schema
+from monoids.record import RecordMonoid
+from persistent.checkpoint.compaction import shards
+from persistent.checkpoint.garbage import garbage
+from persistent.checkpoint.log import Log, way_back_told
+from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.successor import Entry, succeed
+from persistent.codec import Run, is_wide
+from persistent.codec.sealed import open_sealed, read_index, seal
+from persistent.driver.evolution import Evolution, column_sources, fields_of, is_same
+from persistent.errors import CorruptCheckpoint, UserCodeError
+from persistent.state import PersistentState
+from persistent.worker.job import Attempt, Job
+from persistent.worker.merge_runs import fold_runs, write_run
+from persistent.worker.run_cache import Contents
+from persistent.worker.state_rows import Rows
+
+logger = logging.getLogger("persistent.driver")
+
+
+def migrate(
+    job: Job, log: Log, fence: Entry, view: Manifest, evolve: Evolution | None, kept: Sequence[Manifest]
+) -> Entry:
+    """Write the state of ``fence``, which is ours, as ``view`` says that it will be; commit that.
+
+    One run at a time, each verified while it is read; by a function, one shard of the keys at a time. ``kept``: the
+    manifests whose files are kept.
+    """
+    old = fence.manifest
+    attempt = Attempt(old.epoch, old.id + 1)
+    operators = {}
+    for name, new in view.operators.items():
+        before = old.operators.get(name)
+        if before is None or evolve is None or is_same(before, new):
+            operators[name] = new
+        else:
+            runs = tuple(_evolved_runs(job, attempt, before, evolve, old.clock.closed))
+            operators[name] = replace(new, runs=runs, lowest=before.lowest if runs else None)
+    _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)
+    manifest = succeed(
+        fence,
+        "migration",
+        bases={**old.bases, old.id + 1: old.committed_ms},
+        operators=operators,
+        fences=old.fences if view.replan == old.replan else 1,
+        replan=view.replan,
+    )
+    entry = log.put(manifest)
+    logger.info("%s: manifest %d holds the state as its task is now", job.storage.url, manifest.id)
+    return entry
+
+
+def _evolved_runs(job: Job, attempt: Attempt, before: OperatorState, evolve: Evolution, closed: int) -> Iterator[Run]:
+    if evolve.change is not None:
+        yield from _changed_runs(job, attempt, before, evolve, closed)
+        return
+    stored = before.fingerprint["monoid"]
+    monoid = job.state.monoid
+    assert isinstance(monoid, RecordMonoid)
+    columns = _columns(monoid, column_sources(fields_of(stored) or (), monoid.fields, evolve))
+    held = [f"element:{name}" for name, _ in stored["schema"]]
+    contents = Contents(job.storage, None)
+    for run in before.runs:
+        yield _with_columns(job, attempt, run, contents.read(run), held, columns)
+
+
+def _columns(monoid: RecordMonoid, sources: Mapping[str, str | None]) -> list[str | pa.Array]:
+    """For each element column: the name of the old one, or its value in the identity, as an array of one row."""
+    columns: list[str | pa.Array] = []
+    for name, part in monoid.fields.items():
+        source = sources[name]
+        if source is None:
+            columns += part.to_arrow(part.pack([part.identity]))
+        else:
+            columns += [f"element:{column}" for column in record(**{source: part}).schema.names]
+    return columns
+
+
+def _with_columns(
+    job: Job, attempt: Attempt, run: Run, data: pa.Buffer, held: list[str], columns: list[str | pa.Array]
+) -> Run:
+    """The same rows with other element columns, as a run of its own."""
+    place = f"{job.storage.url}/{run.name}"
+    with way_back_told(job.storage.url):
+        index = read_index(data, run.sha256, place)
+        schema, batches = open_sealed(data, index, place)
+        start = schema.names.index("pane") + 1 if "pane" in schema.names else 0
+        if schema.names[start:] != held or index.rows != run.rows:
+            raise CorruptCheckpoint(
+                f"{place}: holds {index.rows} rows of {schema.names}, and not what its manifest says"
+            )
+    monoid = job.state.monoid
+    names = [*schema.names[:start], *(f"element:{name}" for name in monoid.schema.names)]
+    written = [_batch(monoid, batch, names, start, columns, place) for batch in batches]
+    hashes = np.concatenate([np.asarray(batch.column(0)) for batch in batches])
+    sealed, sha256 = seal(written, hashes, index.panes)
+    name = attempt.run_name(job.folder())
+    job.storage.write(name, sealed)
+    return replace(run, name=name, bytes=len(sealed), sha256=sha256, wide=is_wide(monoid, sealed))
+
+
+def _batch(
+    monoid: Monoid[Any], batch: pa.RecordBatch, names: list[str], start: int, columns: list[str | pa.Array], place: str
+) -> pa.RecordBatch:
+    first = pa.array(np.zeros(len(batch), np.int64))
+    elements = [batch.column(one) if isinstance(one, str) else one.take(first) for one in columns]
+    try:
+        check_schema(monoid, elements)
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{place}: {error}") from error
+    return pa.RecordBatch.from_arrays([*batch.columns[:start], *elements], names)
+
+
+def _changed_runs(job: Job, attempt: Attempt, before: OperatorState, evolve: Evolution, closed: int) -> Iterator[Run]:
+    """Each key and pane summed up by the old monoid, and changed. What was published, and what was not, stay apart."""
+    assert evolve.before is not None
+    was = replace(job, state=_with_monoid(job.state, evolve.before))
+    published = tuple(run for run in before.runs if run.last <= before.published)
+    rest = tuple(run for run in before.runs if run.last > before.published)
+    for part in (published, rest):
+        for low, high in shards(part) if part else ():
+            inputs = [run for run in part if run.low < high and low < run.high]
+            rows = fold_runs(was, inputs, low, high)
+            if rows is not None and job.state.window is not None:
+                rows = rows.take(np.flatnonzero(job.state.window.last_end(rows.panes) > closed))
+            if rows is not None and len(rows):
+                first, last = min(run.first for run in inputs), max(run.last for run in inputs)
+                yield write_run(job, attempt, _changed(job, rows, evolve), first, last, low, high)[0]
+
+
+def _with_monoid(state: PersistentState, monoid: Monoid[Any]) -> PersistentState:
+    was = copy(state)
+    was.monoid = monoid
+    return was
+
+
+def _changed(job: Job, rows: Rows, evolve: Evolution) -> Rows:
+    """The rows with every element changed by the user's function."""
+    assert evolve.before is not None and evolve.change is not None
+    monoid, elements = job.state.monoid, evolve.before.unpack(rows.columns)
+    try:
+        return replace(rows, columns=_packed(monoid, [evolve.change(element) for element in elements]))
+    except Exception:
+        for row, element in enumerate(elements):
+            try:
+                _packed(monoid, [evolve.change(element)])
+            except Exception as error:
+                key = ", ".join(repr(column[row].as_py()) for column in rows.keys)
+                raise UserCodeError(
+                    f"{evolve!r} fails for the state of key ({key}), pane {rows.panes[row]}: {type(error).__name__}: "
+                    f"{error}. The state is as it was; mend the function, which takes an element of {evolve.before!r} "
+                    f"and gives one of {monoid!r}"
+                ) from error
+        raise
+
+
+def _packed(monoid: Monoid[Any], elements: list[Any]) -> Columns:
+    """Elements as columns; an error if one of them is none of this monoid."""
+    if isinstance(monoid, RecordMonoid):
+        for element in elements:
+            if len(element) != len(monoid.fields):
+                raise ValueError(f"{len(element)} parts, where the fields are {', '.join(monoid.fields)}")
+    columns = monoid.pack(elements)
+    check_schema(monoid, monoid.to_arrow(columns))
+    return columns
+
+
+def _sweep_dropped(job: Job, fence: Manifest, names: Sequence[str], kept: Sequence[Manifest]) -> None:
+    """Delete what lies in the folders of operators that nobody will look into again, if no kept manifest names it."""
+    live = {name for manifest in (*kept, fence) for name in manifest.files()}
+    live |= {name for outputs in fence.outputs for name in outputs.names()}
+    for operator in names:
+        folder = runs_folder(operator)
+        there = [f"{folder}/{name}" for name in job.storage.list(folder)]
+        for name in garbage(there, live, fence.epoch, fence.id):
+            job.storage.delete(name)

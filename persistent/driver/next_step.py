@@ -1,0 +1,105 @@
+"""What to do next follows from the newest manifest and the source: the plan that was put, or a new one."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import plan_name
+from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.clock import wall_ms
+from persistent.driver.workbench import Workbench
+from persistent.errors import CorruptCheckpoint
+from persistent.sources.protocol import Budget
+from persistent.task import check_key
+
+logger = logging.getLogger("persistent.driver")
+
+_FENCES_MAX = 3
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A plan on its way: ``appended`` are index rows not yet written; ``is_put`` once it cannot change any more."""
+
+    plan: StepPlan
+    appended: pa.Table | None = None
+    is_put: bool = False
+
+    def fits(self, last: Manifest) -> bool:
+        """Whether it is of the step after this manifest."""
+        plan = self.plan
+        return (plan.job, plan.base, plan.number) == (last.job, last.base, last.replan)
+
+
+def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
+    """The step after ``last``: the plan that was put for it, or a new one of about so many rows; None if there is
+    nothing to do. Writes nothing."""
+    job, log, contents, options = bench.job, bench.log, bench.contents, bench.options
+    manifest = last.manifest
+    # After a checkpoint of our own nobody else plans, unless we are fenced: then the put of our plan finds theirs.
+    put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
+    if put is not None:
+        if put.start != manifest.source.positions:
+            raise CorruptCheckpoint(
+                f"{job.storage.url}/{plan_name(put.base, put.number)}: starts at {dict(put.start)}, the "
+                f"checkpoint is at {dict(manifest.source.positions)}. Nothing of its step was committed: delete "
+                "the file and run again"
+            )
+        if put.splits or any(position != (0, 0) for position in put.start.values()):
+            # So the source has recorded its options: what is given now may not contradict them.
+            job.source.schema(put.recorded)
+        return Draft(put, is_put=True)
+    clock, runs = manifest.clock, bench.runs(manifest)
+    budget = _budget(bench, rows, manifest.replan)
+    planned = job.source.plan(bench.source_state(manifest), budget, follow=options.follow)
+    close_at, ends = clock.watermark, False
+    if planned.splits:
+        check_key(job.task, job.source.schema(planned.recorded))
+    else:
+        ends = options.end_of_input and not clock.end_of_input
+        if ends:
+            close_at = max(close_at, contents.largest_end(runs, clock))
+        moves = clock.advanced({}, planned.cap, job.source.max_out_of_orderness).watermark > clock.watermark
+        if not (ends or moves or contents.is_due(runs, clock, close_at)):
+            return None
+    plan = StepPlan(
+        job=manifest.job,
+        base=manifest.base,
+        number=manifest.replan,
+        nonce=new_nonce(),
+        wall_ms=wall_ms(),
+        close_at=close_at,
+        end_of_input=ends,
+        start=manifest.source.positions,
+        end=planned.end,
+        splits=planned.splits,
+        cap=planned.cap,
+        recorded=planned.recorded,
+        limits=bench.limits,
+    )
+    return Draft(plan, planned.appended)
+
+
+def plan_number(bench: Workbench, last: Manifest) -> int:
+    """Of the plan to run: another, of smaller steps, after three fences over one that never came to its end."""
+    if last.fences < _FENCES_MAX or bench.log.plan(last.base, last.replan) is None:
+        return last.replan
+    plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"
+    begun = f"the step of {plan} was begun {last.fences} times and never committed"
+    if bench.options.step_rows is not None:
+        logger.warning("%s; with step_rows its plan stays as it is (without, smaller steps are tried)", begun)
+        return last.replan
+    logger.warning("%s: trying smaller steps", begun)
+    return last.replan + 1
+
+
+def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
+    exact = bench.options.step_rows
+    smaller = 0 if bench.adopts else replan
+    wanted = exact if exact is not None else max(1, rows >> (3 * smaller))
+    return Budget(wanted, exact is not None, bench.engine.parallelism)

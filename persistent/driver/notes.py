@@ -1,0 +1,140 @@
+"""Notes are what a run has to tell: sums over its steps, cautions, and the report at the end."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.successor import Entry
+from persistent.clock import monotonic_s
+from persistent.driver.cautions import of_job, of_records
+from persistent.driver.report import Idle, RunReport, StepReport
+from persistent.driver.unpublished import Ended, why
+from persistent.driver.workbench import Workbench
+from persistent.sources.protocol import Reached
+from persistent.text.figures import utc_text
+
+logger = logging.getLogger("persistent.driver")
+
+_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside")
+
+
+class Notes:
+    """``steps``: how many are done."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self.steps = 0
+        self._totals: Counter[str] = Counter()
+        self._notes: dict[str, str] = {}
+        self._first_dead = ""
+        self._idle: Idle | None = None
+
+    def begin(self, found: Manifest) -> None:
+        """Tell what looks like a mistake before anything is read."""
+        self.note_sink(found)
+        for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
+            self.note(text, text)
+
+    def remember(self, report: StepReport, first_dead: str) -> None:
+        """A step is done. ``first_dead``: why the first of its dead letters is one; that of the first such step is
+        kept."""
+        self.steps += 1
+        self._idle = None
+        self._first_dead = self._first_dead or first_dead
+        self._totals.update({name: getattr(report, name) for name in _SUMMED})
+        logger.debug("step %s", report)
+        self._note_fates(ended=False)
+        if self._bench.options.on_step is not None:
+            self._bench.options.on_step(report)
+
+    def note(self, what: str, text: str) -> None:
+        """Tell once, when it is known; the report tells it as it is in the end."""
+        if what not in self._notes:
+            logger.warning("%s: %s", self._bench.job.storage.url, text)
+        self._notes[what] = text
+
+    def _note_fates(self, *, ended: bool) -> None:
+        totals = self._totals
+        fates = of_records(totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended)
+        for what, text in fates:
+            self.note(what, text)
+
+    def note_sink(self, found: Manifest) -> None:
+        """What a sink that has come or gone means for what closes."""
+        had, has = found.publishes, self._bench.job.sink is not None
+        closed = utc_text(found.clock.closed)
+        if self._bench.job.state.window is not None and had is not None and had != has:
+            self.note(
+                "sink",
+                f"the sink is new: windows that closed before, up to {closed}, were discarded, the next are published"
+                if has
+                else f"the sink was taken away: windows that closed up to {closed} went there, the next are discarded",
+            )
+        if not has and any(outputs.sink for outputs in found.outputs):
+            staged = f"what checkpoint {found.base} staged for the sink it had is discarded, unless it was shown"
+            self.note("staged", staged)
+
+    def tell_idle(self, manifest: Manifest) -> None:
+        """Tell that there is nothing to do; what is told stays the same until there is."""
+        if self._bench.options.on_idle is None:
+            return
+        if self._idle is None:
+            runs, clock, contents = self._bench.runs(manifest), manifest.clock, self._bench.contents
+            windows = contents.open_windows(runs, clock), contents.first_end(runs, clock)
+            self._idle = Idle(self._bench.reached(manifest), clock.watermark, *windows)
+        self._bench.options.on_idle(self._idle)
+
+    def report(
+        self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool, stopped: bool
+    ) -> RunReport:
+        """What the run has done, which ends here."""
+        manifest, totals, contents = last.manifest, self._totals, self._bench.contents
+        self._note_fates(ended=True)
+        open_windows, reached = (
+            contents.open_windows(self._bench.runs(manifest), manifest.clock),
+            self._bench.reached(manifest),
+        )
+        return RunReport(
+            engine=self._bench.engine.name,
+            steps=self.steps,
+            rows=totals["rows"],
+            seconds=monotonic_s() - began,
+            recovery_seconds=recovery_seconds,
+            late=totals["late"],
+            dead=totals["dead"],
+            duplicates=sum(account.duplicate for account in manifest.ledger.values()),
+            outputs=totals["outputs"],
+            checkpoint=manifest.base,
+            clock_ms=manifest.clock.watermark,
+            checkpoint_bytes=totals["checkpoint_bytes"],
+            open_windows=open_windows,
+            recovered=recovered,
+            ledger=dict(manifest.ledger),
+            stopped=stopped,
+            discarded=totals["discarded"],
+            notes=tuple(self._notes.values()),
+            unfolded=len(self._bench.unfolded.keys() & {run.name for run in self._bench.runs(manifest)}),
+            set_aside=totals["set_aside"],
+            reached=reached,
+            unpublished="" if totals["outputs"] else self._unpublished(manifest, open_windows, reached),
+        )
+
+    def _unpublished(self, manifest: Manifest, open_windows: int, reached: Reached | None) -> str:
+        """Why nothing was published."""
+        totals, job, clock = self._totals, self._bench.job, manifest.clock
+        return why(
+            Ended(
+                rows=totals["rows"],
+                late=totals["late"],
+                dead=totals["dead"],
+                has_sink=job.sink is not None,
+                has_windows=job.state.window is not None,
+                open_windows=open_windows,
+                first_end=self._bench.contents.first_end(self._bench.runs(manifest), clock),
+                clock_ms=clock.watermark,
+                ended=clock.end_of_input,
+                reached=reached,
+            )
+        )

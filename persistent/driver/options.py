@@ -1,0 +1,29 @@
+"""How a driver is to run: what its user may choose besides the job itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from persistent.checkpoint.retention import Retention
+from persistent.driver.evolution import Evolution
+from persistent.driver.report import Idle, StepReport
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far
+    ahead of both the plan's time of day and the clock a timestamp may be. ``retention``: which checkpoints are kept.
+    ``evolve``, ``dropped``: how the state of the task as it was becomes that of the task as it is. ``bare``: durations
+    of these that were numbers without a unit, as ``persistent.clock.bare`` tells them."""
+
+    step_rows: int | None = None
+    follow: bool = False
+    end_of_input: bool = False
+    max_future_ms: int = 86_400_000
+    retention: Retention = field(default_factory=Retention)
+    on_step: Callable[[StepReport], None] | None = None
+    on_idle: Callable[[Idle], None] | None = None
+    evolve: Evolution | None = None
+    dropped: tuple[str, ...] = ()
+    bare: Mapping[str, int] = field(default_factory=dict)

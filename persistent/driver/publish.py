@@ -1,0 +1,234 @@
+"""To publish is to make visible what a committed manifest names: repeated, it changes nothing.
+
+To take back is the opposite, after a rollback; a mark sees to it that it lasts, though a driver that was fenced may
+still sleep in the middle of a publication. To collect is to delete what no kept manifest names and nobody still works
+for. Who takes over does all of it, in the order of ``persistent.driver.effects``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from persistent.checkpoint.garbage import garbage
+from persistent.checkpoint.log import Log, Trace
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import (
+    DEAD,
+    LATE,
+    MANIFESTS,
+    PLANS,
+    RETRACTED,
+    entry_id,
+    is_retracted,
+    manifest_name,
+    plan_name,
+    published_name,
+    retraction_name,
+    retractions,
+    runs_folder,
+)
+from persistent.checkpoint.plan import StepPlan
+from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.sinks.protocol import Sink, Staged
+from persistent.storage import Storage, delete_all, put_once
+from persistent.worker.job import Job
+
+_ASIDE = (LATE, DEAD)
+
+
+def claim(job: Job, manifest: Manifest) -> None:
+    """Make the sink this job's own, before anything is staged or swept there. StorageError if it is another's,
+    InvalidPipeline if there is none though the manifest lists outputs for it, unless these may be discarded, or though
+    it is to take back what was published."""
+    _check_sink(job, manifest)
+    if job.sink is not None:
+        job.sink.claim(manifest.job)
+
+
+def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
+    """Raise StorageError, before anything is written, where the sink's folder is another job's, or has nothing of what
+    this one has published."""
+    holder = getattr(job.sink, "holder", None)
+    if job.sink is None or holder is None:
+        return
+    found = holder()
+    if found not in (None, manifest.job):
+        # Who lost the race for the first manifest finds the winner's name here; that manifest was put before.
+        newest = log.newest()
+        if newest is None or newest.manifest.job != found:
+            job.sink.claim(manifest.job)
+    if found is None and manifest.publishes:
+        raise StorageError(
+            f"{job.sink!r} has nothing of what job {manifest.job} has published (no _published/JOB): its results would "
+            "lie in two folders. Give the sink the url it had, or move that folder there, whole; or, if this one is to "
+            "hold only what comes from now on, copy _published of the old one there"
+        )
+
+
+def shown(job: Job) -> Trace:
+    """The newest checkpoint that the sink shows anything of, where it can tell."""
+    newest = getattr(job.sink, "newest", None)
+    return Trace() if newest is None else Trace(newest(), f"{job.sink!r}")
+
+
+def publish(job: Job, log: Log, manifest: Manifest) -> None:
+    """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
+    staged it. InvalidPipeline, before anything is done, where windows are listed and there is no sink."""
+    _check_sink(job, manifest)
+    for outputs in manifest.outputs:
+        try:
+            if job.sink is not None and outputs.sink:
+                job.sink.publish(outputs.id, outputs.sink)
+            for folder, staged in zip(_ASIDE, (outputs.late, outputs.dead)):
+                for one in staged:
+                    _publish_aside(job, aside_name(folder, outputs.id, one), one)
+        except StagedMissing:
+            log.check(manifest.id)
+            raise
+
+
+def mark_retracted(job: Job, manifest: Manifest) -> None:
+    """See to it that nothing counts any more of what a rollback takes back, whoever still publishes it: repeated, it
+    changes nothing. InvalidPipeline, before anything is done, where the sink cannot take back."""
+    if manifest.retract is None:
+        return
+    if job.sink is not None and getattr(job.sink, "retract", None) is None:
+        raise _cannot_take_back(job, manifest)
+    name = retraction_name(*_taken_back(manifest))
+    put_once(job.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
+    if job.sink is not None and hasattr(job.sink, "mark"):
+        job.sink.mark(*_taken_back(manifest))
+
+
+def sweep(job: Job, manifest: Manifest) -> None:
+    """Delete what is staged in the sink and nobody will publish."""
+    if job.sink is not None:
+        job.sink.sweep(unpublished(manifest), manifest.epoch, manifest.id)
+
+
+def take_back(job: Job, manifest: Manifest) -> None:
+    """Delete what was published since the checkpoint that a rollback went back to: repeated, it changes nothing."""
+    if manifest.retract is None:
+        return
+    if job.sink is not None:
+        job.sink.retract(*_taken_back(manifest))  # type: ignore[attr-defined]
+    delete_all(job.storage, list(_retracted_aside(job.storage, [range(*_taken_back(manifest))])))
+
+
+def _taken_back(manifest: Manifest) -> tuple[int, int]:
+    """The ids of what is to be taken back. Up to ours, not only to the rollback: of what is lost or was left since,
+    nothing is listed any more. And never above: there is what a driver publishes that has fenced us while we slept."""
+    assert manifest.retract is not None
+    return manifest.retract[0], manifest.id
+
+
+def _cannot_take_back(job: Job, manifest: Manifest) -> InvalidPipeline:
+    return InvalidPipeline(
+        f"{job.storage.url} went back to checkpoint {manifest.target}, and {job.sink!r} cannot take back what "
+        f"was published since. Go back once more with 'persistent rollback {job.storage.url} {manifest.base} "
+        "--outputs=again': then the rows that follow are published a second time"
+    )
+
+
+def _retracted_aside(storage: Storage, marks: Collection[range]) -> Iterator[str]:
+    """The late rows and dead letters that these marks cover."""
+    for folder in _ASIDE if marks else ():
+        yield from (f"{folder}/{name}" for name in storage.list(folder) if is_retracted(name, marks))
+
+
+def unpublished(manifest: Manifest) -> set[str]:
+    """The names of what is staged and may not be published yet."""
+    return {name for outputs in manifest.outputs for name in outputs.names()}
+
+
+def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
+    return {name for one in kept for name in one.files()} | unpublished(manifest)
+
+
+def aside_name(folder: str, id: int, staged: Staged) -> str:
+    """Where late rows or dead letters are once published: ``late/<id>-<uuid>.arrow``."""
+    return f"{folder}/{published_name(id, staged.name)}"
+
+
+def collect_dropped(job: Job, manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> None:
+    """Delete what only manifests named that are no longer kept, and these: without looking what else is there."""
+    live, names = _live(manifest, kept), dict[str, None]()
+    for old in dropped:
+        files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
+        plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
+        names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
+    delete_all(job.storage, list(names))
+
+
+def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
+    """Delete all there is that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
+    what was published after it had been taken back."""
+    delete_all(job.storage, list(collectable(job.storage, [job.folder()], manifest, kept, pending)))
+    if job.sink is not None and hasattr(job.sink, "tidy"):
+        job.sink.tidy()
+
+
+def collectable(
+    storage: Storage, folders: Iterable[str], manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None
+) -> Iterator[str]:
+    """What ``collect`` deletes, in its order. ``folders``: those with runs of a state."""
+    live = _live(manifest, kept)
+    if pending is not None:
+        live |= {run.name for run in pending.appended}
+    # Until the plan of this base is put, a driver we have fenced may still put one that names its index runs.
+    settled = manifest.kind == "checkpoint" or pending is not None
+    for folder in (*folders, runs_folder(manifest.source.kind)) if settled else folders:
+        names = [f"{folder}/{name}" for name in storage.list(folder)]
+        yield from garbage(names, live, manifest.epoch, manifest.id)
+    for folder in (MANIFESTS, PLANS):
+        for name in storage.list(folder):
+            id = entry_id(name)
+            if (
+                id is not None
+                and id < manifest.id
+                and not (manifest.keeps(id) if folder == MANIFESTS else id >= manifest.oldest)
+            ):
+                yield f"{folder}/{name}"
+    yield from _retracted_aside(storage, retractions(storage.list(RETRACTED)))
+
+
+def sweepable(sink: Sink, manifest: Manifest) -> list[str]:
+    """The names of what ``sweep`` deletes, of a sink that can tell. StorageError if it is another job's."""
+    staged = getattr(sink, "staged", None)
+    live = {name.rpartition("/")[2] for name in unpublished(manifest)}
+    names = {} if staged is None else {name.rpartition("/")[2]: name for name in staged(manifest.job)}
+    return [names[name] for name in garbage(names, live, manifest.epoch, manifest.id)]
+
+
+def index_folder(job: Job) -> str:
+    """Where the runs of the source's index are."""
+    return runs_folder(job.source.kind)
+
+
+def _check_sink(job: Job, manifest: Manifest) -> None:
+    """Nobody but the sink knows whether outputs that were staged have been published, or those of a branch that is left
+    taken back."""
+    if job.sink is None and manifest.retract is not None and manifest.publishes:
+        raise InvalidPipeline(
+            f"{job.storage.url} went back to checkpoint {manifest.target}, and what was published since is to be taken "
+            "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those "
+            f"rows may stay there: 'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
+        )
+    if job.sink is None and not job.discard_closed and any(outputs.sink for outputs in manifest.outputs):
+        raise InvalidPipeline(
+            f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "
+            "(sink=None): they might never be seen. Run it with the sink it had; or, if what that has not shown yet "
+            "may be lost, with discard_closed=True"
+        )
+
+
+def _publish_aside(job: Job, target: str, staged: Staged) -> None:
+    try:
+        job.storage.rename(staged.name, target)
+    except FileExistsError:
+        return
+    except FileNotFoundError as error:
+        folder, _, name = target.rpartition("/")
+        if name not in job.storage.list(folder):
+            place = f"{job.storage.url}/{staged.name}"
+            raise StagedMissing(f"{place}: neither there nor published as {target}: restore the file") from error

@@ -1,0 +1,135 @@
+"""To recover is to take over a checkpoint from whoever worked on it before: fence them off, repeat what they may not
+have finished, sweep up what they left; and take the task as it is now."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.running import marks
+from persistent.checkpoint.successor import Entry
+from persistent.driver.effects import TAKING_OVER, Effect, perform
+from persistent.driver.evolution import adapted, adopted, changes
+from persistent.driver.migration import migrate
+from persistent.driver.next_step import plan_number
+from persistent.driver.notes import Notes
+from persistent.driver.publish import claim, collect, mark_retracted, publish, shown, sweep, take_back
+from persistent.driver.workbench import Workbench
+from persistent.errors import CorruptCheckpoint, FingerprintChanged
+
+logger = logging.getLogger("persistent.driver")
+
+
+def take_over(bench: Workbench, notes: Notes, last: Entry | None, effects: tuple[Effect, ...] = TAKING_OVER) -> Entry:
+    """The manifest to go on from, which is ours: a fence, or one above it with the state as the task is now. ``last``:
+    the newest, None where there is no checkpoint yet."""
+    if last is None or last.manifest.id == 0:
+        last = bench.log.create(bench.first)
+        as_it_will_be(bench, last.manifest)
+    claim(bench.job, last.manifest)
+    above = bench.log.check_whole(last.manifest, shown(bench.job))
+    _read_kept(bench, last.manifest)
+    taking_over = TakeOver(bench, last, above)
+    perform(taking_over.effects(), effects, TAKING_OVER)
+    return _evolved(bench, notes, taking_over.fence)
+
+
+def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:
+    """The manifest as the state of this job will be in it; itself, where it is so already."""
+    view = adopted(manifest, bench.first)
+    if view is not manifest:
+        _check_abandoned(bench, manifest)
+        bench.adopts = True
+    evolve, dropped = bench.options.evolve, bench.options.dropped
+    return adapted(view, bench.first, evolve, dropped, bench.job.storage.url)
+
+
+def is_lost(bench: Workbench, found: Entry | None) -> bool:
+    """Whether there is something of a newer checkpoint, and nothing has been said of it: who takes over tells."""
+    if found is None or found.manifest.target is not None:
+        return False
+    return bench.log.lost(found.manifest.base, found.manifest.id, shown(bench.job)) is not None
+
+
+class TakeOver:
+    """What a driver does before its first step: each effect once, in order."""
+
+    def __init__(self, bench: Workbench, last: Entry, above: int) -> None:
+        self._bench = bench
+        self._above = above
+        self.fence = last
+
+    def effects(self) -> dict[Effect, Callable[[], None]]:
+        """How each of them is performed."""
+        return {
+            Effect.FENCE: self._fence,
+            Effect.CHECK: self._check,
+            Effect.MARK: lambda: mark_retracted(self._bench.job, self.fence.manifest),
+            Effect.SWEEP: lambda: sweep(self._bench.job, self.fence.manifest),
+            Effect.TAKE_BACK: lambda: take_back(self._bench.job, self.fence.manifest),
+            Effect.PUBLISH: lambda: publish(self._bench.job, self._bench.log, self.fence.manifest),
+            Effect.COLLECT: self._collect,
+        }
+
+    def _fence(self) -> None:
+        bench, last = self._bench, self.fence
+        self.fence = bench.log.fence(last, bench.nonce, plan_number(bench, last.manifest), above=self._above)
+        manifest = self.fence.manifest
+        logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
+
+    def _check(self) -> None:
+        bench, manifest = self._bench, self.fence.manifest
+        bench.log.check(manifest.id)
+        with bench.log.unless_fenced(manifest.id):
+            bench.kept = bench.log.kept(manifest, bench.kept)
+
+    def _collect(self) -> None:
+        bench, manifest = self._bench, self.fence.manifest
+        pending = bench.log.plan(manifest.base, manifest.replan)
+        collect(bench.job, manifest, bench.kept.values(), pending)
+
+
+def _read_kept(bench: Workbench, last: Manifest) -> None:
+    """Before the fence, as every try would leave one. CorruptCheckpoint where one is damaged that is kept."""
+    try:
+        bench.kept = bench.log.kept(last)
+    except CorruptCheckpoint as error:
+        if bench.log.ids()[-1:] != [last.id]:
+            # Or collected, by a driver that goes on: who is read once that is fenced off.
+            return
+        url = bench.job.storage.url
+        if not bench.log.names_what_is_there(last):
+            raise CorruptCheckpoint(
+                f"{error}, and runs of the newest state are missing too: restore the folder from a copy"
+            ) from error
+        raise CorruptCheckpoint(
+            f"{error}. The newest state does not need it: 'persistent rollback {url} {last.id} --outputs=retract' "
+            "goes on from there without it, and takes back nothing; or restore it from a copy"
+        ) from error
+
+
+def _check_abandoned(bench: Workbench, manifest: Manifest) -> None:
+    """FingerprintChanged where a driver of the task as it was certainly runs."""
+    changed = changes(manifest, bench.first)
+    for mark in marks(bench.job.storage):
+        if mark.epoch >= manifest.epoch and mark.runs:
+            raise FingerprintChanged(
+                f"{bench.job.storage.url}: the task has changed, {changed}, while a driver of the one before runs: "
+                f"{mark}. Nothing has been committed yet: stop it, and the next run takes the task as it is now"
+            )
+
+
+def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
+    """The fence; or, where the task has changed, the manifest above it that holds its state as it is now."""
+    view = as_it_will_be(bench, fence.manifest)
+    if view is fence.manifest:
+        return fence
+    if view.replan != fence.manifest.replan:
+        changed = changes(fence.manifest, bench.first)
+        notes.note("task", f"the task has changed, {changed}: nothing had been committed, so it is taken as it is now")
+    with bench.log.unless_fenced(fence.manifest.id):
+        entry = migrate(bench.job, bench.log, fence, view, bench.options.evolve, list(bench.kept.values()))
+    bench.kept[entry.manifest.id] = entry.manifest
+    return entry

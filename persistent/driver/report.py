@@ -1,0 +1,135 @@
+"""A report says in figures what a step or a run has done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from persistent.checkpoint.manifest import Account
+from persistent.sources.protocol import Reached
+from persistent.text.figures import bytes_text, clock_text
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written
+    for it (runs and manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day
+    minus clock, however old the data is; ``discarded``: windows that closed without a sink; ``reached``: how far the
+    source has been read, where it can say."""
+
+    id: int
+    rows: int
+    seconds: float
+    late: int
+    dead: int
+    outputs: int
+    clock_ms: int
+    lag_ms: int
+    checkpoint_bytes: int
+    compaction_bytes: int
+    manifest_bytes: int
+    commit_seconds: float
+    """From the end of the work until the checkpoint was committed."""
+    discarded: int = 0
+    set_aside: int = 0
+    reached: Reached | None = None
+    """Results that could not be summed up or shown, and went to the dead letters."""
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def watermark(self) -> int:
+        """The name of ``clock_ms`` in the first release."""
+        return self.clock_ms
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """What a run has done: sums over its steps, and where it ended.
+
+    ``checkpoint``: the newest id; ``recovered``: whether the run went on from an earlier one's checkpoint;
+    ``open_windows``: windows that hold something and are not yet over for the clock. ``stopped``: by
+    ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there. ``discarded``: windows that
+    closed without a sink. ``notes``: what else should be known, a sentence each. ``unfolded``: runs whose fold raised,
+    and that stay as they are. ``set_aside``: results that could not be summed up or shown, and are dead letters.
+    ``reached``: how far the source has been read, where it can say. ``unpublished``: where nothing was published, why,
+    and what would be when.
+    """
+
+    engine: str
+    steps: int
+    rows: int
+    seconds: float
+    recovery_seconds: float
+    late: int
+    dead: int
+    duplicates: int
+    outputs: int
+    checkpoint: int
+    clock_ms: int
+    checkpoint_bytes: int
+    open_windows: int
+    recovered: bool
+    ledger: dict[str, Account]
+    stopped: bool = False
+    discarded: int = 0
+    notes: tuple[str, ...] = ()
+    unfolded: int = 0
+    set_aside: int = 0
+    reached: Reached | None = None
+    unpublished: str = ""
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def watermark(self) -> int:
+        """The name of ``clock_ms`` in the first release."""
+        return self.clock_ms
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.rows:,} rows in {self.steps:,} steps, {self.seconds:.1f} s ({self.rows_per_second:,.0f} rows/s, "
+            f"{self.engine}); {self.outputs:,} rows published, {self.late:,} late, {self.dead:,} dead letters; "
+            f"checkpoint {self.checkpoint}, clock {clock_text(self.clock_ms)}"
+        )
+        if self.open_windows:
+            text += f"; open windows: {self.open_windows:,}"
+            if self.outputs and not self.stopped:
+                text += " (if the input is complete, run with --end-of-input)"
+        if self.stopped:
+            text += f"; stopped by a signal{_part_text(self.reached)}, everything committed"
+        if self.discarded:
+            text += f"; {self.discarded:,} windows closed and discarded (discard_closed=True)"
+        if self.set_aside:
+            text += f"; {self.set_aside:,} results could not be shown and are among the dead letters, with the reason"
+        if self.unfolded:
+            text += f"; {self.unfolded:,} runs stay unfolded, as their fold raises (see the log)"
+        lines = [f"nothing published: {self.unpublished}"] if self.unpublished else []
+        return "\n".join([text, *lines, *(f"note: {note}" for note in self.notes)])
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A run that follows its source has nothing to do. ``first_end``: of the open windows, the end of the first."""
+
+    reached: Reached | None
+    clock_ms: int
+    open_windows: int
+    first_end: int | None
+
+
+def reached_text(reached: Reached) -> str:
+    """How far a source has been read.
+
+    >>> reached_text(Reached(3 << 20, 12 << 20, "bytes", 1, 4)), reached_text(Reached(50, 50, "rows"))
+    ('25 % of 12.0 MB', '100 % of 50 rows')
+    """
+    total = bytes_text(reached.total) if reached.unit == "bytes" else f"{reached.total:,} {reached.unit}"
+    return f"{100 * reached.done // max(reached.total, 1)} % of {total}"
+
+
+def _part_text(reached: Reached | None) -> str:
+    return "" if reached is None or reached.is_all else f" at {reached_text(reached)}"

@@ -1,0 +1,79 @@
+"""To start a job from a savepoint is to give its empty checkpoint a copy of another as its first content."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from persistent.checkpoint.copies import Target, copied_while_running, renumbered
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.successor import succeed
+from persistent.clock import wall_ms
+from persistent.driver.commit import check_same_job
+from persistent.driver.evolution import Evolution, adapted, adopted
+from persistent.errors import NoCheckpoint, OtherJob
+from persistent.storage import Storage
+
+logger = logging.getLogger("persistent.driver.start_from")
+
+
+def start(
+    storage: Storage, first: Manifest, origin: Storage, evolve: Evolution | None = None, dropped: Sequence[str] = ()
+) -> None:
+    """See to it that this checkpoint was started from ``origin``: it is, or is empty and becomes a copy of it.
+
+    ``first``: the empty checkpoint of the job. The new job has an id of its own, and so its sink a folder of its own:
+    what the old job has published, or staged and not published yet, is not part of it. Killed anywhere, it is done by
+    the next start; OtherJob where the checkpoint began otherwise, or ``origin`` is of another job. A state of the task
+    as it was is copied as it is: its first driver evolves it, as ``evolve`` and ``dropped`` say.
+    """
+    log, theirs = Log(storage), Log(origin)
+    newest = log.newest()
+    if newest is not None and newest.manifest.base != 0:
+        _check_origin(newest.manifest, theirs, storage.url)
+        return
+    found = theirs.newest() if theirs.ids() else None
+    if found is None:
+        raise NoCheckpoint(
+            f"start_from={origin.url!r}: there is no checkpoint there, or a savepoint that was cut off: make it again"
+        )
+    adapted(found.manifest, first, evolve, dropped, origin.url)
+    nonce = first.nonce
+    created = log.create(first)
+    # Of the task as it was: a start that died, whose content is ours to give.
+    check_same_job(adopted(created.manifest, first), first, storage.url)
+    fence = log.fence(created, nonce)
+    if fence.manifest.base != 0:
+        # Another driver has begun meanwhile.
+        _check_origin(fence.manifest, theirs, storage.url)
+        return
+    old, id = fence.manifest, fence.manifest.id + 1
+    now_ms = wall_ms()
+    copy = copied_while_running(theirs, None, lambda entry: Target(storage, old.epoch, id))
+    log.put(
+        succeed(
+            fence,
+            "savepoint",
+            clock=copy.clock,
+            source=copy.source,
+            operators={name: renumbered(operator) for name, operator in copy.operators.items()},
+            ledger=copy.ledger,
+            bases={id: now_ms},
+            committed_ms=now_ms,
+            origin=(copy.job, copy.id),
+        )
+    )
+    logger.info("%s starts from checkpoint %d of %s", storage.url, copy.id, origin.url)
+
+
+def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:
+    """A checkpoint that has begun goes on, if it began there; also when that place is gone by now."""
+    newest = theirs.newest() if theirs.ids() else None
+    if manifest.origin is not None and (newest is None or newest.manifest.job == manifest.origin[0]):
+        return
+    began = "with nothing" if manifest.origin is None else f"from checkpoint {manifest.origin[1]} of another job"
+    raise OtherJob(
+        f"{url} began {began}, not from start_from={theirs.storage.url!r}. Leave start_from out to go on with what is "
+        "there, or give the pipeline a new checkpoint (and its sink a new folder)"
+    )

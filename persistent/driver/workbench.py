@@ -1,0 +1,72 @@
+"""The workbench is what a driver works with, and what it has learned on the way: one for each run of a job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import Limits
+from persistent.checkpoint.successor import new_nonce
+from persistent.codec import Run
+from persistent.driver.commit import Results, first_manifest
+from persistent.driver.options import Options
+from persistent.engines.protocol import Engine
+from persistent.sources.protocol import MeasuredSource, Reached, SourceState
+from persistent.task import operator_name
+from persistent.worker.dispatch import Work
+from persistent.worker.job import Job
+from persistent.worker.run_cache import Contents
+
+logger = logging.getLogger("persistent.driver")
+
+
+class Workbench:
+    """``first``: the empty checkpoint of the job. ``kept``: the manifests whose files are kept, by id. ``committed``:
+    the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, and what it raised:
+    not tried again by this driver. ``adopts``: whether the task was changed while nothing had been committed: the next
+    plan has a new number for that."""
+
+    def __init__(self, job: Job, engine: Engine, options: Options) -> None:
+        self.job = job
+        self.engine = engine
+        self.options = options
+        self.work = Work(job)
+        self.log = Log(job.storage)
+        self.contents = Contents(job.storage, job.state.window)
+        self.operator = operator_name(job.task)
+        self.limits = Limits(options.max_future_ms, job.source.max_out_of_orderness)
+        self.nonce = new_nonce()
+        self.first = first_manifest(job, self.nonce)
+        self.kept: dict[int, Manifest] = {}
+        self.committed: int | None = None
+        self.unfolded: dict[str, str] = {}
+        self.adopts = False
+
+    def runs(self, manifest: Manifest) -> tuple[Run, ...]:
+        """The runs of the task's state."""
+        return manifest.operators[self.operator].runs
+
+    def source_state(self, manifest: Manifest) -> SourceState:
+        """Where the source stands, and what was recorded of it."""
+        at = manifest.source
+        return SourceState(at.positions, at.recorded, self.contents.index(manifest))
+
+    def reached(self, manifest: Manifest) -> Reached | None:
+        """How far the source has been read, if it can say."""
+        source = self.job.source
+        return source.reached(self.source_state(manifest)) if isinstance(source, MeasuredSource) else None
+
+    def leave_unfolded(self, results: Results) -> None:
+        """Remember the runs whose fold raised, and say so."""
+        failures = [folded.failure for _, folded in results.folded if folded.failure]
+        if failures:
+            logger.warning("runs are left unfolded, which costs time and space but no row: %s", failures[0])
+            self.unfolded |= dict.fromkeys(results.unfolded(), failures[0])
+
+    def keep(self, manifest: Manifest) -> Sequence[Manifest]:
+        """Go on with what this manifest, newly committed, keeps; the manifests that are kept no more."""
+        dropped = [one for id, one in self.kept.items() if not manifest.keeps(id)]
+        self.kept = {id: one for id, one in self.kept.items() if manifest.keeps(id)} | {manifest.id: manifest}
+        return dropped

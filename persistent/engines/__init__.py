@@ -1,0 +1,22 @@
+"""The engines: each maps a function over items, here in threads, there on Spark.
+
+``Embedded`` is the threads of this process; ``Spark`` takes a session of the user's (imported when it is asked for).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from persistent.engines.embedded import Embedded
+from persistent.engines.protocol import Engine
+
+if TYPE_CHECKING:
+    from persistent.engines.spark import Spark
+
+__all__ = ["Embedded", "Engine", "Spark"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Spark":
+        from persistent.engines.spark import Spark
+
+        return Spark
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,97 @@
+"""To ship is to pickle a function so that a worker can call it: what it cannot import goes along as code."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import pickle
+import site
+import sys
+import sysconfig
+import types
+from typing import Any
+
+import cloudpickle
+
+from persistent.errors import InvalidPipeline, PersistentError
+
+
+def ship_by_value(module: types.ModuleType) -> None:
+    """Have the classes and functions of ``module`` pickled as code, so that workers need not be able to
+    import it.
+
+    So too the modules that it uses in turn, as far as they are no installed packages. Nothing is done for
+    an installed one: workers have it, and its classes stay the same objects.
+    """
+    pending, seen = [module], set()
+    while pending:
+        module = pending.pop()
+        if module.__name__ in seen or _is_installed(module):
+            continue
+        seen.add(module.__name__)
+        if sys.modules.get(module.__name__) is module and module.__name__ != "__main__":
+            cloudpickle.register_pickle_by_value(module)
+        for value in list(vars(module).values()):
+            used = value if isinstance(value, types.ModuleType) else sys.modules.get(_module_of(value))
+            if used is not None:
+                pending.append(used)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Cloudpickle, shipping by value every class and function it meets that workers may not be able to
+    import."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, type | types.FunctionType):
+            module = sys.modules.get(_module_of(obj))
+            if module is not None and not _is_known(module.__name__):
+                ship_by_value(module)
+        return super().reducer_override(obj)
+
+
+def dumps(value: Any) -> bytes:
+    out = io.BytesIO()
+    try:
+        _Pickler(out, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    except PersistentError:
+        raise
+    except Exception as error:
+        raise InvalidPipeline(
+            f"{type(value).__name__} cannot be sent to Spark's workers: {error}. What cannot be pickled (an open file, "
+            "a connection, a lock) should be made where it is used."
+        ) from error
+    return out.getvalue()
+
+
+def _module_of(value: Any) -> str:
+    name = getattr(value, "__module__", None)
+    return name if isinstance(name, str) else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_known(name: str) -> bool:
+    """Whether a module was found installed, or has been seen to by ``ship_by_value`` before."""
+    module = sys.modules[name]
+    return _is_installed(module) or name in cloudpickle.list_registry_pickle_by_value()
+
+
+def _is_installed(module: types.ModuleType) -> bool:
+    name = module.__name__.partition(".")[0]
+    if name in ("monoids", "persistent") or name in sys.builtin_module_names or name in sys.stdlib_module_names:
+        return True
+    if name == "__main__" or getattr(module, "__spec__", None) is None:
+        return False
+    # A folder without __init__.py is a module that has only paths.
+    places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
+    return all(os.path.realpath(place).startswith(_installed_folders()) for place in places if place)
+
+
+@functools.lru_cache(maxsize=1)
+def _installed_folders() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    folders = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders += [*site.getsitepackages(), site.getusersitepackages()]
+    # And what a .pth file or PYTHONPATH adds to these.
+    folders += [path for path in sys.path if os.path.basename(path.rstrip("/")) in ("site-packages", "dist-packages")]
+    return tuple(os.path.realpath(folder) + os.sep for folder in folders)

@@ -1,0 +1,100 @@
+"""A session is a Spark to work on: one of this machine, or the one that somebody has named."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from persistent.errors import InvalidPipeline
+
+_ATTEMPTS = 4
+
+_Settings = dict[str, bool | float | int | str | None]
+_QUIET: _Settings = {
+    "spark.log.level": "ERROR",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+_LOCAL: _Settings = {
+    **_QUIET,
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.ui.enabled": "false",
+}
+
+
+def java_found() -> bool:
+    """Whether this machine has a Java for Spark to start: in ``JAVA_HOME``, or on the path."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which("java", path=os.path.join(home, "bin") if home else None) is not None
+
+
+def local_session(cores: int | None = None, app_name: str = "persistent") -> SparkSession:
+    """A Spark in this process tree, quiet and with short steps. InvalidPipeline without Java.
+
+    ``cores``: tasks at once (default: all processors). A task is tried four times.
+    """
+    _require_java()
+    builder = SparkSession.builder.master(f"local[{cores or os.cpu_count() or 1},{_ATTEMPTS}]").appName(app_name)
+    return builder.config(map=_LOCAL).getOrCreate()
+
+
+def session_at(master: str | None = None, app_name: str = "persistent") -> tuple[SparkSession, str]:
+    """A session on the Spark that ``master`` names, and in words which that is. InvalidPipeline if there is none.
+
+    ``master``: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...`` or, of Spark Connect, ``sc://host:15002``;
+    None: what Spark's configuration names (``spark.master`` in spark-defaults.conf or PYSPARK_SUBMIT_ARGS, or
+    SPARK_REMOTE), else a local one as of ``local_session``.
+    """
+    remote = master if master is not None else os.environ.get("SPARK_REMOTE", "")
+    if remote.startswith("sc://") or (master is None and remote):
+        said = "as --master says" if master is not None else "as SPARK_REMOTE says"
+        return _begun(SparkSession.builder.remote(remote), remote), f"Spark Connect at {remote}, {said}"
+    _require_java()
+    said = "as --master says"
+    if master is None:
+        master, said = _configured("spark.master"), "as spark.master of Spark's configuration says"
+        if master in ("", "local[*]"):
+            session = local_session(app_name=app_name)
+            return session, f"a local Spark, {session.sparkContext.master}: --master or spark.master names another"
+    chosen = _LOCAL if master.startswith("local") else _QUIET
+    free = {key: value for key, value in chosen.items() if not _configured(key)}
+    builder = SparkSession.builder.master(master).appName(app_name).config(map=free)
+    return _begun(builder, master), f"Spark at {master}, {said}"
+
+
+def _begun(builder: Any, master: str) -> SparkSession:
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise InvalidPipeline(
+            f"there is no Spark to be had at {master}: {cause(error)}. Correct --master or spark.master, or start it"
+        ) from error
+    return session
+
+
+def _configured(key: str) -> str:
+    """What Spark's configuration says; it reads its files when its Java starts."""
+    SparkContext._ensure_initialized()
+    return str(SparkConf().get(key, ""))
+
+
+def _require_java() -> None:
+    if not java_found():
+        raise InvalidPipeline(
+            "Spark needs Java, and neither JAVA_HOME nor the path has one. Install Java 17 or 21 (Debian: "
+            "apt-get install openjdk-17-jre-headless), or run with --engine embedded, in Python: engine=Embedded()."
+        )
+
+
+def cause(error: Exception) -> str:
+    """The line of a Spark error that says what went wrong."""
+    text = str(error).partition("\n\nJVM stacktrace")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("at ", "SQLSTATE:"))]
+    return told[-1] if told else type(error).__name__

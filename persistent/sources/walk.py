@@ -1,0 +1,87 @@
+"""A walk finds the files below a folder of a local disk.
+
+Symbolic links are followed, but not into a folder they lie in. A file that is listed twice by them is warned of.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from persistent.sources.patterns import ignored
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A file of a listing: its path relative to the root, its size in bytes, and a hint ("" where there is none)."""
+
+    path: str
+    size: int
+    hint: str = field(default="", compare=False)
+
+
+def walk(
+    root: str, folder: str, deepest: int | None, links: dict[str, str], linked: tuple[str, ...] = ()
+) -> Iterator[Listed]:
+    """The files below ``root + folder``, at most ``deepest`` folders down. Symbolic links are put into ``links``;
+    ``linked``: the folders that those on the way here lead to."""
+    try:
+        entries = os.scandir(root + folder)
+    except (FileNotFoundError, NotADirectoryError):
+        if not folder:
+            raise
+        return
+    with entries:
+        for entry in entries:
+            path = folder + entry.name
+            if ignored(entry.name):
+                continue
+            if entry.is_symlink():
+                links[path] = os.path.realpath(entry.path)
+            kind = _kind_of(entry)
+            if kind == "folder":
+                target = links.get(path, "")
+                within = f"{os.path.realpath(root + folder)}/" if target else ""
+                if target and (target in linked or within.startswith(f"{target.rstrip('/')}/")):
+                    continue
+                if deepest is None or path.count("/") < deepest:
+                    yield from walk(root, path + "/", deepest, links, (*linked, target) if target else linked)
+            elif kind == "file":
+                try:
+                    found = entry.stat()
+                    yield Listed(path, found.st_size, local_hint(found))
+                except FileNotFoundError:
+                    continue
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    """ "folder", "file", or "" for what is neither, as a link that leads nowhere or to itself."""
+    try:
+        return "folder" if entry.is_dir() else "file" if entry.is_file() else ""
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return ""
+
+
+def local_hint(found: os.stat_result) -> str:
+    return f"{found.st_mtime_ns}:{found.st_ino}"
+
+
+def listed_twice(root: str, listing: Sequence[Listed], links: Mapping[str, str]) -> Iterator[str]:
+    """A warning for each file of a listing that a symbolic link lists again."""
+    by_place: dict[str, str] = {}
+    for path in sorted((one.path for one in listing), key=lambda path: (_link_to(path, links) is not None, path)):
+        link = _link_to(path, links)
+        place = os.path.realpath(root + path) if link is not None else f"{os.path.realpath(root).rstrip('/')}/{path}"
+        first = by_place.setdefault(place, path)
+        if first != path:
+            yield f"{root}{path} is {first} again, by a symbolic link: its records count twice. Remove the link"
+
+
+def _link_to(path: str, links: Mapping[str, str]) -> str | None:
+    """The link by which a path was reached, if any."""
+    folders = path.split("/")
+    return next((link for n in range(len(folders)) if (link := "/".join(folders[: n + 1])) in links), None)

@@ -1,0 +1,121 @@
+"""A fault of the user's code, told: what was raised, in which of their lines, and on which message."""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import monoids
+
+_TEXT_MAX = 1_000
+_VALUE_MAX = 100
+_FIELDS_MAX = 20
+_MESSAGE_MAX = 600
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a file, as a traceback names it; ``text`` is empty where the file is not at hand."""
+
+    path: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{_from_here(self.path)}, line {self.number}{f' (`{self.text}`)' if self.text else ''}"
+
+    @property
+    def short(self) -> str:
+        """The same wherever it is asked for: no folder, no text."""
+        return f"{os.path.basename(self.path)}, line {self.number}"
+
+
+def users_line(error: BaseException) -> Line | None:
+    """The last line of the user's code that the error passed, which is not ours nor a library's; None if none."""
+    found = None
+    for path, number in _frames(error):
+        if not _is_library(path):
+            found = path, number
+    return _line(*found) if found else None
+
+
+def line_of(function: Callable[..., Any]) -> Line | None:
+    """The line where a function begins; None of one that is not written in Python."""
+    code = getattr(function, "__code__", None)
+    return _line(code.co_filename, code.co_firstlineno) if code is not None else None
+
+
+def error_text(error: BaseException) -> str:
+    """An error with its type, as text that UTF-8 can hold, whatever the error is; a sentence in a KeyError without the
+    quotes that Python puts around it.
+
+    >>> error_text(KeyError("no field 'user'")), error_text(KeyError("user")), error_text(ValueError())
+    ("KeyError: no field 'user'", "KeyError: 'user'", 'ValueError')
+    """
+    name = type(error).__name__
+    try:
+        sentence = isinstance(error, KeyError) and len(error.args) == 1 and " " in str(error.args[0])
+        text = str(error.args[0] if sentence else error)
+    except Exception as second:
+        text = f"(no text: its __str__ raised {type(second).__name__})"
+    told = f"{name}: {text}" if text else name
+    return _cut(told.encode("utf-8", "backslashreplace").decode(), _TEXT_MAX)
+
+
+def message_text(value: Mapping[str, Any]) -> str:
+    """A message as its fields, each and all of them cut where they are long.
+
+    >>> message_text({"page": "/home", "ms": 120})
+    "{'page': '/home', 'ms': 120}"
+    """
+    parts = [f"{name!r}: {_cut(repr(value[name]), _VALUE_MAX)}" for name in list(value)[:_FIELDS_MAX]]
+    more = f", ... {len(value) - _FIELDS_MAX} more fields" if len(value) > _FIELDS_MAX else ""
+    return _cut(f"{{{', '.join(parts)}{more}}}", _MESSAGE_MAX)
+
+
+def _from_here(path: str) -> str:
+    """A path below the current folder relative to it; any other as it is, also where the current folder is gone."""
+    try:
+        here = os.getcwd() + os.sep
+    except OSError:
+        return path
+    return path.removeprefix(here)
+
+
+def _line(path: str, number: int) -> Line:
+    return Line(path, number, _cut(linecache.getline(path, number).strip(), _VALUE_MAX))
+
+
+def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _is_library(path: str) -> bool:
+    if path.startswith("<"):
+        return path.startswith(("<frozen", "<string>"))
+    # What is compiled names its source by a relative path that is nowhere.
+    is_compiled = path.endswith((".pyx", ".pxi", ".pxd"))
+    return is_compiled or "site-packages" in path or path.startswith(_library_folders())
+
+
+@cache
+def _library_folders() -> tuple[str, ...]:
+    folders = (
+        os.path.dirname(os.path.dirname(__file__)),
+        os.path.dirname(str(monoids.__file__)),
+        sysconfig.get_path("stdlib"),
+    )
+    return tuple(folder + os.sep for folder in folders) + (os.path.join(sys.prefix, "lib") + os.sep,)
+
+
+def _cut(text: str, length_max: int) -> str:
+    return text if len(text) <= length_max else f"{text[:length_max]}... ({len(text):,} characters)"

@@ -1,0 +1,30 @@
+"""A step is the work between two checkpoints: items that any engine runs, on any worker, more than once.
+
+Every file an item writes has a name of its own, and comes back in its result; what no manifest names does not exist.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from persistent.worker.close_windows import close_shard
+from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
+from persistent.worker.map_split import map_split
+from persistent.worker.merge_runs import folded_early
+
+Item = MapSplit | CloseShard | FoldRuns
+Result = Mapped | Closed | Folded
+
+
+@dataclass(frozen=True)
+class Work:
+    """The function that an engine maps over the items of a step."""
+
+    job: Job
+
+    def __call__(self, item: Item) -> Result:
+        if isinstance(item, MapSplit):
+            return map_split(self.job, item)
+        if isinstance(item, CloseShard):
+            return close_shard(self.job, item)
+        return folded_early(self.job, item)

@@ -1,0 +1,191 @@
+"""To map a split is to read it, judge every record, run the task over those that count, and write their sum.
+
+A record is judged once, in this order: dead, duplicate, late, or processed. ``read = processed + late + dead +
+duplicate`` after every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.groupby.cells import Integers
+from monoids.hashing import mix_records
+from persistent.checkpoint.manifest import Account
+from persistent.codec import encode_table, type_of
+from persistent.delta import Delta
+from persistent.errors import UserCodeError
+from persistent.message import Batch
+from persistent.sinks.protocol import Staged
+from persistent.sources.protocol import NO_TIMESTAMP, Records
+from persistent.task import TaskFailure, key_columns, key_names, process
+from persistent.window import Window
+from persistent.worker.job import Attempt, Job, Mapped, MapSplit
+from persistent.worker.merge_runs import summing, write_run
+
+
+def map_split(job: Job, item: MapSplit) -> Mapped:
+    """Work on one split."""
+    task, state = job.task, job.state
+    names = key_names(task)
+    delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
+    tally = _Tally()
+    paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
+    key_of = key_columns(task)
+    for records in job.source.read(item.split, item.recorded):
+        aside = _Aside(item.split.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
+        kept = _judge(item, state.window, records, aside, tally)
+        batch = Batch(records.batch, records.timestamps, item.split.partition, records.ordinal, records.offsets, key_of)
+        batch = batch if kept is None else batch.take(kept)
+        if len(batch):
+            _process(job, delta, batch, aside, tally)
+        assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"
+    with summing(job):
+        rows = delta.rows()
+    run = panes = None
+    if rows is not None and len(rows):
+        run, panes = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
+    return Mapped(
+        partition=item.split.partition,
+        run=run,
+        panes=panes,
+        key_types=tuple(str(column.type) for column in rows.keys) if rows is not None else (),
+        account=tally.account,
+        largest=tally.largest,
+        late=_stage_aside(job, item.attempt, tally.late),
+        dead=_stage_aside(job, item.attempt, tally.dead),
+        first_dead=tally.dead[0].column("reason")[0].as_py() if tally.dead else "",
+    )
+
+
+@dataclass
+class _Tally:
+    """What has been seen of a split so far."""
+
+    account: Account = field(default_factory=Account)
+    largest: int | None = None
+    late: list[pa.RecordBatch] = field(default_factory=list)
+    dead: list[pa.RecordBatch] = field(default_factory=list)
+
+
+def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Aside, tally: _Tally) -> Integers | None:
+    """Set dead and late records aside and count all; the rows to process (None: all of them)."""
+    times = records.timestamps
+    mix = mix_records(aside.partition, records.ordinal, records.offsets, np.where(times == NO_TIMESTAMP, -1, times))
+    if records.dead:
+        tally.dead.append(aside.undecoded())
+        offsets = np.array([dead.offset for dead in records.dead], np.int64)
+        mix += mix_records(aside.partition, records.ordinal, offsets, np.full(len(offsets), -1))
+    dead = late = again = 0
+    kept: Any = None
+    if len(times):
+        lowest, highest = int(times.min()), int(times.max())
+        if lowest < 0 or highest > item.limit:
+            rejected = (times < 0) | (times > item.limit)
+            tally.dead.append(aside.rows(np.flatnonzero(rejected), _dead_reasons(records, rejected, item.limit)))
+            kept, dead = ~rejected, int(rejected.sum())
+            lowest = max(lowest, 0)
+        if item.since is not None and lowest < item.since:
+            is_again = times < item.since if kept is None else kept & (times < item.since)
+            kept, again = times >= item.since if kept is None else kept & ~is_again, int(is_again.sum())
+            lowest = item.since
+        if window is not None and window.first_number(lowest) * window.every_ms + window.size_ms <= item.watermark:
+            is_late, partly = window.late(times, item.watermark)
+            if kept is not None:
+                is_late, partly = is_late & kept, partly & kept
+            late = int(is_late.sum())
+            if late:
+                tally.late.append(aside.rows(np.flatnonzero(is_late), "late"))
+                kept = ~is_late if kept is None else kept & ~is_late
+            if partly.any():
+                tally.late.append(aside.rows(np.flatnonzero(partly), "partly-late"))
+    undecoded = len(records.dead)
+    read = len(times) + undecoded
+    tally.account += Account(read, len(times) - dead - again - late, late, dead + undecoded, again, mix)
+    return None if kept is None else np.flatnonzero(kept)
+
+
+def _process(job: Job, delta: Delta, batch: Batch, aside: _Aside, tally: _Tally) -> None:
+    failures: list[TaskFailure] = []
+    with summing(job):
+        process(job.task, delta, batch, failures, stop=not job.dead_letters)
+    times = batch.timestamps
+    if failures:
+        if not job.dead_letters:
+            raise UserCodeError(
+                f"{failures[0].told(aside.path)}. Nothing of this step is committed; mend the task, or set "
+                'on_error="dead-letter" to put such messages aside'
+            ) from failures[0].error
+        failed = np.concatenate([failure.message.offsets for failure in failures])
+        chosen = np.flatnonzero(np.isin(aside.records.offsets, failed))
+        tally.dead.append(aside.rows(chosen, [failure.reason for failure in failures]))
+        tally.account += Account(0, -len(failures), 0, len(failures), 0, 0)
+        times = times[~np.isin(batch.offsets, failed)]
+    if len(times):
+        largest = int(times.max())
+        tally.largest = largest if tally.largest is None else max(tally.largest, largest)
+
+
+@dataclass(frozen=True)
+class _Aside:
+    """Makes the rows of late messages and dead letters: where each was read, its value, and why it is here."""
+
+    partition: str
+    path: str
+    records: Records
+    checkpoint: int
+
+    def rows(self, chosen: Integers, reasons: str | Sequence[str]) -> pa.RecordBatch:
+        batch = self.records.batch.take(pa.array(chosen))
+        value = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)) if batch.num_columns else None
+        times = self.records.timestamps[chosen]
+        return self._batch(self.records.offsets[chosen], times, reasons, value, [None] * len(chosen))
+
+    def undecoded(self) -> pa.RecordBatch:
+        dead = self.records.dead
+        value = pa.nulls(len(dead), pa.struct(list(self.records.batch.schema)))
+        offsets = np.array([record.offset for record in dead], np.int64)
+        reasons = [record.reason for record in dead]
+        return self._batch(offsets, np.full(len(dead), NO_TIMESTAMP), reasons, value, [record.data for record in dead])
+
+    def _batch(self, offsets: Any, times: Any, reasons: Any, value: Any, data: list[bytes | None]) -> pa.RecordBatch:
+        rows = len(offsets)
+        columns = {
+            "partition": pa.array([self.partition] * rows, pa.string()),
+            "file": pa.array([self.path] * rows, pa.string()),
+            "ordinal": pa.array(np.full(rows, self.records.ordinal, np.int64)),
+            "offset": pa.array(offsets),
+            "timestamp": pa.array(times, mask=times == NO_TIMESTAMP),
+            "reason": pa.array([reasons] * rows if isinstance(reasons, str) else list(reasons), pa.string()),
+            "checkpoint": pa.array(np.full(rows, self.checkpoint, np.int64)),
+            "value": value if value is not None else pa.nulls(rows),
+            "data": pa.array(data, pa.binary()),
+        }
+        return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def _dead_reasons(records: Records, rejected: Any, limit: int) -> list[str]:
+    def reason(row: int, time: int) -> str:
+        if time == NO_TIMESTAMP:
+            return records.unreadable(row)
+        if time < 0:
+            return "timestamp before 1970"
+        return f"timestamp too far ahead: after {limit} (see max_future)"
+
+    rows = np.flatnonzero(rejected)
+    return [reason(row, time) for row, time in zip(rows.tolist(), records.timestamps[rows].tolist())]
+
+
+def _stage_aside(job: Job, attempt: Attempt, batches: list[pa.RecordBatch]) -> Staged | None:
+    if not batches:
+        return None
+    table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
+    table = table.sort_by([("ordinal", "ascending"), ("offset", "ascending")])
+    data, sha256 = encode_table(table)
+    name = attempt.run_name(job.folder())
+    job.storage.write(name, data)
+    return Staged(name, table.num_rows, len(data), sha256)

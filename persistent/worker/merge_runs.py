@@ -1,0 +1,156 @@
+"""The state of a job is the sum of its runs: here they are read, folded and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+
+from monoids.groupby.cells import Integers, distinct_panes
+from persistent.checkpoint.log import way_back_told
+from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, is_wide
+from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
+from persistent.task import key_names
+from persistent.text.user_errors import error_text, users_line
+from persistent.worker.job import Attempt, Folded, FoldRuns, Job
+from persistent.worker.state_rows import OPEN_PANE, Rows, fold, in_panes
+
+_PANES_MAX = 1 << 20
+_BEFORE_ALL = -(1 << 62)
+
+
+def fold_runs(
+    job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, panes: tuple[int, int] | None = None
+) -> Rows | None:
+    """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is
+    nothing."""
+    parts = parts_of(job, runs, low, high, panes)
+    with summing(job):
+        return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
+
+
+def fold_keys(
+    job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, until: int | None = None
+) -> Rows | None:
+    """The sum of runs by key alone, in some key groups, of the panes before ``until`` (None: of all)."""
+    rows = fold_runs(job, runs, low, high, None if until is None else (_BEFORE_ALL, until))
+    if rows is None or int(rows.panes.max()) == int(rows.panes.min()) == OPEN_PANE:
+        return rows
+    with summing(job):
+        return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
+
+
+def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[Rows]:
+    """The sum of runs in some key groups and panes ``from <= pane < to``, in pieces: each pane is whole in one of them.
+
+    A pane that only one run holds is its own sum; time-ordered input has few others.
+    """
+    step = job.state.panes.step
+    parts = parts_of(job, runs, low, high, panes)
+    if len(parts) < 2:
+        yield from parts
+        return
+    first = min(int(part.panes.min()) for part in parts)
+    size = (max(int(part.panes.max()) for part in parts) - first) // step + 1
+    if size > _PANES_MAX:
+        with summing(job):
+            yield fold(job.state.monoid, parts, step)
+        return
+    numbers = [(part.panes - first) // step for part in parts]
+    holders = np.zeros(size, np.int64)
+    for number in numbers:
+        holders += np.bincount(number, minlength=size) > 0
+    is_shared = holders > 1
+    shared = []
+    for part, number in zip(parts, numbers):
+        mask = is_shared[number]
+        if mask.any():
+            shared.append(part.take(np.flatnonzero(mask)))
+            part = part.take(np.flatnonzero(~mask))
+        if len(part):
+            yield part
+    if shared:
+        with summing(job):
+            yield fold(job.state.monoid, shared, step)
+
+
+def parts_of(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None = None) -> list[Rows]:
+    """The rows of each run that has any in some key groups and panes ``from <= pane < to``, oldest first."""
+    parts = []
+    for run in runs:
+        if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
+            continue
+        rows = read_rows(job, run, low, high)
+        if panes and (run.pane_min < panes[0] or run.pane_max >= panes[1]):
+            rows = rows.take(np.flatnonzero((rows.panes >= panes[0]) & (rows.panes < panes[1])))
+        if len(rows):
+            parts.append(rows)
+    return parts
+
+
+def read_rows(job: Job, run: Run, low: int, high: int) -> Rows:
+    """The verified rows of a run in some key groups."""
+    place = f"{job.storage.url}/{run.name}"
+    with way_back_told(job.storage.url):
+        try:
+            data = job.storage.read(run.name)
+        except FileNotFoundError as error:
+            raise CorruptCheckpoint(f"{place}: missing, though a manifest names it") from error
+        return decode_run(job.state.monoid, data, run, place, low, high)
+
+
+def write_run(
+    job: Job, attempt: Attempt, rows: Rows, first: int, last: int, low: int = 0, high: int = KEY_GROUPS
+) -> tuple[Run, Integers]:
+    """Write rows as a run of the deltas ``first`` to ``last``; the run, and its panes, ascending."""
+    panes = distinct_panes(rows.panes, job.state.panes.step)
+    with summing(job):
+        data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
+    name = attempt.run_name(job.folder())
+    job.storage.write(name, data)
+    run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
+    return (replace(run, wide=True) if is_wide(job.state.monoid, data) else run), panes
+
+
+def folded_early(job: Job, item: FoldRuns) -> Folded:
+    """Fold neighbouring runs early. Panes that only closed windows need are left out. Where the fold raises, the runs
+    stay as they are, and their sum is for whoever needs it."""
+    try:
+        return _folded(job, item)
+    except UserCodeError as error:
+        return Folded(None, None, str(error))
+
+
+def _folded(job: Job, item: FoldRuns) -> Folded:
+    merge, window = item.merge, job.state.window
+    rows = fold_runs(job, merge.inputs, merge.low, merge.high)
+    if rows is not None and window is not None:
+        needed = window.last_end(rows.panes) > item.closed
+        rows = rows if needed.all() else rows.take(np.flatnonzero(needed))
+    if rows is None or not len(rows):
+        return Folded(None, None)
+    with summing(job):
+        panes = job.state.folded_panes(rows.panes, item.closed)
+        rows = rows if panes is rows.panes else in_panes(job.state.monoid, rows, panes)
+    first = min(run.first for run in merge.inputs)
+    last = max(run.last for run in merge.inputs)
+    return Folded(*write_run(job, item.attempt, rows, first, last, merge.low, merge.high))
+
+
+@contextmanager
+def summing(job: Job) -> Iterator[None]:
+    """An error in here is one of the user's monoid, or of the values in sum, and not of one message."""
+    try:
+        yield
+    except (PersistentError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        name, key = type(job.task).__name__, ", ".join(key_names(job.task))
+        line = users_line(error)
+        raise UserCodeError(
+            f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up"
+            f"{f', at {line}' if line else ''}: {error_text(error)}. What was committed stays; mend "
+            "the task, its monoid or the values"
+        ) from error

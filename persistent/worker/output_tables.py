@@ -1,0 +1,72 @@
+"""Outputs are windows as rows: the key columns, when, and what.
+
+<key>...  window_start  window_end  <field>... or value               of a state with windows
+<key>...  <field>... or value  revision                               of a state without: the largest revision wins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from monoids import Monoid
+from monoids.groupby.cells import Integers
+from persistent.errors import InvalidPipeline
+from persistent.window import Window
+from persistent.worker.state_rows import Rows
+
+START, END, REVISION = "window_start", "window_end", "revision"
+TIMESTAMP = pa.timestamp("ms", "UTC")
+
+
+def check_names(monoid: Monoid[Any], key_names: Sequence[str], window: Window | None) -> None:
+    """Refuse outputs in which a name would stand twice."""
+    names = [*key_names, *((START, END) if window else (REVISION,)), *monoid.output_fields()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidPipeline(
+            f"the output would have two columns named {twice[0]!r} (its columns: {', '.join(names)}): rename the field "
+            'of the record, or name the key otherwise with key = {"other": lambda message: message.value[...]}'
+        )
+
+
+def window_outputs(
+    monoid: Monoid[Any],
+    key_names: Sequence[str],
+    key_types: Sequence[pa.DataType],
+    window: Window,
+    rows: Rows,
+    numbers: Integers,
+) -> pa.Table:
+    """One row a (key, window); ``numbers``: the window number of each row."""
+    starts = numbers * window.every_ms
+    columns = _key_columns(key_names, key_types, rows)
+    columns[START] = pa.array(starts).cast(TIMESTAMP)
+    columns[END] = pa.array(starts + window.size_ms).cast(TIMESTAMP)
+    return pa.table({**columns, **monoid.present_fields(rows.columns)})
+
+
+def final_values(
+    monoid: Monoid[Any], key_names: Sequence[str], key_types: Sequence[pa.DataType], rows: Rows, revision: int | None
+) -> pa.Table:
+    """One row a key; with ``revision``, the id of the checkpoint that publishes it."""
+    columns = {**_key_columns(key_names, key_types, rows), **monoid.present_fields(rows.columns)}
+    if revision is not None:
+        columns[REVISION] = pa.repeat(pa.scalar(revision, pa.int64()), len(rows))
+    return pa.table(columns)
+
+
+def empty_outputs(
+    monoid: Monoid[Any], key_names: Sequence[str], key_types: Sequence[pa.DataType], window: Window | None
+) -> pa.Table:
+    """No rows, in the columns that there would be."""
+    fields = [(name, key_types[i] if i < len(key_types) else pa.null()) for i, name in enumerate(key_names)]
+    if window is not None:
+        fields += [(START, TIMESTAMP), (END, TIMESTAMP)]
+    return pa.schema([*fields, *monoid.output_fields().items()]).empty_table()
+
+
+def _key_columns(key_names: Sequence[str], key_types: Sequence[pa.DataType], rows: Rows) -> dict[str, Any]:
+    return {name: column.cast(type_) for name, column, type_ in zip(key_names, rows.keys, key_types)}

@@ -1,0 +1,142 @@
+"""The contents of a manifest are what its runs hold, read as little as possible and verified always."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from monoids.groupby.cells import Integers
+from persistent.checkpoint.compaction import shards
+from persistent.checkpoint.log import way_back_told
+from persistent.checkpoint.manifest import Manifest
+from persistent.clock import Clock
+from persistent.codec import Run, decode_panes, decode_table
+from persistent.errors import CorruptCheckpoint
+from persistent.storage import Storage
+from persistent.window import Window
+
+
+class Contents:
+    """Which panes the runs of a state hold, and which inputs a source has listed. Remembers what it has read:
+    runs never change."""
+
+    def __init__(self, storage: Storage, window: Window | None) -> None:
+        self._storage = storage
+        self._window = window
+        self._panes: dict[str, Integers] = {}
+        self._index: tuple[tuple[str, ...], pa.Table | None] = ((), None)
+
+    def learn(self, run: Run, panes: Integers) -> None:
+        """These are the panes of a run just written."""
+        self._panes[run.name] = panes
+
+    def forget_all_but(self, runs: Iterable[Run]) -> None:
+        """Only these runs are still asked for."""
+        self._panes = {run.name: self._panes[run.name] for run in runs if run.name in self._panes}
+
+    def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
+        """How many windows hold something and are not closed."""
+        window = self._window
+        panes = [self._panes_of(run) for run in runs] if window else []
+        if window is None or not panes:
+            return 0
+        distinct = np.unique(np.concatenate(panes))
+        first, last = window.first_number(distinct), window.last_number(distinct)
+        if window.every_ms >= window.size_ms:
+            first = last
+        # Both ascend with the panes: what a pane adds are the windows after the last of the pane before.
+        counted = np.concatenate(([window.first_number(clock.closed) - 1], last[:-1]))
+        counted = np.maximum(counted, counted[0])
+        return int(np.maximum(last - np.maximum(first - 1, counted), 0).sum())
+
+    def windows_over(self, runs: Sequence[Run], clock: Clock, close_at: int) -> int:
+        """How many windows that hold something have ``closed < end <= close_at``."""
+        later = replace(clock, closed=max(clock.closed, close_at))
+        return self.open_windows(runs, clock) - self.open_windows(runs, later)
+
+    def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
+        """The largest end of a window that holds something and is not closed; 0 if there is none."""
+        window = self._window
+        if window is None:
+            return 0
+        first = window.first_number(clock.closed)
+        last = max((window.last_number(run.pane_max) for run in runs), default=first - 1)
+        return self._end(last) if last >= first else 0
+
+    def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
+        """Whether a window that holds something has ``closed < end <= close_at``."""
+        window = self._window
+        if window is None:
+            return False
+        first = window.first_number(clock.closed)
+        start = first * window.every_ms
+        for run in runs:
+            if run.pane_max < start or self._end(max(window.first_number(run.pane_min), first)) > close_at:
+                continue
+            panes = self._panes_of(run)
+            pane = int(panes[np.searchsorted(panes, start)])
+            if self._end(max(window.first_number(pane), first)) <= close_at:
+                return True
+        return False
+
+    def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
+        """The smallest end of a window that holds something and is not closed; None if there is none."""
+        window = self._window
+        if window is None:
+            return None
+        first = window.first_number(clock.closed)
+        start = first * window.every_ms
+        panes = [self._panes_of(run) for run in runs if run.pane_max >= start]
+        ahead = [int(some[np.searchsorted(some, start)]) for some in panes]
+        return min((self._end(max(window.first_number(pane), first)) for pane in ahead), default=None)
+
+    def shards(self, runs: Sequence[Run], clock: Clock, close_at: int, least: int) -> list[tuple[int, int]]:
+        """The key groups in ranges, at least so many, that can each be closed at once."""
+        window = self._window
+        panes = (window.first_number(clock.closed) * window.every_ms, close_at) if window else None
+        return shards(runs, least, panes=panes)
+
+    def index(self, manifest: Manifest) -> pa.Table | None:
+        """Every input ever listed, in order; None if none was."""
+        runs = manifest.source.index
+        names = tuple(run.name for run in runs)
+        known, table = self._index
+        if names != known:
+            grown = table is not None and names[: len(known)] == known
+            tables = [table] if grown else []
+            tables += [self._table(run) for run in (runs[len(known) :] if grown else runs)]
+            self._index = (
+                names,
+                pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None,
+            )
+        return self._index[1]
+
+    def read(self, run: Run) -> pa.Buffer:
+        """The bytes of a run that a manifest names."""
+        with way_back_told(self._storage.url):
+            try:
+                return self._storage.read(run.name)
+            except FileNotFoundError as error:
+                raise CorruptCheckpoint(f"{self._place(run)}: missing, though a manifest names it") from error
+
+    def _table(self, run: Run) -> pa.Table:
+        data = self.read(run)
+        with way_back_told(self._storage.url):
+            return decode_table(data, run.sha256, self._place(run))
+
+    def _panes_of(self, run: Run) -> Integers:
+        if run.name not in self._panes:
+            data = self.read(run)
+            with way_back_told(self._storage.url):
+                self._panes[run.name] = np.array(decode_panes(data, run, self._place(run)), np.int64)
+        return self._panes[run.name]
+
+    def _place(self, run: Run) -> str:
+        return f"{self._storage.url}/{run.name}"
+
+    def _end(self, number: int) -> int:
+        assert self._window is not None
+        return number * self._window.every_ms + self._window.size_ms

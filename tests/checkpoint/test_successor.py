@@ -1,0 +1,208 @@
+"""The table of succession: of each kind of manifest, what it may change of the one before it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persistent.checkpoint.manifest import FORMAT, Account, Manifest, OperatorState, Outputs, SourcePart
+from persistent.checkpoint.shapes import KINDS as KINDS_IN_FILES
+from persistent.checkpoint.shapes import SETS
+from persistent.checkpoint.successor import KINDS, TABLE, Entry, Rule, broken, check_follows, first, succeed, table_text
+from persistent.clock import Clock
+from persistent.errors import LawBroken
+from persistent.sinks.protocol import Staged
+from tests.checkpoint.samples import manifest
+
+SOURCE = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})
+PARENT = replace(
+    manifest(4, epoch=2, oldest=1, clock=Clock(20, 10), source=SOURCE),
+    outputs=(Outputs(4, (Staged("s", 1, 9),)),),
+    fences=1,
+    replan=1,
+    pins=(3,),
+    bases={3: 5, 4: 6},
+    burnt=(2,),
+    committed_ms=6,
+    target=3,
+    retract=(3, 4),
+    left=((3, 4, True),),
+    origin=("other", 1),
+    publishes=True,
+)
+LAST = Entry(PARENT, "f" * 64, 100)
+OTHER: dict[str, Any] = {
+    "job": "another",
+    "base": 3,
+    "oldest": 2,
+    "epoch": 9,
+    "clock": Clock(30, 10),
+    "source": replace(SOURCE, positions={"memory": (0, 9)}),
+    "operators": {"Visits": OperatorState({"of": "another"}, ("page",), ())},
+    "ledger": {"memory": Account(8, 8)},
+    "outputs": (Outputs(5, (Staged("t", 1, 9),)),),
+    "fences": 7,
+    "replan": 7,
+    "pins": (4,),
+    "bases": {4: 6},
+    "burnt": (1,),
+    "committed_ms": 60,
+    "target": 2,
+    "retract": (1, 3),
+    "left": ((1, 3, False),),
+    "origin": ("another", 2),
+    "publishes": False,
+}
+"""Of each field a value that is not the parent's, nor the first manifest's, nor an id."""
+
+
+def given(kind: str) -> dict[str, Any]:
+    """What a maker of that kind has to say."""
+    own: dict[str, Any] = {"epoch": 3 if kind == "fence" else 2, "oldest": 2, "burnt": (2,)}
+    return {name: own.get(name, OTHER[name]) for name, rule in TABLE[kind].items() if rule is Rule.SET}
+
+
+def test_the_table_knows_every_kind_and_every_field() -> None:
+    """A field that nobody has judged is copied by all, or lost by some."""
+    assert set(KINDS) == set(KINDS_IN_FILES)
+    own = {"id", "kind", "nonce", "parent", "format"}
+    for kind in KINDS:
+        assert {*TABLE[kind], *own} == {field.name for field in fields(Manifest)}, kind
+    assert OTHER.keys() == TABLE["fence"].keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_made_follows_by_the_table(kind: str) -> None:
+    """The one place where a manifest after the first is made."""
+    made = succeed(LAST, kind, nonce="mine", **given(kind))
+    assert (made.id, made.kind, made.nonce, made.parent, made.format) == (5, kind, "mine", (4, "f" * 64), FORMAT)
+    empty = Manifest("j", 0, "checkpoint", 0, 0, 0, "n", Clock(), SOURCE, {}, {})
+    for name, rule in TABLE[kind].items():
+        expected = {
+            Rule.COPIED: getattr(PARENT, name),
+            Rule.MAY: getattr(PARENT, name),
+            Rule.RESET: getattr(empty, name, None),
+            Rule.OWN: 5,
+            Rule.SET: given(kind).get(name),
+        }[rule]
+        assert getattr(made, name) == expected, name
+    check_follows(made, PARENT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_maker_says_what_its_kind_sets_and_nothing_else(kind: str) -> None:
+    """Else a fence could move the clock past records that were never read."""
+    for name, rule in TABLE[kind].items():
+        if rule in (Rule.COPIED, Rule.RESET, Rule.OWN):
+            with pytest.raises(TypeError, match=f"kind {kind} after 4 sets {name}$"):
+                succeed(LAST, kind, **given(kind), **{name: OTHER[name]})
+        elif rule is Rule.SET:
+            with pytest.raises(TypeError, match=f"kind {kind} after 4 does not say {name}$"):
+                succeed(LAST, kind, **{one: value for one, value in given(kind).items() if one != name})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_manifest_that_breaks_the_table_is_not_put(kind: str) -> None:
+    """The same table judges what others have written."""
+    good = succeed(LAST, kind, **given(kind))
+    verbs = {Rule.COPIED: f"a {kind} copies", Rule.RESET: f"a {kind} resets", Rule.OWN: f"a {kind} has its own id as"}
+    for name, rule in TABLE[kind].items():
+        if rule in verbs:
+            bad = replace(good, **{name: OTHER[name]})
+            assert any(law.startswith(f"{verbs[rule]} {name}") for law in broken(bad, PARENT)), name
+            with pytest.raises(LawBroken, match=r"manifest 5 after 4 breaks the law that .* nothing was committed"):
+                check_follows(bad, PARENT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "law"),
+    [
+        ({"id": 6}, "ids count up by one"),
+        ({"id": 4}, "ids count up by one"),
+        ({"epoch": 1}, "only a fence raises the epoch"),
+        ({"epoch": 4}, "only a fence raises the epoch"),
+        ({"oldest": 0}, "the oldest kept id never decreases"),
+        ({"clock": Clock(20, -1)}, "what is closed lies behind the clock"),
+        ({"clock": Clock(20, 21)}, "what is closed lies behind the clock"),
+        ({"ledger": {"memory": Account(5, 4)}}, "the account of memory balances: Account(read=5"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_laws_of_every_kind(kind: str, changes: dict[str, Any], law: str) -> None:
+    """Clock and positions may go back where a state is set anew; the log itself never does."""
+    bad = replace(succeed(LAST, kind, **given(kind)), **changes)
+    assert any(found.startswith(law) for found in broken(bad, PARENT)), list(broken(bad, PARENT))
+
+
+@pytest.mark.parametrize(
+    ("changes", "law"),
+    [
+        ({"clock": Clock(19, 10)}, "the clock never goes back"),
+        ({"clock": Clock(20, 9)}, "what is closed never opens"),
+        ({"source": replace(SOURCE, positions={"memory": (0, 6)})}, "positions of memory never go back"),
+        ({"source": replace(SOURCE, positions={})}, "positions of memory never go back"),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_a_state_that_is_set_anew_goes_back(kind: str, changes: dict[str, Any], law: str) -> None:
+    """A law too strict stops a job for good, at a step that was right; one too loose counts records twice."""
+    made = replace(succeed(LAST, kind, **given(kind)), **changes)
+    assert (law in list(broken(made, PARENT))) == (kind not in SETS)
+
+
+def test_ids_and_epochs_go_on_above_what_is_burnt() -> None:
+    """Where the newest manifest was lost, a rollback stands above its id: by one law, and not beside it."""
+    rollback = {**given("rollback"), "epoch": 8, "burnt": (2, 7)}
+    assert succeed(LAST, "rollback", id=8, **rollback).id == 8
+    with pytest.raises(LawBroken, match="above what is burnt"):
+        succeed(LAST, "rollback", id=9, **rollback)
+    # The first fence burns the lost id from below it.
+    assert succeed(LAST, "fence", burnt=(2, 9), **given("fence")).id == 5
+
+
+@pytest.mark.parametrize("clock", [Clock(20, 20), Clock(20, 10), Clock(30, 30)])
+def test_what_is_closed_may_reach_the_clock(clock: Clock) -> None:
+    """At the end of the input all windows are closed."""
+    check_follows(succeed(LAST, "checkpoint", **{**given("checkpoint"), "clock": clock}), PARENT)
+
+
+def test_nothing_need_be_closed() -> None:
+    """A job whose first window is still open."""
+    last = Entry(replace(PARENT, clock=Clock(0, 0)), "f" * 64, 100)
+    check_follows(succeed(last, "checkpoint", **{**given("checkpoint"), "clock": Clock(7, 0)}), last.manifest)
+
+
+def test_each_is_told_from_every_other() -> None:
+    """By its nonce a driver knows that an id is its own, whatever the store answered."""
+    drawn = {succeed(LAST, "fence", **given("fence")).nonce for _ in range(10)}
+    assert len(drawn) == 10 and all(re.fullmatch("[0-9a-f]{32}", nonce) for nonce in drawn)
+
+
+def test_the_first_is_empty() -> None:
+    """Nothing has been read, counted, kept or published: what is there from the beginning counts in every sum."""
+    operators = {"Visits": OperatorState({}, ("page",), ())}
+    made = first("mine", SourcePart("Lists", ("a", "b"), {}), operators)
+    assert made == Manifest(
+        job="mine",
+        id=0,
+        kind="checkpoint",
+        base=0,
+        oldest=0,
+        epoch=0,
+        nonce="mine",
+        clock=Clock(0, 0, {}, False),
+        source=SourcePart("Lists", ("a", "b"), {"a": (0, 0), "b": (0, 0)}, {}, (), None),
+        operators=operators,
+        ledger={"a": Account(0, 0), "b": Account(0, 0)},
+        bases={0: 0},
+    )
+
+
+def test_the_page_of_the_protocol_has_this_table() -> None:
+    """A table that is copied by hand says what was once so."""
+    page = Path(__file__).parents[2] / "docs" / "protocol.md"
+    assert table_text() in page.read_text()

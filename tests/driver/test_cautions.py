@@ -1,0 +1,209 @@
+"""What looks like a mistake is said where a person looks, once: in the log as it is found, and in the report."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monoids import Count
+from persistent import (
+    FileSource,
+    MemorySink,
+    MemorySource,
+    NonWindowState,
+    PersistentTask,
+    Pipeline,
+    RunReport,
+    WindowState,
+    sliding,
+    tumbling,
+)
+from persistent.checkpoint.running import put_mark
+from persistent.driver.cautions import of_records
+
+ROWS = [{"ts": 60_000 * n, "page": "ab"[n % 2]} for n in range(10)]
+
+
+class Visits(PersistentTask):
+    key: Any = "page"
+    window: Any = tumbling("1 min")
+
+    def persistent_state(self) -> WindowState:
+        return WindowState(Count(), self.window)
+
+    def process_message(self, state: Any, message: Any) -> None:
+        if message.value["page"] is None:
+            raise ValueError("no page")
+        state.update(message.timestamp, 1)
+
+
+def pipeline_of(task: PersistentTask, rows: Any = ROWS, url: str = "", **options: Any) -> Pipeline:
+    return Pipeline(
+        source=MemorySource(rows, timestamp="ts", ordered=True),
+        task=task,
+        sink=MemorySink(),
+        checkpoint=url or f"memory://{uuid.uuid4().hex}",
+        on_error="dead-letter",
+        **options,
+    )
+
+
+def run(task: PersistentTask, rows: Any = ROWS, url: str = "", **options: Any) -> RunReport:
+    return pipeline_of(task, rows, url, **options).run(engine="embedded")
+
+
+def test_a_run_without_a_doubt_has_no_notes() -> None:
+    """Warnings that are always there are read by nobody."""
+    report = run(Visits())
+    assert report.notes == () and "\n" not in str(report)
+
+
+def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """'0 rows published', and an exit code of 0: a wrong unit or a wrong field looks like an empty day."""
+    with caplog.at_level(logging.WARNING, "persistent"):
+        dead = run(Visits(), [{**row, "page": None} for row in ROWS], step_rows=2)
+    (note,) = dead.notes
+    assert note.startswith(
+        "all 10 records read became dead letters, the first of them: ValueError: no page (test_cautions."
+    )
+    assert str(dead).endswith(f"\nnote: {note}")
+    assert len(caplog.records) == 1, "once, however many steps"
+    behind = [ROWS[-1], *({**row, "ts": row["ts"] % 180_000} for row in ROWS)]
+    (note,) = run(Visits(), behind, step_rows=1).notes
+    assert note.startswith("10 of 11 records read came too late") and "max_out_of_orderness=" in note
+
+
+@pytest.mark.parametrize(
+    ("rows", "late", "dead", "ended", "fates"),
+    [
+        (0, 0, 0, True, []),
+        (10, 5, 5, True, ["dead", "late"]),
+        (10, 4, 4, True, []),
+        (2, 0, 1, True, ["dead"]),
+        (10, 6, 4, True, ["late"]),
+        (10, 0, 10, False, []),
+        (1_000, 500, 0, False, ["late"]),
+        (1_000, 0, 500, False, ["dead"]),
+        (1_000, 499, 499, False, []),
+    ],
+)
+def test_half_is_told_and_while_it_runs_of_enough(
+    rows: int, late: int, dead: int, ended: bool, fates: list[str]
+) -> None:
+    """Half is what a first file against a second looks like; the first record of an endless stream is no half."""
+    assert [fate for fate, _ in of_records(rows, late, dead, "", ended=ended)] == fates
+
+
+def test_no_key_is_told_unless_it_was_said() -> None:
+    """A task without key counts everything as one: that is seldom meant, and never seen."""
+
+    class Silent(PersistentTask):
+        def persistent_state(self) -> NonWindowState:
+            return NonWindowState(Count())
+
+        def process_message(self, state: Any, message: Any) -> None:
+            state.update(message.timestamp, 1)
+
+    class Said(Silent):
+        key = None
+
+    url = f"memory://{uuid.uuid4().hex}"
+    (note,) = run(Silent(), url=url).notes
+    assert note.startswith("Silent declares no key") and "key = None" in note
+    assert run(Said()).notes == ()
+    assert run(Silent(), url=url).notes == (), "what has begun so is meant so"
+
+
+@pytest.mark.parametrize(
+    ("window", "says"),
+    [
+        (tumbling(60), 'tumbling(60) is windows of 60 ms, as a bare number is milliseconds: write "60 s"'),
+        (tumbling(3600), "tumbling(3600) is windows of 3600 ms"),
+        (tumbling(86_400), "tumbling(86400) is windows of 86400 ms"),
+        (sliding(300, every=60), "sliding(300, every=60) is windows of 300 ms"),
+        (tumbling(60_000), None),
+        (tumbling("60 ms"), None),
+        (sliding("1 h", every=60), None),
+    ],
+)
+def test_a_bare_number_that_may_be_seconds_is_told(window: Any, says: str | None) -> None:
+    """A window of a minute that is sixty milliseconds gives a thousand times the rows, and each looks right."""
+    task = Visits()
+    task.window = window
+    notes = run(task, ROWS[:2]).notes
+    assert [note.startswith(says) for note in notes] == [True] if says else notes == ()
+    assert window == type(window)(window.size_ms, window.every_ms), "how it was written is no part of what it is"
+
+
+@pytest.mark.parametrize(
+    ("source", "history", "options", "says"),
+    [
+        (
+            {"max_out_of_orderness": 60},
+            None,
+            {},
+            ["max_out_of_orderness=60 is 60 ms, as a bare number is milliseconds: "],
+        ),
+        ({}, None, {"max_future": 60}, ['max_future=60 is 60 ms, as a bare number is milliseconds: write "60 s" if']),
+        ({}, 3600, {}, ["history=3600 is 3600 ms"]),
+        ({"max_out_of_orderness": 5}, None, {"max_future": 1}, ["max_out_of_orderness=5 is", "max_future=1 is"]),
+        ({"max_out_of_orderness": "60 ms"}, "60 ms", {"max_future": "60 ms"}, []),
+        ({"max_out_of_orderness": 0}, 0, {"max_future": 60_000}, []),
+        ({"max_out_of_orderness": timedelta(milliseconds=60)}, None, {}, []),
+    ],
+)
+def test_other_bare_numbers_that_may_be_seconds_are_told(
+    source: Any, history: Any, options: Any, says: list[str], tmp_path: Path
+) -> None:
+    """A disorder of 60 that is sixty milliseconds makes late what is on time, and the report says only that it is."""
+
+    class Total(Visits):
+        def persistent_state(self) -> NonWindowState:  # type: ignore[override]
+            return NonWindowState(Count(), history=history)
+
+    (tmp_path / "a.jsonl").write_text('{"ts": 1, "page": "a"}\n')
+    for made in (
+        MemorySource(ROWS[:1], **source),
+        FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", **source),
+    ):
+        checkpoint = f"memory://{uuid.uuid4().hex}"
+        pipeline = Pipeline(source=made, task=Total(), checkpoint=checkpoint, **options)
+        notes = pipeline.run(engine="embedded").notes
+        assert len(notes) == len(says)
+        assert all(note.startswith(said) for note, said in zip(notes, says))
+        assert pipeline.run(engine="embedded").notes == (), "what has begun so is meant so"
+
+
+def test_what_looks_like_a_mistake_is_told_before_anything_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    """At the end of a run of hours it would be too late."""
+    task = Visits()
+    task.window = tumbling(15)
+    told: list[list[str]] = []
+    with caplog.at_level(logging.WARNING, "persistent"):
+        pipeline_of(task, max_future=60, step_rows=2).run(
+            engine="embedded", on_step=lambda step: told.append([record.getMessage() for record in caplog.records])
+        )
+    first = told[0]
+    assert any("tumbling(15) is windows of 15 ms" in text for text in first)
+    assert any("max_future=60 is 60 ms" in text for text in first)
+
+
+def test_another_driver_that_seemed_to_run_is_told_and_fenced() -> None:
+    """Two schedulers on one checkpoint take turns for ever, and each of them says that all is well."""
+    pipeline = pipeline_of(Visits(), step_rows=3)
+    pipeline.run(engine="embedded")
+    name = put_mark(pipeline.storage, 1, "0" * 32)
+    more = Pipeline(
+        source=MemorySource([*ROWS, {"ts": 600_000, "page": "a"}], timestamp="ts"),
+        task=Visits(),
+        sink=pipeline.sink,
+        checkpoint=pipeline.storage,
+    )
+    (note,) = more.run(engine="embedded").notes
+    assert note.startswith("another driver seemed to run: process") and "fenced off" in note
+    assert name.removeprefix("r/") not in pipeline.storage.list("r")

@@ -1,0 +1,291 @@
+"""A commit is a pure function: the last manifest and what a step came to give the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from monoids import Count
+from persistent import MemorySource, NonWindowState, PersistentTask, tumbling
+from persistent.checkpoint.compaction import Merge
+from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
+from persistent.checkpoint.retention import Retention
+from persistent.checkpoint.successor import Entry
+from persistent.clock import Clock
+from persistent.codec import KEY_GROUPS
+from persistent.driver.commit import Results, check_same_job, first_manifest, known_from, next_manifest
+from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
+from persistent.sinks.protocol import Staged
+from persistent.storage import MemoryStorage
+from persistent.worker.job import Attempt, Closed, Folded, FoldRuns, Job, Mapped
+from tests.checkpoint.samples import manifest, plan, run
+
+WINDOW = tumbling(10)
+NOTHING = Results((), (), ())
+
+
+def entry(**changes: Any) -> Entry:
+    return Entry(manifest(4, epoch=2, **changes), "f" * 64, 100)
+
+
+def mapped(rows: int = 4, **changes: Any) -> Mapped:
+    """A split of which every record was processed."""
+    fields: dict[str, Any] = {
+        "partition": "memory",
+        "run": run("e2-c5-a", first=5, last=5, pane_min=20, pane_max=20),
+        "panes": None,
+        "key_types": ("string",),
+        "account": Account(rows, rows, 0, 0, 0, 7),
+        "largest": 25,
+        "late": None,
+        "dead": None,
+        **changes,
+    }
+    return Mapped(**fields)
+
+
+def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes: Any) -> Manifest:
+    options: dict[str, Any] = {
+        "window": WINDOW,
+        "operator": "Visits",
+        "index": (),
+        "lag_ms": 0,
+        "retention": Retention(),
+        "publishes": True,
+        "nonce": "mine",
+        **changes,
+    }
+    return next_manifest(last, step or plan(4), results, **options)
+
+
+def test_a_step_moves_state_clock_and_positions_together() -> None:
+    """I3: a manifest in which one of them is a step ahead of the others loses or repeats records."""
+    old_run = run("e1-c4-b", first=4, last=4, pane_min=10, pane_max=10)
+    last = entry(
+        operators={"Visits": OperatorState({}, ("page",), ("string",), (old_run,))}, ledger={"memory": Account(3, 3)}
+    )
+    late, dead = Staged("l", 1, 9), Staged("d", 2, 9)
+    results = Results(
+        (mapped(account=Account(7, 4, 1, 2, 0, 7), late=late, dead=dead), mapped(run=None, largest=31)),
+        (Closed(None),),
+        (),
+    )
+    new = commit(last, results)
+    assert (new.id, new.base, new.kind, new.epoch, new.nonce) == (5, 5, "checkpoint", 2, "mine")
+    assert new.parent == (4, "f" * 64)
+    assert new.source.positions == {"memory": (0, 4)}
+    assert new.clock == Clock(31, 0, {"memory": 31})
+    assert new.operators["Visits"].runs == (old_run, results.mapped[0].run)
+    assert new.operators["Visits"].lowest == 10
+    assert new.ledger == {"memory": Account(14, 11, 1, 2, 0, 14)}
+    assert new.outputs == (Outputs(5, (), (late,), (dead,)),)
+
+
+def test_the_watermark_waits_for_what_is_listed_but_unread() -> None:
+    """A backfill in any order has no late data."""
+    results = Results((mapped(largest=50),), (), ())
+    assert commit(entry(), results, plan(4, cap={"memory": None})).clock.watermark == 50
+    assert commit(entry(), results, plan(4, cap={"memory": 12})).clock.watermark == 12
+    assert commit(entry(), results, plan(4, cap={"memory": -1})).clock.watermark == 0
+    assert commit(entry(), results, plan(4), lag_ms=8).clock.watermark == 42
+    behind = entry(clock=Clock(40, 0, {"memory": 40}))
+    assert commit(behind, Results((mapped(largest=5),), (), ()), plan(4, cap={"memory": 3})).clock.watermark == 40
+
+
+def test_what_is_closed_is_closed_once() -> None:
+    """I6: the next step closes what this one did not; and panes of closed windows are dropped with their runs."""
+    held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10), run("c", pane_min=20, pane_max=20))
+    last = entry(clock=Clock(15, 0, {"memory": 15}), operators={"Visits": OperatorState({}, (), (), held)})
+    staged = Staged("s", 3, 9)
+    new = commit(last, Results((), (Closed(staged), Closed(None)), ()), plan(4, close_at=15))
+    assert (new.clock.closed, new.clock.watermark) == (15, 15)
+    assert [run.name for run in new.operators["Visits"].runs] == [held[1].name, held[2].name]
+    assert new.operators["Visits"].lowest == 10
+    assert new.outputs == (Outputs(5, (staged,)),)
+    assert commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, close_at=0)).clock.closed == 15
+    assert commit(last, NOTHING, plan(4, close_at=15), window=None).operators["Visits"].runs == held
+
+
+def test_a_checkpoint_lists_its_own_outputs_only() -> None:
+    """Those of the step before were published before this one was put; listed for ever, they would be swept
+    and then missed."""
+    last = entry(outputs=(Outputs(4, (Staged("old", 1, 1),)),))
+    assert commit(last).outputs == ()
+
+
+def test_the_end_of_the_input_is_taken_back_by_more_of_it() -> None:
+    """Who says "complete" and then sends more wants the rest too, and its end announced again."""
+    ended = commit(entry(), NOTHING, plan(4, end_of_input=True, splits=(), close_at=30))
+    assert ended.clock.end_of_input and ended.clock.closed == 30
+    last = Entry(ended, "0" * 64, 1)
+    assert commit(last, NOTHING, plan(5, splits=())).clock.end_of_input
+    assert not commit(last, Results((mapped(),), (), ()), plan(5)).clock.end_of_input
+
+
+def test_published_is_remembered_only_where_something_was_published() -> None:
+    """Without a sink nothing was seen: a sink given later gets it all."""
+    ends = plan(4, end_of_input=True, splits=())
+    assert commit(entry(), NOTHING, ends, window=None).operators["Visits"].published == 5
+    assert commit(entry(), NOTHING, ends, window=None, publishes=False).operators["Visits"].published == 0
+    assert commit(entry(), NOTHING, ends).operators["Visits"].published == 0
+
+
+def test_a_fold_takes_the_place_of_its_inputs() -> None:
+    """Before the deltas of the step: they are younger."""
+    a, b, sum_ = run("a"), run("b"), run("sum")
+    last = entry(operators={"Visits": OperatorState({}, (), (), (a, b))})
+    item = FoldRuns(Attempt(2, 5), Merge((a, b), 0, KEY_GROUPS), 0)
+    new = commit(last, Results((mapped(),), (), ((item, Folded(sum_, None)),)), window=None)
+    assert [one.name for one in new.operators["Visits"].runs] == [sum_.name, "d/Visits/e2-c5-a.arrow"]
+
+
+def test_ten_checkpoints_are_kept() -> None:
+    """``oldest`` says what may be deleted: never forward past what is kept, never back."""
+    assert commit(entry(bases=dict.fromkeys(range(5), 0))).oldest == 0
+    kept = dict.fromkeys(range(3, 31), 0)
+    newest = commit(Entry(manifest(30, oldest=3, bases=kept), "0" * 64, 1), NOTHING, plan(30))
+    assert newest.oldest == 22 and newest.bases == {**dict.fromkeys(range(22, 31), 0), 31: plan(30).wall_ms}
+    assert commit(entry(oldest=4, bases={0: 0, 4: 0})).oldest == 4
+
+
+def test_a_split_without_records_moves_no_clock() -> None:
+    """Without a time of its own it would set the clock to that of another, or fail."""
+    new = commit(entry(), Results((mapped(run=None, largest=None, key_types=()),), (), ()))
+    assert new.clock.largest == {} and new.clock.watermark == 0
+    assert new.operators["Visits"].runs == () and new.operators["Visits"].lowest is None
+
+
+def test_input_without_an_end_has_none() -> None:
+    """A step that only closes windows, of a source that is idle, would end the job."""
+    assert not commit(entry(), NOTHING, plan(4, splits=())).clock.end_of_input
+
+
+def test_a_checkpoint_takes_nothing_over_from_a_fence() -> None:
+    """Crashes are counted from here; what was taken back is done; the next plan is the first."""
+    last = entry(fences=2, replan=1, target=3, retract=(3, 4), kind="fence")
+    new = commit(last)
+    assert (new.fences, new.replan, new.target, new.retract) == (0, 0, None, None)
+
+
+def test_a_window_that_ends_at_the_clock_is_over() -> None:
+    """Its run would be read in every step, for nothing, and its pane be needed for ever."""
+    held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10))
+    last = entry(clock=Clock(10, 0, {"memory": 10}), operators={"Visits": OperatorState({}, (), (), held)})
+    assert commit(last, NOTHING, plan(4, close_at=10)).operators["Visits"].runs == held[1:]
+    assert commit(last, NOTHING, plan(4, close_at=9)).operators["Visits"].runs == held
+
+
+def test_pins_and_what_rollbacks_left_are_kept_as_long_as_they_matter() -> None:
+    """A pin collected is a promise broken; a branch forgotten, and its outputs are published a second time."""
+    last = entry(
+        bases={0: 0, 1: 0, 2: 0, 4: 0},
+        pins=(1,),
+        burnt=(2, 3, 4),
+        left=((0, 1, True), (0, 2, True), (1, 2, False), (2, 4, True), (3, 5, True), (4, 6, False), (6, 8, True)),
+    )
+    new = commit(last, retention=Retention(last=2))
+    assert new.oldest == 4 and new.bases == {1: 0, 4: 0, 5: plan(4).wall_ms}
+    assert new.burnt == (4,)
+    assert new.left == ((0, 2, True), (1, 2, False), (3, 5, True), (4, 6, False))
+
+
+def test_a_step_that_breaks_a_law_is_not_committed() -> None:
+    """I2: whatever the plan says."""
+    last = entry(source=SourcePart("MemorySource", ("memory",), {"memory": (0, 5)}))
+    with pytest.raises(LawBroken, match="manifest 5 after 4 breaks the law that positions of memory never go back"):
+        commit(last, NOTHING, plan(4))
+
+
+class Visits(PersistentTask):
+    """Counts visits of a page."""
+
+    key = "page"
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+def test_a_first_manifest_holds_nothing() -> None:
+    """It stands for the beginning of the source and an empty state: anything else would be invented."""
+    task, source = Visits(), MemorySource([{"ts": 1}], timestamp="ts")
+    job = Job(task, task.persistent_state(), source, None, MemoryStorage("first"), False)
+    expected = manifest(
+        job="mine",
+        nonce="mine",
+        source=SourcePart("MemorySource", ("memory",), {"memory": (0, 0)}),
+        operators={"Visits": OperatorState(task.persistent_state().fingerprint(), ("page",), ())},
+        bases={0: 0},
+    )
+    assert first_manifest(job, "mine") == expected
+
+
+def test_key_columns_keep_their_type() -> None:
+    """The type is fixed by the first manifest that holds one."""
+    last = entry(operators={"Visits": OperatorState({}, ("page",), ("null",))})
+    assert commit(last, Results((mapped(),), (), ())).operators["Visits"].key_types == ("string",)
+    fixed = entry(operators={"Visits": OperatorState({}, ("page",), ("int64",))})
+    with pytest.raises(InvalidPipeline, match=r"key \(page\): key column 0 holds both int64 and string"):
+        commit(fixed, Results((mapped(),), (), ()))
+
+
+# -- whose checkpoint it is -------------------------------------------------------------------------------------------
+
+
+def test_another_job_is_refused() -> None:
+    """Its positions mean nothing here, and what it holds would be overwritten."""
+    ours = manifest()
+    check_same_job(ours, ours, "url")
+    state = ours.operators["Visits"]
+    for other, says in (
+        (manifest(operators={"Clicks": state}), r"its operators: \['Clicks'\], this pipeline's: \['Visits'\]"),
+        (manifest(source=replace(ours.source, kind="FileSource")), "source: FileSource, this pipeline's: MemorySource"),
+        (manifest(source=replace(ours.source, partitions=("a",))), "partitions"),
+    ):
+        with pytest.raises(OtherJob, match=says):
+            check_same_job(other, ours, "url")
+
+
+def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
+    """Old elements read as those of another monoid are numbers that look right."""
+    ours = manifest()
+    changed = {"Visits": OperatorState({"state": "WindowState", "monoid": {"name": "Max"}}, ("user",), ())}
+    with pytest.raises(FingerprintChanged, match=r"otherwise: key: user -> page; monoid: Max\(\) -> none\. Nothing"):
+        check_same_job(manifest(operators=changed), ours, "url")
+
+
+@pytest.mark.parametrize(
+    ("base", "says"),
+    [
+        (0, r"Nothing has been committed there yet: the next run takes the task as it is now.*or delete url \("),
+        (1, r"Put the task back as it was; or say how its state becomes the new one, Pipeline\(evolve="),
+    ],
+)
+def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> None:
+    """To delete a checkpoint that holds something is no remedy."""
+    changed = {"Visits": OperatorState({"state": "Other"}, ("page",), ())}
+    with pytest.raises(FingerprintChanged, match=says):
+        check_same_job(manifest(4, base=base, operators=changed), manifest(), "url")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now", "known"),
+    [(None, None, None), (None, 7, 7), (3, None, None), (3, 7, 7), (7, 3, 7), (7, 7, 7)],
+)
+def test_what_was_summed_up_stays_so(recorded: int | None, now: int | None, known: int | None) -> None:
+    """A longer history, or a clock that was set back, brings nothing back that is one sum already."""
+    assert known_from(OperatorState({}, (), (), known_from=recorded), now) == known
+
+
+def test_of_every_fold_that_raised_the_runs_are_left() -> None:
+    """A run of which only one piece was replaced counts twice."""
+    one, other = (run(f"e1-c{id}-a", first=id, last=id) for id in (1, 2))
+    folds = [
+        (FoldRuns(Attempt(2, 5), Merge((part,), 0, KEY_GROUPS), 0), Folded(None, None, "raised"))
+        for part in (one, other)
+    ]
+    assert Results((), (), tuple(folds)).unfolded() == {one.name, other.name}

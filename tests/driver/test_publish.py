@@ -1,0 +1,131 @@
+"""What is committed is published, whoever else writes, reads or takes over, or is told aloud to be impossible."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monoids import Count
+from persistent import (
+    FileSink,
+    InvalidPipeline,
+    MemorySink,
+    MemorySource,
+    PersistentTask,
+    Pipeline,
+    StorageError,
+    WindowState,
+    tumbling,
+)
+from persistent.engines.embedded import Embedded
+from persistent.storage import LocalStorage
+from tests.faults import FaultyStorage, Killed, Operations
+
+ROWS = [{"ts": time, "page": f"p{time % 3}"} for time in range(1, 40)]
+
+
+class Visits(PersistentTask):
+    """Counts."""
+
+    key = "page"
+
+    def persistent_state(self) -> Any:
+        return WindowState(Count(), tumbling(10))
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+def pipeline(checkpoint: Any, sink: Any, rows: Sequence[dict[str, Any]] = ROWS) -> Pipeline:
+    source = MemorySource(rows, timestamp="ts", ordered=True)
+    return Pipeline(source=source, task=Visits(), sink=sink, checkpoint=checkpoint, step_rows=15)
+
+
+def run(pipeline: Pipeline) -> None:
+    pipeline.run(engine=Embedded(threads=1), end_of_input=True)
+
+
+def die_between_commit_and_publish(folder: Path, sink: Callable[[], Any]) -> LocalStorage:
+    """A checkpoint whose newest manifest lists windows that its driver did not live to publish."""
+    operations = Operations()
+    run(pipeline(FaultyStorage(LocalStorage(folder / "calm"), operations), FileSink(folder / "calm-results")))
+    commits = [n for n, (verb, _, name) in enumerate(operations.log) if verb == "put_if_absent" and name[:2] == "m/"]
+    storage = LocalStorage(folder / "checkpoint")
+    with pytest.raises(Killed):
+        run(pipeline(FaultyStorage(storage, Operations(commits[-1], "after")), sink()))
+    return storage
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return sorted((json.loads(line) for line in lines), key=str)
+
+
+def test_a_second_job_does_not_touch_what_the_first_has_staged(tmp_path: Path) -> None:
+    """Its sweep would delete outputs that the first has committed, and the first could never run again."""
+
+    def sink() -> FileSink:
+        return FileSink(tmp_path / "results", format="jsonl")
+
+    storage = die_between_commit_and_publish(tmp_path, sink)
+    before = sorted(tmp_path.joinpath("results").rglob("*"))
+    for _ in range(2):
+        with pytest.raises(StorageError, match=r"Two jobs write here: give each its own folder.*new checkpoint"):
+            run(pipeline(str(tmp_path / "other"), sink()))
+    assert sorted(tmp_path.joinpath("results").rglob("*")) == before
+    run(pipeline(storage, sink()))
+    calm = FileSink(tmp_path / "all", format="jsonl")
+    # Whom the folder refused goes on with a folder of its own.
+    run(pipeline(str(tmp_path / "other"), calm))
+    assert results(tmp_path / "results") == results(tmp_path / "all") != []
+
+
+def test_a_memory_sink_too_is_of_one_job() -> None:
+    """Rows of two jobs would stand in one table, and nobody could tell whose they are."""
+    sink = MemorySink()
+    run(pipeline("memory://publish-one", sink))
+    seen = sink.rows()
+    with pytest.raises(StorageError, match=r"holds the results of job .* give each its own MemorySink"):
+        run(pipeline("memory://publish-two", sink))
+    assert sink.rows() == seen != []
+
+
+def test_results_that_were_taken_away_do_not_stop_the_next_run(tmp_path: Path) -> None:
+    """A consumer that moves the files it has read would end the pipeline for good."""
+    sink, rows = FileSink(tmp_path / "results", format="jsonl"), list(ROWS)
+    place = str(tmp_path / "checkpoint")
+    run(pipeline(place, sink, rows))
+    for more in ([], [{"ts": 55, "page": "new"}]):
+        for path in (tmp_path / "results").glob("*.jsonl"):
+            path.unlink()
+        rows += more
+        run(pipeline(place, sink, rows))
+    assert [row["page"] for row in results(tmp_path / "results")] == ["new"]
+
+
+def test_committed_outputs_are_not_dropped_for_want_of_a_sink(tmp_path: Path) -> None:
+    """A run without the sink would go on past windows that were never shown, and say nothing."""
+
+    def sink() -> FileSink:
+        return FileSink(tmp_path / "results", format="jsonl")
+
+    storage = die_between_commit_and_publish(tmp_path, sink)
+    ids, more = storage.list("m"), [*ROWS, {"ts": 55, "page": "new"}]
+    for rows in (ROWS, more):
+        with pytest.raises(InvalidPipeline, match=r"a WindowState without sink="):
+            pipeline(storage, None, rows)
+        # As for a state without windows, which needs no sink, and had one.
+        without = pipeline(storage, sink(), rows)
+        without.sink = None
+        with pytest.raises(InvalidPipeline, match=r"has outputs for a sink.*Run it with the sink it had") as error:
+            run(without)
+        assert storage.url in str(error.value)
+        assert storage.list("m") == ids, "refused, yet something was put"
+    run(pipeline(storage, sink(), more))
+    run(pipeline(str(tmp_path / "all"), FileSink(tmp_path / "all-results", format="jsonl"), more))
+    assert results(tmp_path / "results") == results(tmp_path / "all-results")
+    assert any(row["page"] == "new" for row in results(tmp_path / "results"))
