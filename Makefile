@@ -1,19 +1,22 @@
-# Two commands: `make run` shows the thing at work, `make test` checks everything. Each does its own set-up in .venv.
+# `make run` shows the thing at work; `make test` checks a change in minutes, `make check` the rest: servers, Spark, every
+# death. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test laws proof mutants coverage soak bench clean
+.PHONY: help run test check docs laws proof mutants coverage soak bench clean
 
 python = .venv/bin/python
 HOURS ?= 1
-covered = 'persistent/storage/*,persistent/commit.py,persistent/publish.py,persistent/checkpoint/*,persistent/codec/*'
-covering = tests/test_commit.py tests/test_publish.py tests/checkpoint tests/codec tests/storage \
+covered = 'persistent/storage/*,persistent/driver/commit.py,persistent/driver/publish.py,persistent/checkpoint/*,persistent/codec/*'
+covering = tests/driver/test_commit.py tests/driver/test_publish.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_saving.py tests/operations/test_keeping.py
 MINUTES ?= 40
 BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores
 
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
-	@echo 'make test    linter, types, doctests and all tests'
+	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/sources/text.py: of one module'
+	@echo 'make check   the other tests: real servers, Spark, kills at every operation'
+	@echo 'make docs    the pages as a site, in build/site'
 	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
 	@echo 'make mutants small changes to what stores and commits, and whether tests notice; goes on where it ended'
@@ -26,11 +29,21 @@ run: .venv/installed
 	$(python) examples/demo.py
 
 test: .venv/installed
+ifdef ONLY
+	$(python) -m tests.only $(ONLY)
+else
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
 	$(python) -m mypy monoids persistent pytest_monoids.py pytest_persistent.py tests/typing/user_task.py
 	$(python) -m mypy --config-file= --ignore-missing-imports examples
-	$(python) -m pytest -n 2 --durations=20
+	$(python) -m pytest -n 2 -m 'not check' --durations=10
+endif
+
+check: .venv/installed
+	$(python) -m pytest -n 2 -m check --durations=10
+
+docs: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict
 
 laws: .venv/installed
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=5000 --timeout=0
@@ -65,6 +78,10 @@ clean:
 	@test -x $(python) || { echo 'no Python 3.11 or newer with venv found (Debian: apt-get install python3-venv)'; exit 1; }
 	$(python) -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $@
+
+.venv/installed-docs: .venv/installed
+	$(python) -m pip install --quiet --disable-pip-version-check --editable '.[test,docs]'
 	@touch $@
 
 .venv/installed-bench: .venv/installed

@@ -15,11 +15,22 @@ settings.load_profile("same")
 
 _LAST = ("spark", "crash", "slow")
 _SERVED = ("tests/servers/", "tests/storage/")
+_CHECKED = (
+    "tests/servers/",
+    "tests/benchmarks/",
+    "tests/examples/",
+    "tests/storage/test_hdfs",
+    "tests/storage/test_s3",
+)
+"""What needs servers of its own, or a machine to itself."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a mistake shows early."""
+    """Fast tests first: a mistake shows early. What is long, or needs a server, is for ``make check``."""
     items.sort(key=lambda item: sum(item.get_closest_marker(name) is not None for name in _LAST))
+    for item in items:
+        if item.nodeid.startswith(_CHECKED) or item.get_closest_marker("slow"):
+            item.add_marker("check")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -39,7 +50,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A session on two cores that tries a task four times."""
-    from persistent.spark import local_session
+    from persistent.engines.spark_session import local_session
 
     session = local_session(cores=2, app_name="tests")
     yield session
