@@ -49,7 +49,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "monoids.ordered",
         "monoids.groupby.grouping",
     ),
-    ("monoids.numbers", "monoids.table", "monoids.groupby.distinct", "monoids.groupby.sliding", "monoids.sessions"),
+    ("monoids.numbers", "monoids.table", "monoids.groupby.distinct", "monoids.groupby.sliding"),
     ("monoids.comparing", "monoids.containers", "monoids.groupby.summing", "monoids.groupby.merging"),
     ("monoids.sketches", "monoids.optional", "monoids.combinators"),
     ("monoids",),
