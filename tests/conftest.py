@@ -18,11 +18,12 @@ _SERVED = ("tests/servers/", "tests/storage/")
 _CHECKED = (
     "tests/servers/",
     "tests/benchmarks/",
+    "tests/crash/",
     "tests/examples/",
     "tests/storage/test_hdfs",
     "tests/storage/test_s3",
 )
-"""What needs servers of its own, or a machine to itself."""
+"""What needs servers of its own, a machine to itself, or dies at every operation."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -121,6 +121,8 @@ def _run(mirror: Mirror, code: Any, seconds_max: float, seen: Path | None = None
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         log = Path(folder) / "log"
+        # Here, as it may be killed before it begins.
+        log.touch()
         sys.stdout.flush()
         process = os.fork()
         if process == 0:
