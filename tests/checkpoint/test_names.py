@@ -24,6 +24,7 @@ from persistent.checkpoint.names import (
     retractions,
     run_name,
     runs_folder,
+    savepoint_name,
 )
 
 NONCE = "0123456789abcdef" * 2
@@ -101,3 +102,9 @@ def test_a_mark_covers_its_ids_and_no_other() -> None:
 def test_what_is_no_mark_of_a_driver_has_no_epoch(name: str) -> None:
     """Somebody's note would be swept as the mark of a driver that was fenced."""
     assert driver_epoch(name) is None
+
+
+def test_where_runs_and_savepoints_lie() -> None:
+    """A checkpoint that an earlier release has made has them there, and nowhere else."""
+    assert run_name(runs_folder("Visits"), "e1-c2-00ff") == "d/Visits/e1-c2-00ff.arrow"
+    assert savepoint_name("monday") == "s/monday"
