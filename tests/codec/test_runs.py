@@ -20,6 +20,7 @@ from persistent.codec import (
     decode_run,
     encode_run,
     groups_of,
+    is_wide,
 )
 from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
@@ -315,3 +316,20 @@ def test_panes_that_are_none_are_refused(panes: list[int], says: str) -> None:
     data, run = rows_file(hash=HASHES, pane=PANES, element=PANES, panes=panes)
     with pytest.raises(CorruptCheckpoint, match=says):
         decode_panes(pa.py_buffer(data), run, "place")
+
+
+def test_totals_are_wide_only_where_the_manifest_says_so() -> None:
+    """A release that does not know wide totals goes by the manifest; a run that is wider than that is not this one."""
+    keys, panes = pa.array(["a"]), np.zeros(1, np.int64)
+    rows = sum_up(Sum(), [keys], panes, Sum().pack([2**70]), 1)
+    data, digest = encode_run(Sum(), rows, ["page"])
+    groups = groups_of(rows.hashes)
+    said = {"start": 0, "low": 0, "high": KEY_GROUPS, "pane_min": 0, "pane_max": 0, "first": 1, "last": 1}
+    assert is_wide(Sum(), data) and len(groups) == 1
+    for wide in (True, False):
+        run = Run(name="d/V/r.arrow", rows=1, bytes=len(data), sha256=digest, wide=wide, **said)
+        if wide:
+            assert Sum().unpack(decode_run(Sum(), pa.py_buffer(data), run, "here").columns) == [2**70]
+        else:
+            with pytest.raises(CorruptCheckpoint, match="its columns are wider than its manifest says"):
+                decode_run(Sum(), pa.py_buffer(data), run, "here")
