@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from draining import drain, read, thawed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import NO_TIMESTAMP, Budget, FileSource, Source, SourceState
+from tests.sources.draining import drain, read, thawed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 ENDINGS = ["parquet", "jsonl", "jsonl.gz", "json.zst", "csv", "csv.gz", "ndjson", "csv.zst"]

@@ -7,12 +7,12 @@ import pickle
 
 import fsspec
 import pytest
-from draining import drain
 
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import FileSource
 from persistent.sources.files import Files
 from persistent.sources.walk import Listed
+from tests.sources.draining import drain
 
 PATHS = [
     "a.jsonl",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import cloudpickle
 import pyarrow as pa
 import pytest
-from draining import drain
 from hypothesis import given
 from hypothesis import strategies as st
 
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import NO_TIMESTAMP, Budget, MemorySource, Source, SourceState
+from tests.sources.draining import drain
 
 
 def rows(count):

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from draining import drain
 
 from persistent import FileSource
 from persistent.errors import InputGone, SourceChanged, SourceError, StorageError
@@ -20,6 +19,7 @@ from persistent.sources.formats import InputFile
 from tests.faults import Killed
 from tests.proof.inputs import EVER, Fault, Inputs, on_disk, patience, served
 from tests.proof.inputs_job import FORMATS, Job, encoded, small_edges
+from tests.sources.draining import drain
 
 
 def source(root, clock, lenient=True, **options):

@@ -7,12 +7,12 @@ import json
 import shutil
 
 import pytest
-from draining import after, drain, read, thawed
 
 from persistent.errors import InvalidPipeline
 from persistent.sources import Budget, FileSource, MemorySource, SourceState
 from persistent.sources.files import Files
 from persistent.sources.roots import Root, moved_folder, place_of
+from tests.sources.draining import after, drain, read, thawed
 
 OLD = ("above", "csv_empty", "root", "timestamp", "timestamp_unit")
 """What the first release did not record."""

@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from draining import Drained, drain
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from persistent.sources.csv_lines import CsvLines
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.lines import ends_outside_quotes
 from persistent.sources.text import Text
+from tests.sources.draining import Drained, drain
 
 NESTED = b'{"ts":1,"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 GOOD_JSON = [b'{"ts":%d,"v":"a%d"}' % (i, i) for i in range(12)]

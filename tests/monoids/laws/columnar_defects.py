@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from defects import Integers
 
 from monoids import Monoid
 from monoids.column import is_constant, repeat
 from monoids.monoid import object_column
+from tests.monoids.laws.defects import Integers
 
 # Lifting.
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import columnar_defects
-import defects
 import pytest
-from defects import FINITE, SMALL, Adding, CommutingList, Floats, HashOrdered, Integers, Midpoint
 from hypothesis import settings
 from hypothesis import strategies as st
 
 from monoids import Group, Max, Monoid, Sum
 from monoids.laws import LAWS, LawViolation, Trial, assert_monoid_laws, exact, law_named, statistical, within
 from monoids.laws.drawing import Reached, smaller, value_of
+from tests.monoids.laws import columnar_defects, defects
+from tests.monoids.laws.defects import FINITE, SMALL, Adding, CommutingList, Floats, HashOrdered, Integers, Midpoint
 
 
 def violation(monoid: Monoid[Any], inputs: Any, **options: Any) -> LawViolation:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from defects import SMALL, CommutingList, Integers, Sampled
 from hypothesis import strategies as st
 
 from monoids import Count, Max, Sum
 from monoids.laws import LawViolation, MonoidLaws, exact, laws_of, monoid_laws
 from monoids.laws.finding import public_monoids
+from tests.monoids.laws.defects import SMALL, CommutingList, Integers, Sampled
 
 ROOT = Path(__file__).parents[3]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import columnar_defects as columns
-import defects as scalars
 import pytest
-from defects import FINITE, LISTS, SMALL
 from hypothesis import strategies as st
 
+import tests.monoids.laws.columnar_defects as columns
+import tests.monoids.laws.defects as scalars
 from monoids import Monoid
 from monoids.laws import LAWS, Trial, assert_monoid_laws
+from tests.monoids.laws.defects import FINITE, LISTS, SMALL
 
 ODD = st.sampled_from([2**53 + 1, -(2**53) - 1])
 NULLS = st.none() | SMALL
