@@ -1,7 +1,7 @@
 """Kernels: the group-by that sums up a step, the merge that folds runs, and sliding windows, in one thread.
 
 *Group-by*: rows of a key, one of 60 panes and an int64 value, summed up by (key, pane) to count, sum, min and max. Ours
-is ``persistent.worker.state_rows.sum_up`` over ``record(count=Count(), sum=Sum(), min=Min(), max=Max())``, which is
+is ``monoids.groupby.summing.group_by`` over ``record(count=Count(), sum=Sum(), min=Min(), max=Max())``, which is
 what a step calls: it also hashes the keys, and orders its rows by (hash, key, pane). pyarrow, Polars and DuckDB are
 given the same columns and one thread; the rows of all are compared.
 
@@ -32,8 +32,10 @@ import pyarrow.compute as pc
 
 from benchmarks import measure
 from monoids import Count, Max, Min, Sum, record
+from monoids.groupby import summing
 from monoids.groupby.sliding import slide
-from persistent.worker.state_rows import Rows, fold, sum_up
+from monoids.groupby.summing import GroupSums
+from persistent.worker.state_rows import fold
 
 PANES = 60
 MINUTE = 60_000
@@ -82,11 +84,11 @@ def columns(kind: str, distinct: int, rows: int, seed: int) -> pa.Table:
     return pa.table({"key": keys.cast(keys.type), "pane": panes, "value": values})
 
 
-def ours(table: pa.Table) -> Rows:
+def ours(table: pa.Table) -> GroupSums:
     """What a step does with its updates."""
     value = table["value"].chunk(0)
     lifted = STATS.lift_rows({"count": value, "sum": value, "min": value, "max": value}, len(value))
-    return sum_up(STATS, [table["key"].chunk(0)], table["pane"].chunk(0).to_numpy(), lifted, MINUTE)
+    return summing.group_by(STATS, [table["key"].chunk(0)], table["pane"].chunk(0).to_numpy(), lifted, MINUTE)
 
 
 def with_pyarrow(table: pa.Table) -> pa.Table:
@@ -115,7 +117,7 @@ def duckdb_side(table: pa.Table) -> Work:
 
 def listed(result: Any) -> pa.Table:
     """The rows of any side: key, pane, count, sum, min, max, in one order."""
-    if isinstance(result, Rows):
+    if isinstance(result, GroupSums):
         shown = STATS.present_fields(result.columns).values()
         result = pa.table([result.keys[0], pa.array(result.panes), *shown], names=list("kpcsmx"))
     elif not isinstance(result, pa.Table):
@@ -180,15 +182,15 @@ def merge(kind: str, state: int, delta: int, runs: int, seed: int) -> measure.Fi
     else:
         every = pa.array(generator.choice(2**62, state + delta // 2, replace=False))
 
-    def sums(keys: pa.Array) -> Rows:
+    def sums(keys: pa.Array) -> GroupSums:
         value = pa.array(generator.integers(0, 100, len(keys)))
         lifted = STATS.lift_rows({"count": value, "sum": value, "min": value, "max": value}, len(keys))
-        return sum_up(STATS, [keys], np.full(len(keys), -1), lifted, 1)
+        return summing.group_by(STATS, [keys], np.full(len(keys), -1), lifted, 1)
 
     parts = [sums(every[:state]), sums(every[state - delta + delta // 2 :])]
     totals = [int(part.columns[1].sum()) for part in parts]
 
-    def check(_: str, result: Rows) -> None:
+    def check(_: str, result: GroupSums) -> None:
         if len(result) != len(every) or int(result.columns[1].sum()) != sum(totals):
             raise measure.RowsDiffer(f"merge of {kind} keys: {len(result)} rows, {len(every)} expected")
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from benchmarks import measure
 from monoids import HyperLogLog
-from persistent.worker.state_rows import Rows, sum_up
+from monoids.groupby.summing import GroupSums, group_by
 
 PRECISION = 12
 DEVIATIONS_MAX = 6.0
@@ -27,11 +27,11 @@ _STANDARD_ERROR = 1.04 / 2 ** (PRECISION / 2)
 Estimates = dict[int, float]
 
 
-def ours(keys: pa.Array, values: pa.Array) -> Rows:
+def ours(keys: pa.Array, values: pa.Array) -> GroupSums:
     """A sketch for each key, as columns."""
     sketch = HyperLogLog(PRECISION)
     panes = np.broadcast_to(np.int64(0), len(keys))
-    return sum_up(sketch, [keys], panes, sketch.lift_columns(values), 1)
+    return group_by(sketch, [keys], panes, sketch.lift_columns(values), 1)
 
 
 def in_a_dictionary(keys: pa.Array, values: pa.Array) -> dict[int, Any]:
@@ -67,7 +67,7 @@ def sorted_first(keys: pa.Array, values: pa.Array) -> dict[int, Any]:
 
 def estimates(result: Any) -> Estimates:
     """What a side says about each key."""
-    if isinstance(result, Rows):
+    if isinstance(result, GroupSums):
         shown = HyperLogLog(PRECISION).present_columns(result.columns)
         return dict(zip(result.keys[0].to_pylist(), shown.to_pylist()))
     return {key: sketch.get_estimate() for key, sketch in result.items()}

@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from monoids.column import Columns, take
 from monoids.groupby.cells import Integers
+from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
+from persistent.codec.key_types import agreed_types
 from persistent.message import Batch
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
 from persistent.text.figures import utc_text
-from persistent.worker.state_rows import Rows, agreed_types, fold, sum_up
+from persistent.worker.state_rows import fold
 
 _FOLD_PARTS = 32
 _CONTAINERS = {list, tuple, set, frozenset, dict}
@@ -53,8 +55,8 @@ class Delta:
         self._limit = limit
         self._key_types = tuple(key_types)
         self._pending_types = self._key_types
-        self._parts: list[Rows] = []
-        self._pending: list[Rows] = []
+        self._parts: list[GroupSums] = []
+        self._pending: list[GroupSums] = []
         self._batch: Batch | None = None
         self._listed_batch: Batch | None = None
         self.row: int | None = None
@@ -139,7 +141,7 @@ class Delta:
         self._batch = None
         self._clear()
 
-    def rows(self) -> Rows | None:
+    def rows(self) -> GroupSums | None:
         """The sum of all updates; None if there were none."""
         return fold(self._state.monoid, self._parts, self._state.panes.step) if self._parts else None
 
@@ -182,7 +184,7 @@ class Delta:
         if len(times):
             self._pending_types = self._agreed_types(keys)
             panes = self._state.stored_panes(times, self._watermark)
-            self._pending.append(sum_up(self._state.monoid, keys, panes, columns, self._state.panes.step))
+            self._pending.append(group_by(self._state.monoid, keys, panes, columns, self._state.panes.step))
 
     def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
         """The types of the key columns with these; TypeError if one is of another type than the keys before."""

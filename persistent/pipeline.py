@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.inside import open_checkpoint
 from persistent.checkpoint.log import Log
@@ -41,7 +42,7 @@ from persistent.text.spelling import spelled
 from persistent.worker.job import Job
 from persistent.worker.output_tables import check_names
 from persistent.worker.requirements import process, say_where
-from persistent.worker.state_tables import WHOLE, Part, empty_table, entry_as_of, folded_tables
+from persistent.worker.state_tables import WHOLE, StatePart, empty_table, folded_tables
 
 CHECKPOINT_NAMES = (
     "FORMAT",
@@ -270,12 +271,14 @@ class Pipeline:
         return read_while_running(log, lambda: checkpoint_at(log, at), lambda entry: self._table(job, entry, WHOLE))
 
     def _table_as_of(self, clock: int) -> pa.Table:
-        log, job, part = Log(self.storage), self.job(), Part(as_of=clock)
-        return read_while_running(
-            log, lambda: entry_as_of(log, job, clock), lambda entry: self._table(job, entry, part)
-        )
+        log, job, part = Log(self.storage), self.job(), StatePart(as_of=clock)
 
-    def _table(self, job: Job, entry: Entry, part: Part) -> pa.Table:
+        def find() -> Entry:
+            return checkpoint_as_of(log, job.task, job.state, clock)
+
+        return read_while_running(log, find, lambda entry: self._table(job, entry, part))
+
+    def _table(self, job: Job, entry: Entry, part: StatePart) -> pa.Table:
         check_same_job(entry.manifest, first_manifest(job, ""), self.storage.url)
         return pa.concat_tables([empty_table(job, entry.manifest), *folded_tables(job, entry.manifest, part)])
 

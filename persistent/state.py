@@ -22,13 +22,14 @@ import pyarrow as pa
 from monoids import Monoid
 from monoids.column import take
 from monoids.groupby.cells import Integers, group_codes
+from monoids.groupby.summing import GroupSums
 from monoids.monoid import check
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.text.fingerprints import changes_text
 from persistent.window import Panes, Window
-from persistent.worker.state_rows import OPEN_PANE, Rows
+from persistent.worker.state_rows import OPEN_PANE
 
 _FORMAT = 1
 _HEADER_BYTES = 4
@@ -110,7 +111,7 @@ class PersistentState:
         clock = self._checked_clock(clock)
         panes = sorted(pane for pane in self._elements if pane < clock)
         columns = self.monoid.pack([self._elements[pane] for pane in panes])
-        rows = Rows(np.zeros(len(panes), np.uint64), (), np.array(panes, np.int64), columns)
+        rows = GroupSums(np.zeros(len(panes), np.uint64), (), np.array(panes, np.int64), columns)
         data, sha256 = encode_run(self.monoid, rows, ())
         header = {
             "format": _FORMAT,

@@ -96,7 +96,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "persistent.driver.commit",
-        "persistent.worker.run_cache",
+        "persistent.driver.run_cache",
         "persistent.worker.state_tables",
         "persistent.driver.publish",
         "persistent.driver.report",
@@ -122,6 +122,31 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 )
 """From the ground up. Imports point to a lower floor, or to another room of the same floor as long as there is
 no circle."""
+
+ROOMS = {
+    "storage": "errors clock codec",
+    "codec": "errors",
+    "text": "clock codec",
+    "sources": "errors clock text codec storage",
+    "sinks": "errors text storage checkpoint.names checkpoint.garbage",
+    "checkpoint": "errors clock text codec storage sources sinks state task",
+    "engines": "errors storage worker.requirements",
+    "worker": "errors text codec storage sources sinks message window state delta task checkpoint",
+    "driver": "errors clock text codec storage sources sinks window state task checkpoint engines worker",
+    "pipeline": "errors clock text codec storage sources sinks state task checkpoint engines worker driver",
+    "reading": "errors clock text codec storage window task checkpoint worker driver pipeline",
+    "verify": "errors codec storage sources sinks checkpoint driver pipeline",
+    "operations": "errors clock text codec storage sources sinks task checkpoint worker driver pipeline",
+}
+"""What each room may import of the others."""
+NOT_REACHED = {
+    "worker": {"checkpoint.log", "checkpoint.copies", "checkpoint.as_of"},
+    "engines": {"checkpoint.log", "checkpoint.manifest", "checkpoint.plan"},
+    "sinks": {"checkpoint.log", "checkpoint.manifest"},
+    "sources": {"checkpoint.log", "checkpoint.manifest"},
+}
+"""What a room may not import on any way. A worker works on what its item names, wherever and however often it runs; it
+never looks up what the newest checkpoint is."""
 
 TIME_CALLS = {
     "time",
@@ -223,6 +248,39 @@ def test_there_is_no_circle() -> None:
         assert free, f"a circle among {sorted(waiting)}"
         for module in free:
             del waiting[module]
+
+
+def of_room(room: str) -> list[str]:
+    return [name for name in FILES if f"{name}.".startswith(f"persistent.{room}.")]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_knows_few_others(room: str) -> None:
+    """A change in one room would be felt in rooms that have nothing to do with it."""
+    allowed = (room, *ROOMS[room].split())
+    for module in of_room(room):
+        others = [name.removeprefix("persistent.") for name in ours(module) if name.startswith("persistent.")]
+        unknown = [name for name in others if not any(f"{name}.".startswith(f"{one}.") for one in allowed)]
+        assert not unknown, f"{module} imports {unknown}, which {room} may not know"
+
+
+def reached(modules: list[str]) -> set[str]:
+    """The modules that these import, and those that they import, and so on."""
+    found: set[str] = set()
+    waiting = list(modules)
+    while waiting:
+        new = set(ours(waiting.pop())) - found
+        found |= new
+        waiting += new
+    return found
+
+
+@pytest.mark.parametrize("room", NOT_REACHED)
+def test_what_a_room_never_reaches(room: str) -> None:
+    """A worker that reads the log acts on what is true now, and not on what its step has planned."""
+    hidden = {f"persistent.{name}" for name in NOT_REACHED[room]}
+    assert hidden <= FILES.keys()
+    assert not hidden & reached(of_room(room))
 
 
 def test_the_algebra_stands_alone() -> None:

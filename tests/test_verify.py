@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from monoids import Count, Sum, record
+from monoids.groupby.summing import GroupSums
 from monoids.hashing import hash_keys
 from persistent import (
     FileSink,
@@ -40,7 +41,6 @@ from persistent.operations import compact, pin, rollback, savepoint
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.verify import Verification, verify, verify_source
 from persistent.verify.rows import state_faults
-from persistent.worker.state_rows import Rows
 
 
 class Visits(PersistentTask):
@@ -555,7 +555,7 @@ PLACE = "d/Visits/run"
 
 
 def a_run(hashes: Any, keys: pa.Array, panes: list[int], listed: list[int] | None = None) -> tuple[pa.Buffer, Run]:
-    made = Rows(hashes, (keys,), np.array(panes, np.int64), Count().pack([1] * len(panes)))
+    made = GroupSums(hashes, (keys,), np.array(panes, np.int64), Count().pack([1] * len(panes)))
     data, sha256 = encode_run(Count(), made, ["page"], sorted(set(panes)) if listed is None else listed)
     low, high = (min(panes), max(panes)) if panes else (0, 0)
     return pa.py_buffer(data), Run(PLACE, len(panes), len(data), sha256, 0, 0, KEY_GROUPS, low, high, 1, 1)

@@ -37,10 +37,10 @@ def merge_groups(monoid: Monoid[Any], runs: Sequence[GroupSums], step: int) -> G
     >>> sorted(zip(merged.keys[0].to_pylist(), merged.columns[0].tolist()))
     [('a', 1), ('b', 5), ('c', 4)]
     """
-    runs = [run for run in runs if len(run.panes)] or list(runs[:1])
+    runs = [run for run in runs if len(run)] or list(runs[:1])
     if len(runs) == 1:
         return runs[0]
-    sizes = [len(run.panes) for run in runs]
+    sizes = [len(run) for run in runs]
     longest = sizes.index(max(sizes))
     if sizes[longest] < _TIMES_LONGER * (sum(sizes) - sizes[longest]):
         return _sorted(monoid, runs, step)

@@ -10,7 +10,8 @@ Sorting is stable, so that it serves monoids that do not commute.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,15 +27,40 @@ from monoids.text import Words
 _CELLS_MAX = 1 << 22
 _CELLS_MIN = 1 << 16
 _INT32_MAX = (1 << 31) - 1
+_HASH_LIMIT = 1 << 64
 
 
-class GroupSums(NamedTuple):
+@dataclass(frozen=True)
+class GroupSums:
     """One row a (key, pane): ``hashes`` uint64, ``keys`` Arrow columns, ``panes`` int64, ``columns`` the elements."""
 
     hashes: Words
     keys: tuple[pa.Array, ...]
     panes: Integers
     columns: Columns
+
+    def __len__(self) -> int:
+        return len(self.panes)
+
+    def between(self, low: int, high: int) -> GroupSums:
+        """The rows whose key hash is in ``low <= hash < high`` (0 to 2**64): a slice."""
+        start = int(np.searchsorted(self.hashes, np.uint64(low))) if low else 0
+        stop = int(np.searchsorted(self.hashes, np.uint64(high))) if high < _HASH_LIMIT else len(self)
+        return self.slice(start, stop)
+
+    def slice(self, start: int, stop: int) -> GroupSums:
+        if start == 0 and stop == len(self):
+            return self
+        return GroupSums(
+            self.hashes[start:stop],
+            tuple(column[start:stop] for column in self.keys),
+            self.panes[start:stop],
+            tuple(column[start:stop] for column in self.columns),
+        )
+
+    def take(self, rows: Integers) -> GroupSums:
+        """The rows of these numbers."""
+        return GroupSums(self.hashes[rows], take_keys(self.keys, rows), self.panes[rows], take(self.columns, rows))
 
 
 def group_by(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, columns: Columns, step: int) -> GroupSums:

@@ -38,18 +38,6 @@ from persistent.storage import Put, Storage
 _PUT_TRIES_MAX = 5
 
 
-@contextmanager
-def way_back_told(url: str) -> Iterator[None]:
-    """Damage found in here says what to do about it."""
-    try:
-        yield
-    except CorruptCheckpoint as error:
-        raise CorruptCheckpoint(
-            f"{error}. Restore the file from a copy; or 'persistent verify {url}' names the newest checkpoint that "
-            "verifies, and how to go back to it"
-        ) from error
-
-
 @dataclass(frozen=True, order=True)
 class Trace:
     """What there is of checkpoint ``id`` besides its manifest, and where."""

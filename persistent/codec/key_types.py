@@ -1,4 +1,4 @@
-"""The types of key columns are written by name."""
+"""Key columns have types that all parts of a state agree on, written by name in manifests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 
 import pyarrow as pa
-
-from persistent.worker.state_rows import agreed_types
 
 _KEY_TYPES = {
     str(type_): type_
@@ -31,6 +29,29 @@ def common_key_types(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
     if not known:
         return ()
     return tuple(str(type_) for type_ in agreed_types([[type_of(name) for name in types] for types in known]))
+
+
+def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, ...]:
+    """For each key column the one type that all parts agree on (null agrees with any); TypeError if they do not."""
+    agreed = list(tuples[0])
+    for types in tuples[1:]:
+        for column, type_ in enumerate(types):
+            if pa.types.is_null(agreed[column]):
+                agreed[column] = type_
+            elif pa.types.is_decimal(type_) and pa.types.is_decimal(agreed[column]):
+                agreed[column] = _common_decimal(agreed[column], type_)
+            elif not pa.types.is_null(type_) and type_ != agreed[column]:
+                raise TypeError(f"key column {column} holds both {agreed[column]} and {type_}: give it one type")
+    return tuple(agreed)
+
+
+def _common_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """The decimal type that holds the values of both; equal values are equal keys whatever their scale."""
+    scale = max(a.scale, b.scale)
+    whole = max(a.precision - a.scale, b.precision - b.scale)
+    if whole + scale > 38:
+        raise TypeError(f"a key column holds both {a} and {b}, more than 38 digits together: give it one type")
+    return pa.decimal128(whole + scale, scale)
 
 
 def type_of(name: str) -> pa.DataType:

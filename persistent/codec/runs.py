@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from monoids import Monoid
 from monoids.column import concat
+from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
 from monoids.widening import widest
 from persistent.codec import sealed
 from persistent.codec.sealed import Index, open_sealed, read_index, seal
 from persistent.codec.shapes import SHA256, Misfit, both, fields, flag, path, whole
 from persistent.errors import CorruptCheckpoint
-from persistent.worker.state_rows import Rows, empty
 
 KEY_GROUPS = 1024
 _GROUP_SHIFT = 54
@@ -96,7 +96,7 @@ RUN = both(
 
 
 def encode_run(
-    monoid: Monoid[Any], rows: Rows, key_names: Sequence[str], panes: Sequence[int] = ()
+    monoid: Monoid[Any], rows: GroupSums, key_names: Sequence[str], panes: Sequence[int] = ()
 ) -> tuple[bytes, str]:
     """The bytes of a run, and the SHA-256 of its index, which lists ``panes``. Equal rows give equal bytes."""
     names = [
@@ -135,7 +135,7 @@ def _alike(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
 
 def decode_run(
     monoid: Monoid[Any], data: pa.Buffer, run: Run, place: str, low: int = 0, high: int = KEY_GROUPS
-) -> Rows:
+) -> GroupSums:
     """The rows of a run in the key groups ``low <= group < high`` that it still counts for, verified."""
     low, high = max(low, run.low), min(high, run.high)
     index = _index(data, run, place)
@@ -145,7 +145,8 @@ def decode_run(
     except (ValueError, TypeError, ArithmeticError, LookupError) as error:
         raise CorruptCheckpoint(f"{place}: {error}") from error
     if not parts:
-        return empty(monoid, 0)
+        none = np.zeros(0, np.int64)
+        return GroupSums(none.astype(np.uint64), (), none, monoid.pack([]))
     (rows,) = parts if len(parts) == 1 else (_concat(parts),)
     return rows.between(low << _GROUP_SHIFT, high << _GROUP_SHIFT)
 
@@ -176,7 +177,7 @@ def _index(data: pa.Buffer, run: Run, place: str) -> Index:
     return index
 
 
-def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch, may_widen: bool) -> Rows:
+def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch, may_widen: bool) -> GroupSums:
     pane = batch.schema.names.index("pane")
     arrays = batch.columns
     for column, kind in ((arrays[0], pa.uint64()), (arrays[pane], pa.int64())):
@@ -188,11 +189,11 @@ def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch, may_widen: bool) -> Row
     check_schema(monoid, arrays[pane + 1 :])
     if not may_widen and [array.type for array in arrays[pane + 1 :]] != monoid.schema.types:
         raise ValueError("its columns are wider than its manifest says")
-    return Rows(hashes, tuple(arrays[1:pane]), np.asarray(arrays[pane]), monoid.from_arrow(arrays[pane + 1 :]))
+    return GroupSums(hashes, tuple(arrays[1:pane]), np.asarray(arrays[pane]), monoid.from_arrow(arrays[pane + 1 :]))
 
 
-def _concat(parts: Sequence[Rows]) -> Rows:
-    return Rows(
+def _concat(parts: Sequence[GroupSums]) -> GroupSums:
+    return GroupSums(
         np.concatenate([part.hashes for part in parts]),
         tuple(pa.concat_arrays([part.keys[i] for part in parts]) for i in range(len(parts[0].keys))),
         np.concatenate([part.panes for part in parts]),

@@ -3,6 +3,7 @@
 effects      what a driver does to the world, and in which order
 loop         takes over, then runs step after step
 commit       the next manifest, as a pure function of the last one
+run_cache    which panes and inputs the runs hold, each read at most once
 publish      makes visible what is committed, takes back what a rollback left, collects garbage
 evolution    what becomes of a state whose task has changed
 start_from   how a job begins with a savepoint

@@ -13,13 +13,15 @@ import pyarrow as pa
 
 from monoids import Monoid, record
 from monoids.column import Columns
+from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
 from monoids.record import RecordMonoid
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.garbage import garbage
-from persistent.checkpoint.log import Log, way_back_told
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import Run, is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
@@ -28,8 +30,6 @@ from persistent.errors import CorruptCheckpoint, UserCodeError
 from persistent.state import PersistentState
 from persistent.worker.job import Attempt, Job
 from persistent.worker.merge_runs import fold_runs, write_run
-from persistent.worker.run_cache import Contents
-from persistent.worker.state_rows import Rows
 
 logger = logging.getLogger("persistent.driver")
 
@@ -75,9 +75,8 @@ def _evolved_runs(job: Job, attempt: Attempt, before: OperatorState, evolve: Evo
     assert isinstance(monoid, RecordMonoid)
     columns = _columns(monoid, column_sources(fields_of(stored) or (), monoid.fields, evolve))
     held = [f"element:{name}" for name, _ in stored["schema"]]
-    contents = Contents(job.storage, None)
     for run in before.runs:
-        yield _with_columns(job, attempt, run, contents.read(run), held, columns)
+        yield _with_columns(job, attempt, run, read_run(job.storage, run), held, columns)
 
 
 def _columns(monoid: RecordMonoid, sources: Mapping[str, str | None]) -> list[str | pa.Array]:
@@ -96,8 +95,8 @@ def _with_columns(
     job: Job, attempt: Attempt, run: Run, data: pa.Buffer, held: list[str], columns: list[str | pa.Array]
 ) -> Run:
     """The same rows with other element columns, as a run of its own."""
-    place = f"{job.storage.url}/{run.name}"
-    with way_back_told(job.storage.url):
+    place = run_place(job.storage, run)
+    with with_recovery_advice(job.storage.url):
         index = read_index(data, run.sha256, place)
         schema, batches = open_sealed(data, index, place)
         start = schema.names.index("pane") + 1 if "pane" in schema.names else 0
@@ -150,7 +149,7 @@ def _with_monoid(state: PersistentState, monoid: Monoid[Any]) -> PersistentState
     return was
 
 
-def _changed(job: Job, rows: Rows, evolve: Evolution) -> Rows:
+def _changed(job: Job, rows: GroupSums, evolve: Evolution) -> GroupSums:
     """The rows with every element changed by the user's function."""
     assert evolve.before is not None and evolve.change is not None
     monoid, elements = job.state.monoid, evolve.before.unpack(rows.columns)

@@ -39,7 +39,7 @@ class Draft:
 def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
     """The step after ``last``: the plan that was put for it, or a new one of about so many rows; None if there is
     nothing to do. Writes nothing."""
-    job, log, contents, options = bench.job, bench.log, bench.contents, bench.options
+    job, log, run_cache, options = bench.job, bench.log, bench.run_cache, bench.options
     manifest = last.manifest
     # After a checkpoint of our own nobody else plans, unless we are fenced: then the put of our plan finds theirs.
     put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
@@ -63,9 +63,9 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
     else:
         ends = options.end_of_input and not clock.end_of_input
         if ends:
-            close_at = max(close_at, contents.largest_end(runs, clock))
+            close_at = max(close_at, run_cache.largest_end(runs, clock))
         moves = clock.advanced({}, planned.cap, job.source.max_out_of_orderness).watermark > clock.watermark
-        if not (ends or moves or contents.is_due(runs, clock, close_at)):
+        if not (ends or moves or run_cache.is_due(runs, clock, close_at)):
             return None
     plan = StepPlan(
         job=manifest.job,

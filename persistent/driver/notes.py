@@ -81,8 +81,8 @@ class Notes:
         if self._bench.options.on_idle is None:
             return
         if self._idle is None:
-            runs, clock, contents = self._bench.runs(manifest), manifest.clock, self._bench.contents
-            windows = contents.open_windows(runs, clock), contents.first_end(runs, clock)
+            runs, clock, run_cache = self._bench.runs(manifest), manifest.clock, self._bench.run_cache
+            windows = run_cache.open_windows(runs, clock), run_cache.first_end(runs, clock)
             self._idle = Idle(self._bench.reached(manifest), clock.watermark, *windows)
         self._bench.options.on_idle(self._idle)
 
@@ -90,10 +90,10 @@ class Notes:
         self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool, stopped: bool
     ) -> RunReport:
         """What the run has done, which ends here."""
-        manifest, totals, contents = last.manifest, self._totals, self._bench.contents
+        manifest, totals, run_cache = last.manifest, self._totals, self._bench.run_cache
         self._note_fates(ended=True)
         open_windows, reached = (
-            contents.open_windows(self._bench.runs(manifest), manifest.clock),
+            run_cache.open_windows(self._bench.runs(manifest), manifest.clock),
             self._bench.reached(manifest),
         )
         return RunReport(
@@ -132,7 +132,7 @@ class Notes:
                 has_sink=job.sink is not None,
                 has_windows=job.state.window is not None,
                 open_windows=open_windows,
-                first_end=self._bench.contents.first_end(self._bench.runs(manifest), clock),
+                first_end=self._bench.run_cache.first_end(self._bench.runs(manifest), clock),
                 clock_ms=clock.watermark,
                 ended=clock.end_of_input,
                 reached=reached,

@@ -12,9 +12,10 @@ from dataclasses import replace
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import Merge, choose, choose_all, replaced
+from persistent.checkpoint.runs import read_table
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.clock import monotonic_s, wall_ms
-from persistent.codec import KEY_GROUPS, Run, common_key_types, decode_table, encode_table
+from persistent.codec import KEY_GROUPS, Run, common_key_types, encode_table
 from persistent.driver.commit import Results, next_manifest
 from persistent.driver.effects import EFFECTS, Effect, perform
 from persistent.driver.next_step import Draft
@@ -111,7 +112,7 @@ class Step:
         bench.leave_unfolded(self._results)
         for run, panes in [(result.run, result.panes) for result in mapped] + [(one.run, one.panes) for one in folded]:
             if run is not None and panes is not None:
-                bench.contents.learn(run, panes)
+                bench.run_cache.learn(run, panes)
         self._index = self._next_index((*last.source.index, *plan.appended))
         self._mapped_at = monotonic_s()
 
@@ -162,7 +163,7 @@ class Step:
         if self._sweeps:
             sweep(bench.job, manifest)
             collect(bench.job, manifest, bench.kept.values(), None)
-        bench.contents.forget_all_but(bench.runs(manifest))
+        bench.run_cache.forget_all_but(bench.runs(manifest))
         bench.job.source.acknowledge(bench.kept[min(bench.kept)].source.positions)
 
     # -- how -----------------------------------------------------------------------------------------------------
@@ -174,9 +175,9 @@ class Step:
         if bench.job.state.window is None:
             due = plan.end_of_input and any(run.first > operator.published for run in operator.runs)
         else:
-            due = bench.contents.is_due(operator.runs, last.clock, plan.close_at)
+            due = bench.run_cache.is_due(operator.runs, last.clock, plan.close_at)
         if not due or bench.job.sink is None:
-            self._discarded = bench.contents.windows_over(operator.runs, last.clock, plan.close_at) if due else 0
+            self._discarded = bench.run_cache.windows_over(operator.runs, last.clock, plan.close_at) if due else 0
             return []
         rows = sum(run.rows_left for run in operator.runs)
         least = bench.engine.parallelism if rows > _SHARD_ROWS else 1
@@ -191,7 +192,7 @@ class Step:
                 operator.published,
                 operator.key_types,
             )
-            for low, high in bench.contents.shards(operator.runs, last.clock, plan.close_at, least)
+            for low, high in bench.run_cache.shards(operator.runs, last.clock, plan.close_at, least)
         ]
 
     def _folds(self, attempt: Attempt) -> list[FoldRuns]:
@@ -206,10 +207,8 @@ class Step:
         merge = choose(runs, sum(run.rows for run in runs))
         if merge is None:
             return runs
-        contents, storage = self._bench.contents, self._bench.job.storage
-        inputs = merge.inputs
-        tables = [decode_table(contents.read(run), run.sha256, f"{storage.url}/{run.name}") for run in inputs]
-        whole = Merge(inputs, 0, KEY_GROUPS)
+        tables = [read_table(self._bench.job.storage, run) for run in merge.inputs]
+        whole = Merge(merge.inputs, 0, KEY_GROUPS)
         return replaced(runs, whole, self._write_index(pa.concat_tables(tables, promote_options="default")))
 
     def _write_index(self, table: pa.Table) -> Run:

@@ -12,12 +12,12 @@ from persistent.checkpoint.successor import new_nonce
 from persistent.codec import Run
 from persistent.driver.commit import Results, first_manifest
 from persistent.driver.options import Options
+from persistent.driver.run_cache import RunCache
 from persistent.engines.protocol import Engine
 from persistent.sources.protocol import MeasuredSource, Reached, SourceState
 from persistent.task import operator_name
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Job
-from persistent.worker.run_cache import Contents
 
 logger = logging.getLogger("persistent.driver")
 
@@ -34,7 +34,7 @@ class Workbench:
         self.options = options
         self.work = Work(job)
         self.log = Log(job.storage)
-        self.contents = Contents(job.storage, job.state.window)
+        self.run_cache = RunCache(job.storage, job.state.window)
         self.operator = operator_name(job.task)
         self.limits = Limits(options.max_future_ms, job.source.max_out_of_orderness)
         self.nonce = new_nonce()
@@ -51,7 +51,7 @@ class Workbench:
     def source_state(self, manifest: Manifest) -> SourceState:
         """Where the source stands, and what was recorded of it."""
         at = manifest.source
-        return SourceState(at.positions, at.recorded, self.contents.index(manifest))
+        return SourceState(at.positions, at.recorded, self.run_cache.index(manifest))
 
     def reached(self, manifest: Manifest) -> Reached | None:
         """How far the source has been read, if it can say."""

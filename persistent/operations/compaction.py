@@ -14,15 +14,15 @@ from persistent.checkpoint.copies import Progress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.runs import read_table
 from persistent.checkpoint.successor import Entry, succeed
-from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
+from persistent.codec import KEY_GROUPS, Run, encode_table
 from persistent.driver.commit import check_same_job, first_manifest, known_from
 from persistent.operations.entering import committed, fenced
 from persistent.pipeline import Pipeline
 from persistent.task import operator_name
 from persistent.worker.job import Attempt, FoldRuns, Job
-from persistent.worker.merge_runs import folded_early
-from persistent.worker.run_cache import Contents
+from persistent.worker.merge_runs import compact_runs
 
 logger = logging.getLogger("persistent.operations")
 
@@ -100,7 +100,7 @@ def _folded_runs(
             for low, high in shards(part):
                 inputs = tuple(run for run in part if run.low < high and low < run.high)
                 if inputs:
-                    result = folded_early(job, FoldRuns(attempt, Merge(inputs, low, high), closed))
+                    result = compact_runs(job, FoldRuns(attempt, Merge(inputs, low, high), closed))
                     if result.failure:
                         logger.warning("%d runs are left unfolded: %s", len(part), result.failure)
                         made = list(part)
@@ -113,11 +113,10 @@ def _folded_runs(
 
 
 def _folded_index(job: Job, attempt: Attempt, manifest: Manifest) -> tuple[Run, ...]:
-    runs, contents = manifest.source.index, Contents(job.storage, None)
+    runs = manifest.source.index
     if len(runs) < 2:
         return runs
-    tables = [decode_table(contents.read(run), run.sha256, f"{job.storage.url}/{run.name}") for run in runs]
-    table = pa.concat_tables(tables, promote_options="default")
+    table = pa.concat_tables([read_table(job.storage, run) for run in runs], promote_options="default")
     data, sha256 = encode_table(table)
     name = attempt.run_name(runs_folder(manifest.source.kind))
     job.storage.write(name, data)

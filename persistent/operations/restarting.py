@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account, Manifest
 from persistent.checkpoint.successor import Entry
@@ -26,7 +27,6 @@ from persistent.sources.layout import carried
 from persistent.task import operator_name
 from persistent.worker.job import Attempt, Job
 from persistent.worker.merge_runs import read_rows, write_run
-from persistent.worker.state_tables import entry_as_of
 
 
 def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool = False) -> Entry:
@@ -45,10 +45,10 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     kept = readable(log)
     check_not_running(log, kept.newest.manifest.epoch, take_over=take_over)
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
-    entry_as_of(log, job, clock)
+    checkpoint_as_of(log, job.task, job.state, clock)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
-        target = entry_as_of(log, job, clock).manifest
+        target = checkpoint_as_of(log, job.task, job.state, clock).manifest
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         copy = _as_of(job, target, clock, tuple(_runs_before(job, target, clock, attempt)))
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))

@@ -23,7 +23,7 @@ from persistent.task import key_names
 from persistent.text.fingerprints import monoid_text, window_text
 from persistent.worker.job import Job
 from persistent.worker.output_tables import END, START
-from persistent.worker.state_tables import Part, empty_table, folded_tables, state_of
+from persistent.worker.state_tables import StatePart, empty_table, folded_tables, state_of
 
 _SIDES = record(before=Sum(), after=Sum())
 
@@ -168,7 +168,7 @@ def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iter
     runs = [run for job, manifest in zip(jobs, (before, after)) for run in state_of(job, manifest).runs]
     for low, high in shards(runs, 1):
         tables = [
-            pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, Part(low, high))])
+            pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, StatePart(low, high))])
             for job, manifest in zip(jobs, (before, after))
         ]
         yield _compared(jobs[0], tables[0], tables[1], after.clock.closed)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.successor import Entry
@@ -20,7 +21,7 @@ from persistent.task import check_task, key_names
 from persistent.text.figures import utc_text
 from persistent.window import Window
 from persistent.worker.job import Job
-from persistent.worker.state_tables import OneKey, Part, empty_table, entry_as_of, folded_tables, state_of
+from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
 
 
 def state_table(
@@ -55,10 +56,12 @@ def state_table(
         raise InvalidPipeline("at= names a checkpoint, as_of= a clock: choose one")
     log, job = Log(pipeline.storage), checked_job(pipeline, place(pipeline.storage, at))
     number = None if window is None else _number(job.state.window, instant_ms(window, "window"))
-    part = Part(window=number, as_of=None if as_of is None else instant_ms(as_of, "as_of"))
+    part = StatePart(window=number, as_of=None if as_of is None else instant_ms(as_of, "as_of"))
 
     def find() -> Entry:
-        return checkpoint_at(log, at) if part.as_of is None else entry_as_of(log, job, part.as_of)
+        if part.as_of is None:
+            return checkpoint_at(log, at)
+        return checkpoint_as_of(log, job.task, job.state, part.as_of)
 
     def read(entry: Entry) -> pa.Table:
         return _table(checked_job(pipeline, Place(log.storage, entry)), entry, part, key)
@@ -66,7 +69,7 @@ def state_table(
     return read_while_running(log, find, read)
 
 
-def _table(job: Job, entry: Entry, part: Part, key: Any) -> pa.Table:
+def _table(job: Job, entry: Entry, part: StatePart, key: Any) -> pa.Table:
     names, types = key_names(job.task), state_of(job, entry.manifest).key_types
     empty = empty_table(job, entry.manifest)
     if key is not None:
@@ -74,7 +77,7 @@ def _table(job: Job, entry: Entry, part: Part, key: Any) -> pa.Table:
         if names and not types:
             return empty
         one = OneKey.of(_columns(values, names, types))
-        part = replace(Part.of_key(one, part.window), as_of=part.as_of)
+        part = replace(StatePart.of_key(one, part.window), as_of=part.as_of)
     return pa.concat_tables([empty, *folded_tables(job, entry.manifest, part)])
 
 

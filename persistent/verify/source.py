@@ -27,6 +27,7 @@ from persistent.checkpoint.copies import newest_of, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Account, Manifest
 from persistent.checkpoint.successor import Entry
+from persistent.driver.run_cache import RunCache
 from persistent.errors import InputGone, SourceChanged
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import (
@@ -41,7 +42,6 @@ from persistent.sources.protocol import (
     Split,
 )
 from persistent.verify.found import Verification
-from persistent.worker.run_cache import Contents
 
 _ROWS = 4_000_000
 _PART = "source"
@@ -104,7 +104,7 @@ def _index(log: Log, entry: Entry) -> tuple[Manifest, pa.Table | None]:
     return read_while_running(
         log,
         lambda: given.pop() if given else newest_of(log),
-        lambda one: (one.manifest, Contents(log.storage, None).index(one.manifest)),
+        lambda one: (one.manifest, RunCache(log.storage, None).index(one.manifest)),
     )
 
 

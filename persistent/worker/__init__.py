@@ -4,6 +4,8 @@
     map_split       reads a split, judges every record, runs the task over those that count
     close_windows   folds the panes of windows that are over, and stages their outputs
     merge_runs      reads, folds and writes the runs whose sum the state is
+    state_tables    folds a whole state, for readers
 
-``job`` says what an item and its result are; ``state_rows`` and ``output_tables`` are the forms in which sums travel.
+``job`` has the items and their results; ``state_rows`` folds sums, ``output_tables`` presents them, and ``failing_keys``
+finds the key that a fold or presentation fails on.
 """

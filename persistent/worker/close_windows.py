@@ -1,4 +1,4 @@
-"""To close windows is to fold the panes they cover and to stage the sums as outputs."""
+"""Closing a window folds the panes it covers and stages the sums as outputs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from monoids.column import take
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.sliding import slide, slide_anew
+from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.errors import UserCodeError
 from persistent.task import key_names
 from persistent.window import Window
-from persistent.worker.failing_keys import Culprit, NumberedRows, refusal, shown, stage_culprits, summed
+from persistent.worker.failing_keys import FailingKey, fold_apart, no_result, present_rows, stage_failing_keys
 from persistent.worker.job import Closed, CloseShard, Job
-from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, parts_of, summing
-from persistent.worker.output_tables import final_values, window_outputs
-from persistent.worker.state_rows import OPEN_PANE, Rows, fold, in_panes
+from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, monoid_errors, parts_of
+from persistent.worker.output_tables import key_outputs, window_outputs
+from persistent.worker.state_rows import OPEN_PANE, fold, in_panes
 
 _WINDOW_ROWS_MAX = 1 << 21
 _WINDOW_KEY_BYTES_MAX = 1 << 29
@@ -28,35 +29,35 @@ _FOR_EVER = 1 << 62
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
     """Close the windows of one shard, or publish the keys of a state without windows that have changed."""
-    found: list[Culprit] = []
+    failing: list[FailingKey] = []
     try:
-        tables = _tables(job, item, _sums(job, item), found)
+        tables = _tables(job, item, _sums(job, item), failing)
     except UserCodeError:
-        found = []
-        tables = _tables(job, item, _sums_apart(job, item, found), found)
-    if found and not job.dead_letters:
-        raise refusal(job, found[0])
-    dead = stage_culprits(job, item.attempt, found)
+        failing = []
+        tables = _tables(job, item, _sums_apart(job, item, failing), failing)
+    if failing and not job.dead_letters:
+        raise no_result(job, failing[0])
+    dead = stage_failing_keys(job, item.attempt, failing)
     if not tables or job.sink is None:
         return Closed(None, dead)
     return Closed(job.sink.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name()), dead)
 
 
-def _tables(job: Job, item: CloseShard, sums: Iterable[NumberedRows], found: list[Culprit]) -> list[pa.Table]:
-    """What is published of sums."""
+def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:
+    """The outputs of sums."""
     types = [type_of(name) for name in item.key_types]
     monoid, names, window = job.state.monoid, key_names(job.task), job.state.window
 
-    def table_of(rows: Rows, numbers: Integers | None) -> pa.Table:
-        if window is None or numbers is None:
-            return final_values(monoid, names, types, rows, item.attempt.id)
-        return window_outputs(monoid, names, types, window, rows, numbers)
+    def table_of(rows: GroupSums) -> pa.Table:
+        if window is None:
+            return key_outputs(monoid, names, types, rows, item.attempt.id)
+        return window_outputs(monoid, names, types, window, rows)
 
-    with summing(job):
-        return [table for part in sums for table in shown(job, table_of, part, found) if table.num_rows]
+    with monoid_errors(job):
+        return [table for part in sums for table in present_rows(job, table_of, part, failing) if table.num_rows]
 
 
-def _sums(job: Job, item: CloseShard) -> Iterator[NumberedRows]:
+def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     window = job.state.window
     if window is None:
         yield from _changed_keys(job, item)
@@ -69,34 +70,34 @@ def _numbers(item: CloseShard, window: Window) -> tuple[int, int]:
     return int(window.first_number(item.closed)), (item.close_at - window.size_ms) // window.every_ms
 
 
-def _sums_apart(job: Job, item: CloseShard, found: list[Culprit]) -> Iterator[NumberedRows]:
-    """The sums, where a fold raises: the slow way, without the keys and windows of which it does."""
+def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+    """The sums where a fold raises: slowly, and without the keys and windows whose fold does."""
     window, groups = job.state.window, (item.low, item.high)
     if window is not None:
-        yield from sums_apart(job, item.runs, groups, window, *_numbers(item, window), found)
+        yield from window_sums_apart(job, item.runs, groups, window, *_numbers(item, window), failing)
         return
     recent = parts_of(job, [run for run in item.runs if run.first > item.published], *groups)
     hashes = np.unique(np.concatenate([part.hashes for part in recent])) if recent else np.zeros(0, np.uint64)
     parts = [part.take(np.flatnonzero(np.isin(part.hashes, hashes))) for part in parts_of(job, item.runs, *groups)]
-    yield from summed(job, parts, lambda own, _: [(_of_keys(job, own), None)], None, found)
+    yield from fold_apart(job, parts, lambda own, _: [_fold_by_key(job, own)], None, failing)
 
 
-def _of_keys(job: Job, parts: Sequence[Rows]) -> Rows:
+def _fold_by_key(job: Job, parts: Sequence[GroupSums]) -> GroupSums:
     rows = fold(job.state.monoid, parts, job.state.panes.step)
     return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
 
 
-def sums_apart(
+def window_sums_apart(
     job: Job,
     runs: Sequence[Run],
     groups: tuple[int, int],
     window: Window,
     first: int,
     last: int | None,
-    found: list[Culprit],
+    failing: list[FailingKey],
     until: int | None = None,
-) -> Iterator[NumberedRows]:
-    """As ``window_sums``, without the keys and windows whose fold raises: these are ``found``."""
+) -> Iterator[GroupSums]:
+    """As ``window_sums``; the keys and windows whose fold raises go to ``failing`` instead."""
     panes = _panes(window, first, last, until)
     parts = parts_of(job, runs, *groups, panes)
     if not parts:
@@ -104,14 +105,14 @@ def sums_apart(
     highest = max(int(window.last_number(int(part.panes.max()))) for part in parts)
     last = highest if last is None else min(last, highest)
 
-    def sum_up(parts: Sequence[Rows], number: int | None) -> list[NumberedRows]:
+    def fold_windows(parts: Sequence[GroupSums], number: int | None) -> list[GroupSums]:
         one, other = (first, last) if number is None else (number, number)
         start, stop = _panes(window, one, other, until)
         held = [part.take(np.flatnonzero((part.panes >= start) & (part.panes < stop))) for part in parts]
         folded = fold(job.state.monoid, held, job.state.panes.step)
         return list(_window_pieces(job, folded, window, one, other)) if len(folded) else []
 
-    yield from summed(job, parts, sum_up, (first, last), found)
+    yield from fold_apart(job, parts, fold_windows, (first, last), failing)
 
 
 def window_sums(
@@ -122,14 +123,13 @@ def window_sums(
     first: int,
     last: int | None,
     until: int | None = None,
-) -> Iterator[tuple[Rows, Integers]]:
-    """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces,
-    each with the window number of its rows; of the panes before ``until`` (None: of all)."""
+) -> Iterator[GroupSums]:
+    """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces, over the
+    panes before ``until`` (None: all). ``panes`` of a row is the start of its window."""
     panes = _panes(window, first, last, until)
     if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
         # A pane is a window.
-        for rows in fold_panes(job, runs, *groups, panes):
-            yield rows, window.last_number(rows.panes)
+        yield from fold_panes(job, runs, *groups, panes)
         return
     folded = fold_runs(job, runs, *groups, panes)
     if folded is None:
@@ -137,10 +137,8 @@ def window_sums(
     yield from _window_pieces(job, folded, window, first, last)
 
 
-def _window_pieces(
-    job: Job, rows: Rows, window: Window, first: int, last: int | None
-) -> Iterator[tuple[Rows, Integers]]:
-    """The sum of each window of each key, of so few at a time that their keys are bounded."""
+def _window_pieces(job: Job, rows: GroupSums, window: Window, first: int, last: int | None) -> Iterator[GroupSums]:
+    """The sum of each window of each key, in pieces whose keys are of bounded size."""
     monoid = job.state.monoid
     low = max(first, int(window.first_number(int(rows.panes.min()))))
     high = int(window.last_number(int(rows.panes.max())))
@@ -162,27 +160,27 @@ def _window_pieces(
         for start in range(0, len(numbers), most):
             piece = slice(start, start + most)
             held = key_rows[numbers[piece]]
-            panes = windows[piece] * window.every_ms
-            yield Rows(rows.hashes[held], take_keys(rows.keys, held), panes, take(sums, piece)), windows[piece]
+            starts = windows[piece] * window.every_ms
+            yield GroupSums(rows.hashes[held], take_keys(rows.keys, held), starts, take(sums, piece))
 
 
-def _rows_max(rows: Rows) -> int:
-    """How many rows are given at once: fewer where the keys are long."""
+def _rows_max(rows: GroupSums) -> int:
+    """The rows of a piece: fewer where the keys are long."""
     key_bytes: int = sum(column.nbytes for column in rows.keys) // len(rows)
     return min(_WINDOW_ROWS_MAX, max(1, _WINDOW_KEY_BYTES_MAX // max(key_bytes, 1)))
 
 
-def _changed_keys(job: Job, item: CloseShard) -> Iterator[NumberedRows]:
-    """The whole values of the keys that the runs after checkpoint ``published`` update."""
+def _changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    """The values of the keys that the runs after checkpoint ``published`` update."""
     updated = fold_runs(job, [run for run in item.runs if run.first > item.published], item.low, item.high)
     if updated is None:
         return
     rows = fold_keys(job, item.runs, item.low, item.high)
     assert rows is not None
-    yield rows.take(np.flatnonzero(np.isin(rows.hashes, updated.hashes))), None
+    yield rows.take(np.flatnonzero(np.isin(rows.hashes, updated.hashes)))
 
 
 def _panes(window: Window, first: int, last: int | None, until: int | None) -> tuple[int, int]:
-    """The panes ``from <= pane < to`` of windows, of those before ``until``."""
+    """The panes ``from <= pane < to`` that these windows cover, before ``until``."""
     end = _FOR_EVER if last is None else last * window.every_ms + window.size_ms
     return first * window.every_ms, end if until is None else min(end, until)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from persistent.worker.close_windows import close_shard
 from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.worker.map_split import map_split
-from persistent.worker.merge_runs import folded_early
+from persistent.worker.merge_runs import compact_runs
 
 Item = MapSplit | CloseShard | FoldRuns
 Result = Mapped | Closed | Folded
@@ -27,4 +27,4 @@ class Work:
             return map_split(self.job, item)
         if isinstance(item, CloseShard):
             return close_shard(self.job, item)
-        return folded_early(self.job, item)
+        return compact_runs(self.job, item)

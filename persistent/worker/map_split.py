@@ -25,7 +25,7 @@ from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
 from persistent.window import Window
 from persistent.worker.job import Attempt, Job, Mapped, MapSplit
-from persistent.worker.merge_runs import summing, write_run
+from persistent.worker.merge_runs import monoid_errors, write_run
 
 
 def map_split(job: Job, item: MapSplit) -> Mapped:
@@ -44,7 +44,7 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
         if len(batch):
             _process(job, delta, batch, aside, tally)
         assert tally.account.balances, f"the account of {item.split} does not balance: {tally.account}"
-    with summing(job):
+    with monoid_errors(job):
         rows = delta.rows()
     run = panes = None
     if rows is not None and len(rows):
@@ -111,7 +111,7 @@ def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Asid
 
 def _process(job: Job, delta: Delta, batch: Batch, aside: _Aside, tally: _Tally) -> None:
     failures: list[TaskFailure] = []
-    with summing(job):
+    with monoid_errors(job):
         process(job.task, delta, batch, failures, stop=not job.dead_letters)
     times = batch.timestamps
     if failures:

@@ -1,4 +1,4 @@
-"""The state of a job is the sum of its runs: here they are read, folded and written."""
+"""Runs are read, folded and written: the state of a job is their sum."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from monoids.groupby.cells import Integers, distinct_panes
-from persistent.checkpoint.log import way_back_told
+from monoids.groupby.summing import GroupSums
+from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, is_wide
-from persistent.errors import CorruptCheckpoint, PersistentError, UserCodeError
+from persistent.errors import PersistentError, UserCodeError
 from persistent.task import key_names
 from persistent.text.user_errors import error_text, users_line
 from persistent.worker.job import Attempt, Folded, FoldRuns, Job
-from persistent.worker.state_rows import OPEN_PANE, Rows, fold, in_panes
+from persistent.worker.state_rows import OPEN_PANE, fold, in_panes
 
 _PANES_MAX = 1 << 20
 _BEFORE_ALL = -(1 << 62)
@@ -23,26 +24,26 @@ _BEFORE_ALL = -(1 << 62)
 
 def fold_runs(
     job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, panes: tuple[int, int] | None = None
-) -> Rows | None:
+) -> GroupSums | None:
     """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is
     nothing."""
     parts = parts_of(job, runs, low, high, panes)
-    with summing(job):
+    with monoid_errors(job):
         return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
 
 
 def fold_keys(
     job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, until: int | None = None
-) -> Rows | None:
+) -> GroupSums | None:
     """The sum of runs by key alone, in some key groups, of the panes before ``until`` (None: of all)."""
     rows = fold_runs(job, runs, low, high, None if until is None else (_BEFORE_ALL, until))
     if rows is None or int(rows.panes.max()) == int(rows.panes.min()) == OPEN_PANE:
         return rows
-    with summing(job):
+    with monoid_errors(job):
         return in_panes(job.state.monoid, rows, np.full(len(rows), OPEN_PANE))
 
 
-def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[Rows]:
+def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[GroupSums]:
     """The sum of runs in some key groups and panes ``from <= pane < to``, in pieces: each pane is whole in one of them.
 
     A pane that only one run holds is its own sum; time-ordered input has few others.
@@ -55,7 +56,7 @@ def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[
     first = min(int(part.panes.min()) for part in parts)
     size = (max(int(part.panes.max()) for part in parts) - first) // step + 1
     if size > _PANES_MAX:
-        with summing(job):
+        with monoid_errors(job):
             yield fold(job.state.monoid, parts, step)
         return
     numbers = [(part.panes - first) // step for part in parts]
@@ -72,11 +73,13 @@ def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[
         if len(part):
             yield part
     if shared:
-        with summing(job):
+        with monoid_errors(job):
             yield fold(job.state.monoid, shared, step)
 
 
-def parts_of(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None = None) -> list[Rows]:
+def parts_of(
+    job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None = None
+) -> list[GroupSums]:
     """The rows of each run that has any in some key groups and panes ``from <= pane < to``, oldest first."""
     parts = []
     for run in runs:
@@ -90,23 +93,19 @@ def parts_of(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[in
     return parts
 
 
-def read_rows(job: Job, run: Run, low: int, high: int) -> Rows:
+def read_rows(job: Job, run: Run, low: int, high: int) -> GroupSums:
     """The verified rows of a run in some key groups."""
-    place = f"{job.storage.url}/{run.name}"
-    with way_back_told(job.storage.url):
-        try:
-            data = job.storage.read(run.name)
-        except FileNotFoundError as error:
-            raise CorruptCheckpoint(f"{place}: missing, though a manifest names it") from error
-        return decode_run(job.state.monoid, data, run, place, low, high)
+    data = read_run(job.storage, run)
+    with with_recovery_advice(job.storage.url):
+        return decode_run(job.state.monoid, data, run, run_place(job.storage, run), low, high)
 
 
 def write_run(
-    job: Job, attempt: Attempt, rows: Rows, first: int, last: int, low: int = 0, high: int = KEY_GROUPS
+    job: Job, attempt: Attempt, rows: GroupSums, first: int, last: int, low: int = 0, high: int = KEY_GROUPS
 ) -> tuple[Run, Integers]:
     """Write rows as a run of the deltas ``first`` to ``last``; the run, and its panes, ascending."""
     panes = distinct_panes(rows.panes, job.state.panes.step)
-    with summing(job):
+    with monoid_errors(job):
         data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
     name = attempt.run_name(job.folder())
     job.storage.write(name, data)
@@ -114,16 +113,16 @@ def write_run(
     return (replace(run, wide=True) if is_wide(job.state.monoid, data) else run), panes
 
 
-def folded_early(job: Job, item: FoldRuns) -> Folded:
-    """Fold neighbouring runs early. Panes that only closed windows need are left out. Where the fold raises, the runs
-    stay as they are, and their sum is for whoever needs it."""
+def compact_runs(job: Job, item: FoldRuns) -> Folded:
+    """Fold neighbouring runs into one, without the panes that only closed windows need. Where the fold raises, the runs
+    stay as they are."""
     try:
-        return _folded(job, item)
+        return _compacted(job, item)
     except UserCodeError as error:
         return Folded(None, None, str(error))
 
 
-def _folded(job: Job, item: FoldRuns) -> Folded:
+def _compacted(job: Job, item: FoldRuns) -> Folded:
     merge, window = item.merge, job.state.window
     rows = fold_runs(job, merge.inputs, merge.low, merge.high)
     if rows is not None and window is not None:
@@ -131,7 +130,7 @@ def _folded(job: Job, item: FoldRuns) -> Folded:
         rows = rows if needed.all() else rows.take(np.flatnonzero(needed))
     if rows is None or not len(rows):
         return Folded(None, None)
-    with summing(job):
+    with monoid_errors(job):
         panes = job.state.folded_panes(rows.panes, item.closed)
         rows = rows if panes is rows.panes else in_panes(job.state.monoid, rows, panes)
     first = min(run.first for run in merge.inputs)
@@ -140,8 +139,8 @@ def _folded(job: Job, item: FoldRuns) -> Folded:
 
 
 @contextmanager
-def summing(job: Job) -> Iterator[None]:
-    """An error in here is one of the user's monoid, or of the values in sum, and not of one message."""
+def monoid_errors(job: Job) -> Iterator[None]:
+    """Re-raise failures of the user's monoid as UserCodeError: they belong to a sum, and to no single message."""
     try:
         yield
     except (PersistentError, OSError, MemoryError):

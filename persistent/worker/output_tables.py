@@ -1,4 +1,4 @@
-"""Outputs are windows as rows: the key columns, when, and what.
+"""An output table has one row per key, or per key and window, in the columns that readers see.
 
 <key>...  window_start  window_end  <field>... or value               of a state with windows
 <key>...  <field>... or value  revision                               of a state without: the largest revision wins
@@ -12,17 +12,16 @@ from typing import Any
 import pyarrow as pa
 
 from monoids import Monoid
-from monoids.groupby.cells import Integers
+from monoids.groupby.summing import GroupSums
 from persistent.errors import InvalidPipeline
 from persistent.window import Window
-from persistent.worker.state_rows import Rows
 
 START, END, REVISION = "window_start", "window_end", "revision"
 TIMESTAMP = pa.timestamp("ms", "UTC")
 
 
 def check_names(monoid: Monoid[Any], key_names: Sequence[str], window: Window | None) -> None:
-    """Refuse outputs in which a name would stand twice."""
+    """InvalidPipeline if two output columns would share a name."""
     names = [*key_names, *((START, END) if window else (REVISION,)), *monoid.output_fields()]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -37,21 +36,23 @@ def window_outputs(
     key_names: Sequence[str],
     key_types: Sequence[pa.DataType],
     window: Window,
-    rows: Rows,
-    numbers: Integers,
+    rows: GroupSums,
 ) -> pa.Table:
-    """One row a (key, window); ``numbers``: the window number of each row."""
-    starts = numbers * window.every_ms
+    """One row per (key, window); ``rows.panes`` are the starts of the windows."""
     columns = _key_columns(key_names, key_types, rows)
-    columns[START] = pa.array(starts).cast(TIMESTAMP)
-    columns[END] = pa.array(starts + window.size_ms).cast(TIMESTAMP)
+    columns[START] = pa.array(rows.panes).cast(TIMESTAMP)
+    columns[END] = pa.array(rows.panes + window.size_ms).cast(TIMESTAMP)
     return pa.table({**columns, **monoid.present_fields(rows.columns)})
 
 
-def final_values(
-    monoid: Monoid[Any], key_names: Sequence[str], key_types: Sequence[pa.DataType], rows: Rows, revision: int | None
+def key_outputs(
+    monoid: Monoid[Any],
+    key_names: Sequence[str],
+    key_types: Sequence[pa.DataType],
+    rows: GroupSums,
+    revision: int | None,
 ) -> pa.Table:
-    """One row a key; with ``revision``, the id of the checkpoint that publishes it."""
+    """One row per key; ``revision``: the id of the checkpoint that publishes it."""
     columns = {**_key_columns(key_names, key_types, rows), **monoid.present_fields(rows.columns)}
     if revision is not None:
         columns[REVISION] = pa.repeat(pa.scalar(revision, pa.int64()), len(rows))
@@ -61,12 +62,12 @@ def final_values(
 def empty_outputs(
     monoid: Monoid[Any], key_names: Sequence[str], key_types: Sequence[pa.DataType], window: Window | None
 ) -> pa.Table:
-    """No rows, in the columns that there would be."""
+    """No rows, in the columns of the outputs."""
     fields = [(name, key_types[i] if i < len(key_types) else pa.null()) for i, name in enumerate(key_names)]
     if window is not None:
         fields += [(START, TIMESTAMP), (END, TIMESTAMP)]
     return pa.schema([*fields, *monoid.output_fields().items()]).empty_table()
 
 
-def _key_columns(key_names: Sequence[str], key_types: Sequence[pa.DataType], rows: Rows) -> dict[str, Any]:
+def _key_columns(key_names: Sequence[str], key_types: Sequence[pa.DataType], rows: GroupSums) -> dict[str, Any]:
     return {name: column.cast(type_) for name, column, type_ in zip(key_names, rows.keys, key_types)}

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from persistent.checkpoint.log import Log, way_back_told
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.runs import with_recovery_advice
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
@@ -58,16 +59,16 @@ def test_other_names_are_no_entries() -> None:
     assert log.ids() == [0]
 
 
-def test_damage_is_told_with_a_way_back() -> None:
+def test_damage_comes_with_recovery_advice() -> None:
     """A command that only says what is wrong leaves whoever called it alone."""
     with (
         pytest.raises(CorruptCheckpoint, match=r"^torn\. Restore the file from a copy; or 'persistent verify URL'"),
-        way_back_told("URL"),
+        with_recovery_advice("URL"),
     ):
         raise CorruptCheckpoint("torn")
-    with pytest.raises(Fenced, match=r"^first$"), way_back_told("URL"):
+    with pytest.raises(Fenced, match=r"^first$"), with_recovery_advice("URL"):
         raise Fenced("first")
-    with way_back_told("URL"):
+    with with_recovery_advice("URL"):
         pass
 
 

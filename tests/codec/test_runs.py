@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Count, Max, Mean, SetUnion, Sum, record
+from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import key_column
 from persistent.codec import (
     KEY_GROUPS,
@@ -24,13 +25,12 @@ from persistent.codec import (
 )
 from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
-from persistent.worker.state_rows import Rows, sum_up
 from tests.codec.files import sealed_of, sha256
 
 MONOID = record(visits=Count(), total=Sum(), top=Max(str), mean=Mean(), users=SetUnion(int))
 
 
-def rows_of(number: int, monoid: Any = MONOID, keys: int = 50) -> Rows:
+def rows_of(number: int, monoid: Any = MONOID, keys: int = 50) -> GroupSums:
     """The sum of that many updates."""
     ids = [value * 7919 % keys for value in range(number)]
     columns = monoid.lift_list(
@@ -40,22 +40,22 @@ def rows_of(number: int, monoid: Any = MONOID, keys: int = 50) -> Rows:
         ]
     )
     names = key_column(pa.array([None if value == 3 else f"k{value}" for value in ids], pa.string()))
-    return sum_up(monoid, [names], np.arange(number) % 4 * 60_000, columns, 60_000)
+    return group_by(monoid, [names], np.arange(number) % 4 * 60_000, columns, 60_000)
 
 
-def encoded(rows: Rows) -> tuple[bytes, Run]:
+def encoded(rows: GroupSums) -> tuple[bytes, Run]:
     """The bytes of a run, and what a manifest says of it."""
     data, sha256 = encode_run(MONOID, rows, ["page"], np.unique(rows.panes).tolist())
     return data, Run("d/V/x", len(rows), len(data), sha256, 0, 0, KEY_GROUPS, 0, 180_000, 1, 1)
 
 
-def shown(rows: Rows) -> list[Any]:
+def shown(rows: GroupSums) -> list[Any]:
     elements = MONOID.unpack(rows.columns)
     keys = rows.keys[0].to_pylist() if rows.keys else []
     return list(zip(rows.hashes.tolist(), keys, rows.panes.tolist(), [MONOID.encode(element) for element in elements]))
 
 
-def decode(data: bytes, run: Run, low: int = 0, high: int = KEY_GROUPS) -> Rows:
+def decode(data: bytes, run: Run, low: int = 0, high: int = KEY_GROUPS) -> GroupSums:
     return decode_run(MONOID, pa.py_buffer(data), run, "place", low, high)
 
 
@@ -80,7 +80,7 @@ def test_bytes_do_not_depend_on_the_neighbours() -> None:
     monoid, keys = SetUnion(str), (pa.array(["k"]),)
     (many,) = monoid.pack([frozenset({"abc"}), frozenset({"de"}), frozenset({"fg"})])
     (one,) = monoid.pack([frozenset({"de"})])
-    rows = [Rows(np.zeros(1, np.uint64), keys, np.zeros(1, np.int64), (column,)) for column in (many[1:2], one)]
+    rows = [GroupSums(np.zeros(1, np.uint64), keys, np.zeros(1, np.int64), (column,)) for column in (many[1:2], one)]
     cut, alone = (encode_run(monoid, each, ["page"])[0] for each in rows)
     assert cut == alone
 
@@ -103,9 +103,9 @@ def test_a_slice_by_key_group_equals_the_filter(a: int, b: int, low: int, batche
 def test_a_key_that_fills_several_batches_is_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key with many panes goes on in the next batch; its hash may be the very border of the range."""
     monkeypatch.setattr("persistent.codec.sealed.BATCH_ROWS_MAX", 3)
-    rows = sum_up(Sum(), [], np.arange(20), Sum().lift_list(list(range(20))), 1)
+    rows = group_by(Sum(), [], np.arange(20), Sum().lift_list(list(range(20))), 1)
     for border in (0, 1 << 54, 5 << 54):
-        placed = Rows(np.full(20, border, np.uint64), (), rows.panes, rows.columns)
+        placed = GroupSums(np.full(20, border, np.uint64), (), rows.panes, rows.columns)
         data, sha256 = encode_run(Sum(), placed, [])
         run = Run("x", 20, len(data), sha256, 0, 0, KEY_GROUPS, 0, 19, 1, 1)
         group = border >> 54
@@ -126,7 +126,7 @@ def test_slices_side_by_side_are_the_whole() -> None:
 
 def test_rows_without_keys_are_runs_too() -> None:
     """One state for the whole task has no key columns."""
-    rows = sum_up(Sum(), [], np.array([0, 60, 0]), Sum().lift_list([1, 2, 3]), 60)
+    rows = group_by(Sum(), [], np.array([0, 60, 0]), Sum().lift_list([1, 2, 3]), 60)
     data, sha256 = encode_run(Sum(), rows, [])
     run = Run("x", 2, len(data), sha256, 0, 0, KEY_GROUPS, 0, 60, 1, 1)
     read = decode_run(Sum(), pa.py_buffer(data), run, "place")
@@ -143,7 +143,7 @@ def test_key_groups_are_the_top_bits_of_a_hash() -> None:
 def test_no_batch_is_empty_but_that_of_no_rows(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """A request for nothing in every run of a key."""
     monkeypatch.setattr("persistent.codec.sealed.BATCH_ROWS_MAX", 1)
-    rows = sum_up(Sum(), [], np.arange(2), Sum().lift_list([5, 6]), 1).slice(0, number)
+    rows = group_by(Sum(), [], np.arange(2), Sum().lift_list([5, 6]), 1).slice(0, number)
     data, sha256 = encode_run(Sum(), rows, [])
     assert [batch.rows for batch in read_index(pa.py_buffer(data), sha256, "place").batches] == ([1] * number or [0])
     run = Run("x", number, len(data), sha256, 0, 0, KEY_GROUPS, 0, 1, 1, 1)
@@ -321,7 +321,7 @@ def test_panes_that_are_none_are_refused(panes: list[int], says: str) -> None:
 def test_totals_are_wide_only_where_the_manifest_says_so() -> None:
     """A release that does not know wide totals goes by the manifest; a run that is wider than that is not this one."""
     keys, panes = pa.array(["a"]), np.zeros(1, np.int64)
-    rows = sum_up(Sum(), [keys], panes, Sum().pack([2**70]), 1)
+    rows = group_by(Sum(), [keys], panes, Sum().pack([2**70]), 1)
     data, digest = encode_run(Sum(), rows, ["page"])
     groups = groups_of(rows.hashes)
     said = {"start": 0, "low": 0, "high": KEY_GROUPS, "pane_min": 0, "pane_max": 0, "first": 1, "last": 1}

@@ -302,14 +302,11 @@ def _cut(self: Any, columns: Any) -> Any:
     return [pa.array(column)]
 
 
-def _shown_or_all_apart(job: Any, table_of: Any, parts: Any, found: Any) -> Iterator[Any]:
-    rows, numbers = parts
+def _presented_or_all_apart(job: Any, table_of: Any, rows: Any, failing: Any) -> Iterator[Any]:
     try:
-        yield table_of(rows, numbers)
+        yield table_of(rows)
     except OverflowError as error:
-        found.append(
-            failing_keys._culprit(job, rows, None if numbers is None else int(numbers[0]), error, with_element=False)
-        )
+        failing.append(failing_keys._failing_key(job, rows, int(rows.panes[0]), error, with_element=False))
 
 
 def _present_zero(self: Any, columns: Any) -> Any:
@@ -317,20 +314,20 @@ def _present_zero(self: Any, columns: Any) -> Any:
 
 
 def _stops(job: Any, item: Any) -> Any:
-    return merge_runs._folded(job, item)
+    return merge_runs._compacted(job, item)
 
 
 Patch = tuple[Any, str, Any]
 
 MUTANTS: Mapping[str, Sequence[Patch]] = {
-    _RAISES: ((IntegerSum, "reduce_sorted", _raising_fold), (dispatch, "folded_early", _stops)),
-    "a fold that raises stops compaction": ((dispatch, "folded_early", _stops),),
+    _RAISES: ((IntegerSum, "reduce_sorted", _raising_fold), (dispatch, "compact_runs", _stops)),
+    "a fold that raises stops compaction": ((dispatch, "compact_runs", _stops),),
     "what is left unfolded is dropped": ((Results, "unfolded", lambda self: frozenset()),),
     "a product beyond 64 bits wraps": ((IntegerProduct, "_product", _wrapping_product),),
     "a wide total is stored in 64 bits": ((WideIntegers, "to_arrow", _cut),),
     "a result out of range is shown as 0": ((WideIntegers, "present_columns", _present_zero),),
-    "what is set aside is not written": ((close_windows, "stage_culprits", lambda job, attempt, found: None),),
-    "a result that cannot be shown takes its neighbours along": ((close_windows, "shown", _shown_or_all_apart),),
+    "what is set aside is not written": ((close_windows, "stage_failing_keys", lambda job, attempt, failing: None),),
+    "a result that cannot be shown takes its neighbours along": ((close_windows, "present_rows", _presented_or_all_apart),),
 }
 
 

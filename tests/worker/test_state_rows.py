@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from monoids import Count, Max, Monoid, Sum, record
 from monoids.encoding import encode
 from monoids.groupby import grouping, summing
+from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import hash_keys, key_column
+from persistent.codec.key_types import agreed_types
 from persistent.errors import InvalidPipeline
-from persistent.worker.state_rows import Rows, agreed_types, fold, sum_up
+from persistent.worker.state_rows import fold
 
 STEP = 10
 MONOID = record(count=Count(), total=Sum(), top=Max())
@@ -68,12 +70,12 @@ def key_columns(types: Sequence[pa.DataType], keys: Sequence[tuple[Any, ...]]) -
     return [key_column(pa.array([key[i] for key in keys], type_, from_pandas=False)) for i, type_ in enumerate(types)]
 
 
-def summed(monoid: Monoid[Any], types: Sequence[pa.DataType], updates: Sequence[Update]) -> Rows:
+def summed(monoid: Monoid[Any], types: Sequence[pa.DataType], updates: Sequence[Update]) -> GroupSums:
     """The rows of some updates (key, pane number, value)."""
     keys = key_columns(types, [key for key, _, _ in updates])
     values = [{"count": 1, "total": value, "top": value} if monoid is MONOID else value for _, _, value in updates]
     panes = np.array([pane * STEP for _, pane, _ in updates], np.int64)
-    return sum_up(monoid, keys, panes, monoid.lift_list(values), STEP)
+    return group_by(monoid, keys, panes, monoid.lift_list(values), STEP)
 
 
 def same_key(value: Any) -> Any:
@@ -91,7 +93,7 @@ def model(updates: Sequence[Update]) -> dict[Any, list[int]]:
     return found
 
 
-def as_dict(monoid: Monoid[Any], rows: Rows) -> dict[Any, Any]:
+def as_dict(monoid: Monoid[Any], rows: GroupSums) -> dict[Any, Any]:
     lists = [column.to_pylist() for column in rows.keys]
     keys = [(*map(same_key, key), pane) for *key, pane in zip(*lists, rows.panes.tolist())]
     found = dict(zip(keys, monoid.unpack(rows.columns)))
@@ -99,7 +101,7 @@ def as_dict(monoid: Monoid[Any], rows: Rows) -> dict[Any, Any]:
     return found
 
 
-def check_order(rows: Rows) -> None:
+def check_order(rows: GroupSums) -> None:
     """Sorted by (hash, key, pane), and the hashes are those of the keys."""
     hashes = rows.hashes.tolist()
     assert hashes == grouping.hash_keys(rows.keys, len(rows)).tolist()

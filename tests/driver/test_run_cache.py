@@ -11,20 +11,20 @@ from hypothesis import strategies as st
 
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
+from persistent.driver.run_cache import RunCache
 from persistent.storage import MemoryStorage
 from persistent.window import Panes, Window, sliding
-from persistent.worker.run_cache import Contents
 
 
-def learned(window: Window | None, panes_of: Sequence[Sequence[int]]) -> tuple[Contents, tuple[Run, ...]]:
-    """Contents that know runs of these panes."""
-    contents = Contents(MemoryStorage("contents"), window)
+def learned(window: Window | None, panes_of: Sequence[Sequence[int]]) -> tuple[RunCache, tuple[Run, ...]]:
+    """A cache that knows runs of these panes."""
+    cache = RunCache(MemoryStorage("run-cache"), window)
     runs = []
     for number, panes in enumerate(panes_of):
         run = Run(f"d/V/{number}", len(panes), 9, "", 0, 0, KEY_GROUPS, min(panes), max(panes), number, number)
-        contents.learn(run, np.unique(np.array(panes, np.int64)))
+        cache.learn(run, np.unique(np.array(panes, np.int64)))
         runs.append(run)
-    return contents, tuple(runs)
+    return cache, tuple(runs)
 
 
 @settings(deadline=None, max_examples=400)
@@ -41,7 +41,7 @@ def test_open_windows_are_as_defined(
     """A window overlooked is never published; one too many is a step that does nothing, for ever."""
     grid = Panes(window, interval)
     held = [[time for time in some if window.holds(np.array([time]))[0]] for some in times]
-    contents, runs = learned(window, [[int(grid.starts(time)) for time in some] for some in held if some])
+    cache, runs = learned(window, [[int(grid.starts(time)) for time in some] for some in held if some])
     ends = {
         number * window.every_ms + window.size_ms
         for some in held
@@ -50,27 +50,27 @@ def test_open_windows_are_as_defined(
         if closed < number * window.every_ms + window.size_ms
     }
     clock = Clock(closed + ahead, closed)
-    assert contents.is_due(runs, clock, closed + ahead) == any(end <= closed + ahead for end in ends)
-    assert contents.largest_end(runs, clock) == max(ends, default=0)
-    assert contents.open_windows(runs, clock) == len(ends)
+    assert cache.is_due(runs, clock, closed + ahead) == any(end <= closed + ahead for end in ends)
+    assert cache.largest_end(runs, clock) == max(ends, default=0)
+    assert cache.open_windows(runs, clock) == len(ends)
 
 
 def test_nothing_is_due_without_windows() -> None:
     """A state over all time would close windows it does not have."""
-    contents, runs = learned(None, [[-1]])
-    assert not contents.is_due(runs, Clock(9, 0), 9)
-    assert contents.largest_end(runs, Clock(9, 0)) == contents.open_windows(runs, Clock(9, 0)) == 0
+    cache, runs = learned(None, [[-1]])
+    assert not cache.is_due(runs, Clock(9, 0), 9)
+    assert cache.largest_end(runs, Clock(9, 0)) == cache.open_windows(runs, Clock(9, 0)) == 0
 
 
 def test_open_windows_are_not_listed_one_by_one() -> None:
     """Every step asks what is due: an hour of windows that start each millisecond is millions of them."""
-    contents, runs = learned(sliding("10 min", "1 ms"), [range(0, 1_000_000, 100_000)])
+    cache, runs = learned(sliding("10 min", "1 ms"), [range(0, 1_000_000, 100_000)])
     tracemalloc.start()
     try:
-        assert contents.open_windows(runs, Clock()) == 1_500_000
-        assert not contents.is_due(runs, Clock(), 0)
-        assert contents.is_due(runs, Clock(2_000_000, 0), 2_000_000)
-        assert contents.largest_end(runs, Clock()) == 1_500_000
+        assert cache.open_windows(runs, Clock()) == 1_500_000
+        assert not cache.is_due(runs, Clock(), 0)
+        assert cache.is_due(runs, Clock(2_000_000, 0), 2_000_000)
+        assert cache.largest_end(runs, Clock()) == 1_500_000
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()

@@ -1,4 +1,4 @@
-"""The contents of a manifest are what its runs hold, read as little as possible and verified always."""
+"""A run cache knows which panes each run holds, and the index of the source; it reads each run at most once."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import pyarrow as pa
 
 from monoids.groupby.cells import Integers
 from persistent.checkpoint.compaction import shards
-from persistent.checkpoint.log import way_back_told
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.runs import read_run, read_table, run_place, with_recovery_advice
 from persistent.clock import Clock
-from persistent.codec import Run, decode_panes, decode_table
-from persistent.errors import CorruptCheckpoint
+from persistent.codec import Run, decode_panes
 from persistent.storage import Storage
 from persistent.window import Window
 
 
-class Contents:
-    """Which panes the runs of a state hold, and which inputs a source has listed. Remembers what it has read:
-    runs never change."""
+class RunCache:
+    """The panes of runs and the inputs that a source has listed. Runs never change, so nothing here goes stale."""
 
     def __init__(self, storage: Storage, window: Window | None) -> None:
         self._storage = storage
@@ -30,15 +28,15 @@ class Contents:
         self._index: tuple[tuple[str, ...], pa.Table | None] = ((), None)
 
     def learn(self, run: Run, panes: Integers) -> None:
-        """These are the panes of a run just written."""
+        """Note the panes of a run just written."""
         self._panes[run.name] = panes
 
     def forget_all_but(self, runs: Iterable[Run]) -> None:
-        """Only these runs are still asked for."""
+        """Keep the panes of these runs only."""
         self._panes = {run.name: self._panes[run.name] for run in runs if run.name in self._panes}
 
     def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
-        """How many windows hold something and are not closed."""
+        """The number of windows that hold something and are not closed."""
         window = self._window
         panes = [self._panes_of(run) for run in runs] if window else []
         if window is None or not panes:
@@ -53,7 +51,7 @@ class Contents:
         return int(np.maximum(last - np.maximum(first - 1, counted), 0).sum())
 
     def windows_over(self, runs: Sequence[Run], clock: Clock, close_at: int) -> int:
-        """How many windows that hold something have ``closed < end <= close_at``."""
+        """The number of windows that hold something and have ``closed < end <= close_at``."""
         later = replace(clock, closed=max(clock.closed, close_at))
         return self.open_windows(runs, clock) - self.open_windows(runs, later)
 
@@ -67,7 +65,7 @@ class Contents:
         return self._end(last) if last >= first else 0
 
     def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
-        """Whether a window that holds something has ``closed < end <= close_at``."""
+        """Whether some window holds something and has ``closed < end <= close_at``."""
         window = self._window
         if window is None:
             return False
@@ -94,7 +92,7 @@ class Contents:
         return min((self._end(max(window.first_number(pane), first)) for pane in ahead), default=None)
 
     def shards(self, runs: Sequence[Run], clock: Clock, close_at: int, least: int) -> list[tuple[int, int]]:
-        """The key groups in ranges, at least so many, that can each be closed at once."""
+        """The key groups in at least ``least`` ranges, each of which can be closed at once."""
         window = self._window
         panes = (window.first_number(clock.closed) * window.every_ms, close_at) if window else None
         return shards(runs, least, panes=panes)
@@ -107,35 +105,20 @@ class Contents:
         if names != known:
             grown = table is not None and names[: len(known)] == known
             tables = [table] if grown else []
-            tables += [self._table(run) for run in (runs[len(known) :] if grown else runs)]
+            tables += [read_table(self._storage, run) for run in (runs[len(known) :] if grown else runs)]
             self._index = (
                 names,
                 pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None,
             )
         return self._index[1]
 
-    def read(self, run: Run) -> pa.Buffer:
-        """The bytes of a run that a manifest names."""
-        with way_back_told(self._storage.url):
-            try:
-                return self._storage.read(run.name)
-            except FileNotFoundError as error:
-                raise CorruptCheckpoint(f"{self._place(run)}: missing, though a manifest names it") from error
-
-    def _table(self, run: Run) -> pa.Table:
-        data = self.read(run)
-        with way_back_told(self._storage.url):
-            return decode_table(data, run.sha256, self._place(run))
-
     def _panes_of(self, run: Run) -> Integers:
         if run.name not in self._panes:
-            data = self.read(run)
-            with way_back_told(self._storage.url):
-                self._panes[run.name] = np.array(decode_panes(data, run, self._place(run)), np.int64)
+            data = read_run(self._storage, run)
+            with with_recovery_advice(self._storage.url):
+                panes = decode_panes(data, run, run_place(self._storage, run))
+            self._panes[run.name] = np.array(panes, np.int64)
         return self._panes[run.name]
-
-    def _place(self, run: Run) -> str:
-        return f"{self._storage.url}/{run.name}"
 
     def _end(self, number: int) -> int:
         assert self._window is not None

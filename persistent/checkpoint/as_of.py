@@ -1,0 +1,99 @@
+"""The state as of a clock is in the oldest kept checkpoint that can tell what came before it from what came after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.successor import Entry
+from persistent.codec import canonical_json
+from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
+from persistent.state import NonWindowState, PersistentState
+from persistent.task import PersistentTask, key_names, operator_name
+from persistent.text.figures import utc_text
+
+
+def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clock: int) -> Entry:
+    """The oldest kept checkpoint of the newest one's line that holds everything before ``clock`` and can separate it
+    from what came later. UnknownCheckpoint, with the range of clocks, if there is none; FingerprintChanged if the only
+    ones precede a migration of the state."""
+    newest = newest_of(log)
+    kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
+    asked = _Asked(task, state, clock)
+    knowing = [entry for entry in kept if asked.is_known_by(entry.manifest)]
+    for entry in knowing:
+        if asked.has_state_of(entry.manifest):
+            return entry
+    if knowing:
+        ours = [entry.manifest.clock.watermark for entry in kept if asked.has_state_of(entry.manifest)]
+        since = f"; as it is now it goes back to {utc_text(min(ours))}" if ours else ""
+        raise FingerprintChanged(
+            f"{log.storage.url}: the state as of {utc_text(clock)} is in checkpoint {knowing[-1].manifest.id}, which "
+            f"is of the task as it was before its state evolved{since}. Read it with the task as it was; or take a "
+            "later clock"
+        )
+    clocks = f"{utc_text(kept[0].manifest.clock.watermark)} to {utc_text(kept[-1].manifest.clock.watermark)}"
+    raise UnknownCheckpoint(
+        f"{log.storage.url}: no kept checkpoint knows the state as of {utc_text(clock)}: their clocks are {clocks}"
+        f"{asked.why_unknown([entry.manifest for entry in kept])}"
+    )
+
+
+def _kept(log: Log, newest: Entry) -> list[Entry]:
+    """The kept checkpoints, ``newest`` among them, without those that a driver collects meanwhile."""
+    entries = []
+    for id in log.kept_ids(newest.manifest):
+        try:
+            entries.append(newest if id == newest.manifest.id else log.read(id))
+        except CorruptCheckpoint:
+            if newest_of(log).manifest.keeps(id):
+                raise
+    return entries
+
+
+def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
+    """The kept checkpoints that led to the newest, oldest first: not those that a rollback has left."""
+    return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The state of a task, as of a clock."""
+
+    task: PersistentTask
+    state: PersistentState
+    clock: int
+
+    def is_known_by(self, manifest: Manifest) -> bool:
+        times, operator = manifest.clock, self._operator(manifest)
+        since = None if operator is None else operator.known_from
+        known = self.state.knows(self.clock, times.watermark)
+        is_open = self.state.window is None or times.closed <= self.clock
+        return known and is_open and (since is None or self.clock >= since)
+
+    def has_state_of(self, manifest: Manifest) -> bool:
+        """Whether the manifest holds the state of the task as it is now."""
+        operator = self._operator(manifest)
+        return operator is not None and (canonical_json(operator.fingerprint), operator.key_names) == (
+            canonical_json(self.state.fingerprint()),
+            key_names(self.task),
+        )
+
+    def why_unknown(self, kept: list[Manifest]) -> str:
+        """Why none of these manifests knows the clock, and what to do."""
+        state, clock = self.state, self.clock
+        if not state.panes.is_cut(clock):
+            return f", and {utc_text(clock)} is not on the grid of {state.panes}"
+        if isinstance(state, NonWindowState) and state.history_ms is None:
+            return ". Declare how far back it is to be known: NonWindowState(..., interval_ms=..., history=...)"
+        operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
+        since = min((operator.known_from or 0 for operator in operators), default=0)
+        if clock < since:
+            return f". What was before {utc_text(since)} has been summed up: take a later clock, or a checkpoint's id"
+        return ". Take a clock between those, or one of the kept checkpoints (persistent state --at ID)"
+
+    def _operator(self, manifest: Manifest) -> OperatorState | None:
+        return manifest.operators.get(operator_name(self.task))
