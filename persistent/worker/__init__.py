@@ -6,6 +6,6 @@
     merge_runs      reads, folds and writes the runs whose sum the state is
     state_tables    folds a whole state, for readers
 
-``job`` has the items and their results; ``state_rows`` folds sums, ``output_tables`` presents them, and ``failing_keys``
-finds the key that a fold or presentation fails on.
+``job`` has the items and their results; ``state_rows`` folds sums, ``output_tables`` presents them;
+``failing_keys`` finds the key whose fold or presentation fails.
 """

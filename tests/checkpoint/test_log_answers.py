@@ -12,7 +12,6 @@ import pytest
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name, plan_name
-from persistent.checkpoint.runs import with_recovery_advice
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
@@ -57,19 +56,6 @@ def test_other_names_are_no_entries() -> None:
     for name in ("0000000000000000000a.json", "00000000000000000009xjson", "000000000000000000009.json", "0" * 25):
         log.storage.write(f"m/{name}", b"")
     assert log.ids() == [0]
-
-
-def test_damage_comes_with_recovery_advice() -> None:
-    """A command that only says what is wrong leaves whoever called it alone."""
-    with (
-        pytest.raises(CorruptCheckpoint, match=r"^torn\. Restore the file from a copy; or 'persistent verify URL'"),
-        with_recovery_advice("URL"),
-    ):
-        raise CorruptCheckpoint("torn")
-    with pytest.raises(Fenced, match=r"^first$"), with_recovery_advice("URL"):
-        raise Fenced("first")
-    with with_recovery_advice("URL"):
-        pass
 
 
 # -- the newest -------------------------------------------------------------------------------------------------------

@@ -302,7 +302,7 @@ def _cut(self: Any, columns: Any) -> Any:
     return [pa.array(column)]
 
 
-def _presented_or_all_apart(job: Any, table_of: Any, rows: Any, failing: Any) -> Iterator[Any]:
+def _present_or_all_apart(job: Any, table_of: Any, rows: Any, failing: Any) -> Iterator[Any]:
     try:
         yield table_of(rows)
     except OverflowError as error:
@@ -326,8 +326,10 @@ MUTANTS: Mapping[str, Sequence[Patch]] = {
     "a product beyond 64 bits wraps": ((IntegerProduct, "_product", _wrapping_product),),
     "a wide total is stored in 64 bits": ((WideIntegers, "to_arrow", _cut),),
     "a result out of range is shown as 0": ((WideIntegers, "present_columns", _present_zero),),
-    "what is set aside is not written": ((close_windows, "stage_failing_keys", lambda job, attempt, failing: None),),
-    "a result that cannot be shown takes its neighbours along": ((close_windows, "present_rows", _presented_or_all_apart),),
+    "what is set aside is not written": ((close_windows, "stage_failing_keys", lambda *_: None),),
+    "a result that cannot be shown takes its neighbours along": (
+        (close_windows, "present_rows", _present_or_all_apart),
+    ),
 }
 
 
