@@ -42,7 +42,7 @@ _LONG = {
 def _mirrors() -> dict[str, Mirror]:
     table: dict[str, tuple[str, ...]] = {
         "persistent.driver.commit": ("tests/driver/test_commit.py",),
-        "persistent.driver.publish": ("tests/checkpoint/test_publish_and_collect.py", "tests/driver/test_publish.py"),
+        "persistent.driver.publish": ("tests/driver/test_publish_and_collect.py", "tests/driver/test_publish.py"),
         "persistent.checkpoint.compaction": (
             "tests/checkpoint/test_compaction_choices.py",
             "tests/checkpoint/test_compaction.py",
@@ -55,7 +55,7 @@ def _mirrors() -> dict[str, Mirror]:
         "persistent.checkpoint.inside": ("tests/checkpoint/test_inside.py",),
         "persistent.checkpoint.log": (
             "tests/checkpoint/test_log_answers.py",
-            "tests/checkpoint/test_lost.py",
+            "tests/checkpoint/test_log_lost.py",
             "tests/checkpoint/test_log.py",
         ),
         "persistent.checkpoint.manifest": ("tests/checkpoint/test_manifest.py", "tests/checkpoint/test_log.py"),
@@ -65,7 +65,7 @@ def _mirrors() -> dict[str, Mirror]:
         "persistent.checkpoint.running": ("tests/checkpoint/test_running.py",),
         "persistent.checkpoint.set_aside": ("tests/checkpoint/test_set_aside.py",),
         "persistent.checkpoint.shapes": (
-            "tests/checkpoint/test_document_shapes.py",
+            "tests/checkpoint/test_shapes.py",
             "tests/checkpoint/test_manifest.py",
             "tests/checkpoint/test_plan.py",
         ),
@@ -89,13 +89,13 @@ def _mirrors() -> dict[str, Mirror]:
         "persistent.storage.doctor": ("tests/storage/test_doctor_questions.py", "tests/storage/test_doctor_races.py"),
         "persistent.storage.evidence": ("tests/storage/test_evidence.py", "tests/storage/test_opening.py"),
         "persistent.storage.failures": ("tests/storage/test_failures.py", "tests/storage/test_retries.py"),
-        "persistent.storage.files": ("tests/storage/test_os_files.py",),
+        "persistent.storage.files": ("tests/storage/test_files.py",),
         "persistent.storage.fsspec_storage": ("tests/storage/test_fsspec_storage.py",),
         "persistent.storage.hdfs": ("tests/storage/test_hdfs_requests.py",),
-        "persistent.storage.local": ("tests/storage/test_local_storage.py", "tests/storage/test_storage_contract.py"),
+        "persistent.storage.local": ("tests/storage/test_local_storage.py", "tests/storage/test_local_and_memory_contract.py"),
         "persistent.storage.memory": (
             "tests/storage/test_memory_storage.py",
-            "tests/storage/test_storage_contract.py",
+            "tests/storage/test_local_and_memory_contract.py",
         ),
         "persistent.storage.opening": ("tests/storage/test_opening.py", "tests/storage/test_places.py"),
         "persistent.storage.other": ("tests/storage/test_other.py",),
