@@ -92,7 +92,10 @@ def _mirrors() -> dict[str, Mirror]:
         "persistent.storage.files": ("tests/storage/test_files.py",),
         "persistent.storage.fsspec_storage": ("tests/storage/test_fsspec_storage.py",),
         "persistent.storage.hdfs": ("tests/storage/test_hdfs_requests.py",),
-        "persistent.storage.local": ("tests/storage/test_local_storage.py", "tests/storage/test_local_and_memory_contract.py"),
+        "persistent.storage.local": (
+            "tests/storage/test_local_storage.py",
+            "tests/storage/test_local_and_memory_contract.py",
+        ),
         "persistent.storage.memory": (
             "tests/storage/test_memory_storage.py",
             "tests/storage/test_local_and_memory_contract.py",

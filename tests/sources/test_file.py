@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import os
-import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import cloudpickle
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -19,38 +15,9 @@ from hypothesis import strategies as st
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import NO_TIMESTAMP, Budget, FileSource, Source, SourceState
 from tests.sources.draining import drain, read, thawed
+from tests.sources.written import START, rows, write
 
-START = datetime(2024, 1, 1, tzinfo=UTC)
 ENDINGS = ["parquet", "jsonl", "jsonl.gz", "json.zst", "csv", "csv.gz", "ndjson", "csv.zst"]
-
-
-def rows(first, count):
-    """Rows with times as text, whole numbers, text beyond ASCII, and nulls where every format has them."""
-    return [
-        {"ts": f"{START + timedelta(seconds=i):%Y-%m-%dT%H:%M:%SZ}", "n": None if i % 5 == 3 else i, "v": f"é, {i}"}
-        for i in range(first, first + count)
-    ]
-
-
-def write(path, records, row_group=7):
-    """The records in the format that the name says."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    name = path.name.removesuffix(".gz").removesuffix(".zst")
-    if name.endswith(".parquet"):
-        schema = pa.schema([("ts", pa.string()), ("n", pa.int64()), ("v", pa.string())])
-        pq.write_table(pa.Table.from_pylist(records, schema), path, row_group_size=row_group)
-        return path
-    if name.endswith(".csv"):
-        lines = ["ts,n,v"] + [f'{r["ts"]},{"" if r["n"] is None else r["n"]},"{r["v"]}"' for r in records]
-    else:
-        lines = [json.dumps(r, ensure_ascii=False) for r in records]
-    data = "".join(line + "\n" for line in lines).encode()
-    if path.name.endswith(".gz"):
-        data = gzip.compress(data)
-    elif path.name.endswith(".zst"):
-        data = pa.Codec("zstd").compress(data, asbytes=True)
-    path.write_bytes(data)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -88,36 +55,6 @@ def test_every_record_is_read_once_whatever_the_steps_and_splits(folders, ending
         assert len(plan.splits) <= splits
         for split in plan.splits:
             assert read(source, split, plan.recorded) == read(source, thawed(split), plan.recorded)
-
-
-@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
-def test_a_large_file_is_shared_evenly_among_workers(tmp_path, ending):
-    """Without it one worker would do the work of a step and the others would wait."""
-    write(tmp_path / f"a.{ending}", rows(0, 4_000), row_group=250)
-    source = FileSource(tmp_path, timestamp="ts")
-    plan = source.plan(SourceState({}), Budget(4_000, splits=4))
-    sizes = [len(read(source, split, plan.recorded)[0]) for split in plan.splits]
-    assert len(sizes) == 4 and sum(sizes) == 4_000 and min(sizes) > 900
-
-
-def test_many_small_files_share_a_split(tmp_path):
-    """Without it 100 files would be 100 tasks."""
-    for place in range(100):
-        write(tmp_path / f"{place:03}.jsonl", rows(place * 3, 3))
-    source = FileSource(tmp_path, timestamp="ts")
-    plan = source.plan(SourceState({}), Budget(10_000, splits=2))
-    assert [len(split.spans) for split in plan.splits] == [50, 50]
-    assert drain(source).values == rows(0, 300)
-
-
-def test_a_plan_names_a_bounded_number_of_files(tmp_path, monkeypatch):
-    """Without it the plan over 100,000 small files would be too large to be read again, and the job stuck."""
-    monkeypatch.setattr("persistent.sources.file._FILES_MAX", 7)
-    for place in range(20):
-        write(tmp_path / f"{place:03}.jsonl", rows(place * 3, 3 if place % 5 else 0))
-    drained = drain(FileSource(tmp_path, timestamp="ts"))
-    assert [sum(len(split.spans) for split in plan.splits) for plan in drained.plans] == [7, 7, 2]
-    assert drained.values == [row for place in range(20) if place % 5 for row in rows(place * 3, 3)]
 
 
 def test_new_files_are_listed_only_when_the_known_ones_do_not_fill_the_budget(tmp_path, monkeypatch):
@@ -208,43 +145,6 @@ def test_a_file_that_changed_is_refused_and_one_that_is_gone_after_reading_is_no
     assert source.plan(done.state, Budget(1)).splits == ()
 
 
-def test_the_clock_waits_for_what_parquet_statistics_allow(tmp_path):
-    """Without it a backfill in any order would be full of late rows."""
-    for name, first in (("a", 100), ("b", 0), ("c", 50)):
-        table = pa.table({"ts": pa.array(np.arange(first, first + 20), pa.timestamp("ms"))})
-        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=10)
-    source = FileSource(tmp_path, timestamp="ts")
-    caps = [(tuple(plan.end["files"]), plan.cap["files"]) for plan in drain(source, 10).plans]
-    assert caps == [((0, 10), 0), ((1, 0), 0), ((1, 10), 10), ((2, 0), 50), ((2, 10), 60), ((3, 0), None)]
-    cut = drain(source, 23, True).plans
-    assert [plan.cap["files"] for plan in cut] == [0, 50, None]
-    ordered = FileSource(tmp_path, timestamp="ts", ordered=True)
-    assert {plan.cap["files"] for plan in drain(ordered, 10).plans} == {None}
-
-
-@pytest.mark.parametrize(
-    ("column", "unit", "expected"),
-    [
-        (pa.array([5_000, 3_000], pa.timestamp("s")), None, 3_000_000),
-        (pa.array([5_000_999, 3_000_999], pa.timestamp("us", "Asia/Tokyo")), None, 3_000),
-        (pa.array([5_000_000_000, 3_000_999_999], pa.timestamp("ns")), None, 3_000),
-        (pa.array([5, 3], pa.int64()), "s", 3_000),
-        (pa.array([5, 3], pa.int32()), "ms", 3),
-        (pa.array([5, 3], pa.date32()), None, 3 * 86_400_000),
-        (pa.array(["1970-01-02", "1970-01-03"]), None, -1),
-        (pa.array([5, -3], pa.int64()), "ms", -1),
-        (pa.array([5, None], pa.int64()), "ms", 5),
-        (pa.array([None, None], pa.int64()), "ms", None),
-    ],
-)
-def test_statistics_of_every_sort_of_time(tmp_path, column, unit, expected):
-    """Without it the clock could pass a record of a unit that was read wrongly from the statistics."""
-    pq.write_table(pa.table({"ts": pa.array([1], column.type) if unit else column[:1]}), tmp_path / "a.parquet")
-    pq.write_table(pa.table({"ts": column}), tmp_path / "b.parquet")
-    plan = FileSource(tmp_path, timestamp="ts", timestamp_unit=unit).plan(SourceState({}), Budget(1, exact=True))
-    assert plan.cap == {"files": expected}
-
-
 def test_without_statistics_and_for_text_the_clock_waits_until_all_is_read(tmp_path, folders):
     """Without it unread data of unknown age would be late."""
     for name in "ab":
@@ -253,69 +153,6 @@ def test_without_statistics_and_for_text_the_clock_waits_until_all_is_read(tmp_p
     assert [plan.cap["files"] for plan in drain(source, 3, True).plans] == [-1, None]
     assert [plan.cap["files"] for plan in drain(FileSource(folders["jsonl"], timestamp="ts"), 30).plans][-1] is None
     assert drain(FileSource(folders["jsonl"], timestamp="ts"), 30).plans[0].cap == {"files": -1}
-
-
-DAYS = {"a/day=1970-01-04": 2, "b/day=1970-01-02": 1, "b/day=1970-01-03": 2, "c/day=__HIVE_DEFAULT_PARTITION__": 1}
-
-
-@pytest.mark.parametrize("column", ["none", "null", "later"])
-@pytest.mark.parametrize("unit", ["date32", "string", "timestamp[us]"])
-def test_where_folders_tell_the_time_the_clock_goes_by_them(tmp_path, column, unit):
-    """Without it a column of that name, which nobody reads, made on-time records late; without one the clock stood."""
-    for folder, count in DAYS.items():
-        (tmp_path / folder).mkdir(parents=True)
-        days = {} if column == "none" else {"day": pa.array([None if column == "null" else 99] * count, pa.date32())}
-        pq.write_table(pa.table({"k": ["x"] * count, **days}), tmp_path / folder / "x.parquet")
-    source = FileSource(tmp_path, timestamp="day", schema={"k": "string", "day": unit})
-    drained = drain(source, 1, True)
-    assert [row[2] for row in drained.rows[:-1]] == [day * 86_400_000 for day in (3, 3, 1, 2, 2)]
-    assert drained.rows[-1][2] == NO_TIMESTAMP
-    caps = [plan.cap["files"] for plan in drained.plans]
-    assert caps == [day * 86_400_000 if day else None for day in (1, 1, 2, 2, 0, 0)]
-
-
-def test_folders_are_columns(tmp_path):
-    """Without it what only the folder says would be lost."""
-    for ending in ("parquet", "jsonl"):
-        root = tmp_path / ending
-        write(root / "day=2024-01-01" / "site=a%2Fb" / f"x.{ending}", rows(0, 2))
-        write(root / "day=2024-01-02" / "site=__HIVE_DEFAULT_PARTITION__" / f"x.{ending}", rows(2, 1))
-        found = drain(FileSource(root, timestamp="ts"), 1, True).values
-        assert [(row["day"], row["site"], row["v"]) for row in found] == [
-            ("2024-01-01", "a/b", "é, 0"),
-            ("2024-01-01", "a/b", "é, 1"),
-            ("2024-01-02", None, "é, 2"),
-        ]
-        schema = {"day": "date32", "n": pa.int64(), "ts": "string"}
-        typed = drain(FileSource(root / "day=*" / "**", timestamp="day", schema=schema))
-        assert [str(row["day"]) for row in typed.values] == ["2024-01-01", "2024-01-01", "2024-01-02"]
-        assert typed.rows[0][2] == int(START.timestamp()) * 1_000 and list(typed.values[0]) == list(schema)
-        clash = FileSource(write(tmp_path / "c" / "n=1" / f"x.{ending}", rows(0, 1)).parents[1], timestamp="ts")
-        with pytest.raises(SourceError, match="'n' is a column of the file and the name of a folder"):
-            clash.plan(SourceState({}), Budget(1))
-        shutil.rmtree(tmp_path / "c")
-        write(root / f"bare.{ending}", rows(3, 1))
-        with pytest.raises(SourceError, match="its folders name"):
-            FileSource(root, timestamp="ts").plan(SourceState({}), Budget(1))
-
-
-def test_a_truncated_parquet_file_stops_the_run_or_is_one_dead_letter(tmp_path):
-    """Without it half a file would be read as a whole one, or nothing would be read at all."""
-    write(tmp_path / "a.parquet", rows(0, 30))
-    torn = write(tmp_path / "b.parquet", rows(30, 30))
-    write(tmp_path / "c.parquet", rows(60, 30))
-    torn.write_bytes(torn.read_bytes()[:-20])
-    with pytest.raises(SourceError, match=r"b\.parquet: .*footer.*on_bad_file"):
-        FileSource(tmp_path, timestamp="ts").plan(SourceState({}), Budget(1))
-    lenient = FileSource(tmp_path, timestamp="ts", on_bad_file="dead-letter")
-    for step, exact in ((1_000, False), (7, True), (30, True), (1, True)):
-        drained = drain(lenient, step, exact, 2)
-        assert drained.values == rows(0, 30) + rows(60, 30)
-        assert [(d.ordinal, d.offset, d.data) for d in drained.dead] == [(1, 0, b"")]
-        assert "footer" in drained.dead[0].reason
-    only = FileSource(torn, timestamp="ts", on_bad_file="dead-letter")
-    with pytest.raises(SourceError, match="footer"):
-        only.plan(SourceState({}), Budget(1))
 
 
 def test_a_file_that_does_not_fit_the_schema_is_named_with_both_types(tmp_path):
@@ -347,26 +184,6 @@ def test_narrower_types_of_later_files_are_widened(tmp_path):
     pq.write_table(later, tmp_path / "b.parquet")
     drained = drain(FileSource(tmp_path, timestamp="ts"))
     assert [(row[2], row[3]["v"], row[3]["s"]) for row in drained.rows] == [(0, 2.0, "a"), (2, 3.0, "b")]
-
-
-def test_an_unreadable_row_group_is_one_dead_letter(tmp_path):
-    """Without it a flipped bit would cost the whole file, or as many dead letters as there are workers."""
-    path = write(tmp_path / "a.parquet", rows(0, 40), row_group=10)
-    group = pq.read_metadata(path).row_group(2).column(0)
-    data = bytearray(path.read_bytes())
-    offset = group.dictionary_page_offset or group.data_page_offset
-    data[offset : offset + 30] = b"\xff" * 30
-    path.write_bytes(bytes(data))
-    with pytest.raises(SourceError, match="row group 2"):
-        drain(FileSource(tmp_path, timestamp="ts"))
-    for step, exact in ((1_000, False), (15, False), (10, False)):
-        drained = drain(FileSource(tmp_path, timestamp="ts", on_bad_file="dead-letter"), step, exact)
-        assert drained.values == rows(0, 20) + rows(30, 10)
-        assert [(d.offset, "row group 2" in d.reason) for d in drained.dead] == [(20, True)]
-    for step in (7, 13):
-        source = FileSource(tmp_path, timestamp="ts", on_bad_file="dead-letter")
-        drained = drain(source, step, True, 2)
-        assert drained.values == rows(0, 20) + rows(30, 10) and [d.offset for d in drained.dead] == [20]
 
 
 def test_unreadable_timestamps_are_marked(tmp_path):
@@ -420,30 +237,6 @@ def test_it_ships_without_connections(folders):
     assert len(data) < 2_000
     assert drain(again, 5, True).rows == whole.rows
     assert list(source.partitions()) == ["files"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"timestamp": None},
-        {"timestamp_unit": "minutes"},
-        {"format": "xml"},
-        {"on_bad_file": "skip"},
-        {"ordered": "yes"},
-        {"multiline": 1},
-        {"max_out_of_orderness": "5 parsecs"},
-        {"max_out_of_orderness": -1},
-        {"schema": {"ts": "no such type"}},
-        {"schema": {}},
-        {"schema": ["ts"]},
-        {"path": ""},
-        {"path": 3},
-    ],
-)
-def test_bad_options_are_refused_when_the_source_is_made(options):
-    """Without it they would fail on a worker, hours later."""
-    with pytest.raises(InvalidPipeline, match=r"=|write|max_out_of_orderness"):
-        FileSource(**{"path": "events", "timestamp": "ts", **options})
 
 
 def test_a_path_is_fixed_when_the_source_is_made(tmp_path, monkeypatch):

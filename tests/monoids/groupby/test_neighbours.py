@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from monoids.groupby import neighbours
 from monoids.groupby.neighbours import same_as_next
 from monoids.hashing import key_column
-from monoids.text import TextWords
 
 ALIKE = ["", "\0", "a", "a\0", "a\0\0", "é", "12345678", "12345678\0", "12345678a", "1234567\0", "x" * 16, "x" * 15]
 LISTS = st.one_of(
@@ -43,16 +42,3 @@ def test_neighbours_are_compared_as_python_does(values: list[Any], data: st.Data
         patch.setattr(neighbours, "CHUNK_ROWS", chunk)
         found = same_as_next([column, column], np.array(order, np.int64))
     assert found.tolist() == [same(values[a], values[b]) for a, b in pairwise(order)]
-
-
-@settings(deadline=None, max_examples=200)
-@given(
-    st.lists(st.binary(max_size=20), min_size=1, max_size=8) | st.lists(st.binary(min_size=5, max_size=5), min_size=2)
-)
-def test_words_are_the_bytes(values: list[bytes]) -> None:
-    """Bytes of the next text, or after the end of all, must not become part of a word."""
-    text = TextWords(pa.array(values, pa.binary()))
-    for at in (0, 8, 16):
-        expected = [int.from_bytes(value[at : at + 8], "little") for value in values]
-        assert text.words(0, len(values), at).tolist() == expected
-        assert text.words(1, len(values), at).tolist() == expected[1:] if len(values) > 1 else True

@@ -9,16 +9,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from monoids import Group, Max, Monoid, Sum
-from monoids.laws import LAWS, LawViolation, Trial, assert_monoid_laws, exact, law_named, statistical, within
-from monoids.laws.drawing import Reached, smaller, value_of
-from tests.monoids.laws import columnar_defects, defects
-from tests.monoids.laws.defects import FINITE, SMALL, Adding, CommutingList, Floats, HashOrdered, Integers, Midpoint
-
-
-def violation(monoid: Monoid[Any], inputs: Any, **options: Any) -> LawViolation:
-    with pytest.raises(LawViolation) as caught:
-        assert_monoid_laws(monoid, inputs, **options)
-    return caught.value
+from monoids.laws import LAWS, Trial, assert_monoid_laws, exact, law_named, statistical, within
+from monoids.laws.drawing import Reached
+from tests.monoids.laws.defects import FINITE, SMALL, CommutingList, Floats, HashOrdered, Midpoint
+from tests.monoids.laws.violations import violation
 
 
 def test_violation_shows_law_sides_and_smallest_counterexample() -> None:
@@ -51,60 +45,6 @@ def test_violation_is_the_same_under_a_profile_of_continuous_integration() -> No
     finally:
         settings.load_profile(profile)
     assert not getattr(found, "__notes__", [])
-
-
-def values(trial: Trial, found: LawViolation) -> dict[str, Any]:
-    return {name: value_of(trial.monoid, reached) for name, reached in found.bindings.items()}
-
-
-def test_rare_violation_is_shrunk_too() -> None:
-    """What is seen once in 200 examples is the hardest to read."""
-
-    class Rare(Adding):
-        def combine(self, a: int, b: int) -> int:
-            return a + b + (a % 19 == 13 and b % 23 == 7)
-
-        def inverse(self, a: int) -> int:
-            return -a
-
-    trial = Trial(Rare(), st.integers(0, 10**5), examples=1000)
-    found = trial.violation(law_named("commutativity"))
-    assert found is not None
-    law = law_named("commutativity").function
-    for name, reached in found.bindings.items():
-        for less in smaller(reached):
-            left, right = law(trial.monoid, **{**values(trial, found), name: value_of(trial.monoid, less)})
-            assert left == right, f"{found}\nis broken by {name} = {less!r} too"
-
-
-def test_exception_of_the_monoid_is_a_violation_from_it() -> None:
-    """The user's own traceback is what says where it failed."""
-
-    class Fragile(Monoid[int]):
-        identity = 0
-
-        def combine(self, a: int, b: int) -> int:
-            if a and b:
-                raise ZeroDivisionError("by me")
-            return a or b
-
-    found = violation(Fragile(), SMALL)
-    assert "raises ZeroDivisionError: by me" in str(found)
-    assert isinstance(found.__cause__, ZeroDivisionError)
-
-
-def test_monoid_without_determinism_is_a_violation() -> None:
-    """Hypothesis would raise a group of exceptions about itself."""
-
-    class Moody(Monoid[int]):
-        identity = 0
-        calls = 0
-
-        def combine(self, a: int, b: int) -> int:
-            Moody.calls += 1
-            return a + b + (Moody.calls % 97 == 0)
-
-    violation(Moody(), SMALL, examples=50)
 
 
 @pytest.mark.parametrize(
@@ -179,19 +119,6 @@ def test_equality_is_an_argument() -> None:
     assert_monoid_laws(Midpoint(), FINITE, equality=lambda left, right, scale: True)
 
 
-def test_rounding_excuses_no_serializer() -> None:
-    """A sum that may err in the last bit is still stored to the last bit."""
-
-    class Short(Floats):
-        def encode(self, element: float) -> bytes:
-            return f"{element:.15g}".encode()
-
-        def decode(self, data: bytes) -> float:
-            return float(data)
-
-    assert violation(Short(), FINITE).law == "serializer round trip"
-
-
 def test_examples_are_as_many_as_asked_for() -> None:
     """5,000 examples that were 50 would be a false assurance."""
     lifted: list[int] = []
@@ -211,33 +138,6 @@ def test_examples_are_as_many_as_asked_for() -> None:
     assert len(trial._sample.drawn) == 500
     drawn = {x for example, _ in trial._sample.drawn for x in example["xs"].xs}
     assert drawn <= set(lifted)
-
-
-def test_all_rows_are_tried_alone_or_together() -> None:
-    """Trying ten examples at a time must not lose any."""
-    seen: set[int] = set()
-
-    class Watching(Integers):
-        def pack(self, elements: Any) -> Any:
-            seen.update(elements)
-            return super().pack(elements)
-
-    trial = Trial(Watching(), st.integers(-(2**40), 2**40), examples=200)
-    trial.check(law_named("columnar reduce"))
-    elements = {sum(x for x, _ in one.steps) for example, _ in trial._sample.drawn for one in example["elements"]}
-    assert elements <= seen
-    seen.clear()
-    trial.check(law_named("columnar reduce of lifted"))
-    assert {x for example, _ in trial._sample.drawn for x in example["column"].xs} <= seen
-
-
-def test_reached_elements_are_closed_under_combine_and_inverse() -> None:
-    """Elements that are only lifted never show the defects of those that a state holds."""
-    trial = Trial(Integers(), SMALL, examples=100)
-    steps = [example[name].steps for example, _ in trial._sample.drawn for name in "pqr"]
-    assert {len(each) for each in steps} == {0, 1, 2, 3}
-    assert {back for each in steps for _, back in each} == {False, True}
-    assert {len(example[name].steps) for example, _ in trial._sample.drawn for name in "abc"} == {0, 1, 2, 3}
 
 
 def test_group_without_inverse_is_refused() -> None:
@@ -268,19 +168,6 @@ def test_laws_are_tried_in_the_order_of_the_catalogue() -> None:
     assert violation(Wrong(), SMALL).law == broken[0] == "left identity"
 
 
-def test_violation_among_many_is_shrunk_to_one() -> None:
-    """Rows are tried many at a time; a counterexample of a hundred rows would be none to read."""
-
-    class Odd(Integers):
-        def reduce_sorted(self, columns: Any, starts: Any) -> Any:
-            totals = super().reduce_sorted(columns, starts)
-            return (totals[0] + 1,) if 4711 in columns[0] else totals
-
-    found = Trial(Odd(), st.integers(0, 10_000) | st.just(4711), examples=100).violation(law_named("columnar reduce"))
-    assert found is not None
-    assert str(found).splitlines()[1:3] == ["  elements = [lift(4711)]", "  cuts = []"]
-
-
 def test_what_is_not_defined_is_no_fault_of_another_law() -> None:
     """Whoever reads 'no mutation' looks for a mutation."""
 
@@ -295,19 +182,6 @@ def test_what_is_not_defined_is_no_fault_of_another_law() -> None:
     trial = Trial(Small(), SMALL)
     assert [law.name for law in trial.laws if trial.violation(law)] == ["totality"]
     assert "raises KeyError: " in str(violation(Small(), SMALL))
-
-
-def test_identity_is_among_the_elements() -> None:
-    """A present that divides by the count fails in the first empty window."""
-    found = violation(defects.Average(), FINITE)
-    assert "elements = [identity]\n  raises ZeroDivisionError" in str(found)
-
-
-def test_thousands_of_rows_are_shrunk_to_few_kinds() -> None:
-    """A counterexample of two thousand rows is not read."""
-    found = violation(columnar_defects.TruncatingCount(), st.integers(0, 1))
-    assert found.law == "columnar reduce"
-    assert str(found).splitlines()[1:3] == ["  elements = [lift(1)] * 128", "  cuts = range(0, 0, 700)"]
 
 
 class Boom(Monoid[int]):
@@ -355,25 +229,3 @@ def test_inputs_that_try_nothing_are_refused(inputs: Any, told: str) -> None:
     """No law would have been tried on anything but the identity."""
     with pytest.raises(TypeError, match=told):
         assert_monoid_laws(Sum(), inputs)
-
-
-def test_elements_that_cannot_be_compared_are_told() -> None:
-    """Two objects of a class without __eq__ are never equal, which is no fault of the law."""
-
-    class Opaque:
-        pass
-
-    class Opaques(Monoid[Any]):
-        identity = None
-
-        def combine(self, a: Any, b: Any) -> Any:
-            return b if a is None else a
-
-        def encode(self, element: Any) -> bytes:
-            return b"" if element is None else b"x"
-
-        def decode(self, data: bytes) -> Any:
-            return Opaque() if data else None
-
-    with pytest.raises(TypeError, match="Opaque cannot be compared: define __eq__"):
-        assert_monoid_laws(Opaques(), st.builds(Opaque))

@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from monoids import Count, CountIf, Group, Max, Mean, Min, Monoid, Sum, encoding
-from monoids.column import Columns, is_constant, repeat, take
-from monoids.widening import WIDE_INTEGER
+from monoids import Count, CountIf, Max, Mean, Min, Monoid, Sum, encoding
+from monoids.column import is_constant
 
 LOW, HIGH = -(2**63), 2**63 - 1
 
@@ -26,69 +25,6 @@ def starts(*rows: int) -> Any:
 def total(monoid: Monoid[Any], values: Any, *rows: int) -> list[Any]:
     """The elements of the segments that begin at ``rows``."""
     return monoid.unpack(monoid.reduce_sorted(monoid.lift_columns(values), starts(*rows)))
-
-
-def test_sum_is_right_where_its_way_overflows() -> None:
-    """A wrapped total is a silently wrong state."""
-    assert total(Sum(), np.array([HIGH, HIGH, LOW, LOW, 5, HIGH, 1, -1]), 0, 5) == [3, HIGH]
-    assert total(Sum(), np.array([LOW, LOW, HIGH, HIGH, 2]), 0) == [0]
-    assert total(Sum(), np.array([LOW, 0, HIGH]), 0, 2) == [LOW, HIGH]
-
-
-@pytest.mark.parametrize(
-    "columns",
-    [
-        (np.array([HIGH, 1]),),
-        (np.array([LOW, -1]),),
-        (np.array([2**62, 2**62, 0]),),
-        (np.array([HIGH] * 9),),
-        repeat((np.array([2**62]),), 2),
-        repeat((np.array([LOW]),), 2),
-    ],
-)
-def test_total_outside_int64_raises_only_when_it_is_presented(columns: Columns) -> None:
-    """One key that leaves 64 bits, perhaps to come back, would stop the fold of all others."""
-    found = Sum().reduce_sorted(columns, starts(0))
-    expected = sum(columns[0].tolist())
-    assert Sum().unpack(found) == [expected] == [Sum().fold(columns[0].tolist())]
-    for present in (lambda: Sum().present_columns(found), lambda: Sum().present(expected)):
-        with pytest.raises(OverflowError, match=rf"Sum\(\): the total {expected} is outside 64-bit integers"):
-            present()
-    back = Sum().combine_columns(found, Sum().pack([LOW])) if expected > 0 else found
-    back = Sum().combine_columns(back, Sum().pack([HIGH])) if expected < 0 else back
-    assert Sum().unpack(back) == [expected + (LOW if expected > 0 else HIGH)]
-
-
-def test_a_wide_total_is_stored_in_a_wider_column_and_any_other_as_ever() -> None:
-    """Runs of before must be read, and those of now written byte for byte, wherever they fit."""
-    wide = Sum().reduce_sorted(Sum().pack([HIGH, HIGH, LOW, LOW, 5]), starts(0, 2, 4))
-    stored = Sum().to_arrow(wide)
-    assert stored[0].type == WIDE_INTEGER and Sum().unpack(Sum().from_arrow(stored)) == [2 * HIGH, 2 * LOW, 5]
-    stored[0].validate(full=True)
-    back = Sum().combine_columns(wide, Sum().pack([LOW, HIGH, 0]))
-    for fits in (take(wide, slice(2, 3)), Sum().combine_columns(back, Sum().pack([0, 1, 0]))):
-        (array,) = Sum().to_arrow(fits)
-        assert array.type == pa.int64() and Sum().unpack(fits) == array.to_pylist()
-    assert Sum().from_arrow([pa.array([1, 2]).cast(WIDE_INTEGER)])[0].dtype == np.int64
-    with pytest.raises(ValueError, match="they are of another monoid"):
-        Max().from_arrow(stored)
-
-
-def test_sum_matches_python_on_random_extremes() -> None:
-    """The reduction by halves against the definition."""
-    random = np.random.default_rng(7)
-    for _ in range(200):
-        rows = int(random.integers(1, 12))
-        values = random.integers(LOW, HIGH, rows, endpoint=True) >> int(random.integers(0, 4))
-        expected = sum(values.tolist())
-        assert total(Sum(), values, 0) == [expected]
-        assert total(Sum(), values.astype(object), 0) == [expected]
-
-
-def test_the_smallest_integer_has_an_inverse() -> None:
-    """-(-2**63) would wrap to itself."""
-    assert isinstance(Sum(), Group)
-    assert Sum().inverse(HIGH) == -HIGH and Sum().inverse(LOW) == 2**63
 
 
 @pytest.mark.parametrize(
@@ -255,40 +191,6 @@ def test_nulls_do_not_leak_into_stored_bytes() -> None:
     other = Max().from_arrow([pa.array(np.array([7, 3]), mask=np.array([True, False]))])
     batches = [pa.record_batch(Max().to_arrow(columns), schema=Max().schema) for columns in (one, other)]
     assert batches[0].serialize() == batches[1].serialize()
-
-
-def test_zeros_and_nans_are_stored_in_one_form() -> None:
-    """Their bits depend on the operations that made them; equal elements have equal bytes."""
-    odd = np.array([0xFFF8_0000_0000_0001, 0x8000_0000_0000_0000], np.uint64).view(np.float64)
-    even = np.array([math.nan, 0.0])
-    for monoid in (Min(float), Max(float), Sum(float), Mean()):
-        stored = [monoid.to_arrow(monoid.lift_columns(values))[-1] for values in (odd, even)]
-        assert bytes(stored[0].buffers()[1]) == bytes(stored[1].buffers()[1])
-        assert [monoid.encode(monoid.lift(value)) for value in odd] == [
-            monoid.encode(monoid.lift(value)) for value in even
-        ]
-
-
-def test_there_is_one_zero_in_columns_too() -> None:
-    """Equal elements, equal bytes: a -0.0 that a column kept would be told from the scalar's 0.0."""
-    for monoid in (Sum(float), Mean()):
-        for values in (np.array([-0.0]), pa.array([-0.0]), [-0.0]):
-            (element,) = monoid.unpack(monoid.lift_columns(values))
-            assert monoid.encode(element) == monoid.encode(monoid.lift(-0.0)) == monoid.encode(monoid.lift(0.0))
-        reduced = monoid.reduce_sorted(monoid.lift_columns(np.array([-0.0, -0.0])), starts(0))
-        assert monoid.encode(monoid.unpack(reduced)[0]) == monoid.encode(monoid.fold([monoid.lift(-0.0)] * 2))
-    for foreign, wrong in ((Sum(float), -0.0), (Mean(), (1, -0.0)), (Mean(), (0, -0.0))):
-        with pytest.raises(ValueError, match=r"not -0.0"):
-            foreign.decode(encoding.encode(wrong))
-
-
-def test_totals_that_fit_may_be_outside_on_their_way() -> None:
-    """Whether a step fails must not depend on the half that ran it."""
-    values = [2**62, 2**62, LOW]
-    for monoid in (Sum(), Count(), CountIf()):
-        assert monoid.fold(values) == 0
-        assert monoid.unpack(monoid.reduce_sorted(monoid.pack(values), starts(0))) == [0]
-        assert monoid.fold([]) == 0
 
 
 def test_what_is_counted_is_what_is_not_none() -> None:

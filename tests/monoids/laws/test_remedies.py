@@ -3,56 +3,16 @@
 from __future__ import annotations
 
 import math
-import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from monoids import Group, Monoid
-from monoids.laws import LawsWarning, LawViolation, MonoidLaws, Trial, assert_monoid_laws, law_named, monoid_laws
-from monoids.laws.budget import BYTES, Budget, Spent, _waiting
-from monoids.laws.drawing import inputs_in
-
-INTS = st.integers()
-EXAMPLES = 12
-
-
-@dataclass(frozen=True)
-class Total:
-    """How many, and how much."""
-
-    n: int = 0
-    sum: int = 0
-
-
-def written(
-    combine: Callable[[Any, Any], Any],
-    identity: Any,
-    lift: Callable[[Any], Any] | None = None,
-    present: Callable[[Any], Any] | None = None,
-    **traits: Any,
-) -> Monoid[Any]:
-    """A monoid as a beginner writes it: a class with these in its body."""
-    body: dict[str, Any] = {"identity": identity, "combine": lambda self, a, b: combine(a, b), **traits}
-    if lift is not None:
-        body["lift"] = lambda self, x: lift(x)
-    if present is not None:
-        body["present"] = lambda self, element: present(element)
-    made: Monoid[Any] = type("Mine", (Monoid,), body)()
-    return made
-
-
-def add(a: Any, b: Any) -> Any:
-    return a + b
-
-
-def counters(a: dict[Any, int], b: dict[Any, int]) -> dict[Any, int]:
-    return {key: a.get(key, 0) + b.get(key, 0) for key in {**a, **b}}
+from monoids import Monoid
+from monoids.laws import LawViolation, MonoidLaws, Trial, assert_monoid_laws, monoid_laws
+from tests.monoids.laws.newcomers import COMMUTES, EXAMPLES, INTS, add, counters, written
 
 
 def after(f: tuple[int, int], g: tuple[int, int]) -> tuple[int, int]:
@@ -77,8 +37,6 @@ def pairs(a: Any, b: Any) -> Any:
 
 SPANS = st.tuples(INTS, INTS).map(lambda ends: (min(ends), max(ends)))
 SQUARES = st.tuples(st.tuples(INTS, INTS), st.tuples(INTS, INTS))
-VECTORS = st.lists(st.integers(-100, 100), min_size=3, max_size=3).map(lambda row: np.array(row, np.int64))
-COMMUTES = {"commutative": True, "idempotent": True}
 
 LAWFUL: dict[str, tuple[Monoid[Any], Any]] = {
     "integer addition": (written(add, 0, commutative=True), INTS),
@@ -109,11 +67,6 @@ LAWFUL: dict[str, tuple[Monoid[Any], Any]] = {
     ),
     "the three largest": (written(lambda a, b: tuple(sorted(a + b)[-3:]), (), lambda x: (x,)), INTS),
 }
-
-
-def worked() -> float:
-    """Seconds, but for those that other processes took."""
-    return time.perf_counter() - _waiting()
 
 
 def extended(a: list[Any], b: list[Any]) -> list[Any]:
@@ -183,62 +136,6 @@ PRICES = [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 1e6, 1e3, 1e300, -1e3]
 """Literals that Hypothesis draws, as it finds them in a module of tests: NaN is then drawn once."""
 
 
-def test_what_is_odd_is_tried_however_rarely_it_is_drawn() -> None:
-    """Lost: NaN, in modules that hold other floats: it was one of 900 inputs, and in none of the elements."""
-    with pytest.raises(LawViolation, match="nan"):
-        assert_monoid_laws(written(lambda a, b: a if a > b else b, -math.inf, **COMMUTES), st.floats())
-    rarely = st.integers(0, 400).map(lambda x: math.nan if x == 0 else float(x))
-    drawn = [example for example, _ in Trial(Slow(), rarely)._sample.drawn]
-    held = [x for example in drawn for x in example["xs"].xs]
-    odd = {repr(x) for x in held if x != x} | {
-        repr(min(x for x in held if x == x)),
-        repr(max(x for x in held if x == x)),
-    }
-    for name in ("a", "b", "c", "elements"):
-        assert odd <= {repr(x) for example in drawn for x in inputs_in(example[name])}, name
-
-
-def most_common(size: int) -> Callable[[Any, Any], Any]:
-    """Counts of the most frequent only: what was cut off is missing when it comes again."""
-    return lambda a, b: dict(sorted(counters(a, b).items(), key=lambda each: (-each[1], each[0]))[:size])
-
-
-def ends(a: Any) -> Any:
-    return a if len(a) <= 30 else a[:15] + a[-14:]
-
-
-CUT_OFF: dict[str, tuple[Monoid[Any], Any]] = {
-    **{str(size): (written(most_common(size), {}, lambda x: {x: 1}), st.integers(0, 1000)) for size in (9, 20)},
-    "ends": (written(lambda a, b: ends(a + b), (), lambda x: (x,)), st.integers(1, 5)),
-    "clamp": (written(lambda a, b: max(-150, min(150, a + b)), 0), st.integers(-10, 10)),
-}
-
-
-@pytest.mark.parametrize("name", CUT_OFF)
-def test_what_is_cut_off_beyond_a_dozen_values_is_seen(name: str) -> None:
-    """Lost: the most frequent of the common sketches, which held on elements of eight values."""
-    monoid, inputs = CUT_OFF[name]
-    assert Trial(monoid, inputs)._seen(law_named("any tree"))
-
-
-@pytest.mark.parametrize(
-    ("monoid", "inputs"),
-    [
-        (written(add, np.zeros(3, np.int64)), VECTORS),
-        (written(lambda a, b: Total(a.n + b.n, a.sum + b.sum), Total(), lambda x: Total(1, x)), INTS),
-        (
-            written(lambda a, b: b if a is None else a, None, lambda x: Total(1, x) if x else None),
-            st.just(0) | st.just(5),
-        ),
-    ],
-    ids=["arrays", "dataclasses", "dataclasses or None"],
-)
-def test_elements_of_other_classes_are_tried_too(monoid: Monoid[Any], inputs: Any) -> None:
-    """Lost: the laws of sums for elements that have no encoding; and the word that they cannot be stored so."""
-    with pytest.warns(LawsWarning, match=r"not those of storing: .* no canonical encoding.* serializer ="):
-        assert_monoid_laws(monoid, inputs, examples=EXAMPLES)
-
-
 def test_the_call_that_raises_is_named() -> None:
     """Lost: which of the four methods raised, and on what."""
 
@@ -254,7 +151,7 @@ def test_the_call_that_raises_is_named() -> None:
         def present(self, element: Any) -> float:
             return float(element[1] / element[0])
 
-    with pytest.raises(LawViolation, match=r"in present\(\(0, 0\)\), test_newcomers.py line \d+"):
+    with pytest.raises(LawViolation, match=r"in present\(\(0, 0\)\), test_remedies.py line \d+"):
         assert_monoid_laws(Mean(), INTS)
 
 
@@ -299,80 +196,3 @@ def test_tests_of_laws_that_are_not_tried_are_skipped() -> None:
     for mutation in (TestAppending().test_no_mutation, checks["no mutation"]):  # type: ignore[attr-defined]
         with pytest.raises(LawViolation):
             mutation()
-
-
-class Slow(Group[int]):
-    """Takes its time."""
-
-    identity = 0
-    commutative = True
-    wrong = False
-
-    def combine(self, a: int, b: int) -> int:
-        time.sleep(0.02)
-        return a + b + (self.wrong and a > 1)
-
-    def inverse(self, a: int) -> int:
-        return -a
-
-
-def test_a_slow_monoid_is_tried_for_five_seconds_and_told_on_what() -> None:
-    """Lost: an end; and, once there is one, the word that not all was tried."""
-    began = worked()
-    with pytest.warns(
-        LawsWarning, match=r"laws were tried on all 200 examples; on fewer, for want of time .*examples="
-    ):
-        assert_monoid_laws(Slow(), st.integers(0, 9))
-    assert worked() - began < 7
-    wrong = Slow()
-    wrong.wrong = True
-    with pytest.raises(LawViolation):
-        assert_monoid_laws(wrong, st.integers(0, 9))
-
-
-@pytest.mark.parametrize("name", ["lift", "present", "fold", "encode"])
-def test_whatever_is_slow_is_tried_for_five_seconds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lost: an end. With a ``lift`` of 50 ms, the laws took two minutes instead of 5 s."""
-    waited = [0.0]
-
-    def slow(self: Any, *given: Any) -> Any:
-        waited[0] += 0.05
-        return getattr(Monoid, name)(self, *given)
-
-    clock = time.perf_counter
-    monkeypatch.setattr("monoids.laws.budget.time.perf_counter", lambda: clock() + waited[0])
-    body = {"identity": 0, "combine": lambda self, a, b: a + b, name: slow}
-    with pytest.warns(LawsWarning, match="for want of time"):
-        assert_monoid_laws(type("Slow", (Monoid,), body)(), INTS)
-    assert waited[0] < 7
-
-
-def test_examples_that_are_asked_for_are_never_cut() -> None:
-    """Lost: what the caller asked for."""
-    trial = Trial(Slow(), st.integers(0, 9), examples=20)
-    associativity = law_named("associativity")
-    began = time.perf_counter()
-    trial.check(associativity)
-    assert trial.tried == {"no mutation": 20, "associativity": 20}
-    assert time.perf_counter() - began > 20 * 4 * 0.02
-
-
-def test_memory_is_looked_at_between_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lost: the machine, to a sum that grows without end."""
-    held = iter([0, BYTES, BYTES + 1])
-    monkeypatch.setattr("monoids.laws.budget._memory", lambda: next(held))
-    monkeypatch.setattr("monoids.laws.budget._LOOK_S", 0)
-    budget = Budget(limited=True)
-    with pytest.raises(Spent, match="500 MB"), budget.law():
-        budget.look()
-        budget.look()
-
-
-def test_a_language_that_grows_with_each_word_is_bounded() -> None:
-    """Lost: the machine: a lawful sum of 160 sets of three words holds 3**160."""
-    languages = written(lambda a, b: frozenset(x + y for x in a for y in b), frozenset([""]))
-    began = worked()
-    with warnings.catch_warnings(record=True):
-        warnings.simplefilter("always")
-        assert_monoid_laws(languages, st.frozensets(st.text("ab", min_size=1, max_size=9), min_size=2, max_size=3))
-    assert worked() - began < 7

@@ -1,0 +1,127 @@
+"""Records of CSV are those of one line after another; each fault costs its own record and no other."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persistent.errors import SourceError
+from persistent.sources.csv_lines import CsvLines
+from persistent.sources.json_lines import JsonLines
+from persistent.sources.text import Text
+from tests.sources.draining import drain
+from tests.sources.texts import PROPERTY, STEPS, expected_of, found, of_lines, source_of
+
+GOOD_CSV = [b"%d,a%d" % (i, i) for i in range(8)] + [b'8,"a,b"', b'9,"say ""x"""', b"10,", b'11,5" pipe']
+
+
+BAD_CSV = [
+    b"one,a",
+    b"1.5,a",
+    b"1",
+    b"1,a,b",
+    b"99999999999999999999,a",
+    b'1,"a',
+    b'"',
+    b"1,\xff",
+    b"1,a\r2,b",
+    b"  ",
+]
+
+
+def small_blocks(source, bytes):
+    """The same source, reading blocks of so many bytes."""
+    source._formats["json"] = Text(JsonLines(), bytes)
+    source._formats["csv"] = Text(CsvLines(source._given.multiline), bytes)
+    return source
+
+
+@PROPERTY
+@given(of_lines(GOOD_CSV, BAD_CSV), STEPS, st.booleans(), st.booleans(), st.booleans())
+def test_csv_agrees_with_one_line_after_another(tmp_path, lines, steps, mark, unended, packed):
+    """I9: without it a quote or a missing field could swallow the lines after it."""
+    good = {line: dict(zip(["ts", "v"], next(csv.reader([line.decode()])), strict=True)) for line in GOOD_CSV}
+    good = {line: {"ts": int(row["ts"]), "v": row["v"] or None} for line, row in good.items()}
+    header = b"\xef\xbb\xbf" * mark + b'ts,"v"\r\n'
+    data = header + b"".join(line + end for line, end in lines)
+    data = data.removesuffix(b"\n") if unended else data
+    path = tmp_path / ("a.csv" + ".gz" * packed)
+    path.write_bytes(gzip.compress(data) if packed else data)
+    rows, exact, splits, block = steps
+    alive, dead = expected_of(lines, good, len(header))
+    if not alive and not dead:
+        return
+    drained = drain(small_blocks(source_of(path), block), rows, exact, splits)
+    assert found(drained) == (alive, dead)
+    if exact:
+        total = len(alive) + len(dead)
+        assert drained.steps == [min(rows, total - done) for done in range(0, total, rows)]
+
+
+def test_a_csv_value_that_does_not_convert_names_its_column(tmp_path):
+    """Without it the user would count commas."""
+    (tmp_path / "a.csv").write_text("v,ts\na,1\nb,two\n")
+    drained = drain(source_of(tmp_path))
+    assert drained.dead[0].reason.startswith("column 'ts': CSV conversion error to int64: invalid value 'two'. If")
+
+
+def test_multiline_fields(tmp_path):
+    """Without it text with line breaks could not be read at all."""
+    rows = [{"ts": i, "v": f'a"{i}\nb,\r\nc' if i % 3 else "plain"} for i in range(40)]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, ["ts", "v"])
+    writer.writeheader()
+    writer.writerows(rows)
+    for name, data in (("a.csv", text.getvalue().encode()), ("b.csv.gz", gzip.compress(text.getvalue().encode()))):
+        (tmp_path / name).write_bytes(data)
+        source = source_of(tmp_path / name, multiline=True)
+        whole = drain(source)
+        assert whole.values == rows and not whole.dead
+        for step, exact, block in ((1, True, 1), (7, True, 50), (40, True, 1 << 20), (5, False, 100)):
+            drained = drain(small_blocks(source, block), step, exact, 3)
+            assert drained.rows == whole.rows
+            assert not exact or set(drained.steps[:-1]) <= {step}
+    assert len(drain(source_of(tmp_path / "a.csv")).dead) > 0
+
+
+STRAY = [b'1,5" pipe', b'2,"5"" pipe"', b'3,"a"b"', b'4,"two\nlines"', b'5,a"b"', b'6,"a"\r', b'7,"" x', b'8,"""\n"""']
+
+
+READ = ['5" pipe', '5" pipe', 'ab"', "two\nlines", 'a"b"', "a", " x", '"\n"']
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 8])
+@pytest.mark.parametrize("block", [1, 30, 1 << 24])
+def test_a_quote_inside_a_field_costs_no_other_record(tmp_path, step, block):
+    """Without it such a quote swallowed the rest of the file, and how much of it, step borders decided."""
+    (tmp_path / "a.csv").write_bytes(b"ts,v\n" + b"\n".join(STRAY * 3) + b"\n")
+    drained = drain(small_blocks(source_of(tmp_path, multiline=True), block), step, True, 3)
+    assert [row["v"] for row in drained.values] == READ * 3 and not drained.dead
+
+
+def test_a_quote_that_is_never_closed_is_a_bad_record(tmp_path):
+    """Without it the rest of the file passed for the text of one field, where that held a quote by chance."""
+    (tmp_path / "a.csv").write_bytes(b'ts,v\n1,a\n2,"""\n3,c\n4,d\n')
+    drained = drain(source_of(tmp_path, multiline=True))
+    assert drained.values == [{"ts": 1, "v": "a"}]
+    assert [dead.data for dead in drained.dead] == [b'2,"""\n3,c\n4,d\n']
+
+
+def test_a_csv_file_with_another_header_does_not_fit(tmp_path):
+    """Without it a file without a header would lose its first record and give the rest wrong names."""
+    (tmp_path / "a.csv").write_text("ts,v\n1,a\n")
+    (tmp_path / "b.csv").write_text("v,more,ts\nb,x,2\n")
+    (tmp_path / "c.csv").write_text("3,c\n4,d\n")
+    with pytest.raises(SourceError, match=r"c\.csv: its header has no column 'ts' nor 'v'; it reads 3, c"):
+        drain(source_of(tmp_path))
+    drained = drain(source_of(tmp_path, on_bad_file="dead-letter"), 1, True)
+    assert drained.values == [{"ts": 1, "v": "a"}, {"ts": 2, "v": "b"}]
+    assert [(dead.ordinal, dead.offset) for dead in drained.dead] == [(2, 0)]
+    (tmp_path / "c.csv").write_text("ts,ts,v\n1,2,c\n")
+    with pytest.raises(SourceError, match="names 'ts' twice"):
+        drain(source_of(tmp_path))

@@ -1,0 +1,70 @@
+"""What fails while a file is read is the fault of the file only where that is certain."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+
+from persistent import FileSource
+from persistent.errors import InputGone, StorageError
+from persistent.sources import Budget, SourceState
+from persistent.sources.files import Files
+from persistent.sources.formats import InputFile
+from tests.proof.inputs import Fault, Inputs, patience, served
+from tests.proof.inputs_job import encoded, small_edges
+from tests.sources.draining import drain
+from tests.sources.reading import _verbs, ids, source
+
+
+@pytest.mark.parametrize("ending", ["jsonl.gz", "parquet"])
+@pytest.mark.parametrize("kind", ["timeout", "reset", "short"])
+def test_a_read_that_fails_once_is_no_dead_letter(ending, kind):
+    """Without it one timeout costs the rest of a file, for good."""
+    files = {f"in/a.{ending}": encoded(ending, range(40))}
+    places = [at for at, (verb, _) in enumerate(_verbs(files)) if verb == "read"]
+    assert places
+    for at in places:
+        with small_edges(), served(Inputs(dict(files), (Fault(kind, at),))) as clock:
+            drained = drain(source("store://in", clock), 7, True)
+            assert ids(drained) == list(range(40)) and not drained.dead, at
+
+
+def test_bytes_that_differ_at_a_second_reading_are_no_dead_letter():
+    """Without it a bit that a cable flips once is a line that was never there."""
+    data = encoded("jsonl", range(5_000))
+    files = {"in/a.jsonl": data}
+    places = [at for at, (verb, _) in enumerate(_verbs(files)) if verb == "read"]
+    with served(Inputs(dict(files), tuple(Fault("wrong", at) for at in places[-1:]))) as clock:
+        try:
+            drained = drain(source("store://in", clock))
+        except StorageError as error:
+            assert "other bytes" in str(error)
+        else:
+            assert not drained.dead
+
+
+def test_too_little_memory_is_no_fault_of_a_file(tmp_path, monkeypatch):
+    """Without it a machine that is short of memory for a moment loses records for good."""
+    (tmp_path / "a.jsonl").write_bytes(encoded("jsonl", range(4)))
+
+    def decode(*arguments):
+        raise pa.ArrowMemoryError("malloc of size 64 failed")
+
+    lenient = FileSource(tmp_path, timestamp="ts", timestamp_unit="ms", on_bad_file="dead-letter")
+    plan = lenient.plan(SourceState({}), Budget(10))
+    monkeypatch.setattr(lenient._formats["json"]._dialect, "decode", decode)
+    with pytest.raises(MemoryError):
+        list(lenient.read(plan.splits[0], plan.recorded))
+
+
+def test_errors_of_inputs_travel_whole():
+    """Without it a worker's error would come back with its sentence twice, or not at all."""
+    inputs = Inputs({})
+    with served(inputs) as clock:
+        files = Files("store://in/")
+        files.patience = patience(clock)
+        with pytest.raises(InputGone) as raised:
+            InputFile(files, "a.jsonl", 3).fingerprint_now()
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)

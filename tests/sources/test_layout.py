@@ -1,0 +1,57 @@
+"""Folders named day=2024-05-03 are columns, and may tell the time."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from persistent.errors import SourceError
+from persistent.sources import NO_TIMESTAMP, Budget, FileSource, SourceState
+from tests.sources.draining import drain
+from tests.sources.written import START, rows, write
+
+DAYS = {"a/day=1970-01-04": 2, "b/day=1970-01-02": 1, "b/day=1970-01-03": 2, "c/day=__HIVE_DEFAULT_PARTITION__": 1}
+
+
+@pytest.mark.parametrize("column", ["none", "null", "later"])
+@pytest.mark.parametrize("unit", ["date32", "string", "timestamp[us]"])
+def test_where_folders_tell_the_time_the_clock_goes_by_them(tmp_path, column, unit):
+    """Without it a column of that name, which nobody reads, made on-time records late; without one the clock stood."""
+    for folder, count in DAYS.items():
+        (tmp_path / folder).mkdir(parents=True)
+        days = {} if column == "none" else {"day": pa.array([None if column == "null" else 99] * count, pa.date32())}
+        pq.write_table(pa.table({"k": ["x"] * count, **days}), tmp_path / folder / "x.parquet")
+    source = FileSource(tmp_path, timestamp="day", schema={"k": "string", "day": unit})
+    drained = drain(source, 1, True)
+    assert [row[2] for row in drained.rows[:-1]] == [day * 86_400_000 for day in (3, 3, 1, 2, 2)]
+    assert drained.rows[-1][2] == NO_TIMESTAMP
+    caps = [plan.cap["files"] for plan in drained.plans]
+    assert caps == [day * 86_400_000 if day else None for day in (1, 1, 2, 2, 0, 0)]
+
+
+def test_folders_are_columns(tmp_path):
+    """Without it what only the folder says would be lost."""
+    for ending in ("parquet", "jsonl"):
+        root = tmp_path / ending
+        write(root / "day=2024-01-01" / "site=a%2Fb" / f"x.{ending}", rows(0, 2))
+        write(root / "day=2024-01-02" / "site=__HIVE_DEFAULT_PARTITION__" / f"x.{ending}", rows(2, 1))
+        found = drain(FileSource(root, timestamp="ts"), 1, True).values
+        assert [(row["day"], row["site"], row["v"]) for row in found] == [
+            ("2024-01-01", "a/b", "é, 0"),
+            ("2024-01-01", "a/b", "é, 1"),
+            ("2024-01-02", None, "é, 2"),
+        ]
+        schema = {"day": "date32", "n": pa.int64(), "ts": "string"}
+        typed = drain(FileSource(root / "day=*" / "**", timestamp="day", schema=schema))
+        assert [str(row["day"]) for row in typed.values] == ["2024-01-01", "2024-01-01", "2024-01-02"]
+        assert typed.rows[0][2] == int(START.timestamp()) * 1_000 and list(typed.values[0]) == list(schema)
+        clash = FileSource(write(tmp_path / "c" / "n=1" / f"x.{ending}", rows(0, 1)).parents[1], timestamp="ts")
+        with pytest.raises(SourceError, match="'n' is a column of the file and the name of a folder"):
+            clash.plan(SourceState({}), Budget(1))
+        shutil.rmtree(tmp_path / "c")
+        write(root / f"bare.{ending}", rows(3, 1))
+        with pytest.raises(SourceError, match="its folders name"):
+            FileSource(root, timestamp="ts").plan(SourceState({}), Budget(1))

@@ -1,0 +1,80 @@
+"""Options of a source are checked when it is made, and kept to what the checkpoint was made with."""
+
+from __future__ import annotations
+
+import pytest
+
+from persistent.errors import InvalidPipeline
+from persistent.sources import FileSource, MemorySource
+from tests.sources.draining import drain, read, thawed
+from tests.sources.test_recorded import OLD, source, without
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"timestamp": None},
+        {"timestamp_unit": "minutes"},
+        {"format": "xml"},
+        {"on_bad_file": "skip"},
+        {"ordered": "yes"},
+        {"multiline": 1},
+        {"max_out_of_orderness": "5 parsecs"},
+        {"max_out_of_orderness": -1},
+        {"schema": {"ts": "no such type"}},
+        {"schema": {}},
+        {"schema": ["ts"]},
+        {"path": ""},
+        {"path": 3},
+    ],
+)
+def test_bad_options_are_refused_when_the_source_is_made(options):
+    """Without it they would fail on a worker, hours later."""
+    with pytest.raises(InvalidPipeline, match=r"=|write|max_out_of_orderness"):
+        FileSource(**{"path": "events", "timestamp": "ts", **options})
+
+
+def csv(path):
+    path.write_text('ts,at,v\n1,1,\n2,2,""\n3,3,x\n')
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"timestamp": "at"}, "timestamp='at': .* timestamp='ts' again"),
+        ({"timestamp_unit": "s"}, "timestamp_unit='s': .* timestamp_unit='ms' again"),
+        ({"csv_empty": "text"}, "csv_empty='text': .* csv_empty='null' again"),
+        ({"format": "json"}, "format='json': .* format='csv' again"),
+        ({"multiline": True}, "multiline=True: .* multiline=False again"),
+    ],
+)
+def test_an_option_that_records_depend_on_may_not_change(tmp_path, changed, says):
+    """What was counted by one rule would be added to what is counted by another, without a word."""
+    path = csv(tmp_path / "a.csv")
+    first = drain(source(path))
+    with pytest.raises(InvalidPipeline, match=says):
+        drain(source(path, **changed), state=first.state)
+    with pytest.raises(InvalidPipeline, match=says):
+        read(source(path, **changed), thawed(first.plans[0].splits[0]), first.plans[0].recorded)
+
+
+def test_a_checkpoint_without_the_record_takes_the_options_of_its_next_plan(tmp_path):
+    """A checkpoint of the first release would be stuck, or never be guarded."""
+    csv(tmp_path / "a.csv")
+    old = without(drain(source(tmp_path)).state, *OLD)
+    csv(tmp_path / "b.csv")
+    state = drain(source(tmp_path, timestamp="at", timestamp_unit="s"), state=old).state
+    assert (state.recorded["timestamp"], state.recorded["timestamp_unit"]) == ("at", "s")
+    with pytest.raises(InvalidPipeline, match="timestamp='at' again"):
+        drain(source(tmp_path), state=state)
+
+
+def test_a_memory_source_records_its_time_too(tmp_path):
+    """The same task tried in memory would accept what it refuses on files."""
+    rows = [{"ts": 1, "at": 2}]
+    state = drain(MemorySource(rows)).state
+    rows.append({"ts": 3, "at": 4})
+    with pytest.raises(InvalidPipeline, match=r"timestamp='at': .* timestamp='ts' again"):
+        drain(MemorySource(rows, timestamp="at"), state=state)
+    assert len(drain(MemorySource(rows), state=without(state, *OLD)).rows) == 1
