@@ -49,7 +49,7 @@ def _mirrors() -> dict[str, Mirror]:
         ),
         "persistent.checkpoint.copies": (
             "tests/checkpoint/test_copies.py",
-            "tests/reading/test_reading_while_running.py",
+            "tests/reading/test_place_while_running.py",
         ),
         "persistent.checkpoint.garbage": ("tests/checkpoint/test_garbage.py",),
         "persistent.checkpoint.inside": ("tests/checkpoint/test_inside.py",),
