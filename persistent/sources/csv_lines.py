@@ -13,7 +13,7 @@ import pyarrow.csv
 
 from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
-from persistent.sources.formats import TO_THE_END, InputFile, Unreadable
+from persistent.sources.formats import TO_THE_END, InputFile
 from persistent.sources.lines import (
     BYTE_ORDER_MARK,
     Block,
@@ -23,8 +23,9 @@ from persistent.sources.lines import (
     ends_outside_quotes,
     open_text,
 )
+from persistent.sources.reads import Unreadable
 from persistent.sources.schemas import plain, timeless
-from persistent.sources.text import Lines, mistyped
+from persistent.sources.text import mistyped
 
 _HEADER_BYTES = 64 * 1024
 _RETURN = 13
@@ -58,7 +59,7 @@ class CsvLines:
                 if len(numbers):
                     first = int(numbers[0])
                     after = block.starts[first + 1] if first + 1 < len(block.starts) else len(block.data)
-                    return _names(Lines(block, numbers[:1]).line(0)), block.base + int(after)
+                    return _names(block.line(first)), block.base + int(after)
                 if block.broken:
                     raise Unreadable(block.broken)
         return (), 0
@@ -66,10 +67,10 @@ class CsvLines:
     def sort(self, block: Block) -> tuple[Integers, list[tuple[int, str]]]:
         return np.flatnonzero(block.stops > block.starts), []
 
-    def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
+    def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         return plain(timeless(_parse(_unmarked(lines.text()), names, None, **self._nulls).schema))
 
-    def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         text = _unmarked(lines.text())
         if len(lines) > 1 and _has_lone_return(text):
             raise ValueError(_UNPAIRED)

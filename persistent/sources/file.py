@@ -16,7 +16,17 @@ from persistent.errors import SourceError
 from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.files import Files
-from persistent.sources.formats import TO_THE_END, Extent, Facts, Format, InputFile, Unreadable, attempted, format_of
+from persistent.sources.formats import (
+    TO_THE_END,
+    Extent,
+    Facts,
+    Format,
+    InputFile,
+    attempted,
+    bad_file,
+    bad_listed,
+    format_of,
+)
 from persistent.sources.index import Index, ListedFile, progress_of
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import EMPTY, Given, Layout, folder_values, with_folders
@@ -32,9 +42,10 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
+from persistent.sources.reads import Unreadable
 from persistent.sources.roots import FoundAt, Root, followed, moved_folder, place_of, require_same
 from persistent.sources.schemas import from_option
-from persistent.sources.spans import SpanReader, bad_file, bad_listed
+from persistent.sources.spans import SpanReader
 from persistent.sources.text import Text
 from persistent.sources.times import require_readable
 from persistent.sources.walk import Listed

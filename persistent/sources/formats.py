@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO
 from typing import Final, Protocol, TypeVar
 
@@ -13,7 +13,10 @@ import pyarrow as pa
 from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError, StorageError
 from persistent.sources.files import EDGE_BYTES, Files, fingerprint
-from persistent.sources.reads import Reader, Witness, changed, gone
+from persistent.sources.layout import Layout
+from persistent.sources.protocol import DeadRecord, Records
+from persistent.sources.reads import Reader, Unreadable, Witness, changed, gone
+from persistent.sources.times import milliseconds, why_none
 from persistent.sources.walk import Listed
 
 TO_THE_END: Final = 2**63 - 1
@@ -26,10 +29,6 @@ _READINGS = 4
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
 
 T = TypeVar("T")
-
-
-class Unreadable(Exception):
-    """A file as a whole, or from here on, cannot be read; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +105,23 @@ def unsteady(where: str) -> StorageError:
     )
 
 
+def bad_file(file: InputFile, fault: str) -> SourceError:
+    """The error for a file that no plan holds yet."""
+    return SourceError(
+        f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as "
+        "dead letters with on_bad_file='dead-letter'"
+    )
+
+
+def bad_listed(file: InputFile, fault: str) -> SourceError:
+    """The error for a file that a plan may hold already: repaired it would be another, removed it would be missing."""
+    return SourceError(
+        f"{file.where}: {fault}. The file is listed, so it can neither be repaired in its place nor just removed. Run "
+        "with on_bad_file='dead-letter': what cannot be read of it is one dead letter, which names the offset where "
+        "that begins; and put what is missing into a file of a new name"
+    )
+
+
 def confirmed(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
     """What ``attempt`` makes of a file.
 
@@ -164,22 +180,40 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """A record that cannot be decoded: its offset, why, and its bytes. ``broken``: it is the file, not one record."""
+class OpenSpan:
+    """A span of a file while its format reads it: offsets ``start <= offset < stop``, in the columns of ``schema``.
 
-    offset: int
-    reason: str
-    data: bytes = b""
-    broken: bool = False
+    It makes ``Records`` of what is decoded. ``bad_file_raises``: else a broken file is one dead letter.
+    """
 
+    ordinal: int
+    file: InputFile
+    start: int
+    stop: int
+    layout: Layout
+    bad_file_raises: bool
 
-@dataclass(frozen=True)
-class Decoded:
-    """Consecutive records of a file: row i of ``batch`` stands at ``offsets[i]``; ``faults`` stand between them."""
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self.layout.file_schema
 
-    batch: pa.RecordBatch
-    offsets: Integers
-    faults: Sequence[Fault] = ()
+    def records(self, batch: pa.RecordBatch, offsets: Integers, dead: Sequence[DeadRecord] = ()) -> Records:
+        """Consecutive records: row i of ``batch`` stands at ``offsets[i]``; ``dead`` stand between them."""
+        layout = self.layout
+        whole = layout.complete(batch, self.file.path)
+        times = milliseconds(column := whole.column(layout.timestamp), layout.timestamp_unit)
+        why = partial(why_none, column, layout.timestamp, layout.timestamp_unit)
+        return Records(self.ordinal, whole, times, offsets, dead, why)
+
+    def dead(self, offset: int, reason: str, data: bytes = b"") -> DeadRecord:
+        """A record that cannot be decoded."""
+        return DeadRecord(self.ordinal, offset, reason, data)
+
+    def broken(self, offset: int, reason: str) -> DeadRecord:
+        """A file that cannot be read from ``offset`` on."""
+        if self.bad_file_raises:
+            raise bad_listed(self.file, reason)
+        return DeadRecord(self.ordinal, offset, reason)
 
 
 class Format(Protocol):
@@ -206,8 +240,8 @@ class Format(Protocol):
     def smallest_from(self, file: InputFile, start: int) -> int | None:
         """The smallest timestamp at offsets from ``start`` on: ``UNKNOWN``, or None if there is none."""
 
-    def read(self, file: InputFile, start: int, stop: int, schema: pa.Schema) -> Iterator[Decoded]:
-        """The records at ``start <= offset < stop``, in order; where the file is broken, a fault that says so."""
+    def read(self, span: OpenSpan) -> Iterator[Records]:
+        """The records of the span, in order; where the file is broken, a dead record that says so."""
 
 
 def format_of(files: Files, listed: Listed) -> str:

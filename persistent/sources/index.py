@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from persistent.errors import InputGone
 from persistent.sources.files import Files
-from persistent.sources.formats import UNKNOWN, Facts, InputFile, Unreadable, attempted
+from persistent.sources.formats import UNKNOWN, Facts, InputFile, attempted
 from persistent.sources.protocol import Reached
+from persistent.sources.reads import Unreadable
 from persistent.sources.walk import Listed
 
 SCHEMA = pa.schema(

@@ -11,10 +11,11 @@ import pyarrow.json
 
 from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
-from persistent.sources.formats import InputFile, Unreadable
+from persistent.sources.formats import InputFile
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
+from persistent.sources.reads import Unreadable
 from persistent.sources.schemas import plain, timeless, unified
-from persistent.sources.text import Lines, mistyped
+from persistent.sources.text import mistyped
 
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
@@ -50,14 +51,14 @@ class JsonLines:
                 bad.append((number, "the line is not a JSON object"))
         return np.flatnonzero(objects), bad
 
-    def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
+    def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         _require_shallow(lines)
         try:
             return plain(timeless(_inferred(lines)))
         except UnicodeDecodeError as error:
             raise Unreadable(f"its columns cannot be told: the name of a field is no UTF-8 ({error})") from error
 
-    def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         try:
             table = _parse(lines.text(), _wire(schema))
         except pa.ArrowInvalid as error:
@@ -125,12 +126,11 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([column.combine_chunks() for column in cast], schema=schema)
 
 
-def _require_shallow(lines: Lines) -> None:
+def _require_shallow(lines: Block) -> None:
     """``Unreadable`` if fields of a line nest deeper than a type may; Arrow's parser would need a stack that deep."""
-    text = np.frombuffer(lines.block.data, np.uint8)
+    text = np.frombuffer(lines.data, np.uint8)
     brackets = np.flatnonzero((text == _OPEN) | (text == _OPEN_LIST))
-    starts, stops = lines.block.starts[lines.numbers], lines.block.stops[lines.numbers]
-    counts = np.searchsorted(brackets, stops) - np.searchsorted(brackets, starts)
+    counts = np.searchsorted(brackets, lines.stops) - np.searchsorted(brackets, lines.starts)
     for place in np.flatnonzero(counts > _DEPTH_MAX).tolist():
         depth = _depth(lines.line(place))
         if depth > _DEPTH_MAX:
@@ -151,7 +151,7 @@ def _depth(line: bytes) -> int:
     return int((np.cumsum(opened, dtype=np.int64) - np.cumsum(closed, dtype=np.int64)).max(initial=0))
 
 
-def _inferred(lines: Lines) -> pa.Schema:
+def _inferred(lines: Block) -> pa.Schema:
     """The columns of all lines that can be parsed; where lines disagree the first wins, but int64 gives way."""
     try:
         return _parse(lines.text(), None).schema

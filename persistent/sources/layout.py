@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from persistent.errors import SourceError
 from persistent.sources import options, schemas
-from persistent.sources.formats import Unreadable
 from persistent.sources.protocol import NO_TIMESTAMP
+from persistent.sources.reads import Unreadable
 from persistent.sources.times import milliseconds
 
 EMPTY: Final = ("null", "text")

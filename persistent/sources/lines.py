@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from monoids.groupby.sorting import Integers
-from persistent.sources.formats import InputFile, Unreadable, confirmed, unsteady
-from persistent.sources.reads import Reader
+from persistent.sources.formats import InputFile, confirmed, unsteady
+from persistent.sources.reads import Reader, Unreadable
 
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 _LINE_BYTES_MAX = 1 << 30
@@ -49,16 +49,37 @@ class Block:
     """Whole lines: line i is ``data[starts[i] : stops[i]]`` and stands at offset ``base + starts[i]``.
 
     Neither the newline nor a carriage return before it belongs to the line, nor a byte order mark at the beginning of
-    the file. ``data`` is good until the next block is asked for. ``broken``: why the file breaks off, after ``ended``
-    bytes of whole lines.
+    the file. ``data`` is good until the next block is asked for. ``numbers``: which lines of ``data`` these are, in
+    order. ``broken``: why the file breaks off, after ``ended`` bytes of whole lines.
     """
 
     base: int
     data: memoryview
     starts: Integers
     stops: Integers
+    numbers: Integers
     ended: int
     broken: str | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, lines: slice | Integers) -> Block:
+        """Some of these lines, in order."""
+        return replace(self, starts=self.starts[lines], stops=self.stops[lines], numbers=self.numbers[lines])
+
+    @property
+    def offsets(self) -> Integers:
+        return self.base + self.starts
+
+    def line(self, place: int) -> bytes:
+        return bytes(self.data[self.starts[place] : self.stops[place]])
+
+    def text(self) -> memoryview | bytes:
+        """These lines only: without copying where they are neighbours."""
+        if int(self.numbers[-1]) - int(self.numbers[0]) + 1 == len(self):
+            return self.data[self.starts[0] : self.stops[-1]]
+        return b"\n".join(self.line(place) for place in range(len(self)))
 
 
 def codec_of(path: str) -> str | None:
@@ -213,7 +234,7 @@ def _block(base: int, data: memoryview, ends: Integers, broken: str | None) -> B
     stops = ends
     if len(ends):
         stops = ends - ((ends > starts) & (text[np.maximum(ends - 1, 0)] == _RETURN))
-    return Block(base, data, starts, stops, ended, broken)
+    return Block(base, data, starts, stops, np.arange(len(starts)), ended, broken)
 
 
 def ends_of_lines(text: Bytes, of_file: bool = False) -> Integers:

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from persistent.sources.formats import UNKNOWN, Decoded, Extent, Facts, Fault, InputFile, Taken, Unreadable, attempted
-from persistent.sources.reads import Reader
+from persistent.sources.formats import UNKNOWN, Extent, Facts, InputFile, OpenSpan, Taken, attempted
+from persistent.sources.protocol import Records
+from persistent.sources.reads import Reader, Unreadable
 from persistent.sources.recent import Recent
 from persistent.sources.schemas import empty_batch, misfit, plain
 from persistent.sources.times import count_ms
@@ -113,7 +114,8 @@ class Parquet:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def read(self, file: InputFile, start: int, stop: int, schema: pa.Schema) -> Iterator[Decoded]:
+    def read(self, span: OpenSpan) -> Iterator[Records]:
+        file, start, stop = span.file, span.start, span.stop
         with file.open() as reader:
             parquet = _opened(reader, not file.files.local)
             bounds = _bounds(parquet.metadata)
@@ -121,13 +123,13 @@ class Parquet:
                 low, high = bounds[groups[0]], bounds[groups[-1] + 1]
                 cut = start > low or stop < high
                 try:
-                    table = self._table(file, parquet, groups, schema, cut)
+                    table = self._table(file, parquet, groups, span.schema, cut)
                 except _FAULTS as error:
                     _require_files_fault(reader, error)
-                    yield from _one_by_one(file, groups, bounds, start, stop, schema)
+                    yield from _one_by_one(span, groups, bounds)
                     continue
                 first = max(start, low)
-                yield from _decoded(table.slice(first - low, min(stop, high) - first) if cut else table, first)
+                yield from _records(span, table.slice(first - low, min(stop, high) - first) if cut else table, first)
 
     def _table(
         self, file: InputFile, parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, cut: bool
@@ -139,13 +141,12 @@ class Parquet:
         return self._cut_groups.get(key, lambda: _columns(parquet, groups, schema))
 
 
-def _one_by_one(
-    file: InputFile, groups: Sequence[int], bounds: Sequence[int], start: int, stop: int, schema: pa.Schema
-) -> Iterator[Decoded]:
-    """The rows ``start <= row < stop`` of row groups of which one could not be read: now each on a new connection.
+def _one_by_one(span: OpenSpan, groups: Sequence[int], bounds: Sequence[int]) -> Iterator[Records]:
+    """The rows of row groups of which one could not be read: now each on a new connection.
 
-    One that still cannot is a fault at its first row, the others are records.
+    One that still cannot be read is a dead record at its first row; the others are records.
     """
+    file, schema, start, stop = span.file, span.schema, span.start, span.stop
     for group in groups:
         low, high = bounds[group], bounds[group + 1]
         first = max(start, low)
@@ -153,10 +154,10 @@ def _one_by_one(
             table = attempted(file.anew(), partial(_group, group=group, rows=high - low, schema=schema))
         except Unreadable as error:
             if low >= start:
-                fault = Fault(low, str(error), broken=True)
-                yield Decoded(empty_batch(schema), np.array([], np.int64), (fault,))
+                dead = span.broken(low, str(error))
+                yield span.records(empty_batch(schema), np.array([], np.int64), (dead,))
         else:
-            yield from _decoded(table.slice(first - low, min(stop, high) - first), first)
+            yield from _records(span, table.slice(first - low, min(stop, high) - first), first)
 
 
 def _group(file: InputFile, *, group: int, rows: int, schema: pa.Schema) -> pa.Table:
@@ -193,9 +194,9 @@ def _columns(parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema) 
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _decoded(table: pa.Table, start: int) -> Iterator[Decoded]:
+def _records(span: OpenSpan, table: pa.Table, start: int) -> Iterator[Records]:
     for batch in table.to_batches(_ROWS_AT_ONCE):
-        yield Decoded(batch, np.arange(start, start + batch.num_rows, dtype=np.int64))
+        yield span.records(batch, np.arange(start, start + batch.num_rows, dtype=np.int64))
         start += batch.num_rows
 
 

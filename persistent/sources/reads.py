@@ -24,6 +24,10 @@ T = TypeVar("T")
 _RIGHTS = frozenset({"AccessDenied", "AllAccessDisabled", "AccessControlException", "PermissionError", "HTTP403"})
 
 
+class Unreadable(Exception):
+    """A file as a whole, or from here on, cannot be read; the text says why."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One request on one place: repeated, each time on a connection that ``reconnect`` makes possible."""

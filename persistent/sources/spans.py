@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Final
 
 import numpy as np
 
-from persistent.errors import InputGone, SourceChanged, SourceError
+from persistent.errors import InputGone, SourceChanged
 from persistent.sources.files import Files
-from persistent.sources.formats import Decoded, Format, InputFile, Unreadable
+from persistent.sources.formats import Format, InputFile, OpenSpan, bad_listed
 from persistent.sources.layout import Layout
 from persistent.sources.pieces import is_read
 from persistent.sources.protocol import DeadRecord, Records, Span
+from persistent.sources.reads import Unreadable
 from persistent.sources.schemas import empty_batch
-from persistent.sources.times import milliseconds, why_none
 
 _LOST: Final = "listed, but gone before it was read; if it comes back, give it a new name to have it read"
 
@@ -41,24 +40,12 @@ class SpanReader:
             file = replace(file, hint=file.hint_now())
         file.require_unchanged()
         try:
-            for decoded in self.format.read(file, span.start, span.stop, self.layout.file_schema):
-                yield self._records(span.ordinal, file, decoded)
+            opened = OpenSpan(span.ordinal, file, span.start, span.stop, self.layout, self.bad_file_raises)
+            yield from self.format.read(opened)
         except Unreadable as error:
             raise bad_listed(file, str(error)) from error
         if not file.is_small():
             _require_quiet(file)
-
-    def _records(self, ordinal: int, file: InputFile, decoded: Decoded) -> Records:
-        dead = []
-        for fault in decoded.faults:
-            if fault.broken and self.bad_file_raises:
-                raise bad_listed(file, fault.reason)
-            dead.append(DeadRecord(ordinal, fault.offset, fault.reason, fault.data))
-        layout = self.layout
-        batch = layout.complete(decoded.batch, file.path)
-        times = milliseconds(column := batch.column(layout.timestamp), layout.timestamp_unit)
-        why = partial(why_none, column, layout.timestamp, layout.timestamp_unit)
-        return Records(ordinal, batch, times, decoded.offsets, dead, why)
 
     def _one_dead(self, span: Span, file: InputFile) -> Records:
         """The dead letter that a whole file is. One that was bad when it was listed may be gone."""
@@ -80,19 +67,3 @@ def _require_quiet(file: InputFile) -> None:
                 f"{file.where}: written to while it was read. Nothing of this step was counted: run again once it "
                 "is complete, and write new data under a name that ends in .tmp until it is"
             )
-
-
-def bad_file(file: InputFile, fault: str) -> SourceError:
-    return SourceError(
-        f"{file.where}: {fault}. Repair or remove the file, give the columns with schema=, or count such files as "
-        "dead letters with on_bad_file='dead-letter'"
-    )
-
-
-def bad_listed(file: InputFile, fault: str) -> SourceError:
-    """Of a file that a plan may hold already: repaired it would be another, removed it would be missing."""
-    return SourceError(
-        f"{file.where}: {fault}. The file is listed, so it can neither be repaired in its place nor just removed. Run "
-        "with on_bad_file='dead-letter': what cannot be read of it is one dead letter, which names the offset where "
-        "that begins; and put what is missing into a file of a new name"
-    )

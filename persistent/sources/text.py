@@ -7,7 +7,6 @@ is halved until the bad lines stand alone; a line reads the same alone as among 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
@@ -18,53 +17,24 @@ from monoids.groupby.sorting import Integers
 from persistent.sources.formats import (
     TO_THE_END,
     UNKNOWN,
-    Decoded,
     Extent,
     Facts,
-    Fault,
     InputFile,
+    OpenSpan,
     Taken,
-    Unreadable,
     unsteady,
 )
 from persistent.sources.lines import BLOCK_BYTES, Block, LineEnds, blocks, codec_of, next_line, open_text
+from persistent.sources.protocol import DeadRecord, Records
+from persistent.sources.reads import Unreadable
 from persistent.sources.schemas import empty_batch
 
 _SAMPLE_BYTES = 64 * 1024
 _ROW_BYTES = 100
 _PACKING = 4
-_FAULT_BYTES_MAX = 1 << 20
+_DEAD_BYTES_MAX = 1 << 20
 _TOLD_MAX = 150
 _SPACE = b" \t\r\n\xef\xbb\xbf"
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Some of the lines of a block, by their numbers, in order."""
-
-    block: Block
-    numbers: Integers
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, part: slice) -> Lines:
-        return Lines(self.block, self.numbers[part])
-
-    @property
-    def offsets(self) -> Integers:
-        return self.block.base + self.block.starts[self.numbers]
-
-    def line(self, place: int) -> bytes:
-        number = self.numbers[place]
-        return bytes(self.block.data[self.block.starts[number] : self.block.stops[number]])
-
-    def text(self) -> memoryview | bytes:
-        """These lines only: without copying where they are neighbours."""
-        first, last = int(self.numbers[0]), int(self.numbers[-1])
-        if last - first + 1 == len(self.numbers):
-            return self.block.data[self.block.starts[first] : self.block.stops[last]]
-        return b"\n".join(self.line(place) for place in range(len(self)))
 
 
 class Dialect(Protocol):
@@ -82,10 +52,10 @@ class Dialect(Protocol):
         Blank lines are neither.
         """
 
-    def infer(self, lines: Lines, names: Sequence[str]) -> pa.Schema:
+    def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         """The columns of these lines, as far as they have any."""
 
-    def decode(self, lines: Lines, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
+    def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         """A record for each line; an error of Arrow, or ``ValueError`` where records and lines do not pair."""
 
     def require_schema(self, schema: pa.Schema) -> None:
@@ -109,7 +79,7 @@ class Text:
         for block in self._blocks(file, start, TO_THE_END):
             numbers, bad = self._dialect.sort(block)
             if len(numbers):
-                return self._dialect.infer(Lines(block, numbers), names)
+                return self._dialect.infer(block[numbers], names)
             if bad or block.broken:
                 raise Unreadable(block.broken or "its columns cannot be told: " + bad[0][1])
         return None
@@ -200,44 +170,36 @@ class Text:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def read(self, file: InputFile, start: int, stop: int, schema: pa.Schema) -> Iterator[Decoded]:
-        names, first = self._dialect.header(file)
-        for block in self._blocks(file, max(start, first), stop):
+    def read(self, span: OpenSpan) -> Iterator[Records]:
+        names, first = self._dialect.header(span.file)
+        for block in self._blocks(span.file, max(span.start, first), span.stop):
             numbers, bad = self._dialect.sort(block)
-            faults = [_fault(Lines(block, np.array([number])), reason) for number, reason in bad]
-            pieces: list[tuple[pa.RecordBatch, Integers]] = []
-            self._decode(Lines(block, numbers), names, schema, pieces, faults)
-            if faults:
-                _require_same(file, block)
+            dead = [_dead(span, block, number, reason) for number, reason in bad]
+            decoded = list(self._decode(span, block[numbers], names, dead))
+            if dead:
+                _require_same(span.file, block)
             if block.broken:
-                faults.append(Fault(block.base + block.ended, block.broken, broken=True))
-            faults.sort(key=lambda fault: fault.offset)
-            batches = [batch for batch, _ in pieces] or [empty_batch(schema)]
-            offsets = [offset for _, offset in pieces] or [np.array([], np.int64)]
-            batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-            yield Decoded(batch, offsets[0] if len(offsets) == 1 else np.concatenate(offsets), tuple(faults))
+                dead.append(span.broken(block.base + block.ended, block.broken))
+            dead.sort(key=lambda record: record.offset)
+            yield span.records(*_joined(decoded, span.schema), tuple(dead))
 
     def _decode(
-        self,
-        lines: Lines,
-        names: Sequence[str],
-        schema: pa.Schema,
-        pieces: list[tuple[pa.RecordBatch, Integers]],
-        faults: list[Fault],
-    ) -> None:
+        self, span: OpenSpan, lines: Block, names: Sequence[str], dead: list[DeadRecord]
+    ) -> Iterator[tuple[pa.RecordBatch, Integers]]:
+        """The records of lines, and their offsets; a line that cannot be decoded goes to ``dead`` instead."""
         if not len(lines):
             return
         try:
-            pieces.append((self._dialect.decode(lines, names, schema), lines.offsets))
+            yield self._dialect.decode(lines, names, span.schema), lines.offsets
         except (pa.ArrowException, ValueError) as error:
             if isinstance(error, MemoryError):
                 raise
             if len(lines) == 1:
-                faults.append(_fault(lines, _reason(error)))
+                dead.append(_dead(span, lines, 0, _reason(error)))
                 return
             half = len(lines) // 2
-            self._decode(lines[:half], names, schema, pieces, faults)
-            self._decode(lines[half:], names, schema, pieces, faults)
+            yield from self._decode(span, lines[:half], names, dead)
+            yield from self._decode(span, lines[half:], names, dead)
 
     def _blocks(self, file: InputFile, start: int, stop: int) -> Iterator[Block]:
         if start >= stop:
@@ -257,8 +219,15 @@ def _require_same(file: InputFile, block: Block) -> None:
             raise unsteady(file.where)
 
 
-def _fault(lines: Lines, reason: str) -> Fault:
-    return Fault(int(lines.offsets[0]), reason, lines.line(0)[:_FAULT_BYTES_MAX])
+def _dead(span: OpenSpan, lines: Block, place: int, reason: str) -> DeadRecord:
+    return span.dead(int(lines.offsets[place]), reason, lines.line(place)[:_DEAD_BYTES_MAX])
+
+
+def _joined(decoded: Sequence[tuple[pa.RecordBatch, Integers]], schema: pa.Schema) -> tuple[pa.RecordBatch, Integers]:
+    if len(decoded) == 1:
+        return decoded[0]
+    batches, offsets = zip(*decoded) if decoded else ((empty_batch(schema),), (np.array([], np.int64),))
+    return pa.concat_batches(batches), np.concatenate(offsets)
 
 
 def mistyped(told: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from persistent.sources.files import Files
-from persistent.sources.formats import Facts, Unreadable
+from persistent.sources.formats import Facts
 from persistent.sources.index import Index
+from persistent.sources.reads import Unreadable
 from persistent.sources.walk import Listed
 
 
