@@ -102,7 +102,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.report",
         "persistent.driver.unpublished",
         "persistent.checkpoint.set_aside",
-        "persistent.driver.cautions",
+        "persistent.driver.likely_mistakes",
     ),
     ("persistent.driver.evolution", "persistent.driver.migration"),
     ("persistent.driver", "persistent.driver.loop", "persistent.driver.start_from"),

@@ -30,11 +30,11 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.copies import newest_of
-from persistent.checkpoint.inside import savepoint_folder
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
+from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.codec import KEY_GROUPS, Run, encode_run
 from persistent.engines.embedded import Embedded
 from persistent.operations import compact, pin, rollback, savepoint

@@ -39,7 +39,7 @@ class Spent(BaseException):
         self.why = why
 
 
-class Budget:
+class Effort:
     """``limited``: 5 seconds and 500 MB; else there is no limit."""
 
     def __init__(self, limited: bool) -> None:
@@ -103,7 +103,7 @@ class Budget:
         return time.perf_counter() - self._waited
 
 
-def watched(monoid: Monoid[Any], budget: Budget) -> Monoid[Any]:
+def watched(monoid: Monoid[Any], budget: Effort) -> Monoid[Any]:
     """A copy of the monoid that looks at the budget before each call of what it writes itself (``combine``, ``lift``,
     ``present``, ...); itself, if it cannot be copied so."""
     kind = type(monoid)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 from monoids.laws import columnar, lifting
-from monoids.laws.budget import Budget, Spent
+from monoids.laws.budget import Effort, Spent
 from monoids.laws.catalogue import NO_MUTATION, TOTALITY, Law, laws_of
 from monoids.laws.drawing import Example, draws
 from monoids.laws.equality import Equality, Scale, exact, magnitudes, statistical, within
@@ -107,7 +107,7 @@ class Trial:
         if examples is not None and (isinstance(examples, bool) or not isinstance(examples, int) or examples < 1):
             raise TypeError(f"examples= is a number of examples, at least 1, not {examples!r}")
         self.monoid = monoid
-        self._budget = Budget(limited=examples is None)
+        self._budget = Effort(limited=examples is None)
         self.examples = examples or EXAMPLES
         self._sample = Sample(monoid, inputs, self.examples, self._budget)
         _check_equality(equality)

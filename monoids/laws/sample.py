@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.errors import InvalidArgument, Unsatisfiable
 
-from monoids.laws.budget import Budget, Spent, watched
+from monoids.laws.budget import Effort, Spent, watched
 from monoids.laws.catalogue import TOTALITY, Law
 from monoids.laws.drawing import Example, examples_of, joined, long, wide
 from monoids.laws.equality import exact
@@ -35,7 +35,7 @@ class Sample:
     They are drawn when first asked for: TypeError, then, if none can be drawn, or ``lift`` takes none of them.
     """
 
-    def __init__(self, monoid: Monoid[Any], inputs: st.SearchStrategy[Any] | None, count: int, budget: Budget) -> None:
+    def __init__(self, monoid: Monoid[Any], inputs: st.SearchStrategy[Any] | None, count: int, budget: Effort) -> None:
         self.monoid = monoid
         self._inputs = inputs
         self._count = count

@@ -28,11 +28,11 @@ from monoids.optional import Option
 from monoids.record import RecordMonoid
 from monoids.values import ValueType
 
-Inputs = st.SearchStrategy[Any]
+Strategy = st.SearchStrategy[Any]
 
 
 @singledispatch
-def inputs_for(monoid: Any) -> Inputs:
+def inputs_for(monoid: Any) -> Strategy:
     """A strategy of inputs of ``monoid.lift``. TypeError, saying what to write, where none can be derived.
 
     Register one for a class of your own, and for those below it:
@@ -68,7 +68,7 @@ inputs_for.register(Longest, lambda monoid: strategies.text())
     )
 
 
-def values_of(type: pa.DataType) -> Inputs:
+def values_of(type: pa.DataType) -> Strategy:
     """A strategy of the Python values that an Arrow array of this type holds, its borders and oddities often.
 
     Integers: of their width, with both borders. Floats: NaN, infinities, -0.0, subnormals. Text: empty, beyond the
@@ -89,7 +89,7 @@ def values_of(type: pa.DataType) -> Inputs:
 # Where the inputs of a monoid are found.
 
 
-def _of_instance(monoid: Monoid[Any]) -> Inputs | None:
+def _of_instance(monoid: Monoid[Any]) -> Strategy | None:
     """Those that a built-in monoid, with these parameters, is tested with."""
     if not _is_built_in(monoid):
         return None
@@ -97,7 +97,7 @@ def _of_instance(monoid: Monoid[Any]) -> Inputs | None:
     return next((inputs for instance, inputs in INSTANCES if instance.fingerprint() == known), None)
 
 
-def _of_kin(monoid: Monoid[Any]) -> Inputs | None:
+def _of_kin(monoid: Monoid[Any]) -> Strategy | None:
     """Those that the same class is tested with, with other parameters and elements of the same Arrow type."""
     if not _is_built_in(monoid):
         return None
@@ -105,7 +105,7 @@ def _of_kin(monoid: Monoid[Any]) -> Inputs | None:
     return next((inputs for _, inputs in kin), None)
 
 
-def _of_parts(monoid: Monoid[Any]) -> Inputs | None:
+def _of_parts(monoid: Monoid[Any]) -> Strategy | None:
     """Of a monoid that is made of others: their inputs, put together."""
     if isinstance(monoid, RecordMonoid):
         fields = {name: inputs_for(part) for name, part in monoid.fields.items()}
@@ -122,7 +122,7 @@ def _is_built_in(monoid: Monoid[Any]) -> bool:
     return type(monoid).__module__.startswith("monoids.")
 
 
-def _of_value_type(monoid: Monoid[Any]) -> Inputs | None:
+def _of_value_type(monoid: Monoid[Any]) -> Strategy | None:
     """A columnar monoid declares the Arrow type of its inputs, a built-in one that of its values: of numbers small
     ones, whose sums have room."""
     declared = getattr(monoid, "input_type", None)
@@ -138,7 +138,7 @@ def _of_value_type(monoid: Monoid[Any]) -> Inputs | None:
     return st.none() | values_of(type_.arrow)
 
 
-def _of_annotation(monoid: Monoid[Any]) -> Inputs | str:
+def _of_annotation(monoid: Monoid[Any]) -> Strategy | str:
     """Those of the type that a method says it takes; or why there are none, where, and what to write."""
     method = type(monoid).combine if _lifts_plainly(monoid) else type(monoid).lift
     name, place = method.__name__, f"{Path(method.__code__.co_filename).name} line {method.__code__.co_firstlineno}"
@@ -172,32 +172,32 @@ def _lifts_plainly(monoid: Monoid[Any]) -> bool:
 # The values of Arrow types.
 
 
-def _integers(type: pa.DataType) -> Inputs:
+def _integers(type: pa.DataType) -> Strategy:
     signed = pa.types.is_signed_integer(type)
     low = -(2 ** (type.bit_width - 1)) if signed else 0
     high = 2 ** (type.bit_width - signed) - 1
     return st.integers(low, high) | st.sampled_from([low, low + 1, 0, 1, high - 1, high])
 
 
-def _floats(type: pa.DataType) -> Inputs:
+def _floats(type: pa.DataType) -> Strategy:
     odd = [0.0, -0.0, float("nan"), float("inf"), float("-inf")]
     least = {16: 2.0**-24, 32: 2.0**-149, 64: 2.0**-1074}[type.bit_width]
     return st.floats(width=type.bit_width) | st.sampled_from([*odd, least, -least])
 
 
-def _text(type: pa.DataType) -> Inputs:
+def _text(type: pa.DataType) -> Strategy:
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
         ["", "\0", "\uffff", "\U0001f600", "é", "e\u0301"]
     )
 
 
-def _binary(type: pa.DataType) -> Inputs:
+def _binary(type: pa.DataType) -> Strategy:
     if pa.types.is_fixed_size_binary(type):
         return st.binary(min_size=type.byte_width, max_size=type.byte_width)
     return st.binary(max_size=8) | st.sampled_from([b"", b"\0", b"\xff"])
 
 
-def _timestamps(type: pa.DataType) -> Inputs:
+def _timestamps(type: pa.DataType) -> Strategy:
     zones = st.just(UTC) if type.tz else st.none()
     # Nanoseconds of 64 bits end in 2262, and begin in 1677.
     low, high = (datetime(1678, 1, 1), datetime(2262, 1, 1)) if type.unit == "ns" else (datetime.min, datetime.max)
@@ -208,37 +208,37 @@ def _timestamps(type: pa.DataType) -> Inputs:
     )
 
 
-def _durations(type: pa.DataType) -> Inputs:
+def _durations(type: pa.DataType) -> Strategy:
     limit = timedelta(days=100_000)
     return st.timedeltas(-limit, limit).map(lambda span: timedelta(days=span.days, seconds=span.seconds))
 
 
-def _times(type: pa.DataType) -> Inputs:
+def _times(type: pa.DataType) -> Strategy:
     coarse = {"s": 1_000_000, "ms": 1_000}.get(type.unit, 1)
     return st.times().map(lambda moment: moment.replace(microsecond=moment.microsecond // coarse * coarse, fold=0))
 
 
-def _decimals(type: pa.DataType) -> Inputs:
+def _decimals(type: pa.DataType) -> Strategy:
     # Arrow takes no digits left of the precision, whatever the scale.
     most = 10 ** (type.precision + min(type.scale, 0)) - 1
     whole = st.integers(-most, most) | st.sampled_from([-most, 0, most])
     return whole.map(lambda number: Decimal((number < 0, tuple(map(int, str(abs(number)))), -type.scale)))
 
 
-def _lists(type: pa.DataType) -> Inputs:
+def _lists(type: pa.DataType) -> Strategy:
     size = type.list_size if pa.types.is_fixed_size_list(type) else None
     return st.lists(_nullable(type.value_type), min_size=size or 0, max_size=4 if size is None else size)
 
 
-def _structs(type: pa.DataType) -> Inputs:
+def _structs(type: pa.DataType) -> Strategy:
     return st.fixed_dictionaries({field.name: _nullable(field.type) for field in type})
 
 
-def _maps(type: pa.DataType) -> Inputs:
+def _maps(type: pa.DataType) -> Strategy:
     return st.lists(st.tuples(values_of(type.key_type), _nullable(type.item_type)), max_size=3)
 
 
-def _nullable(type: pa.DataType) -> Inputs:
+def _nullable(type: pa.DataType) -> Strategy:
     return st.none() | values_of(type)
 
 
@@ -255,7 +255,7 @@ def _is_list(type: pa.DataType) -> bool:
     return bool(pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type))
 
 
-_VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Inputs]], ...] = (
+_VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Strategy]], ...] = (
     (pa.types.is_null, lambda type: st.none()),
     (pa.types.is_boolean, lambda type: st.booleans()),
     (pa.types.is_integer, _integers),

@@ -36,7 +36,7 @@ Lanes = Sequence[int]
 
 
 @dataclass(frozen=True)
-class Limits:
+class DigitLimits:
     """How large the integers of ``owner`` may be: lane i has the slots ``bounds[i] : bounds[i + 1]``, less two bits."""
 
     owner: str
@@ -65,7 +65,7 @@ class Limits:
                 self.check(integers)
 
 
-NO_LIMITS = Limits("", (0,))
+NO_LIMITS = DigitLimits("", (0,))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def no_digits(rows: int) -> Ragged:
 
 
 def sum_sorted(
-    heads: Sequence[Column], table: Ragged, starts: Column, explode: Explode, limits: Limits = NO_LIMITS
+    heads: Sequence[Column], table: Ragged, starts: Column, explode: Explode, limits: DigitLimits = NO_LIMITS
 ) -> Ragged:
     """The sum of each segment of rows, of what their heads and their tables hold. OverflowError beyond the limits."""
     alone = np.diff(starts, append=len(table)) == 1
@@ -109,7 +109,7 @@ def sum_sorted(
     return merged
 
 
-def _sum_others(table: Ragged, starts: Column, alone: Column, limits: Limits) -> Ragged:
+def _sum_others(table: Ragged, starts: Column, alone: Column, limits: DigitLimits) -> Ragged:
     """The sums of tables, of which some are alone in their segment: these are left as they are."""
     sizes = np.diff(starts, append=len(table))
     others = table[np.flatnonzero(np.repeat(~alone, sizes))]
@@ -126,7 +126,7 @@ def sum_cells(
     held: Column,
     size: int,
     explode: Explode,
-    limits: Limits = NO_LIMITS,
+    limits: DigitLimits = NO_LIMITS,
 ) -> Ragged | None:
     """The sum of each held cell, of ``size`` in all; None where there are so many that sorting is better.
 
@@ -151,7 +151,7 @@ def _blocks(starts: Column, rows: int) -> Iterator[tuple[slice, slice]]:
 class _Sum:
     """Sums of digits, one a segment: a row of ``_sums`` is a slot, its columns are the segments."""
 
-    def __init__(self, segments: int, limits: Limits, cells_max: int = 1 << 62) -> None:
+    def __init__(self, segments: int, limits: DigitLimits, cells_max: int = 1 << 62) -> None:
         self._segments = segments
         self._limits = limits
         self._lanes = {end - 1: number for number, end in enumerate(limits.bounds[1:])}
@@ -344,7 +344,7 @@ def table_to_arrow(table: Ragged) -> list[pa.Array]:
     return [pa.ListArray.from_arrays(offsets, pa.array(column), type=DIGITS_TYPE) for column in table.flat()]
 
 
-def table_from_arrow(arrays: Sequence[pa.Array], limits: Limits) -> Ragged:
+def table_from_arrow(arrays: Sequence[pa.Array], limits: DigitLimits) -> Ragged:
     """The inverse of ``table_to_arrow``. ValueError for what is no table, or has integers beyond the limits."""
     slot_lists, digit_lists = arrays
     lengths = np.diff(slot_lists.offsets.to_numpy()).astype(np.int64)

@@ -19,7 +19,7 @@ from persistent.storage import Storage
 _TRIES_MAX = 10
 
 Result = TypeVar("Result")
-Progress = Callable[[int, int], None]
+OnProgress = Callable[[int, int], None]
 """Is told how many bytes are done, and of how many."""
 
 
@@ -51,7 +51,7 @@ def all_runs(manifest: Manifest) -> list[Run]:
     return [run for operator in manifest.operators.values() for run in operator.runs] + list(manifest.source.index)
 
 
-def copied(source: Storage, manifest: Manifest, target: Target, on_progress: Progress | None = None) -> Manifest:
+def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnProgress | None = None) -> Manifest:
     """The manifest as it names the copies of its runs, once all are there."""
     all_bytes = sum(run.bytes for run in all_runs(manifest))
     done_bytes = 0
@@ -77,7 +77,7 @@ def copied(source: Storage, manifest: Manifest, target: Target, on_progress: Pro
 
 
 def copied_while_running(
-    log: Log, at: int | None, target: Callable[[Entry], Target], on_progress: Progress | None = None
+    log: Log, at: int | None, target: Callable[[Entry], Target], on_progress: OnProgress | None = None
 ) -> Manifest:
     """A copy of checkpoint ``at``, by default the newest, of a job that may go on meanwhile: where its files are
     collected under our eyes, a copy of the one that is newest then."""

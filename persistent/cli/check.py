@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from persistent.checkpoint.inside import savepoint_folder
+from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.cli.exits import CORRUPT, NOT_FOUND, REFUSED, CommandFailed
 from persistent.cli.options import json_option, pipeline_of, storage_of, target_argument
 from persistent.cli.progress import working

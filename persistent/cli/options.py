@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from persistent.checkpoint.inside import open_checkpoint
+from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.cli.load import load_pipeline, names_pipeline
 from persistent.cli.tables import ROWS_SHOWN
 from persistent.clock import instant_ms

@@ -17,7 +17,7 @@ from persistent.cli.options import pipeline_argument, take_over_option
 from persistent.cli.progress import progress
 from persistent.cli.tables import json_text
 from persistent.driver.report import RunReport
-from persistent.operations.entering import check_none_runs
+from persistent.operations.fencing import check_none_runs
 
 
 @click.command()

@@ -108,7 +108,7 @@ def read_batch(message: pa.Buffer, layout: Layout, rows: int, *, with_texts: boo
     return batch
 
 
-def _check_nodes(header: _Table, layout: Layout, rows: int, body_size: int) -> None:
+def _check_nodes(header: _FlatTable, layout: Layout, rows: int, body_size: int) -> None:
     start, count = header.vector(1, 16)
     if count != len(layout.nodes):
         raise Malformed(f"{count} columns, its schema has {len(layout.nodes)}")
@@ -120,7 +120,7 @@ def _check_nodes(header: _Table, layout: Layout, rows: int, body_size: int) -> N
             raise Malformed(f"a column of {length} values, {nulls} of them null, in {rows} rows of {body_size} bytes")
 
 
-def _check_buffers(header: _Table, layout: Layout, body_size: int) -> None:
+def _check_buffers(header: _FlatTable, layout: Layout, body_size: int) -> None:
     start, count = header.vector(2, 16)
     if count != layout.buffers:
         raise Malformed(f"{count} buffers, its schema has {layout.buffers}")
@@ -132,7 +132,7 @@ def _check_buffers(header: _Table, layout: Layout, body_size: int) -> None:
         reached = offset + length
 
 
-def _nodes(table: _Table, field: int, depth: int) -> Iterator[tuple[int, bool]]:
+def _nodes(table: _FlatTable, field: int, depth: int) -> Iterator[tuple[int, bool]]:
     """The fields of a schema, or the children of a field, depth first."""
     for child in table.tables(field):
         if depth > DEPTH_MAX:
@@ -166,14 +166,14 @@ def _textless(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _check_metadata(table: _Table, field: int) -> None:
+def _check_metadata(table: _FlatTable, field: int) -> None:
     """Types that are read by code of their own are named in metadata."""
     for pair in table.tables(field):
         if pair.text(0).startswith(_EXTENSION):
             raise Malformed("a column of an extension type")
 
 
-class _Budget:
+class _TablesLeft:
     """How many tables of a flatbuffer are looked at: a table may be named often, so its bytes do not bound them."""
 
     def __init__(self) -> None:
@@ -186,12 +186,12 @@ class _Budget:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _FlatTable:
     """A table of a flatbuffer. Every place is looked at before it is read."""
 
     data: bytes
     at: int
-    budget: _Budget
+    budget: _TablesLeft
 
     def read(self, form: str, at: int) -> tuple[int, ...]:
         if not 0 <= at <= len(self.data) - struct.calcsize(form):
@@ -211,11 +211,11 @@ class _Table:
         at = self.slot(field)
         return self.read(form, at)[0] if at else 0
 
-    def table(self, field: int) -> _Table:
+    def table(self, field: int) -> _FlatTable:
         at = self.slot(field)
         if not at:
             raise Malformed("a message without its header")
-        return _Table(self.data, at + self.read("<I", at)[0], self.budget)
+        return _FlatTable(self.data, at + self.read("<I", at)[0], self.budget)
 
     def vector(self, field: int, item_bytes: int) -> tuple[int, int]:
         """Where the items of a vector are, and how many."""
@@ -228,26 +228,26 @@ class _Table:
             raise Malformed(f"a vector of {count} items, longer than the message")
         return start + 4, count
 
-    def tables(self, field: int) -> Iterator[_Table]:
+    def tables(self, field: int) -> Iterator[_FlatTable]:
         start, count = self.vector(field, 4)
         for at in range(start, start + 4 * count, 4):
             self.budget.spend()
-            yield _Table(self.data, at + self.read("<I", at)[0], self.budget)
+            yield _FlatTable(self.data, at + self.read("<I", at)[0], self.budget)
 
     def text(self, field: int) -> bytes:
         start, count = self.vector(field, 1)
         return self.data[start : start + count]
 
 
-def _header(message: pa.Buffer, kind: int) -> tuple[_Table, int]:
+def _header(message: pa.Buffer, kind: int) -> tuple[_FlatTable, int]:
     """The header of a message, and the size of its body."""
     head = message.slice(0, min(_HEAD_BYTES, message.size)).to_pybytes()
     size = int.from_bytes(head[4:], "little")
     if head[:4] != _CONTINUATION or _HEAD_BYTES + size > message.size:
         raise Malformed("not an Arrow message")
     data = message.slice(_HEAD_BYTES, size).to_pybytes()
-    whole = _Table(data, 0, _Budget())
-    root = _Table(data, whole.read("<I", 0)[0], whole.budget)
+    whole = _FlatTable(data, 0, _TablesLeft())
+    root = _FlatTable(data, whole.read("<I", 0)[0], whole.budget)
     body_size = message.size - _HEAD_BYTES - size
     if root.number("<h", 0) != _VERSION_5 or root.number("<B", 1) != kind or root.vector(4, 4)[1]:
         raise Malformed("not an Arrow message of the kind that stands here")

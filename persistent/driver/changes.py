@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Effect(Enum):
+class OnChange(Enum):
     """What another value does to a job that has begun."""
 
     NONE = "no effect on results"
@@ -25,12 +25,12 @@ class Effect(Enum):
 
 
 @dataclass(frozen=True)
-class Option:
+class OptionChange:
     """``of``: what takes it. ``says``: what exactly changes; where it is recorded, what to do."""
 
     of: str
     name: str
-    effect: Effect
+    effect: OnChange
     says: str
 
 
@@ -40,113 +40,125 @@ _OTHER_TIME = "say the one it was, or read the source again into a new checkpoin
 _CLOCK = "when the clock moves, and so what is late"
 
 OPTIONS = tuple(
-    Option(of, name, effect, says)
+    OptionChange(of, name, effect, says)
     for of, rows in {
         "Pipeline": (
-            ("source", Effect.RECORDED, "another sort of source is refused; its options are below"),
+            ("source", OnChange.RECORDED, "another sort of source is refused; its options are below"),
             (
                 "task",
-                Effect.RECORDED,
+                OnChange.RECORDED,
                 f"name, key and state: {_OTHER_STATE}. Its code is used from the next step on. While nothing has been "
                 "committed any task is taken",
             ),
-            ("checkpoint", Effect.RECORDED, "another one is another job: a `FileSink` of the first refuses it"),
+            ("checkpoint", OnChange.RECORDED, "another one is another job: a `FileSink` of the first refuses it"),
             (
                 "sink",
-                Effect.STEP,
+                OnChange.STEP,
                 "where windows that close from then on go; the report says that it is new or was taken away. Another "
                 "folder: see `FileSink`",
             ),
-            ("discard_closed", Effect.STEP, "whether windows that close go nowhere"),
+            ("discard_closed", OnChange.STEP, "whether windows that close go nowhere"),
             (
                 "step_rows",
-                Effect.PLAN,
+                OnChange.PLAN,
                 "where steps end, and so what is late: a step judges by the clock it begins with",
             ),
-            ("on_error", Effect.STEP, "whether a message that cannot be processed stops the run or is put aside"),
-            ("max_future", Effect.PLAN, "which timestamps are too far ahead"),
-            ("require", Effect.NONE, "a pipeline that promises less is not made"),
-            ("retention", Effect.NONE, "which checkpoints are kept after the next one"),
-            ("unsafe_single_driver", Effect.NONE, "which stores are taken for a checkpoint"),
+            ("on_error", OnChange.STEP, "whether a message that cannot be processed stops the run or is put aside"),
+            ("max_future", OnChange.PLAN, "which timestamps are too far ahead"),
+            ("require", OnChange.NONE, "a pipeline that promises less is not made"),
+            ("retention", OnChange.NONE, "which checkpoints are kept after the next one"),
+            ("unsafe_single_driver", OnChange.NONE, "which stores are taken for a checkpoint"),
             (
                 "start_from",
-                Effect.RECORDED,
+                OnChange.RECORDED,
                 "a checkpoint that has begun goes on with the one it began with, or without; another is refused: leave "
                 "it out, or take a new checkpoint and sink",
             ),
-            ("evolve", Effect.STEP, "done by the next run, before its first step, and once; then it may stay or go"),
-            ("allow_dropped", Effect.STEP, "done by the next run, before its first step, and once"),
+            (
+                "evolve",
+                OnChange.STEP,
+                "done by the next run, before its first step, and once; then it may stay or go",
+            ),
+            ("allow_dropped", OnChange.STEP, "done by the next run, before its first step, and once"),
         ),
         "Pipeline.run": (
-            ("spark", Effect.NONE, "where the work is done"),
-            ("engine", Effect.NONE, "where the work is done"),
-            ("follow", Effect.NONE, "whether the run waits for more input"),
-            ("end_of_input", Effect.PLAN, "whether all windows are closed once everything is read"),
-            ("on_step", Effect.NONE, "who is told of steps"),
-            ("on_idle", Effect.NONE, "who is told that a run waits"),
+            ("spark", OnChange.NONE, "where the work is done"),
+            ("engine", OnChange.NONE, "where the work is done"),
+            ("follow", OnChange.NONE, "whether the run waits for more input"),
+            ("end_of_input", OnChange.PLAN, "whether all windows are closed once everything is read"),
+            ("on_step", OnChange.NONE, "who is told of steps"),
+            ("on_idle", OnChange.NONE, "who is told that a run waits"),
         ),
         "FileSource": (
             (
                 "path",
-                Effect.RECORDED,
+                OnChange.RECORDED,
                 "the folder: where it does not stand for what was read, give the path as it was, or `moved_from=`. A "
                 "pattern in the same folder: which files are listed by the next plan on",
             ),
-            ("timestamp", Effect.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", Effect.RECORDED, _OTHER_TIME),
-            ("format", Effect.RECORDED, _OTHER_TIME),
-            ("schema", Effect.PLAN, "which columns are read, of files that were listed before too"),
-            ("ordered", Effect.PLAN, _CLOCK),
-            ("max_out_of_orderness", Effect.PLAN, f"{_CLOCK}; the clock never goes back"),
-            ("multiline", Effect.RECORDED, _OTHER_TIME),
-            ("csv_empty", Effect.RECORDED, _OTHER_TIME),
-            ("moved_from", Effect.NONE, "where what was read elsewhere is found; until a run has read something new"),
-            ("on_bad_file", Effect.STEP, "whether a file that cannot be read stops the run or is one dead letter"),
-            ("shared_mount", Effect.NONE, "whether a cluster takes a path of this machine"),
+            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
+            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            ("format", OnChange.RECORDED, _OTHER_TIME),
+            ("schema", OnChange.PLAN, "which columns are read, of files that were listed before too"),
+            ("ordered", OnChange.PLAN, _CLOCK),
+            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("multiline", OnChange.RECORDED, _OTHER_TIME),
+            ("csv_empty", OnChange.RECORDED, _OTHER_TIME),
+            (
+                "moved_from",
+                OnChange.NONE,
+                "where what was read elsewhere is found; until a run has read something new",
+            ),
+            (
+                "on_bad_file",
+                OnChange.STEP,
+                "whether a file that cannot be read stops the run or is one dead letter",
+            ),
+            ("shared_mount", OnChange.NONE, "whether a cluster takes a path of this machine"),
         ),
         "MemorySource": (
-            ("rows", Effect.NONE, "a list or a table; rows may be added, those that were read must stay"),
-            ("timestamp", Effect.RECORDED, _OTHER_TIME),
-            ("timestamp_unit", Effect.RECORDED, _OTHER_TIME),
-            ("max_out_of_orderness", Effect.PLAN, f"{_CLOCK}; the clock never goes back"),
-            ("ordered", Effect.PLAN, _CLOCK),
+            ("rows", OnChange.NONE, "a list or a table; rows may be added, those that were read must stay"),
+            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
+            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("ordered", OnChange.PLAN, _CLOCK),
         ),
         "FileSink": (
             (
                 "url",
-                Effect.RECORDED,
+                OnChange.RECORDED,
                 "a folder without what the job has published is refused: give the one it had, move it there whole, or "
                 "copy its `_published` there, to have only what comes from then on",
             ),
-            ("format", Effect.STEP, "of the files that are written from then on"),
+            ("format", OnChange.STEP, "of the files that are written from then on"),
         ),
         "NonWindowState": (
-            ("monoid", Effect.RECORDED, _OTHER_STATE),
-            ("interval_ms", Effect.RECORDED, f"with `history`: {_OTHER_PANES}. Without, no effect on results"),
+            ("monoid", OnChange.RECORDED, _OTHER_STATE),
+            ("interval_ms", OnChange.RECORDED, f"with `history`: {_OTHER_PANES}. Without, no effect on results"),
             (
                 "history",
-                Effect.NONE,
+                OnChange.NONE,
                 "how far back `as_of=` reaches, of what comes from then on. From none to some, or back, is refused: "
                 f"{_OTHER_PANES}",
             ),
         ),
         "WindowState": (
-            ("monoid", Effect.RECORDED, _OTHER_STATE),
-            ("window", Effect.RECORDED, _OTHER_PANES),
-            ("interval_ms", Effect.RECORDED, _OTHER_PANES),
+            ("monoid", OnChange.RECORDED, _OTHER_STATE),
+            ("window", OnChange.RECORDED, _OTHER_PANES),
+            ("interval_ms", OnChange.RECORDED, _OTHER_PANES),
         ),
-        "tumbling": (("size", Effect.RECORDED, _OTHER_PANES),),
-        "sliding": (("size", Effect.RECORDED, _OTHER_PANES), ("every", Effect.RECORDED, _OTHER_PANES)),
+        "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES),),
+        "sliding": (("size", OnChange.RECORDED, _OTHER_PANES), ("every", OnChange.RECORDED, _OTHER_PANES)),
         "Retention": (
-            ("last", Effect.NONE, "which checkpoints are kept after the next one"),
-            ("hourly", Effect.NONE, "which checkpoints are kept after the next one"),
-            ("daily", Effect.NONE, "which checkpoints are kept after the next one"),
+            ("last", OnChange.NONE, "which checkpoints are kept after the next one"),
+            ("hourly", OnChange.NONE, "which checkpoints are kept after the next one"),
+            ("daily", OnChange.NONE, "which checkpoints are kept after the next one"),
         ),
         "Evolution": (
-            ("renamed", Effect.STEP, "used where the record of fields is another, and once"),
-            ("removed", Effect.STEP, "used where the record of fields is another, and once"),
-            ("before", Effect.STEP, "used where the monoid is another, and once"),
-            ("change", Effect.STEP, "used where the monoid is another, and once"),
+            ("renamed", OnChange.STEP, "used where the record of fields is another, and once"),
+            ("removed", OnChange.STEP, "used where the record of fields is another, and once"),
+            ("before", OnChange.STEP, "used where the monoid is another, and once"),
+            ("change", OnChange.STEP, "used where the monoid is another, and once"),
         ),
     }.items()
     for name, effect, says in rows

@@ -8,7 +8,7 @@ from collections import Counter
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
-from persistent.driver.cautions import of_job, of_records
+from persistent.driver.likely_mistakes import of_job, of_records
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench

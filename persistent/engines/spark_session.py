@@ -13,13 +13,13 @@ from persistent.errors import InvalidPipeline
 
 _ATTEMPTS = 4
 
-_Settings = dict[str, bool | float | int | str | None]
-_QUIET: _Settings = {
+_SparkConf = dict[str, bool | float | int | str | None]
+_QUIET: _SparkConf = {
     "spark.log.level": "ERROR",
     "spark.sql.adaptive.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-_LOCAL: _Settings = {
+_LOCAL: _SparkConf = {
     **_QUIET,
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",

@@ -21,7 +21,7 @@ from persistent.operations.merging import merge
 from persistent.operations.pinning import pin
 from persistent.operations.restarting import restart
 from persistent.operations.rolling_back import rollback
-from persistent.operations.saving import savepoint
+from persistent.operations.savepoints import savepoint
 from persistent.operations.upgrading import upgrade
 
 __all__ = ["collect_garbage", "compact", "merge", "pin", "restart", "rollback", "savepoint", "upgrade"]

@@ -14,7 +14,7 @@ from persistent.checkpoint.names import runs_folder
 from persistent.checkpoint.running import fenced_marks
 from persistent.driver.publish import collectable, sweepable, unpublished
 from persistent.errors import CorruptCheckpoint
-from persistent.operations.entering import Location, check_not_running, fenced, log_of, running
+from persistent.operations.fencing import Location, check_not_running, fenced, log_of, running
 from persistent.sinks.protocol import Sink
 
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import Merge, shards
-from persistent.checkpoint.copies import Progress, newest_of
+from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.checkpoint.names import runs_folder
@@ -18,7 +18,7 @@ from persistent.checkpoint.runs import read_table
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import KEY_GROUPS, Run, encode_table
 from persistent.driver.commit import check_same_job, first_manifest, known_from
-from persistent.operations.entering import committed, fenced
+from persistent.operations.fencing import committed, fenced
 from persistent.pipeline import Pipeline
 from persistent.task import operator_name
 from persistent.worker.job import Attempt, FoldRuns, Job
@@ -27,7 +27,7 @@ from persistent.worker.merge_runs import compact_runs
 logger = logging.getLogger("persistent.operations")
 
 
-def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: Progress | None = None) -> Entry:
+def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgress | None = None) -> Entry:
     """Fold the runs of the state into one for each shard, and those of the source's index into one; commit that.
 
     The state is the same before and after, and so is what is published. In this process, one shard at a time: in
@@ -47,7 +47,7 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: Progres
     return committed(log, manifest)
 
 
-def _compacted(job: Job, fence: Entry, on_progress: Progress | None) -> Manifest:
+def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manifest:
     old, name = fence.manifest, operator_name(job.task)
     operator = old.operators[name]
     attempt = Attempt(old.epoch, old.id + 1)
@@ -88,7 +88,7 @@ def _is_one_sum(part: Sequence[Run]) -> bool:
 
 
 def _folded_runs(
-    job: Job, attempt: Attempt, operator: OperatorState, closed: int, on_progress: Progress | None
+    job: Job, attempt: Attempt, operator: OperatorState, closed: int, on_progress: OnProgress | None
 ) -> Iterator[Run]:
     all_bytes = sum(run.bytes for run in operator.runs)
     done_bytes = 0

@@ -15,7 +15,7 @@ from persistent.clock import Clock, wall_ms
 from persistent.codec import canonical_json, common_key_types
 from persistent.driver.commit import check_same_job
 from persistent.errors import Refused, StillRunning
-from persistent.operations.entering import Location, log_of
+from persistent.operations.fencing import Location, log_of
 from persistent.sources.schemas import from_json
 from persistent.text.fingerprints import changes_text
 

@@ -6,7 +6,7 @@ from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.errors import UnknownCheckpoint
-from persistent.operations.entering import Location, fenced, log_of
+from persistent.operations.fencing import Location, fenced, log_of
 
 
 def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:

@@ -20,7 +20,7 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock, Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
-from persistent.operations.entering import check_not_running, committed, fenced
+from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried

@@ -12,7 +12,7 @@ from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
-from persistent.operations.entering import Location, check_not_running, committed, fenced, log_of
+from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 
 _OUTPUTS = ("retract", "again")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.successor import Entry
-from persistent.operations.entering import Location, fenced, log_of
+from persistent.operations.fencing import Location, fenced, log_of
 
 
 def upgrade(storage: Location, *, take_over: bool = False) -> Entry:

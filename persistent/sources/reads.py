@@ -39,7 +39,7 @@ class Request:
 
     def __call__(self, call: Callable[[], T]) -> T:
         """What ``call`` returns at last; StorageError, or FileNotFoundError where that is said twice."""
-        return _Asking(self.operation, self.place, self.patience, (FileNotFoundError, PersistentError))(
+        return _AskingToRead(self.operation, self.place, self.patience, (FileNotFoundError, PersistentError))(
             lambda: self._once(call)
         )
 
@@ -59,7 +59,7 @@ class Request:
             raise
 
 
-class _Asking(Asking):
+class _AskingToRead(Asking):
     """Of a source one only wants to read."""
 
     def told(self, failure: StoreFailure, tries: int, seconds: float) -> Any:

@@ -43,7 +43,7 @@ class ManualClock:
 
     def __enter__(self) -> ManualClock:
         self._before.append(vars(clock)["time"])
-        setattr(clock, "time", _Time(self, self._before[-1]))  # noqa: B010
+        setattr(clock, "time", _TimeModule(self, self._before[-1]))  # noqa: B010
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -56,7 +56,7 @@ class ManualClock:
         return ms * 1_000_000 if name.endswith("_ns") else ms / 1_000
 
 
-class _Time:
+class _TimeModule:
     """The module ``time``, as the manual clock has it; all else is the module's."""
 
     def __init__(self, manual: ManualClock, module: Any) -> None:

@@ -97,7 +97,7 @@ class Calling:
         self._inner.stop()
 
 
-class Trial:
+class TaskRun:
     """One run of a task over records, from a fresh checkpoint to the end of the input, in any number of lives."""
 
     def __init__(self, make: MakeTask, records: Records, settings: Settings) -> None:
@@ -144,9 +144,9 @@ class Trial:
 
 
 @contextmanager
-def trial(make: MakeTask, records: Records, settings: Settings) -> Iterator[Trial]:
-    """A trial, forgotten at the end."""
-    begun = Trial(make, records, settings)
+def task_run(make: MakeTask, records: Records, settings: Settings) -> Iterator[TaskRun]:
+    """A run of the task; its memory is given back at the end."""
+    begun = TaskRun(make, records, settings)
     try:
         yield begun
     finally:
@@ -168,7 +168,7 @@ def standing_clock(task: PersistentTask, now_ms: int = START_MS) -> Iterator[Non
 
 def at_once(make: MakeTask, records: Records, settings: Settings, now_ms: int = START_MS) -> Outcome:
     """All records in one step."""
-    with standing_clock(make(), now_ms), trial(make, records, settings) as run:
+    with standing_clock(make(), now_ms), task_run(make, records, settings) as run:
         run.live(step_rows=max(len(records), 1))
         return run.outcome()
 

@@ -34,13 +34,13 @@ from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage, Storage
 from persistent.task import operator_name
 from persistent.testing.clock import ManualClock
-from persistent.testing.draws import choose, draw
 from persistent.testing.faults import FaultyStorage, Killed, Operations
+from persistent.testing.interleaving import Interleaving, run_both
 from persistent.testing.outcome import Difference, Outcome, first_difference, outcome_of
 from persistent.testing.pauses import AskingStorage, Before, Once
 from persistent.testing.running import Calling, maker
+from persistent.testing.seeded import choose, draw
 from persistent.testing.times import user_time
-from persistent.testing.turns import Turns, both
 
 FAULTS = ("crash", "lost answer", "error", "pause", "second driver", "torn")
 
@@ -293,7 +293,7 @@ def _pause(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
 
 def _second_driver(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
     """Two lives at once."""
-    turns = Turns(*seed)
+    turns = Interleaving(*seed)
 
     def life(me: int) -> Callable[[], str]:
         def live() -> str:
@@ -306,7 +306,7 @@ def _second_driver(world: _World, fault: str, at: int, seed: tuple[int, int]) ->
         return live
 
     with world.later():
-        ends = both(life(0), life(1), turns)
+        ends = run_both(life(0), life(1), turns)
     world.story.append(f"{fault}: the first {ends[0]}, the second {ends[1]}")
     return 1
 

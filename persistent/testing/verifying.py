@@ -12,12 +12,12 @@ from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.state import PersistentState
 from persistent.task import PersistentTask, check_task, operator_name
-from persistent.testing.elsewhere import Elsewhere
+from persistent.testing.other_process import OtherProcess
 from persistent.testing.outcome import ENDED, NOTHING, Difference, Outcome, Raised, Slot, first_difference, same
 from persistent.testing.running import MakeTask, Records, Settings, at_once, maker, settings_of
 from persistent.testing.shrinking import smallest
+from persistent.testing.variations import Variation, variations_of
 from persistent.testing.watching import Changed, Seen, law_broken, watch
-from persistent.testing.ways import Way, ways_of
 from persistent.worker.output_tables import START
 
 Expected = Mapping[Any, Any]
@@ -92,8 +92,8 @@ def verify_task(
     if not commutative and (seen.gives_keys or _gives_keys(make())):
         shuffles = 0
     with ExitStack() as ended:
-        process = ended.enter_context(Elsewhere()) if elsewhere else None
-        for way in ways_of(make(), steps, shuffles, disorder, commutative):
+        process = ended.enter_context(OtherProcess()) if elsewhere else None
+        for way in variations_of(make(), steps, shuffles, disorder, commutative):
             verifying.try_way(way)
         if process is not None:
             verifying.try_way(_elsewhere(process))
@@ -150,7 +150,7 @@ class _Verifying:
             records, found = smallest(self.records, seen, look)
             raise self._differs("expected", "Look at the task, or at expected=.", found, records)
 
-    def try_way(self, way: Way) -> None:
+    def try_way(self, way: Variation) -> None:
         """Raise TaskDiffers, with few records, if this way comes to something else."""
 
         def look(records: Records) -> Difference | None:
@@ -208,9 +208,11 @@ class _Verifying:
         return TaskDiffers("\n".join([*lines, remedy]), way, difference, records)
 
 
-def _elsewhere(process: Elsewhere) -> Way:
+def _elsewhere(process: OtherProcess) -> Variation:
     remedy = "hash() and the order of a set differ from process to process, and so does what is kept in a module."
-    return Way("in another process", remedy, lambda make, records, settings: process.run(make(), records, settings))
+    return Variation(
+        "in another process", remedy, lambda make, records, settings: process.run(make(), records, settings)
+    )
 
 
 def _gives_keys(task: PersistentTask) -> bool:

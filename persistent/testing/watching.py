@@ -12,7 +12,7 @@ from monoids import HeavyHitters, Monoid, Reservoir
 from persistent.message import Batch, Message
 from persistent.task import PersistentTask, operator_name
 from persistent.testing.outcome import same
-from persistent.testing.running import MakeTask, Records, Settings, standing_clock, trial
+from persistent.testing.running import MakeTask, Records, Settings, standing_clock, task_run
 
 _VALUES_MAX = 60
 _EXAMPLES = 30
@@ -48,7 +48,7 @@ def watch(make: MakeTask, records: Records, settings: Settings) -> Seen:
             inner.__class__ = type(type(inner).__name__, (type(inner),), how(type(inner), seen))
             return inner
 
-        with standing_clock(task), trial(made, records, settings) as run:
+        with standing_clock(task), task_run(made, records, settings) as run:
             run.live(max(len(records), 1))
     return seen
 

@@ -11,8 +11,8 @@
 It changes nothing, and may look on while a run works. Only the last needs code of the user's.
 """
 
-from persistent.verify.found import FAULT, WARNING, Checked, Finding, Verification
-from persistent.verify.look import verify
+from persistent.verify.checker import verify
+from persistent.verify.findings import FAULT, WARNING, Checked, Finding, Verification
 from persistent.verify.source import verify_source
 
 __all__ = ["FAULT", "WARNING", "Checked", "Finding", "Verification", "verify", "verify_source"]

@@ -84,7 +84,7 @@ def size_faults(table: pa.Table, data: pa.Buffer, run: Run) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _BatchFacts:
     """What one batch shows by itself: ``panes`` it holds, ascending; ``ends``: its first and its last row."""
 
     faults: tuple[str, ...]
@@ -92,15 +92,15 @@ class _Facts:
     ends: tuple[pa.RecordBatch, pa.RecordBatch] | None
 
 
-def _facts(batch: pa.RecordBatch, run: Run, keys: int, listed: Integers, place: str) -> _Facts:
+def _facts(batch: pa.RecordBatch, run: Run, keys: int, listed: Integers, place: str) -> _BatchFacts:
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CorruptCheckpoint(f"{place}: {error}") from error
     if not len(batch):
-        return _Facts((), np.zeros(0, np.int64), None)
+        return _BatchFacts((), np.zeros(0, np.int64), None)
     panes = _panes_held(np.asarray(batch.column(keys + 1)), listed)
-    return _Facts(tuple(_batch_faults(batch, run, keys)), panes, (batch.slice(0, 1), batch.slice(len(batch) - 1)))
+    return _BatchFacts(tuple(_batch_faults(batch, run, keys)), panes, (batch.slice(0, 1), batch.slice(len(batch) - 1)))
 
 
 def _panes_held(panes: Integers, listed: Integers) -> Integers:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
-from persistent.verify.found import MISSING, Verification
+from persistent.verify.findings import MISSING, Verification
 from persistent.verify.rows import Each, size_faults, state_table_faults
 
 UNREADABLE = (CorruptCheckpoint, pa.ArrowException, ValueError, KeyError, TypeError, IndexError)
 """What decoding damaged bytes may raise."""
-
-OnProgress = Callable[[int, int], None]
-"""Is told how much is done, and of how much."""
 
 _AHEAD = 2
 """Runs read before the rows of the one in turn are checked: more would only take memory."""

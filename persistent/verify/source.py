@@ -41,14 +41,14 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
-from persistent.verify.found import Verification
+from persistent.verify.findings import Verification
 
 _ROWS = 4_000_000
 _PART = "source"
 
 
 @dataclass(frozen=True)
-class _Count:
+class _RecordCount:
     """What was read of a partition. ``lost``: the files that are gone, each of them one record."""
 
     read: int = 0
@@ -56,9 +56,9 @@ class _Count:
     mix: int = 0
     lost: frozenset[tuple[int, str]] = frozenset()
 
-    def __add__(self, other: _Count) -> _Count:
+    def __add__(self, other: _RecordCount) -> _RecordCount:
         mix = (self.mix + other.mix) % (1 << 64)
-        return _Count(self.read + other.read, self.undecodable + other.undecodable, mix, self.lost | other.lost)
+        return _RecordCount(self.read + other.read, self.undecodable + other.undecodable, mix, self.lost | other.lost)
 
 
 def verify_source(
@@ -73,7 +73,7 @@ def verify_source(
     manifest, index = _index(Log(pipeline.storage), entry)
     found = Verification(pipeline.storage.url, newest=manifest.id)
     total = sum(account.read for account in manifest.ledger.values())
-    counts: dict[str, _Count] = {partition: _Count() for partition in manifest.source.positions}
+    counts: dict[str, _RecordCount] = {partition: _RecordCount() for partition in manifest.source.positions}
     source = pipeline.source.losing() if isinstance(pipeline.source, LosingSource) else pipeline.source
     try:
         for partition, count in _counts(source, manifest, index):
@@ -108,7 +108,7 @@ def _index(log: Log, entry: Entry) -> tuple[Manifest, pa.Table | None]:
     )
 
 
-def _differences(count: _Count, account: Account, position: Position) -> Iterator[str]:
+def _differences(count: _RecordCount, account: Account, position: Position) -> Iterator[str]:
     if count.read != account.read:
         yield f"holds {count.read:,} records before position {position}, {_read_text(account)}"
     elif count.mix != account.mix:
@@ -120,7 +120,7 @@ def _differences(count: _Count, account: Account, position: Position) -> Iterato
         yield f"holds {count.undecodable:,} records without a time, the account says {account.dead:,} are dead letters"
 
 
-def _excesses(count: _Count, account: Account, position: Position) -> Iterator[str]:
+def _excesses(count: _RecordCount, account: Account, position: Position) -> Iterator[str]:
     """What is wrong whatever the files that are gone have held."""
     there, undecodable = count.read - len(count.lost), count.undecodable - len(count.lost)
     if there > account.read:
@@ -136,7 +136,7 @@ def _read_text(account: Account) -> str:
     )
 
 
-def _gone_text(count: _Count, account: Account, position: Position) -> str:
+def _gone_text(count: _RecordCount, account: Account, position: Position) -> str:
     lost = sorted(count.lost)
     told = (
         f"{lost[0][1]} was listed up to the checkpoint, and is gone"
@@ -153,7 +153,7 @@ def _gone_text(count: _Count, account: Account, position: Position) -> str:
     )
 
 
-def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Iterator[tuple[str, _Count]]:
+def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Iterator[tuple[str, _RecordCount]]:
     """What each split holds of the records before the positions of the checkpoint, from the first on."""
     ends = manifest.source.positions
     positions: Mapping[str, Position] = dict.fromkeys(ends, (0, 0))
@@ -175,10 +175,10 @@ def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Itera
                 )
 
 
-def _count(source: Source, recorded: Mapping[str, Any], ends: Positions, split: Split) -> tuple[str, _Count]:
+def _count(source: Source, recorded: Mapping[str, Any], ends: Positions, split: Split) -> tuple[str, _RecordCount]:
     end = ends.get(split.partition, (0, 0))
     before = replace(split, spans=tuple(span for span in split.spans if (span.ordinal, span.start) < end))
-    total = _Count()
+    total = _RecordCount()
     try:
         for records in source.read(before, recorded):
             total += _of_records(split.partition, records, end)
@@ -190,7 +190,7 @@ def _count(source: Source, recorded: Mapping[str, Any], ends: Positions, split: 
     return split.partition, total
 
 
-def _of_records(partition: str, records: Records, end: Position) -> _Count:
+def _of_records(partition: str, records: Records, end: Position) -> _RecordCount:
     """What a batch adds to the account: as it was judged when it was mapped, and only of what is before ``end``."""
     limit = end[1] if records.ordinal == end[0] else None
     letters = [one for one in records.dead if limit is None or one.offset < limit]
@@ -200,4 +200,4 @@ def _of_records(partition: str, records: Records, end: Position) -> _Count:
     mix = mix_records(partition, records.ordinal, offsets, np.where(times == NO_TIMESTAMP, -1, times))
     mix += mix_records(partition, records.ordinal, dead, np.full(len(dead), -1))
     lost = frozenset((records.ordinal, one.lost) for one in letters if one.lost)
-    return _Count(len(times) + len(dead), int((times < 0).sum()) + len(dead), mix, lost)
+    return _RecordCount(len(times) + len(dead), int((times < 0).sum()) + len(dead), mix, lost)

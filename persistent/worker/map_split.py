@@ -33,11 +33,11 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
     task, state = job.task, job.state
     names = key_names(task)
     delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
-    tally = _Tally()
+    tally = _SplitTally()
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
     key_of = key_columns(task)
     for records in job.source.read(item.split, item.recorded):
-        aside = _Aside(item.split.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
+        aside = _SetAside(item.split.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
         kept = _judge(item, state.window, records, aside, tally)
         batch = Batch(records.batch, records.timestamps, item.split.partition, records.ordinal, records.offsets, key_of)
         batch = batch if kept is None else batch.take(kept)
@@ -63,7 +63,7 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
 
 
 @dataclass
-class _Tally:
+class _SplitTally:
     """What has been seen of a split so far."""
 
     account: Account = field(default_factory=Account)
@@ -72,7 +72,9 @@ class _Tally:
     dead: list[pa.RecordBatch] = field(default_factory=list)
 
 
-def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Aside, tally: _Tally) -> Integers | None:
+def _judge(
+    item: MapSplit, window: Window | None, records: Records, aside: _SetAside, tally: _SplitTally
+) -> Integers | None:
     """Set dead and late records aside and count all; the rows to process (None: all of them)."""
     times = records.timestamps
     mix = mix_records(aside.partition, records.ordinal, records.offsets, np.where(times == NO_TIMESTAMP, -1, times))
@@ -109,7 +111,7 @@ def _judge(item: MapSplit, window: Window | None, records: Records, aside: _Asid
     return None if kept is None else np.flatnonzero(kept)
 
 
-def _process(job: Job, delta: Delta, batch: Batch, aside: _Aside, tally: _Tally) -> None:
+def _process(job: Job, delta: Delta, batch: Batch, aside: _SetAside, tally: _SplitTally) -> None:
     failures: list[TaskFailure] = []
     with monoid_errors(job):
         process(job.task, delta, batch, failures, stop=not job.dead_letters)
@@ -131,7 +133,7 @@ def _process(job: Job, delta: Delta, batch: Batch, aside: _Aside, tally: _Tally)
 
 
 @dataclass(frozen=True)
-class _Aside:
+class _SetAside:
     """Makes the rows of late messages and dead letters: where each was read, its value, and why it is here."""
 
     partition: str

@@ -23,7 +23,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.driver.changes import OPTIONS, Effect, options_text
+from persistent.driver.changes import OPTIONS, OnChange, options_text
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
 from persistent.state import PersistentState
 from persistent.storage import MemoryStorage
@@ -202,5 +202,5 @@ def test_the_page_is_the_table() -> None:
     """What is read is the page; what is checked is the table."""
     page = (ROOT / "docs" / "options.md").read_text()
     assert options_text() in page
-    assert all(f"- **{effect.value}**" in page for effect in Effect)
+    assert all(f"- **{effect.value}**" in page for effect in OnChange)
     assert "docs/options.md" in (ROOT / "README.md").read_text()

@@ -52,7 +52,7 @@ def _mirrors() -> dict[str, Mirror]:
             "tests/reading/test_place_while_running.py",
         ),
         "persistent.checkpoint.garbage": ("tests/checkpoint/test_garbage.py",),
-        "persistent.checkpoint.inside": ("tests/checkpoint/test_inside.py",),
+        "persistent.checkpoint.subfolder": ("tests/checkpoint/test_subfolder.py",),
         "persistent.checkpoint.log": (
             "tests/checkpoint/test_log_answers.py",
             "tests/checkpoint/test_log_lost.py",

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from persistent.checkpoint.inside import savepoint_folder
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.driver import step as driver_step
 from persistent.errors import InvalidPipeline, Refused, UnknownCheckpoint
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade

@@ -28,7 +28,7 @@ from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.process import Process
 from persistent.clock import duration_ms
 from persistent.driver import commit, loop
-from persistent.driver.changes import Effect
+from persistent.driver.changes import OnChange
 from persistent.errors import CorruptCheckpoint, PersistentError, SourceError, StagedMissing, UserCodeError
 from persistent.sources import options
 from persistent.sources.memory import MemorySource
@@ -92,7 +92,7 @@ class Cases:
     def begins(self, log: list[tuple[str, str, str]]) -> int:
         """The first operation after the first plan; for what needs a commit, after that."""
         puts = [at for at, (verb, _, name) in enumerate(log) if verb == "put_if_absent" and name.startswith("p/")]
-        if self.change.effect is not Effect.RECORDED or self.change.after == "plan" or not puts:
+        if self.change.effect is not OnChange.RECORDED or self.change.after == "plan" or not puts:
             return min(puts, default=0) + 1
         # The second plan is put when the first step has been committed.
         return puts[1] + 1 if len(puts) > 1 else len(log)
@@ -132,7 +132,7 @@ class Cases:
         try:
             live(world, setting, operations, steps)
         except _MAY_STOP:
-            if self.change.effect is not Effect.STEP:
+            if self.change.effect is not OnChange.STEP:
                 raise
 
     def killed(self, world: World, setting: Setting, operations: Operations) -> None:
@@ -144,13 +144,13 @@ class Cases:
     def judge(self, world: World, first: Setting, second: Setting) -> None:
         committed, planned = steps_done(world, first)
         effect = self.change.effect
-        if effect is Effect.RECORDED:
+        if effect is OnChange.RECORDED:
             self.refused(world, second)
             live(world, first)
             self.compare(outcome(world, first), self.reference(first, 0, first))
             return
         self.to_the_end(world, first, second)
-        steps = {Effect.NONE: 0, Effect.PLAN: planned, Effect.STEP: committed}[effect]
+        steps = {OnChange.NONE: 0, OnChange.PLAN: planned, OnChange.STEP: committed}[effect]
         found = outcome(world, second)
         self.compare(found, self.reference(first, steps, second))
         if self.change.twin:
@@ -176,7 +176,7 @@ class Cases:
         try:
             live(world, second)
         except _MAY_STOP:
-            if self.change.effect is not Effect.STEP:
+            if self.change.effect is not OnChange.STEP:
                 raise
             live(world, first)
 

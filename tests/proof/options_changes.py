@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from monoids import Count, Max, Sum, record
 from persistent import Evolution
-from persistent.driver.changes import OPTIONS, Effect
+from persistent.driver.changes import OPTIONS, OnChange
 from persistent.engines.embedded import Embedded
 from tests.proof.options_job import ROWS, Setting, World, live
 
@@ -59,7 +59,7 @@ class Change:
     option: str
     job: Setting
     values: Mapping[str, tuple[Any, Any]]
-    effect: Effect
+    effect: OnChange
     told: tuple[str, ...] = ()
     both: bool = True
     after: str = "commit"
@@ -87,7 +87,7 @@ _EFFECTS = {f"{one.of}.{one.name}": one.effect for one in OPTIONS}
 
 def _change(option: str, job: Setting, a: Any, b: Any, **more: Any) -> Change:
     values = {option: (a, b), **more.pop("values", {})}
-    return Change(option, job, values, more.pop("effect", _EFFECTS.get(option, Effect.NONE)), **more)
+    return Change(option, job, values, more.pop("effect", _EFFECTS.get(option, OnChange.NONE)), **more)
 
 
 def _other_job(world: World) -> None:
@@ -159,7 +159,7 @@ CHANGES: tuple[Change, ...] = (
     _change("Pipeline.run.end_of_input", TOTALS, True, False),
     # -- files
     _change("FileSource.path", FILES, "json/*.jsonl", "csv/*.csv", told=("path=", "moved_from="), **_SOURCE),
-    _change("FileSource.path", FILES, "json/a*.jsonl", "json/*.jsonl", effect=Effect.PLAN),
+    _change("FileSource.path", FILES, "json/a*.jsonl", "json/*.jsonl", effect=OnChange.PLAN),
     _change("FileSource.timestamp", FILES, "ts", "other", told=("timestamp=", "'ts'", "'other'", "Say"), **_SOURCE),
     _change("FileSource.timestamp_unit", FILES, "ms", "s", told=("timestamp_unit=", "'ms'", "'s'", "Say"), **_SOURCE),
     _change("FileSource.format", CSV, "csv", "json", told=("format=", "'csv'", "'json'", "Say"), both=False, **_SOURCE),
@@ -184,10 +184,10 @@ CHANGES: tuple[Change, ...] = (
     _change("FileSink.format", WINDOWS, "jsonl", "parquet"),
     # -- states and windows
     _change("NonWindowState.monoid", TOTALS, Sum(), Max(), told=("Sum", "Max", "evolve=")),
-    _change("NonWindowState.interval_ms", TOTALS, 10, 20, effect=Effect.NONE),
+    _change("NonWindowState.interval_ms", TOTALS, 10, 20, effect=OnChange.NONE),
     _change("NonWindowState.interval_ms", HISTORY, 10, 20, told=("10", "20", "Put")),
     _change("NonWindowState.history", HISTORY, 1, 40),
-    _change("NonWindowState.history", TOTALS, None, 20, effect=Effect.RECORDED, told=("Put",)),
+    _change("NonWindowState.history", TOTALS, None, 20, effect=OnChange.RECORDED, told=("Put",)),
     _change("WindowState.monoid", WINDOWS, Sum(), Count(), told=("Sum", "Count", "evolve=")),
     _change(
         "WindowState.window",
@@ -221,7 +221,7 @@ CHANGES: tuple[Change, ...] = (
             WITHOUT,
             WITHOUT,
             values={"Pipeline.evolve": (None, evolution), "WindowState.monoid": monoids},
-            effect=Effect.STEP,
+            effect=OnChange.STEP,
             both=False,
         )
         for name, evolution, monoids in (

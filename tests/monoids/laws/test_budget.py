@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monoids import Monoid
 from monoids.laws import LawsWarning, LawViolation, Trial, assert_monoid_laws, law_named
-from monoids.laws.budget import BYTES, Budget, Spent, _waiting
+from monoids.laws.budget import BYTES, Effort, Spent, _waiting
 from tests.monoids.laws.newcomers import INTS, Slow, written
 
 
@@ -66,7 +66,7 @@ def test_memory_is_looked_at_between_calls(monkeypatch: pytest.MonkeyPatch) -> N
     held = iter([0, BYTES, BYTES + 1])
     monkeypatch.setattr("monoids.laws.budget._memory", lambda: next(held))
     monkeypatch.setattr("monoids.laws.budget._LOOK_S", 0)
-    budget = Budget(limited=True)
+    budget = Effort(limited=True)
     with pytest.raises(Spent, match="500 MB"), budget.law():
         budget.look()
         budget.look()

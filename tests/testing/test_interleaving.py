@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from persistent.testing.draws import choose, draw
-from persistent.testing.turns import Turns, both
+from persistent.testing.interleaving import Interleaving, run_both
+from persistent.testing.seeded import choose, draw
 
 
 def interleaved(seed: int) -> list[str]:
     """The operations of two drivers in the order in which they happen."""
-    turns, log = Turns(seed), []
+    turns, log = Interleaving(seed), []
 
     def driver(me: int, operations: int) -> int:
         before = turns.before(me)
@@ -19,7 +19,7 @@ def interleaved(seed: int) -> list[str]:
             log.append(f"{me}.{number}")
         return me
 
-    assert both(lambda: driver(0, 9), lambda: driver(1, 14), turns) == (0, 1)
+    assert run_both(lambda: driver(0, 9), lambda: driver(1, 14), turns) == (0, 1)
     return log
 
 
@@ -36,7 +36,7 @@ def test_a_seed_is_an_order() -> None:
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_driver_that_fails_does_not_hold_up_the_other(who: int) -> None:
     """A test that waits for ever says nothing."""
-    turns, done = Turns(1), []
+    turns, done = Interleaving(1), []
 
     def driver(me: int) -> None:
         before = turns.before(me)
@@ -47,7 +47,7 @@ def test_a_driver_that_fails_does_not_hold_up_the_other(who: int) -> None:
         done.append(me)
 
     with pytest.raises(ZeroDivisionError):
-        both(lambda: driver(0), lambda: driver(1), turns)
+        run_both(lambda: driver(0), lambda: driver(1), turns)
     assert done == [1 - who]
 
 

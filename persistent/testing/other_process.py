@@ -26,12 +26,12 @@ _OURS = ("persistent", "monoids", "builtins", "__main__")
 _SEEDS = ("1", "2")
 
 
-class Elsewhere:
+class OtherProcess:
     """Runs a task in one other process, which begins when it is first needed, and ends with ``with``."""
 
     _process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Elsewhere:
+    def __enter__(self) -> OtherProcess:
         return self
 
     def __exit__(self, *raised: object) -> None:
@@ -44,7 +44,7 @@ class Elsewhere:
         self._pipe, there = Pipe()
         seed = _SEEDS[os.environ.get("PYTHONHASHSEED") == _SEEDS[0]]
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-c", f"from persistent.testing.elsewhere import serve; serve({there.fileno()})"]
+        command = [sys.executable, "-c", f"from persistent.testing.other_process import serve; serve({there.fileno()})"]
         self._process = subprocess.Popen(command, env=environment, pass_fds=[there.fileno()])
         there.close()
 

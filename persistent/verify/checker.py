@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.hashing import VERSION as HASH_VERSION
+from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import (
@@ -34,9 +35,9 @@ from persistent.driver.publish import aside_name
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.sinks.protocol import Staged
 from persistent.storage import Storage
-from persistent.verify.found import MISSING, Finding, Verification
+from persistent.verify.findings import MISSING, Finding, Verification
 from persistent.verify.laws import differences, manifest_faults, step_faults, sum_faults
-from persistent.verify.runs import UNREADABLE, OnProgress, check_runs
+from persistent.verify.runs import UNREADABLE, check_runs
 
 _ROOT = (FORMAT_NAME, CLAIM, DOCTOR)
 _MARK = re.compile(r"e\d+-[0-9a-f]{32}\.json")
@@ -49,7 +50,7 @@ def verify(storage: Storage, *, on_progress: OnProgress | None = None) -> Verifi
     """
     log = Log(storage)
     ids = log.ids()
-    found = _Look(storage, log, ids).look(on_progress)
+    found = _Checker(storage, log, ids).check(on_progress)
     if not found.ok and log.ids() != ids:
         _forgive_collected(found, log)
     return found
@@ -77,7 +78,7 @@ def _forgive_collected(found: Verification, log: Log) -> None:
     found.findings = [finding for finding in found.findings if not is_collected(finding)]
 
 
-class _Look:
+class _Checker:
     """One look at a checkpoint whose log holds ``ids``."""
 
     def __init__(self, storage: Storage, log: Log, ids: list[int]) -> None:
@@ -90,7 +91,7 @@ class _Look:
         self.bad_ids: set[int] = set()
         self.bad_runs: set[str] = set()
 
-    def look(self, on_progress: OnProgress | None) -> Verification:
+    def check(self, on_progress: OnProgress | None) -> Verification:
         self.found.newest = max(self.ids, default=None)
         self._format()
         self._chain()

@@ -9,7 +9,17 @@ import pytest
 
 from persistent.testing.outcome import first_difference
 from persistent.testing.running import at_once, settings_of
-from persistent.testing.ways import ANOTHER_DAY, ONCE_MORE, RESCALED, TWICE, Way, one_by_one, reborn, shuffled, ways_of
+from persistent.testing.variations import (
+    ANOTHER_DAY,
+    ONCE_MORE,
+    RESCALED,
+    TWICE,
+    Variation,
+    one_by_one,
+    reborn,
+    shuffled,
+    variations_of,
+)
 from tests.testing.planted import (
     ROWS,
     OrderOfReading,
@@ -45,7 +55,7 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("way", "wrong"), SHOWS, ids=lambda item: getattr(item, "name", None) or item.__name__)
-def test_a_way_shows_its_mistake(way: Way, wrong: type[VisitsByMinute]) -> None:
+def test_a_way_shows_its_mistake(way: Variation, wrong: type[VisitsByMinute]) -> None:
     """A way that shows nothing is hidden by the others, which find most mistakes too."""
     found = way.run(wrong, ROWS, SETTINGS)
     assert first_difference(at_once(wrong, ROWS, SETTINGS), found, None) is not None
@@ -67,7 +77,7 @@ def test_keys_change_places_and_nothing_else() -> None:
 
 def test_both_methods_are_tried_where_there_are_both() -> None:
     """Which of them runs is decided by errors, so nobody would see the other one."""
-    names = [way.name for way in ways_of(Totals(), 9, 2, None, True)]
+    names = [way.name for way in variations_of(Totals(), 9, 2, None, True)]
     assert names == [
         "once more, just the same",
         "at another time of day",
@@ -79,4 +89,4 @@ def test_both_methods_are_tried_where_there_are_both() -> None:
         "shuffled (seed 0)",
         "shuffled (seed 1)",
     ]
-    assert not any("process_batch" in way.name for way in ways_of(VisitsByMinute(), 9, 0, None, True))
+    assert not any("process_batch" in way.name for way in variations_of(VisitsByMinute(), 9, 0, None, True))

@@ -12,11 +12,11 @@ from persistent.storage import MemoryStorage, Put, Storage, open_storage
 
 
 @dataclass(frozen=True)
-class Inside:
+class Subfolder:
     """What is below ``folder`` in ``outer``.
 
-    >>> Inside(MemoryStorage("doctest-inside"), "s/monday").url
-    'memory://doctest-inside/s/monday'
+    >>> Subfolder(MemoryStorage("doctest-subfolder"), "s/monday").url
+    'memory://doctest-subfolder/s/monday'
     """
 
     outer: Storage
@@ -58,7 +58,7 @@ class Inside:
 
 def savepoint_folder(storage: Storage, name: str) -> Storage:
     """Where the savepoint of that name is, or is to be."""
-    return Inside(storage, savepoint_name(name))
+    return Subfolder(storage, savepoint_name(name))
 
 
 def open_checkpoint(url: str | os.PathLike[str] | Storage, *, option: str = "url") -> Storage:

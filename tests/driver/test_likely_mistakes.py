@@ -24,7 +24,7 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.running import put_mark
-from persistent.driver.cautions import of_records
+from persistent.driver.likely_mistakes import of_records
 
 ROWS = [{"ts": 60_000 * n, "page": "ab"[n % 2]} for n in range(10)]
 
@@ -69,7 +69,7 @@ def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFix
         dead = run(Visits(), [{**row, "page": None} for row in ROWS], step_rows=2)
     (note,) = dead.notes
     assert note.startswith(
-        "all 10 records read became dead letters, the first of them: ValueError: no page (test_cautions."
+        "all 10 records read became dead letters, the first of them: ValueError: no page (test_likely_mistakes."
     )
     assert str(dead).endswith(f"\nnote: {note}")
     assert len(caplog.records) == 1, "once, however many steps"

@@ -24,9 +24,9 @@ from persistent import (
     UnknownCheckpoint,
 )
 from persistent.checkpoint.copies import renumbered
-from persistent.checkpoint.inside import open_checkpoint, savepoint_folder
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import OperatorState
+from persistent.checkpoint.subfolder import open_checkpoint, savepoint_folder
 from persistent.operations import collect_garbage, compact, savepoint
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import FaultyStorage as Faulty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from persistent.checkpoint.inside import Inside, open_checkpoint, savepoint_folder
+from persistent.checkpoint.subfolder import Subfolder, open_checkpoint, savepoint_folder
 from persistent.storage import MemoryStorage, Put, Storage
 
 
@@ -29,7 +29,7 @@ def test_every_name_is_below_the_folder(outer: Storage) -> None:
 
 def test_it_is_what_its_storage_is(outer: Storage) -> None:
     """Workers elsewhere are refused a storage that they cannot see."""
-    inside = Inside(outer, "s/monday")
+    inside = Subfolder(outer, "s/monday")
     assert (inside.shared, inside.local) == (outer.shared, outer.local)
     assert inside.url == f"{outer.url}/s/monday"
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from persistent.checkpoint.copies import Progress, Target, checkpoint_at, copied_while_running, newest_of
-from persistent.checkpoint.inside import savepoint_folder
+from persistent.checkpoint.copies import OnProgress, Target, checkpoint_at, copied_while_running, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest, check_name
 from persistent.checkpoint.names import CLAIM, runs_folder
+from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.errors import Fenced, Refused
-from persistent.operations.entering import Location, log_of
+from persistent.operations.fencing import Location, log_of
 from persistent.storage import delete_all, put_once
 
 
-def savepoint(storage: Location, name: str, *, at: int | None = None, on_progress: Progress | None = None) -> str:
+def savepoint(storage: Location, name: str, *, at: int | None = None, on_progress: OnProgress | None = None) -> str:
     """Copy the newest checkpoint, or checkpoint ``at``, to ``URL/s/NAME``; returns that URL.
 
     The job may run: it is neither fenced nor touched, and where it collects what is being copied, the copy begins anew

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
-from persistent.testing.draws import draw
 from persistent.testing.pauses import Before
+from persistent.testing.seeded import draw
 
 T = TypeVar("T")
 
 
-class Turns:
+class Interleaving:
     """The turns of drivers 0 and 1; driver 0 begins."""
 
     def __init__(self, *seed: object) -> None:
@@ -50,7 +50,7 @@ class Turns:
             self._changed.notify_all()
 
 
-def both(first: Callable[[], T], second: Callable[[], T], turns: Turns) -> tuple[T, T]:
+def run_both(first: Callable[[], T], second: Callable[[], T], turns: Interleaving) -> tuple[T, T]:
     """Run both, the first in this thread. What one raises is raised when both have ended."""
     answers: list[T] = []
     failures: list[BaseException] = []

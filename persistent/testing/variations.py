@@ -16,9 +16,18 @@ from persistent.message import Batch
 from persistent.sources.protocol import Budget, SourceState
 from persistent.task import PersistentTask, key_columns, operator_name
 from persistent.testing.clock import START_MS
-from persistent.testing.draws import draw
 from persistent.testing.outcome import Outcome
-from persistent.testing.running import Calling, MakeTask, PartSource, Records, Settings, at_once, standing_clock, trial
+from persistent.testing.running import (
+    Calling,
+    MakeTask,
+    PartSource,
+    Records,
+    Settings,
+    at_once,
+    standing_clock,
+    task_run,
+)
+from persistent.testing.seeded import draw
 from persistent.testing.watching import draws_lots
 
 LATER_MS = START_MS + 100 * 86_400_000 + 12_345_678
@@ -27,7 +36,7 @@ _LIVES = 5
 
 
 @dataclass(frozen=True)
-class Way:
+class Variation:
     """``name`` is what a reader is told; ``remedy`` what is mostly behind a difference."""
 
     name: str
@@ -35,7 +44,9 @@ class Way:
     run: Callable[[MakeTask, Records, Settings], Outcome]
 
 
-def ways_of(task: PersistentTask, steps: int, shuffles: int, disorder_ms: int | None, commutative: bool) -> list[Way]:
+def variations_of(
+    task: PersistentTask, steps: int, shuffles: int, disorder_ms: int | None, commutative: bool
+) -> list[Variation]:
     """The ways of running this task within this process, those with the plainest message first."""
     ways = [ONCE_MORE, ANOTHER_DAY, *_by_message_and_batch(task)]
     ways += [one_by_one(steps), reborn(steps), RESCALED, TWICE]
@@ -53,7 +64,7 @@ def _another_day(make: MakeTask, records: Records, settings: Settings) -> Outcom
 
 def _rescaled(make: MakeTask, records: Records, settings: Settings) -> Outcome:
     rows = math.ceil(len(records) / _LIVES)
-    with standing_clock(make()), trial(make, records, settings) as run:
+    with standing_clock(make()), task_run(make, records, settings) as run:
         life = 0
         while run.die_after_a_step(rows, Calling(_PARALLEL[life % len(_PARALLEL)])):
             life += 1
@@ -61,59 +72,59 @@ def _rescaled(make: MakeTask, records: Records, settings: Settings) -> Outcome:
 
 
 def _twice(make: MakeTask, records: Records, settings: Settings) -> Outcome:
-    with standing_clock(make()), trial(make, records, settings) as run:
+    with standing_clock(make()), task_run(make, records, settings) as run:
         run.live(max(len(records), 1), Calling(2, twice=True))
         return run.outcome()
 
 
-ONCE_MORE = Way(
+ONCE_MORE = Variation(
     "once more, just the same",
     "What is drawn at random, or kept in the class or module, differs when a step is repeated: use the message.",
     _once_more,
 )
-ANOTHER_DAY = Way(
+ANOTHER_DAY = Variation(
     "at another time of day",
     "A step repeated after a crash runs later: use message.timestamp instead of the time of day.",
     _another_day,
 )
-RESCALED = Way(
+RESCALED = Variation(
     "rescaled: 1, 3, 2, then 5 workers",
     "Messages are shared out among workers, each with a task of its own: keep nothing on self, and nothing of a batch.",
     _rescaled,
 )
-TWICE = Way(
+TWICE = Variation(
     "each piece of work twice, as when a worker dies",
     "Who repeats the work may have the same task object: keep nothing on self, only update the state.",
     _twice,
 )
 
 
-def one_by_one(steps: int) -> Way:
+def one_by_one(steps: int) -> Variation:
     """A step for each message; of more than ``steps`` records, so many steps."""
 
     def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
-        with standing_clock(make()), trial(make, records, settings) as lived:
+        with standing_clock(make()), task_run(make, records, settings) as lived:
             lived.live(_step_rows(records, steps))
             return lived.outcome()
 
     remedy = "Where a step ends is nobody's choice: add up what single messages contribute, nothing of a batch."
-    return Way("one by one", remedy, run)
+    return Variation("one by one", remedy, run)
 
 
-def reborn(steps: int) -> Way:
+def reborn(steps: int) -> Variation:
     """Killed after each step, and begun anew by another process."""
 
     def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
-        with standing_clock(make()), trial(make, records, settings) as lived:
+        with standing_clock(make()), task_run(make, records, settings) as lived:
             while lived.die_after_a_step(_step_rows(records, steps)):
                 pass
             return lived.outcome()
 
     remedy = "After a crash the task is made anew, and what it kept on self is gone: keep it in the state."
-    return Way("reborn between messages", remedy, run)
+    return Variation("reborn between messages", remedy, run)
 
 
-def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Way:
+def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation:
     """In another order, as far as ``disorder_ms`` allows; of a state that is not commutative, across keys only.
 
     Where a state draws lots by ``message.order``, each record keeps its position: at another one, another lot is drawn.
@@ -134,10 +145,10 @@ def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Way:
         remedy = "The monoid says commutative = True, so the order of messages must not matter."
     else:
         remedy = "Messages of different keys come in any order."
-    return Way(f"shuffled (seed {seed})", remedy, run)
+    return Variation(f"shuffled (seed {seed})", remedy, run)
 
 
-def _by_message_and_batch(task: PersistentTask) -> Iterator[Way]:
+def _by_message_and_batch(task: PersistentTask) -> Iterator[Variation]:
     given = type(task)
     if given.process_batch is PersistentTask.process_batch or given.process_message is PersistentTask.process_message:
         return
@@ -153,7 +164,7 @@ def _by_message_and_batch(task: PersistentTask) -> Iterator[Way]:
         return at_once(by_message, records, settings)
 
     remedy = "process_message and process_batch must mean the same: look at nulls, filters, and the types of values."
-    yield Way("by process_message instead of process_batch", remedy, run)
+    yield Variation("by process_message instead of process_batch", remedy, run)
 
 
 def _step_rows(records: Records, steps: int) -> int:
