@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from persistent.codec import common_key_types, type_of
+from persistent.codec.key_types import agreed_types
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.timestamp("us", "UTC"), pa.decimal128(38, 2), pa.decimal128(3, -2)])
@@ -29,3 +30,10 @@ def test_types_agree_or_not() -> None:
     assert common_key_types([("null", "int64"), (), ("string", "int64")]) == ("string", "int64")
     with pytest.raises(TypeError):
         common_key_types([("string",), ("int64",)])
+
+
+def test_keys_of_another_type_are_refused() -> None:
+    """1 and "1" under one key column would be one column that cannot be written."""
+    with pytest.raises(TypeError, match="key column 0 holds both int64 and string"):
+        agreed_types([[pa.int64()], [pa.string()]])
+    assert agreed_types([[pa.null()], [pa.string()], [pa.null()]]) == (pa.string(),)

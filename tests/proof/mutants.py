@@ -43,6 +43,7 @@ def _mirrors() -> dict[str, Mirror]:
     table: dict[str, tuple[str, ...]] = {
         "persistent.driver.commit": ("tests/driver/test_commit.py",),
         "persistent.driver.publish": ("tests/driver/test_publish_and_collect.py", "tests/driver/test_publish.py"),
+        "persistent.checkpoint.as_of": ("tests/test_history.py",),
         "persistent.checkpoint.compaction": (
             "tests/checkpoint/test_compaction_choices.py",
             "tests/checkpoint/test_compaction.py",
@@ -63,6 +64,7 @@ def _mirrors() -> dict[str, Mirror]:
         "persistent.checkpoint.plan": ("tests/checkpoint/test_plan.py", "tests/checkpoint/test_log.py"),
         "persistent.checkpoint.retention": ("tests/checkpoint/test_retention.py",),
         "persistent.checkpoint.running": ("tests/checkpoint/test_running.py",),
+        "persistent.checkpoint.runs": ("tests/checkpoint/test_runs.py",),
         "persistent.checkpoint.set_aside": ("tests/checkpoint/test_set_aside.py",),
         "persistent.checkpoint.shapes": (
             "tests/checkpoint/test_shapes.py",

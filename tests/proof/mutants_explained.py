@@ -64,7 +64,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     (_MESSAGES, "return 0, 0", "0 to 1"): "where the items of a list are makes no difference if it has none",
     (
         _MESSAGES,
-        "whole = _Table(data, 0, _Budget())",
+        "whole = _FlatTable(data, 0, _TablesLeft())",
         "0 to 1",
     ): "it is asked only for what stands at a given place",
     (

@@ -19,7 +19,6 @@ from monoids.encoding import encode
 from monoids.groupby import grouping, summing
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import hash_keys, key_column
-from persistent.codec.key_types import agreed_types
 from persistent.errors import InvalidPipeline
 from persistent.worker.state_rows import fold
 
@@ -171,13 +170,6 @@ def test_any_tree_of_folds_is_the_fold(drawn: tuple[list[pa.DataType], list[list
         tree = fold(Listed(), [fold(Listed(), runs[:cut], STEP), fold(Listed(), runs[cut:], STEP)], STEP)
         assert as_dict(Listed(), tree) == as_dict(Listed(), whole)
         assert tree.hashes.tolist() == whole.hashes.tolist() and tree.panes.tolist() == whole.panes.tolist()
-
-
-def test_keys_of_another_type_are_refused() -> None:
-    """1 and "1" under one key column would be one column that cannot be written."""
-    with pytest.raises(TypeError, match="key column 0 holds both int64 and string"):
-        agreed_types([[pa.int64()], [pa.string()]])
-    assert agreed_types([[pa.null()], [pa.string()], [pa.null()]]) == (pa.string(),)
 
 
 def test_only_nulls_first_takes_the_type_that_comes() -> None:
