@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,3 +70,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
             del sys.modules[name]
+
+
+@pytest.fixture
+def storage() -> Iterator[Any]:
+    """A storage in memory, forgotten afterwards."""
+    from persistent.storage import MemoryStorage
+
+    memory = MemoryStorage(uuid.uuid4().hex)
+    yield memory
+    memory.clear()

@@ -6,11 +6,9 @@ import gzip
 import json
 import os
 import random
-import re
 import subprocess
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from monoids import Count, Max, Monoid, Sum, record
+from monoids import Count, Max, Sum, record
 from persistent import (
     Batch,
     CorruptCheckpoint,
@@ -31,10 +29,8 @@ from persistent import (
     Message,
     NonWindowState,
     OtherJob,
-    PersistentError,
     PersistentTask,
     Pipeline,
-    RunReport,
     SourceChanged,
     SourceError,
     State,
@@ -46,68 +42,11 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
-from persistent.engines.embedded import Embedded
 from persistent.operations import rollback
-from persistent.storage import LocalStorage, MemoryStorage, Storage
-from persistent.testing import ManualClock
+from persistent.storage import LocalStorage, MemoryStorage
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.jobs import BY_NAME, Job
-
-GOOD = [{"ts": 1_700_000_000_000 + 1_000 * n, "page": "ab"[n % 2], "n": n} for n in range(20)]
-
-
-class Visits(PersistentTask):
-    """In windows so long that none is closed before the end of input."""
-
-    key: Any = "page"
-    size = "1 h"
-
-    def persistent_state(self) -> Any:
-        return WindowState(record(visits=Count(), total=Sum()), tumbling(self.size))
-
-    def process_message(self, state: State, message: Message) -> None:
-        state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
-
-
-@pytest.fixture
-def storage() -> Iterator[MemoryStorage]:
-    memory = MemoryStorage(uuid.uuid4().hex)
-    yield memory
-    memory.clear()
-
-
-def pipeline_of(
-    source: Any, storage: Storage | str, task: PersistentTask | None = None, sink: Any = None, **options: Any
-) -> Pipeline:
-    if isinstance(source, list):
-        source = MemorySource(source, timestamp="ts")
-    closed = {"discard_closed": sink is None, **options}
-    return Pipeline(source=source, task=task or Visits(), sink=sink, checkpoint=storage, **closed)
-
-
-def run(pipeline: Pipeline, **options: Any) -> RunReport:
-    """On one thread, with the account of every partition checked."""
-    report = pipeline.run(engine=Embedded(1), **options)
-    for account in report.ledger.values():
-        assert account.read == account.processed + account.late + account.dead + account.duplicate
-    return report
-
-
-def visits_of(pipeline: Pipeline) -> int:
-    """How many messages the state holds."""
-    return sum(row["visits"] for row in pipeline.state().to_pylist())
-
-
-def says(error: pytest.ExceptionInfo[BaseException], *parts: str) -> None:
-    """The message holds every part."""
-    text = str(error.value)
-    assert [part for part in parts if part not in text] == [], text
-
-
-def write_lines(path: Path, rows: Sequence[Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
-    return path
+from tests.visits import GOOD, Visits, pipeline_of, run, says, visits_of, write_lines
 
 
 def files(path: Path | str, **options: Any) -> FileSource:
@@ -128,64 +67,6 @@ def test_no_such_timestamp_column(tmp_path: Path, storage: MemoryStorage) -> Non
         run(pipeline_of(MemorySource(GOOD, timestamp="time"), storage))
     says(error, "no column 'time'", "ts, page, n", "timestamp=")
     assert run(pipeline_of(GOOD, storage)).rows == 20
-
-
-@pytest.mark.parametrize(
-    ("bad", "reason"),
-    [
-        ("soon", "timestamp unreadable: column 'ts' holds 'soon' (string)"),
-        (None, "timestamp missing: column 'ts' (string) is null"),
-        ("3000-01-01T00:00:00Z", "too far ahead"),
-        ("1969-12-31T23:59:59.999Z", "before 1970"),
-    ],
-)
-def test_a_bad_timestamp_is_a_dead_letter(bad: str | None, reason: str, tmp_path: Path, storage: MemoryStorage) -> None:
-    """One bad record would close every window, or stop a run for good."""
-    rows = [{"ts": f"2024-01-01T00:00:{n:02d}Z", "page": "a", "n": n} for n in range(20)]
-    rows.insert(7, {"ts": bad, "page": "bad", "n": -1})
-    write_lines(tmp_path / "a.jsonl", rows)
-    pipeline = pipeline_of(FileSource(tmp_path, timestamp="ts"), storage, sink=MemorySink())
-    report = run(pipeline, end_of_input=True)
-    (account,) = report.ledger.values()
-    assert (account.read, account.processed, account.dead, report.late) == (21, 20, 1, 0)
-    (dead,) = pipeline.dead_letters().to_pylist()
-    assert reason in dead["reason"]
-    assert dead["value"] == {"ts": bad, "page": "bad", "n": -1}
-    assert (dead["file"], dead["ordinal"]) == ("a.jsonl", 0)
-    assert dead["offset"] == sum(len(json.dumps(row)) + 1 for row in rows[:7])
-    assert {row["page"] for row in pipeline.sink.rows()} == {"a"}
-    assert sum(row["visits"] for row in pipeline.sink.rows()) == 20
-    assert report.watermark == 1_704_070_800_000
-
-
-def test_a_day_ahead_is_allowed_and_the_limit_can_be_moved(storage: MemoryStorage) -> None:
-    """A clock that is a little fast would lose its records; a backfill of the future could not be run."""
-    rows = [{"ts": 4_000_000_000_000, "page": "a", "n": 1}]
-    assert run(pipeline_of(rows, storage)).dead == 1
-    assert run(pipeline_of(rows, f"memory://{uuid.uuid4().hex}", max_future="40000 days")).dead == 0
-
-
-def test_a_time_of_day_that_is_set_back_makes_nothing_dead(storage: MemoryStorage) -> None:
-    """A host that comes up in 1970 would put every record aside, until somebody looks."""
-    day, rows = 86_400_000, [{"ts": 1_700_000_000_000, "page": "a", "n": 1}]
-    with ManualClock(1_700_000_000_000) as clock:
-        assert run(pipeline_of(rows, storage)).dead == 0
-        clock.set(0)
-        rows += [{"ts": 1_700_000_000_000 + ahead, "page": "a", "n": 1} for ahead in (1, day, day + 1)]
-        report = run(pipeline_of(rows, storage))
-    assert (report.rows, report.dead) == (3, 1)
-    (dead,) = pipeline_of(rows, storage).dead_letters().to_pylist()
-    assert (dead["timestamp"], dead["offset"]) == (1_700_000_000_000 + day + 1, 3)
-
-
-def test_a_clock_that_is_behind_is_not_what_counts(storage: MemoryStorage) -> None:
-    """The first records of a source that has been idle for a week would be dead letters."""
-    week, rows = 7 * 86_400_000, [{"ts": 1_700_000_000_000, "page": "a", "n": 1}]
-    with ManualClock(1_700_000_000_000) as clock:
-        run(pipeline_of(rows, storage))
-        clock.advance("7 days")
-        rows.append({"ts": 1_700_000_000_000 + week, "page": "a", "n": 1})
-        assert run(pipeline_of(rows, storage)).dead == 0
 
 
 def test_an_empty_folder(tmp_path: Path, storage: MemoryStorage) -> None:
@@ -336,123 +217,6 @@ def test_a_list_that_has_become_shorter(storage: MemoryStorage) -> None:
 # -- the task ----------------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_key_column(storage: MemoryStorage) -> None:
-    """With dead letters every message would be put aside for a misspelt name."""
-
-    class Misspelt(Visits):
-        key = "pgae"
-
-    for on_error in ("stop", "dead-letter"):
-        with pytest.raises(InvalidPipeline) as error:
-            run(pipeline_of(GOOD, storage, Misspelt(), on_error=on_error))
-        says(error, "'pgae'", "ts, page, n", "Misspelt")
-
-
-class Failing(Visits):
-    """Fails at n == 13, after an update."""
-
-    name = "Visits"
-
-    def process_message(self, state: State, message: Message) -> None:
-        super().process_message(state, message)
-        if message.value["n"] == 13:
-            raise ValueError("thirteen")
-
-
-class FailingByBatch(Failing):
-    def process_batch(self, state: State, batch: Batch) -> None:
-        state.update_batch(batch.timestamps, {"visits": 1, "total": batch["n"]})
-        if 13 in batch["n"].to_pylist():
-            raise ValueError("thirteen")
-
-
-@pytest.mark.parametrize("task", [Failing, FailingByBatch])
-def test_an_exception_in_the_task(task: type[PersistentTask], storage: MemoryStorage) -> None:
-    """Who has millions of messages could not tell which one it was."""
-    pipeline = pipeline_of(GOOD, storage, task(), step_rows=5)
-    with pytest.raises(UserCodeError) as error:
-        run(pipeline)
-    says(
-        error, task.__name__, "partition 'memory'", "position (0, 13)", "key 'b'", "ValueError: thirteen", "dead-letter"
-    )
-    assert isinstance(error.value.__cause__, ValueError)
-    assert visits_of(pipeline) == 10, "steps before the failing one are committed"
-    aside = pipeline_of(GOOD, storage, task(), step_rows=5, on_error="dead-letter")
-    report = run(aside)
-    assert (report.rows, report.dead) == (10, 1)
-    assert visits_of(aside) == 19, "the updates of the failing message do not apply"
-    (dead,) = aside.dead_letters().to_pylist()
-    assert (dead["offset"], dead["value"]["n"]) == (13, 13)
-    assert re.fullmatch(r"ValueError: thirteen \(test_bad_input\.py, line \d+\)", dead["reason"])
-    assert dead["timestamp"] == GOOD[13]["ts"]
-
-
-def test_many_failing_messages_are_each_put_aside(storage: MemoryStorage) -> None:
-    """A batch with two of them would lose its neighbours."""
-
-    class Odd(Visits):
-        def process_message(self, state: State, message: Message) -> None:
-            super().process_message(state, message)
-            if message.value["n"] % 3 == 0:
-                raise KeyError(message.value["n"])
-
-    pipeline = pipeline_of(GOOD, storage, Odd(), on_error="dead-letter")
-    report = run(pipeline)
-    assert report.dead == 7
-    dead = pipeline.dead_letters().to_pylist()
-    assert [row["value"]["n"] for row in dead] == [0, 3, 6, 9, 12, 15, 18]
-    assert [row["reason"].split(" (")[0] for row in dead] == [f"KeyError: {n}" for n in range(0, 19, 3)]
-    assert visits_of(pipeline) == 13
-
-
-class Mutating(Monoid[dict[str, int]]):
-    """Counts, but into its left operand."""
-
-    identity: Any = {}
-
-    def combine(self, a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
-        for name, count in b.items():
-            a[name] = a.get(name, 0) + count
-        return a
-
-    def lift(self, value: Any) -> dict[str, int]:
-        return {value: 1}
-
-
-@pytest.mark.parametrize("on_error", ["stop", "dead-letter"])
-@pytest.mark.parametrize("step_rows", [None, 1])
-def test_a_combine_that_mutates(on_error: str, step_rows: int | None, storage: MemoryStorage) -> None:
-    """Elements are shared: sums would hold what belongs to others."""
-
-    class Pages(Visits):
-        key = None
-
-        def persistent_state(self) -> Any:
-            return NonWindowState(Mutating())
-
-        def process_message(self, state: State, message: Message) -> None:
-            state.update(message.timestamp, message.value["page"])
-
-    pipeline = pipeline_of(GOOD, storage, Pages(), on_error=on_error, step_rows=step_rows)
-    with pytest.raises(PersistentError) as error:
-        run(pipeline)
-        pipeline.state()
-    says(error, "Mutating", "changes an element", "return a new one", "Pages")
-
-
-def test_get_in_a_pipeline(storage: MemoryStorage) -> None:
-    """It would return the part of the state that happens to be at hand."""
-
-    class Reading(Visits):
-        def process_message(self, state: State, message: Message) -> None:
-            if state.get():
-                state.update(message.timestamp, {"visits": 1})
-
-    with pytest.raises(UserCodeError) as error:
-        run(pipeline_of(GOOD, storage, Reading()))
-    says(error, "Reading", "state.get()", "position (0, 0)", "pipeline.state()")
-
-
 @pytest.mark.parametrize(
     ("update", "parts"),
     [
@@ -531,20 +295,6 @@ def test_a_sum_that_overflows(storage: MemoryStorage) -> None:
     says(error, "Sum()", "64-bit")
 
 
-def test_an_update_of_the_past(storage: MemoryStorage) -> None:
-    """A window that was published would change."""
-
-    class Backwards(Visits):
-        size = "10 s"
-
-        def process_message(self, state: State, message: Message) -> None:
-            state.update(message.timestamp - 60_000, {"visits": 1})
-
-    with pytest.raises(UserCodeError) as error:
-        run(pipeline_of(GOOD, storage, Backwards(), step_rows=15))
-    says(error, "position (0, 15)", "before the clock of the step", "message's own timestamp")
-
-
 def test_names_used_twice_in_the_output() -> None:
     """One of the two columns would be lost, or the file not be readable."""
 
@@ -571,158 +321,7 @@ def test_names_used_twice_in_the_output() -> None:
         pipeline_of(GOOD, "memory://never", Twice(("page", "page"), WindowState(Count(), window)))
 
 
-def test_keys_of_different_types(storage: MemoryStorage) -> None:
-    """1, 1.0 and True are different keys; in one column they would become one."""
-
-    class Keyed(Visits):
-        key = {"kind": None}
-
-        def process_message(self, state: State, message: Message) -> None:
-            n = message.value["n"]
-            state.update(message.timestamp, {"visits": 1}, key=n if n < 12 else float(n))
-
-    class ByFunction(Visits):
-        key = {"kind": lambda message: message.value["n"] if message.value["n"] < 12 else float(message.value["n"])}
-
-    for task in (Keyed(), ByFunction()):
-        for step_rows in (None, 3):
-            checkpoint = f"memory://{uuid.uuid4().hex}"
-            pipeline = pipeline_of(GOOD, checkpoint, task, step_rows=step_rows)
-            with pytest.raises(PersistentError) as error:
-                run(pipeline)
-            says(error, "kind", "int64", "double", "one type")
-
-
-class AnyKey(Visits):
-    """Counts by the key that the record names, of whatever type."""
-
-    key = {"kind": None, "other": None}
-
-    def __init__(self, keys: Sequence[tuple[Any, Any]]) -> None:
-        self.keys = list(keys)
-
-    def process_message(self, state: State, message: Message) -> None:
-        state.update(message.timestamp, {"visits": 1, "total": 0}, key=self.keys[message.value["n"]])
-
-
-class AnyKeyByFunction(AnyKey):
-    """The same, where functions make the key."""
-
-    def __init__(self, keys: Sequence[tuple[Any, Any]]) -> None:
-        super().__init__(keys)
-        self.key = {
-            "kind": lambda message: self.keys[message.value["n"]][0],
-            "other": lambda message: self.keys[message.value["n"]][1],
-        }
-
-    def process_message(self, state: State, message: Message) -> None:
-        state.update(message.timestamp, {"visits": 1, "total": 0})
-
-
-def rightly_typed(keys: Sequence[tuple[Any, Any]]) -> list[bool]:
-    """Which keys agree with those before them: each column has the type of its first value that is not None, where its
-    message counts."""
-    known: list[Any] = [None, None]
-    right = []
-    for key in keys:
-        fits = all(one is None or value is None or type(value) is one for one, value in zip(known, key))
-        right.append(fits)
-        if fits:
-            known = [type(value) if one is None and value is not None else one for one, value in zip(known, key)]
-    return right
-
-
-@pytest.mark.parametrize("task", [AnyKey, AnyKeyByFunction])
-@pytest.mark.parametrize("seed", range(6))
-def test_a_key_of_another_type_is_a_dead_letter(task: type[AnyKey], seed: int) -> None:
-    """It would end every run, for ever; or steps and workers would decide which of two types is the wrong one."""
-    rng = random.Random(seed)
-    kinds = [None, 7, 7.0, "7", True, Decimal(7)]
-    often = [rng.choice(kinds), rng.choice(kinds)]
-    keys = [tuple(rng.choice([*often, *kinds]) for _ in range(2)) for _ in range(24)]
-    keys = [(None, None)] * seed + keys
-    rows = [{"ts": 1_700_000_000_000 + n, "n": n} for n in range(len(keys))]
-    right = rightly_typed(keys)
-    assert True in right and False in right
-    for step_rows, threads in ((None, 1), (None, 4), (1, 1), (5, 3), (9, 5)):
-        made = pipeline_of(
-            rows, f"memory://{uuid.uuid4().hex}", task(keys), step_rows=step_rows, on_error="dead-letter"
-        )
-        report = made.run(engine=Embedded(threads))
-        dead = made.dead_letters().to_pylist()
-        assert sorted(row["offset"] for row in dead) == [n for n, fits in enumerate(right) if not fits]
-        assert report.ledger["memory"].processed == right.count(True) == visits_of(made)
-        assert all("key column" in row["reason"] for row in dead)
-
-
-def test_wide_decimals_that_do_not_fit_the_column_are_dead_letters() -> None:
-    """Decimals widen the type of their column, up to 38 digits: one that needs a 39th would stop the job for good."""
-    keys = [(Decimal("1" * 38), 1), (Decimal("0.1"), 1), (Decimal(5), 1), (Decimal("1" * 39), 1)]
-    rows = [{"ts": 1_700_000_000_000 + n, "n": n} for n in range(4)]
-    for step_rows, threads in ((None, 1), (None, 4), (1, 1)):
-        options = {"step_rows": step_rows, "on_error": "dead-letter"}
-        made = pipeline_of(rows, f"memory://{uuid.uuid4().hex}", AnyKey(keys), **options)
-        made.run(engine=Embedded(threads))
-        assert sorted(row["offset"] for row in made.dead_letters().to_pylist()) == [1, 3]
-
-
-@pytest.mark.parametrize("verb", ["p/", "m/"])
-def test_a_key_of_another_type_is_put_aside_again_after_a_crash(verb: str, storage: MemoryStorage) -> None:
-    """A step that is done again by other workers would set another message aside."""
-    keys: list[tuple[Any, Any]] = [(None, None), (None, None), ("a", 1), (1, 1), ("a", 1), (1, 1), (1, 1), (1, 1)]
-    rows = [{"ts": 1_700_000_000_000 + n, "n": n} for n in range(8)]
-
-    def made(where: Storage) -> Pipeline:
-        return pipeline_of(rows, where, AnyKey(keys), step_rows=8, on_error="dead-letter")
-
-    operations = Operations()
-    made(FaultyStorage(MemoryStorage(uuid.uuid4().hex), operations)).run(engine=Embedded(1))
-    number = max(n for n, (_, _, name) in enumerate(operations.log) if name.startswith(verb))
-    with pytest.raises(Killed):
-        made(FaultyStorage(storage, Operations(number, "before" if verb == "m/" else "after"))).run(engine=Embedded(1))
-    made(storage).run(engine=Embedded(4))
-    assert sorted(row["offset"] for row in made(storage).dead_letters().to_pylist()) == [3, 5, 6, 7]
-    assert visits_of(made(storage)) == 4
-
-
-def test_a_key_of_another_type_names_its_record(storage: MemoryStorage) -> None:
-    """Whoever is to mend it would look for it in all that was read, where another worker read the first key."""
-    keys = [("a", 1)] * 7 + [(1, 1)]
-    rows = [{"ts": 1_700_000_000_000 + n, "n": n} for n in range(8)]
-    with pytest.raises(UserCodeError) as error:
-        pipeline_of(rows, storage, AnyKey(keys)).run(engine=Embedded(4))
-    says(error, "(0, 7)", "key column 'kind' holds string, as its first key does, and this one is int64", "one type")
-
-
-@pytest.mark.parametrize(
-    ("options", "part"),
-    [
-        ({"step_rows": 0}, "step_rows"),
-        ({"on_error": "ignore"}, "dead-letter"),
-        ({"require": "exactly"}, "exactly-once"),
-        ({"task": Visits}, "Visits()"),
-        ({"source": "events"}, "FileSource"),
-        ({"sink": "visits/"}, "FileSink"),
-    ],
-)
-def test_wrong_options_are_refused_at_once(options: dict[str, Any], part: str) -> None:
-    """A run would end hours later for a word misspelt."""
-    given: dict[str, Any] = {"source": MemorySource(GOOD), "task": Visits(), "checkpoint": "memory://never"}
-    with pytest.raises(InvalidPipeline, match=part.replace("(", r"\(").replace(")", r"\)")):
-        Pipeline(**{**given, **options})
-
-
 # -- the checkpoint ----------------------------------------------------------------------------------------------------
-
-
-def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
-    """The error would be a traceback out of the operating system."""
-    (tmp_path / "file").write_text("in the way")
-    place = tmp_path / "file" / "checkpoint"
-    with pytest.raises(StorageError) as error:
-        run(pipeline_of(GOOD, str(place)))
-    says(error, str(tmp_path / "file"))
-    assert (tmp_path / "file").read_text() == "in the way"
 
 
 def equal_runs(job: Job, found: Pipeline, sink: MemorySink) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
@@ -14,58 +12,16 @@ from persistent import (
     FingerprintChanged,
     InvalidPipeline,
     MemorySink,
-    MemorySource,
     NonWindowState,
-    PersistentTask,
-    Pipeline,
     Retention,
     WindowState,
     tumbling,
 )
 from persistent.checkpoint.log import Log
 from persistent.errors import UnknownCheckpoint
-from persistent.operations import restart, rollback
+from persistent.operations import rollback
 from persistent.state import PersistentState
-from persistent.verify import verify
-
-ROWS = [
-    {"ts": 3 * number if number % 7 else 3 * number - 8, "page": "abc"[number % 3], "n": number}
-    for number in range(4, 90)
-]
-"""Every seventh stands eight milliseconds out of order."""
-
-
-class Totals(PersistentTask):
-    """Numbers by page, seen back to fifty milliseconds before the clock."""
-
-    key = "page"
-
-    def __init__(self, state: PersistentState | None = None) -> None:
-        self.state = state or NonWindowState(Sum(), interval_ms=10, history=50)
-
-    def persistent_state(self) -> PersistentState:
-        return self.state
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, message.value["n"])
-
-
-def pipeline(task: PersistentTask | None = None, url: str = "", **options: Any) -> Pipeline:
-    given = {"step_rows": 6, "retention": Retention(last=100), "discard_closed": "sink" not in options}
-    options = {**given, **options}
-    source = MemorySource(options.pop("rows", ROWS), timestamp="ts", max_out_of_orderness=8)
-    return Pipeline(source=source, task=task or Totals(), checkpoint=url or f"memory://{uuid.uuid4().hex}", **options)
-
-
-def totals(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    counted: Counter[str] = Counter()
-    for row in rows:
-        counted[row["page"]] += row["n"]
-    return dict(counted)
-
-
-def shown(table: Any) -> dict[str, int]:
-    return {row["page"]: row["value"] for row in table.to_pylist()}
+from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
 
 
 def test_state_as_of_every_clock_of_the_grid() -> None:
@@ -93,14 +49,6 @@ def test_history_ends_where_it_was_said_to() -> None:
     assert known == list(range((watermark - 50) // 10 * 10, watermark + 1, 10))
     for clock in known:
         assert shown(job.state(as_of=clock)) == totals(row for row in ROWS if row["ts"] < clock)
-
-
-def _is_known(job: Pipeline, clock: int) -> bool:
-    try:
-        job.state(as_of=clock)
-    except UnknownCheckpoint:
-        return False
-    return True
 
 
 def test_panes_older_than_the_history_are_folded() -> None:
@@ -198,46 +146,3 @@ def test_another_grid_is_another_state() -> None:
         pipeline(Totals(NonWindowState(Sum(), interval_ms=20, history=50)), url=url).run(engine="embedded")
     longer = pipeline(Totals(NonWindowState(Sum(), interval_ms=10, history=500)), url=url)
     assert longer.run(engine="embedded").steps == 0
-
-
-@pytest.mark.parametrize("order", ["as they were", "another way"])
-def test_a_job_goes_on_as_of_a_clock_over_another_source(order: str) -> None:
-    """A topic that has moved has other positions: without time to go by, the job would have to begin anew."""
-    job = pipeline(rows=ROWS[:60])
-    job.run(engine="embedded")
-    clock = Log(job.storage).newest().manifest.clock.watermark // 10 * 10 - 20  # type: ignore[union-attr]
-    rows = ROWS if order == "as they were" else sorted(ROWS, key=lambda row: (row["ts"], row["n"]))
-    moved = pipeline(url=job.storage.url, rows=[row for row in rows if row["ts"] >= 20])
-    restart(moved, clock, outputs="again")
-    assert shown(moved.state()) == totals(row for row in ROWS if row["ts"] < clock)
-    report = moved.run(engine="embedded")
-    assert shown(moved.state()) == totals(ROWS)
-    account = report.ledger["memory"]
-    assert account.duplicate == sum(20 <= row["ts"] < clock for row in ROWS) and account.balances
-    assert verify(moved.storage).ok
-    assert moved.run(engine="embedded").steps == 0
-
-
-def test_windows_go_on_as_of_a_clock_and_are_published_once() -> None:
-    """Windows that were closed since the clock are taken back, and published again when the clock comes there."""
-    task, sink = Totals(WindowState(Sum(), tumbling(40), interval_ms=10)), MemorySink()
-    calm = pipeline(task, sink=(expected := MemorySink()))
-    calm.run(engine="embedded", end_of_input=True)
-    job = pipeline(task, sink=sink, rows=ROWS[:60])
-    job.run(engine="embedded")
-    clock = next(clock for clock in range(150, 40, -10) if _is_known(job, clock))
-    moved = pipeline(task, sink=sink, url=job.storage.url, rows=sorted(ROWS, key=lambda row: row["ts"]))
-    restart(moved, clock, outputs="retract")
-    moved.run(engine="embedded", end_of_input=True)
-    assert sorted(map(str, sink.rows())) == sorted(map(str, expected.rows()))
-
-
-def test_restart_goes_behind_what_a_state_without_windows_has_closed() -> None:
-    """What such a state has closed says nothing of its sums; ahead of the clock it would end the job for good."""
-    job = pipeline(retention=Retention(last=1))
-    job.run(engine="embedded", end_of_input=True)
-    clock = next(clock for clock in range(0, 300, 10) if _is_known(job, clock))
-    restart(job, clock, outputs="again")
-    assert verify(job.storage).ok
-    job.run(engine="embedded")
-    assert shown(job.state()) == totals(ROWS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -13,112 +12,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
-from persistent.cli import main
 from persistent.storage import LocalStorage
 from persistent.storage.files import OsFiles
+from tests.cli.made import COMMANDS, READS, ROOT, contents, told
 
-ROOT = Path(__file__).parents[2]
 NOBODY = 65534
 
-VISITS = """
-from monoids import Count
-from persistent import FileSink, MemorySource, PersistentTask, Pipeline, WindowState, tumbling
 
-class Visits(PersistentTask):
-    key = "page"
-
-    def persistent_state(self):
-        return WindowState(Count(), tumbling("1 min"))
-
-    def process_message(self, state, message):
-        state.update(message.timestamp, 1)
-
-rows = [{"ts": 1_000 * n, "page": "ab"[n % 2]} for n in range(50)]
-pipeline = Pipeline(
-    source=MemorySource(rows, timestamp="ts"), task=Visits(), sink=FileSink("published"), checkpoint="checkpoint",
-    step_rows=10,
-)
-nothing = None
-"""
-
-READS: dict[str, tuple[str, ...]] = {
-    "history": ("history", "URL"),
-    "show": ("show", "URL"),
-    "show of an id": ("show", "URL", "3"),
-    "diff": ("diff", "URL", "3"),
-    "diff of two": ("diff", "URL", "URL"),
-    "diff of values": ("diff", "PIPELINE", "3"),
-    "state": ("state", "PIPELINE"),
-    "state of a key": ("state", "PIPELINE", "--key", "a"),
-    "state of an id": ("state", "PIPELINE", "--at", "3"),
-    "late": ("late", "URL"),
-    "dead-letters": ("dead-letters", "URL"),
-    "verify": ("verify", "URL"),
-    "verify of the source": ("verify", "PIPELINE", "--source"),
-    "export": ("export", "PIPELINE", "out"),
-    "gc of nothing": ("gc", "URL", "--dry-run"),
-}
-WRITES: dict[str, tuple[str, ...]] = {
-    "savepoint": ("savepoint", "URL", "monday"),
-    "rollback": ("rollback", "URL", "3", "--outputs=retract"),
-    "rollback to a clock": ("rollback", "URL", "--clock", "20000", "--outputs=again"),
-    "pin": ("pin", "URL", "3"),
-    "gc": ("gc", "URL"),
-    "compact": ("compact", "PIPELINE"),
-    "upgrade": ("upgrade", "URL"),
-    "merge": ("merge", "URL", "URL", "both"),
-}
-COMMANDS = {**READS, **WRITES}
 NO_RUNS = ("history", "show", "show of an id", "diff", "diff of two", "late", "dead-letters", "gc of nothing")
 """They read manifests, and no run of a state."""
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("commands")
-    (folder / "visits.py").write_text(VISITS)
-    done = subprocess.run(
-        [sys.executable, "-m", "persistent", "run", "visits.py:pipeline", "--engine", "embedded"],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
-
-
-@pytest.fixture
-def folder(made: Path, here: Path) -> Path:
-    """A copy of it as the current folder."""
-    shutil.copytree(made, here, dirs_exist_ok=True)
-    return here
-
-
-def contents(folder: Path) -> dict[str, str]:
-    """Every file and folder there is, with the hash of its bytes."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
-        for path in sorted(folder.rglob("*"))
-        if "__pycache__" not in path.parts
-    }
-
-
-def told(words: tuple[str, ...]) -> tuple[int, str]:
-    """The exit code, and the one line that says why."""
-    words = tuple({"URL": "checkpoint", "PIPELINE": "visits.py:pipeline"}.get(word, word) for word in words)
-    result = CliRunner().invoke(main, list(words))
-    assert "Traceback" not in result.output
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    lines = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
-    assert len(lines) == (result.exit_code != 0), result.stderr
-    return result.exit_code, "".join(lines)
 
 
 # -- what may lie there ----------------------------------------------------------------------------------------------
@@ -174,15 +80,15 @@ BAD: dict[str, tuple[Callable[[Path], None], int, str]] = {
 
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_is_no_good_checkpoint_is_told_and_left(command: str, bad: str, folder: Path) -> None:
+def test_what_is_no_good_checkpoint_is_told_and_left(command: str, bad: str, copied: Path) -> None:
     """Without it a mistyped URL or a broken copy would be a traceback, a wrong answer, or made worse."""
     spoil, code, text = BAD[bad]
-    spoil(folder / "checkpoint")
-    before = contents(folder)
+    spoil(copied / "checkpoint")
+    before = contents(copied)
     if bad == "half copied: no runs" and command in (*NO_RUNS, "gc", "pin", "upgrade"):
         if command in READS:
             assert told(COMMANDS[command])[0] == 0
-            assert contents(folder) == before
+            assert contents(copied) == before
         return
     if command.startswith("rollback") and code == 4 and "rollback" in text:
         return  # It is the way out of just that.
@@ -193,10 +99,10 @@ def test_what_is_no_good_checkpoint_is_told_and_left(command: str, bad: str, fol
         assert found == code, said
         assert re.search(text, said), said
         assert "checkpoint" in said
-    changed = {name for name, data in contents(folder).items() if before.get(name) != data}
+    changed = {name for name, data in contents(copied).items() if before.get(name) != data}
     # What is missing is seen once nobody else writes there any more: a fence is no change of the job.
     assert len(changed) == (command == "compact" and bad == "half copied: no runs")
-    assert before.keys() <= contents(folder).keys()
+    assert before.keys() <= contents(copied).keys()
 
 
 @pytest.mark.parametrize(
@@ -214,23 +120,23 @@ def test_what_is_no_good_checkpoint_is_told_and_left(command: str, bad: str, fol
         (("pin", "URL", "3", "--remove"), "checkpoint 3 is not pinned"),
     ],
 )
-def test_an_unknown_id_is_told(words: tuple[str, ...], text: str, folder: Path) -> None:
+def test_an_unknown_id_is_told(words: tuple[str, ...], text: str, copied: Path) -> None:
     """Without it a mistyped id could be answered with another checkpoint."""
-    before = contents(folder)
+    before = contents(copied)
     code, said = told(words)
     assert code == (2 if "-1" in words else 3)
     assert re.search(text, said), said
-    assert contents(folder) == before
+    assert contents(copied) == before
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_running_job_is_looked_at_and_left_alone(command: str, folder: Path) -> None:
+def test_a_running_job_is_looked_at_and_left_alone(command: str, copied: Path) -> None:
     """Without it a command typed beside a running job would stop it."""
-    storage = LocalStorage(folder / "checkpoint")
+    storage = LocalStorage(copied / "checkpoint")
     newest = Log(storage).newest()
     assert newest is not None
     put_mark(storage, newest.manifest.epoch, "0" * 32)
-    before = contents(folder)
+    before = contents(copied)
     code, said = told(COMMANDS[command])
     if command in READS or command in ("savepoint", "upgrade"):
         # A savepoint only reads, and there is nothing to upgrade.
@@ -238,44 +144,10 @@ def test_a_running_job_is_looked_at_and_left_alone(command: str, folder: Path) -
     else:
         assert code == 5
         assert "a driver runs: process" in said and ("--take-over" in said or command == "merge")
-    grown = contents(folder)
+    grown = contents(copied)
     assert {name: grown.get(name) for name in before} == before
     if command not in ("savepoint", "export"):
         assert grown == before
-
-
-WRONG_TARGETS = {
-    "no such file": ("none.py:pipeline", "no such file"),
-    "no such name": ("visits.py:jobs", "has no 'jobs'; its pipelines: pipeline"),
-    "no pipeline": ("visits.py:nothing", "not a Pipeline"),
-    "no Python": ("broken.py:pipeline", "SyntaxError"),
-    "no text": ("binary.py:pipeline", "cannot be loaded"),
-}
-
-
-@pytest.mark.parametrize("target", WRONG_TARGETS)
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "merge"])
-def test_a_wrong_pipeline_is_told(command: str, target: str, folder: Path) -> None:
-    """Without it a mistyped name would be looked for as a folder, and called an empty one."""
-    (folder / "broken.py").write_text("def pipeline(:\n")
-    (folder / "binary.py").write_bytes(b"\x00\xff\xfe")
-    before = contents(folder)
-    named, text = WRONG_TARGETS[target]
-    code, said = told(tuple(named if word in ("URL", "PIPELINE") else word for word in COMMANDS[command]))
-    assert code == 1
-    assert text in said, said
-    assert contents(folder) == before
-
-
-@pytest.mark.parametrize(
-    "command", [name for name, words in COMMANDS.items() if "PIPELINE" in words and "diff" not in name]
-)
-def test_a_url_is_no_pipeline(command: str, folder: Path) -> None:
-    """Without it nobody would see that it is the monoid that is missing."""
-    words = tuple("checkpoint" if word == "PIPELINE" else word for word in COMMANDS[command])
-    code, said = told(words)
-    assert code == 2
-    assert "give its pipeline as FILE.py:NAME" in said
 
 
 class Refusing(OsFiles):
@@ -289,15 +161,15 @@ class Refusing(OsFiles):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_permission_is_told(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_permission_is_told(command: str, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it a folder of somebody else would look like an empty one."""
-    before = contents(folder)
+    before = contents(copied)
     monkeypatch.setattr("persistent.storage.local.OsFiles", Refusing)
     code, said = told(COMMANDS[command])
     assert code == 6
     assert "Permission denied. Let this user read and write there" in said, said
     monkeypatch.undo()
-    assert contents(folder) == before
+    assert contents(copied) == before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody")

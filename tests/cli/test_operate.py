@@ -13,9 +13,7 @@ from persistent.checkpoint.log import Log
 from persistent.cli.load import load_pipeline
 from persistent.storage import LocalStorage
 from persistent.text.figures import utc_text
-from tests.cli.test_commands import command, done, folder, json_of
-
-__all__ = ["done", "folder"]
+from tests.cli.visits import command, json_of
 
 VISITS = "visits.py:pipeline"
 
@@ -141,27 +139,6 @@ def test_export_is_read_by_duckdb(done: Path) -> None:
     assert duckdb.sql("select page, visits, bytes from 'out/*.parquet'").fetchall() == [("/home", 2, 100)]
     assert "1 rows in 1 files" in command("export", VISITS, "again").stdout
     assert command("export", VISITS, "out").exit_code == 1
-
-
-def test_verify_with_the_source_names_the_partition(done: Path) -> None:
-    """Without it a source that was changed behind the job's back would never be noticed."""
-    assert command("verify", VISITS, "--source").exit_code == 0
-    path = done / "views" / "1.csv"
-    path.write_text(path.read_text().replace("10:00:40Z", "10:00:41Z"))
-    said = command("verify", VISITS, "--source")
-    assert said.exit_code == 4
-    assert "1.csv" in said.stdout
-    assert "is the newest, and verifies by itself" in said.stderr
-
-
-def test_doctor(folder: Path) -> None:
-    """Without it nobody would know whether another store can be trusted."""
-    rows = json_of("doctor", "checkpoint")
-    assert rows and all(row["passed"] for row in rows)
-    Path("file").write_text("")
-    said = command("doctor", "file")
-    assert said.exit_code == 6
-    assert "is not fit for checkpoints" in said.stderr
 
 
 def test_progress_is_shown_on_a_terminal_only(done: Path) -> None:

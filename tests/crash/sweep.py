@@ -4,7 +4,7 @@ the world must look as if nothing had happened."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,6 +53,23 @@ def deaths(operations: list[tuple[str, str, str]]) -> Iterator[Death]:
         for how in DEATHS:
             if how == "before" or (how == "after" and verb in _CHANGES) or (how == "half" and verb in _TORN):
                 yield Death(at, how)
+
+
+def few_deaths(operations: list[tuple[str, str, str]]) -> list[Death]:
+    """The last of each kind: the same operation on the same sort of file, in the same way."""
+    kinds = {}
+    for death in deaths(operations):
+        verb, _, name = operations[death.at]
+        kinds[verb, name.partition("/")[0], death.how] = death
+    return sorted(kinds.values(), key=lambda death: death.at)
+
+
+Deaths = Callable[[list[tuple[str, str, str]]], Iterable[Death]]
+
+anywhere = pytest.mark.parametrize(
+    "deaths", [few_deaths, pytest.param(deaths, marks=pytest.mark.check)], ids=["few", "all"]
+)
+"""A test that kills somebody wherever it can: once at each kind of operation in ``make test``, else at every one."""
 
 
 def die(world: World, death: Death) -> bool:

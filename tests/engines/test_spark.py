@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import pickle
 import re
 import signal
-import subprocess
 import sys
-import textwrap
 import threading
 import time
-import types
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from persistent import FileSource
@@ -27,13 +19,6 @@ from persistent.errors import EngineError, InvalidPipeline, PersistentError, Use
 from persistent.storage import LocalStorage
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def engine(spark: Any) -> Iterator[Any]:
-    from persistent.engines.spark import Spark
-
-    yield Spark(spark)
 
 
 class DetailedError(PersistentError):
@@ -58,16 +43,6 @@ def attempts(folder: Path, item: int) -> int:
     return (folder / f"attempts-{item}").stat().st_size
 
 
-def load(path: Path, name: str) -> types.ModuleType:
-    """Run a file as a module that nobody else can import, as a command line does."""
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_results_come_in_the_order_of_the_items(engine: Any) -> None:
     """Deltas would be credited to the splits of others."""
     assert engine.map(lambda item: item * item, range(5)) == [0, 1, 4, 9, 16]
@@ -81,16 +56,6 @@ def test_work_is_done_by_other_processes_of_the_same_python(engine: Any) -> None
     assert os.getpid() not in {pid for pid, _ in answers}
     assert {executable for _, executable in answers} == {sys.executable}
     assert (engine.parallelism, engine.in_process, engine.name) == (2, False, "spark")
-
-
-def test_values_of_every_kind_travel(engine: Any) -> None:
-    """Plans go there and descriptors come back; large ones through other channels than small ones."""
-    table = pa.table({"a": [1, None], "b": ["x", "ä"]})
-    items = [table, np.arange(3), {"x": (1, b"\x00\xff", None)}, "ä" * 1000, b"z" * 3_000_000]
-    results = engine.map(lambda item: (item, pickle.dumps(item)), items)
-    assert results[0][0].equals(table)
-    assert results[1][0].tolist() == [0, 1, 2]
-    assert [result[0] for result in results[2:]] == items[2:]
 
 
 def test_one_function_serves_step_after_step(engine: Any) -> None:
@@ -175,70 +140,6 @@ def test_an_error_that_cannot_travel_is_told_in_words(engine: Any) -> None:
 
     with pytest.raises(EngineError, match=r"(?s)the fault itself.*cannot be pickled"):
         engine.map(work, [0])
-
-
-def test_a_class_of_a_script_is_shipped(engine: Any, tmp_path: Path) -> None:
-    """Tasks live in scripts, which executors cannot import; neither can they what the script imports beside
-    it."""
-    (tmp_path / "beside_it.py").write_text("class Factor:\n    value = 7\n")
-    (tmp_path / "a_script.py").write_text(
-        textwrap.dedent(
-            """
-            import collections
-            from beside_it import Factor
-            import beside_it
-
-            class Task:
-                def __init__(self):
-                    self.seen = collections.Counter()
-
-                def __call__(self, item):
-                    self.seen[item] += 1
-                    return item * Factor.value + beside_it.Factor.value, self
-            """
-        )
-    )
-    sys.path.insert(0, str(tmp_path))
-    try:
-        task = load(tmp_path / "a_script.py", "a_script").Task()
-        results = engine.map(task, [1, 2])
-        assert [result for result, _ in results] == [14, 21]
-        assert all(type(back) is type(task) for _, back in results)
-    finally:
-        sys.path.remove(str(tmp_path))
-        for name in ("a_script", "beside_it"):
-            sys.modules.pop(name, None)
-
-
-def test_a_class_of_main_is_shipped(tmp_path: Path) -> None:
-    """The classes of a notebook, and of ``python script.py``, live in ``__main__``; the session is the user's."""
-    script = tmp_path / "main.py"
-    script.write_text(
-        textwrap.dedent(
-            """
-            from pyspark.sql import SparkSession
-            from persistent.engines.spark import Spark
-
-            class Task:
-                def __call__(self, item):
-                    return item + 1
-
-            session = SparkSession.builder.master("local[1]").getOrCreate()
-            print(Spark(session).map(Task(), [1, 2]))
-            """
-        )
-    )
-    environment = {key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"}
-    environment["PYTHONPATH"] = os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip().endswith("[2, 3]"), done.stderr[-2000:]
-
-
-def test_what_cannot_be_shipped_is_named(engine: Any) -> None:
-    """A lock in the task: the error of the pickler alone does not say what to do."""
-    lock = threading.Lock()
-    with pytest.raises(InvalidPipeline, match="made where it is used"):
-        engine.map(lambda item: lock.locked(), [1])
 
 
 def test_an_interrupt_cancels_the_job(engine: Any, tmp_path: Path) -> None:
@@ -330,36 +231,6 @@ def test_every_worker_is_asked_on_first_use(engine: Any, tmp_path: Path, monkeyp
         engine._shipped.clear()
 
 
-def test_the_python_that_spark_names_is_used(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It counted as named, so the driver's was not taken; and Spark took neither."""
-    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
-    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    assert engine._python() == sys.executable
-    monkeypatch.setenv("PYSPARK_PYTHON", "/of/the/environment")
-    assert engine._python() == "/of/the/environment"
-    session = types.SimpleNamespace(conf={"spark.pyspark.python": "/of/spark"})
-    monkeypatch.setattr(engine, "session", session)
-    assert engine._python() == "/of/spark"
-    monkeypatch.setattr(type(engine), "_master", "local[2]")
-    assert engine._python() == sys.executable
-
-
-def test_a_failure_of_spark_names_the_executor_and_the_remedy(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stack trace of Java says neither which machine lacks what, nor that it was memory."""
-    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
-    lost = "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): "
-    for text, kind, told in (
-        ("ModuleNotFoundError: No module named 'pandas'", InvalidPipeline, "No module named 'pandas'"),
-        ("[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9", InvalidPipeline, "the Python and"),
-        ('java.io.IOException: Cannot run program "/opt/python"', InvalidPipeline, "Cannot run program"),
-        ("ImportError: x.so: failed to map segment from shared object", EngineError, "memoryOverhead"),
-        ("Python worker exited unexpectedly (crashed)", EngineError, "memoryOverhead"),
-        ("ZeroDivisionError: no such luck", EngineError, "no such luck"),
-    ):
-        error = engine._told(RuntimeError(lost + text))
-        assert type(error) is kind and "(executor 1 on 10.0.0.7)" in str(error) and told in str(error)
-
-
 def test_an_executor_without_the_package_is_told(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step would fail four times with ModuleNotFoundError from deep inside an unpickler."""
     bare = Path(sys.executable).resolve()
@@ -380,20 +251,6 @@ def test_storage_travels(engine: Any, tmp_path: Path) -> None:
 
     assert engine.map(write, range(3)) == [str(tmp_path)] * 3
     assert storage.list("d") == ["0", "1", "2"]
-
-
-def test_a_missing_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """PySpark's own error is "Java gateway process exited before sending its port number"."""
-    from persistent.engines.spark_session import java_found, local_session
-
-    assert java_found()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert not java_found()
-    with pytest.raises(InvalidPipeline, match="Install Java"):
-        local_session()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert not java_found()
 
 
 def test_user_errors_of_the_package_are_not_wrapped(engine: Any) -> None:

@@ -9,76 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from persistent import CorruptCheckpoint, NoCheckpoint, Retention, StillRunning, StorageError, UnknownCheckpoint
+from persistent import CorruptCheckpoint, Retention, StorageError
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
 from persistent.checkpoint.successor import new_nonce
-from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
+from persistent.operations import collect_garbage, pin
 from persistent.verify import verify
-from tests.crash.sweep import calm
+from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import LONG, World
+from tests.operations.going_on import MORE, go_on
 from tests.operations.twins import OPEN, VISITS, bases, check_sound, content, die_everywhere, ended, newest, twin
-
-MORE = replace(LONG, rows=LONG.rows + tuple({"ts": 60 + i, "page": "ab"[i % 2], "n": i} for i in range(15)))
-
-
-def go_on(world: World, job: Any = MORE) -> None:
-    """The same job, with more to read."""
-    world.job = job
-    world.run()
-
-
-def test_a_pin_outlives_steps_fences_and_rollbacks(folder: Path) -> None:
-    """Who pins a checkpoint before an upgrade wants it back after it, whatever has happened since."""
-    world = ended(LONG, folder)
-    id = bases(world)[0]
-    expected = world.pipeline().state(at=id)
-    assert pin(world.checkpoint, id).manifest.pins == (id,)
-    go_on(world)
-    assert id < newest(world).oldest and newest(world).pins == (id,)
-    collect_garbage(world.checkpoint)
-    rollback(world.checkpoint, bases(world)[-1], outputs="retract")
-    assert verify(world.checkpoint).ok
-    assert world.pipeline().state(at=id).equals(expected)
-    rollback(world.checkpoint, id, outputs="retract")
-    assert world.pipeline().state().equals(expected)
-    world.run()
-    assert world.outcome() == calm(MORE, folder).outcome
-    check_sound(world)
-
-
-def test_what_is_unpinned_is_collected(folder: Path) -> None:
-    """A pin forgotten holds its files for ever; one taken out must not."""
-    world = ended(LONG, folder)
-    id = bases(world)[0]
-    files = Log(world.checkpoint).read(id).manifest.files()
-    pin(world.checkpoint, id)
-    go_on(world, replace(MORE, rows=MORE.rows[:-1], end_of_input=False))
-    assert files <= set(world.runs())
-    pin(world.checkpoint, id, remove=True)
-    go_on(world)
-    assert newest(world).pins == () and id not in newest(world).bases
-    collect_garbage(world.checkpoint)
-    assert not files & set(world.runs())
-    assert manifest_name(id)[2:] not in world.checkpoint.list("m")
-    check_sound(world)
-
-
-def test_bad_pins_are_refused_and_nothing_is_changed(folder: Path) -> None:
-    """A pin on an id that is gone would promise what nobody can keep."""
-    world = ended(VISITS, folder)
-    id = bases(world)[-1]
-    pin(world.checkpoint, id)
-    before = dict(world.checkpoint._files)  # type: ignore[attr-defined]
-    assert pin(world.checkpoint, id).manifest.id == newest(world).id
-    with pytest.raises(UnknownCheckpoint, match="keeps no checkpoint 99; it keeps 0, 2"):
-        pin(world.checkpoint, 99)
-    with pytest.raises(UnknownCheckpoint, match=f"checkpoint 0 is not pinned; pinned: {id}"):
-        pin(world.checkpoint, 0, remove=True)
-    with pytest.raises(NoCheckpoint):
-        pin("memory://nothing-there", 0)
-    assert world.checkpoint._files == before  # type: ignore[attr-defined]
 
 
 def test_a_dry_run_tells_what_is_then_deleted(folder: Path) -> None:
@@ -145,7 +86,8 @@ def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("what", ["pin", "unpin", "collect"])
-def test_killed_anywhere_it_can_be_repeated(what: str, folder: Path) -> None:
+@anywhere
+def test_killed_anywhere_it_can_be_repeated(what: str, folder: Path, deaths: Deaths) -> None:
     """I7 for operators."""
     world = ended(OPEN, folder)
     id = bases(world)[0]
@@ -171,40 +113,10 @@ def test_killed_anywhere_it_can_be_repeated(what: str, folder: Path) -> None:
         assert other.outcome() == expected, story
         check_sound(other)
 
-    assert die_everywhere(world, do, check) >= 8
+    assert die_everywhere(world, do, check, deaths) >= 8
 
 
 # -- a job that runs --------------------------------------------------------------------------------------------------
-
-
-def test_a_running_job_is_not_written_to(folder: Path) -> None:
-    """Two writers are told apart by the fence: but the one that is fenced off was somebody's job."""
-    world = ended(OPEN, folder)
-    place: Any = world.checkpoint
-    epoch = newest(world).epoch
-    mark = put_mark(place, epoch, "driver")
-    before = dict(place._files)
-    writers: dict[str, Any] = {
-        "compact": lambda **options: compact(world.pipeline(), **options),
-        "pin": lambda **options: pin(place, 0, **options),
-        "collect": lambda **options: collect_garbage(place, **options),
-        "rollback": lambda **options: rollback(place, 0, outputs="again", **options),
-    }
-    for name, write in writers.items():
-        with pytest.raises(StillRunning, match=r"process \d+ on .*, since .*Z\. Stop it .*--take-over"):
-            write()
-        assert place._files == before, name
-    assert collect_garbage(place, dry_run=True) == ()
-    savepoint(place, "monday")
-    assert upgrade(place).manifest.id == newest(world).id
-    for name, write in writers.items():
-        other = twin(world)
-        place, world = other.checkpoint, other
-        assert mark in [f"r/{one}" for one in place.list("r")] or name == "rollback"
-        # Once one has fenced the driver off, it is no longer in the way of the next.
-        write(take_over=name == "compact")
-        assert newest(world).epoch == epoch + 1 + list(writers).index(name), name
-    assert verify(place).ok
 
 
 def test_thinned_checkpoints_stay(folder: Path) -> None:

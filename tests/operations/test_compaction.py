@@ -13,7 +13,7 @@ from persistent.checkpoint import compaction
 from persistent.checkpoint.log import Log
 from persistent.operations import compact, rollback
 from persistent.verify import verify
-from tests.crash.sweep import calm
+from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import JOBS, CrashJob, Outcome, World
 from tests.operations.twins import OPEN, TOTALS, bases, check_sound, content, die_everywhere, ended, newest, twin
 
@@ -132,7 +132,8 @@ def test_nothing_to_fold_is_nothing_done(folder: Path) -> None:
         compact(other.pipeline())
 
 
-def test_killed_anywhere_it_has_happened_or_has_not(folder: Path) -> None:
+@anywhere
+def test_killed_anywhere_it_has_happened_or_has_not(folder: Path, deaths: Deaths) -> None:
     """I7: a run of half the sum, named, is state lost."""
     world = begun(MANY, folder, 20)
     expected = end_of(world)
@@ -151,7 +152,7 @@ def test_killed_anywhere_it_has_happened_or_has_not(folder: Path) -> None:
         assert other.outcome() == expected, story
         check_sound(other)
 
-    assert die_everywhere(world, lambda place: compact(pipeline(place)), check) >= 10
+    assert die_everywhere(world, lambda place: compact(pipeline(place)), check, deaths) >= 10
 
 
 def test_progress_is_told(folder: Path) -> None:

@@ -22,7 +22,7 @@ from persistent.driver.publish import take_back
 from persistent.operations import collect_garbage, compact, merge, pin, restart, rollback, savepoint, upgrade
 from persistent.storage import MemoryStorage, Storage
 from persistent.verify import verify
-from tests.crash.sweep import calm, deaths
+from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import JOBS, ROWS, CrashJob, Outcome, Visits, World
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.golden.make import TASKS
@@ -213,7 +213,8 @@ def back_once_more(world: World, expected: Outcome, story: str) -> None:
     assert verify(world.checkpoint).ok, story
 
 
-def test_a_rollback_killed_anywhere_hides_nothing(folder: Path) -> None:
+@anywhere
+def test_a_rollback_killed_anywhere_hides_nothing(folder: Path, deaths: Deaths) -> None:
     """A fence stands under the id that was lost: whoever goes by that takes the loss for made good."""
     expected = calm(VISITS, folder).outcome
     world = ended(VISITS, folder)
@@ -223,11 +224,13 @@ def test_a_rollback_killed_anywhere_hides_nothing(folder: Path) -> None:
         world,
         lambda storage: rollback(storage, good, outputs="retract"),
         lambda other, story: back_once_more(other, expected, story),
+        deaths,
     )
     assert cases > 20
 
 
-def test_the_run_after_it_killed_anywhere_takes_all_back(folder: Path) -> None:
+@anywhere
+def test_the_run_after_it_killed_anywhere_takes_all_back(folder: Path, deaths: Deaths) -> None:
     """What the rollback could not see, the next driver fences above, and takes back; or the one after it."""
     expected = calm(VISITS, folder).outcome
     world = ended(VISITS, folder)

@@ -32,7 +32,7 @@ from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, 
 from persistent.storage import MemoryStorage, Put
 from persistent.testing.faults import FaultyStorage as Faulty
 from persistent.verify import verify
-from tests.crash.sweep import deaths
+from tests.crash.sweep import Deaths, anywhere
 from tests.faults import FaultyStorage, Killed, Operations
 
 Rows = list[dict[str, Any]]
@@ -325,7 +325,8 @@ def newest_base(job: Side) -> int:
     return newest.manifest.base
 
 
-def test_killed_anywhere_it_is_merged_by_the_same_call() -> None:
+@anywhere
+def test_killed_anywhere_it_is_merged_by_the_same_call(deaths: Deaths) -> None:
     """I7 for operators: a sum of one and a half jobs."""
     one, other = begun(Windows)
     lists = {"a": A, "b": B}

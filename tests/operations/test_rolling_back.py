@@ -15,7 +15,7 @@ from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.retention import Retention
 from persistent.operations import pin, rollback
 from persistent.verify import verify
-from tests.crash.sweep import calm
+from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import CrashJob, World
 from tests.operations.twins import (
     OPEN,
@@ -248,7 +248,8 @@ def test_a_lost_format_is_told_with_what_it_was(harm: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize("newest_is", ["good", "corrupt"])
-def test_killed_anywhere_it_has_happened_or_has_not(newest_is: str, folder: Path) -> None:
+@anywhere
+def test_killed_anywhere_it_has_happened_or_has_not(newest_is: str, folder: Path, deaths: Deaths) -> None:
     """I7 for operators: half a rollback would be a state that never was."""
     expected = calm(VISITS, folder).outcome
     world = ended(VISITS, folder)
@@ -271,7 +272,7 @@ def test_killed_anywhere_it_has_happened_or_has_not(newest_is: str, folder: Path
         assert other.outcome() == expected, story
         check_sound(other)
 
-    assert die_everywhere(world, lambda place: rollback(place, to, outputs="retract"), check) >= 15
+    assert die_everywhere(world, lambda place: rollback(place, to, outputs="retract"), check, deaths) >= 15
 
 
 def test_a_sink_that_cannot_take_back_says_what_to_do(folder: Path) -> None:

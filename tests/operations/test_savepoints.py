@@ -9,17 +9,9 @@ from typing import Any
 
 import pytest
 
-from monoids import Count, Sum, record
 from persistent import (
-    Evolution,
-    FingerprintChanged,
     MemorySink,
-    MemorySource,
     NoCheckpoint,
-    NonWindowState,
-    OtherJob,
-    PersistentTask,
-    Pipeline,
     Refused,
     UnknownCheckpoint,
 )
@@ -32,31 +24,13 @@ from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import FaultyStorage as Faulty
 from persistent.verify import verify
 from tests.checkpoint.samples import run
-from tests.crash.sweep import calm, deaths
-from tests.crash.worlds import CrashJob, Totals, World
+from tests.crash.sweep import Deaths, anywhere
+from tests.crash.worlds import CrashJob, World
 from tests.faults import FaultyStorage, Killed, Operations
+from tests.operations.saved import pipeline, shown
 from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, die_everywhere, ended, newest, twin
 
 JOBS = [VISITS, TOTALS, OPEN]
-
-
-def pipeline(world: World, sink: MemorySink, storage: Any, **options: Any) -> Pipeline:
-    """The job of a world, over another checkpoint."""
-    job = world.job
-    return Pipeline(
-        source=MemorySource(list(job.rows), timestamp="ts", ordered=job.ordered),
-        task=job.task(),
-        sink=sink,
-        checkpoint=storage,
-        step_rows=job.step_rows,
-        on_error="dead-letter",
-        **options,
-    )
-
-
-def shown(rows: Any) -> list[str]:
-    kept = [{name: value for name, value in row.items() if name != "revision"} for row in rows]
-    return sorted(repr(sorted(row.items())) for row in kept)
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.name)
@@ -166,7 +140,8 @@ def test_names_that_are_taken_or_none_are_refused(folder: Path) -> None:
     assert world.checkpoint._files == before  # type: ignore[attr-defined]
 
 
-def test_a_savepoint_killed_anywhere_is_none_or_whole(folder: Path) -> None:
+@anywhere
+def test_a_savepoint_killed_anywhere_is_none_or_whole(folder: Path, deaths: Deaths) -> None:
     """I4: half a savepoint taken for one would be found out on the day it is needed."""
     world = ended(OPEN, folder)
     expected = newest(world)
@@ -187,7 +162,7 @@ def test_a_savepoint_killed_anywhere_is_none_or_whole(folder: Path) -> None:
         if "after" not in story and "half" not in story:
             assert collect_garbage(saved, dry_run=True) == (), story
 
-    assert die_everywhere(world, lambda place: savepoint(place, "monday"), check) >= 15
+    assert die_everywhere(world, lambda place: savepoint(place, "monday"), check, deaths) >= 15
 
 
 @pytest.mark.parametrize("puts", [1, 2])
@@ -261,124 +236,6 @@ def test_progress_is_told(folder: Path) -> None:
 
 
 # -- starting ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_start_killed_anywhere_is_started_again(folder: Path) -> None:
-    """I7: a checkpoint left half begun would refuse its own pipeline, or begin with nothing."""
-    world = ended(TOTALS, folder)
-    expected = calm(TOTALS, folder).outcome
-    url = savepoint(world.checkpoint, "monday", at=bases(world)[1])
-    empty = replace(TOTALS, name="empty")
-
-    def start(place: Any) -> None:
-        pipeline(world, MemorySink(), place, start_from=url).run(engine="embedded", end_of_input=True)
-
-    operations = Operations()
-    start(FaultyStorage(MemoryStorage(f"{world.name}-calm"), operations))
-    planned = next(at for at, (_, _, name) in enumerate(operations.log) if name.startswith("p/"))
-    for death in deaths(operations.log[:planned]):
-        other = World(empty, folder)
-        with pytest.raises(Killed):
-            start(FaultyStorage(other.checkpoint, Operations(death.at, death.how)))
-        started = pipeline(world, MemorySink(), other.checkpoint, start_from=url)
-        started.run(engine="embedded", end_of_input=True)
-        assert shown(started.state().to_pylist()) == expected.state, death
-        assert verify(other.checkpoint).ok, death
-        collect_garbage(other.checkpoint, take_over=True)
-        assert not verify(other.checkpoint).findings, death
-        other.close()
-
-
-def test_a_start_that_died_is_no_hindrance_to_a_task_that_changes(folder: Path) -> None:
-    """Its empty checkpoint refused every run, and said that the next one would take the task as it is."""
-
-    class Totals2(Totals):
-        """Of the same name, made otherwise."""
-
-        name = "Totals"
-
-        def persistent_state(self) -> NonWindowState:
-            return NonWindowState(record(**{**dict.fromkeys(self.counted, Count()), "total": Sum()}))
-
-        def process_message(self, state: Any, message: Any) -> None:
-            state.update(message.timestamp, {"total": message.value["n"], **dict.fromkeys(self.counted, 1)})
-
-        def __init__(self, *counted: str) -> None:
-            self.counted = counted
-
-    def job(storage: Any, *counted: str, **options: Any) -> Pipeline:
-        source = MemorySource(list(TOTALS.rows), timestamp="ts", ordered=TOTALS.ordered)
-        return Pipeline(source=source, task=Totals2(*counted), checkpoint=storage, evolve=Evolution(), **options)
-
-    world = ended(TOTALS, folder)
-    first = MemoryStorage(f"{world.name}-first")
-    job(first).run(engine="embedded")
-    url = savepoint(first, "monday")
-    for puts in (1, 2, 3):
-        storage, left = MemoryStorage(f"{world.name}-changed-{puts}"), puts
-
-        class Dying(Faulty):
-            """Dies after some puts."""
-
-            def put_if_absent(self, name: str, data: bytes) -> Any:
-                nonlocal left
-                if not left:
-                    raise Killed
-                left -= 1
-                return super().put_if_absent(name, data)
-
-        with pytest.raises(Killed):
-            job(Dying(storage, Operations()), "seen", start_from=url).run(engine="embedded")
-        started = job(storage, "other", start_from=url)
-        started.run(engine="embedded", end_of_input=True)
-        assert {row["total"] for row in started.state().to_pylist()} == {
-            row["total"] for row in job(first).state().to_pylist()
-        }
-        assert verify(storage).ok
-
-
-def test_only_an_empty_checkpoint_is_started(folder: Path) -> None:
-    """A state that is there must never be replaced by another, or added to."""
-    world = ended(OPEN, folder)
-    url = savepoint(world.checkpoint, "monday", at=0)
-    other = ended(OPEN, folder)
-    before = dict(other.checkpoint._files)  # type: ignore[attr-defined]
-    with pytest.raises(OtherJob, match=r"began with nothing, not from start_from=.*s/monday"):
-        pipeline(world, MemorySink(), other.checkpoint, start_from=url).run(engine="embedded")
-    assert other.checkpoint._files == before  # type: ignore[attr-defined]
-    storage = MemoryStorage(f"{world.name}-started")
-    pipeline(world, MemorySink(), storage, start_from=url).run(engine="embedded")
-    second = savepoint(world.checkpoint, "tuesday")
-    with pytest.raises(OtherJob, match="of another job, not from"):
-        pipeline(world, MemorySink(), storage, start_from=second).run(engine="embedded")
-    with pytest.raises(NoCheckpoint, match="there is no checkpoint there"):
-        pipeline(world, MemorySink(), MemoryStorage(f"{world.name}-e"), start_from="memory://nothing").run(
-            engine="embedded"
-        )
-
-
-def test_another_job_is_not_started_from(folder: Path) -> None:
-    """Runs of another monoid decode into numbers that mean nothing."""
-
-    class Visits(PersistentTask):
-        """Of the same name, and another monoid."""
-
-        key = "page"
-
-        def persistent_state(self) -> NonWindowState:
-            return NonWindowState(Count())
-
-        def process_message(self, state: Any, message: Any) -> None:
-            state.update(message.timestamp, 1)
-
-    world = ended(OPEN, folder)
-    url = savepoint(world.checkpoint, "monday")
-    for task, error in ((Visits(), FingerprintChanged), (Totals(), OtherJob)):
-        storage = MemoryStorage(f"{world.name}-{type(task).__name__}")
-        job = Pipeline(source=MemorySource([{"ts": 1}]), task=task, checkpoint=storage, start_from=url)
-        with pytest.raises(error):
-            job.run(engine="embedded")
-        assert not storage._files
 
 
 def test_what_is_to_be_told_apart_stays_apart() -> None:

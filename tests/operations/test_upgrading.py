@@ -21,7 +21,7 @@ from persistent.checkpoint.names import manifest_name
 from persistent.operations import collect_garbage, compact, pin, rollback, savepoint, upgrade
 from persistent.storage import LocalStorage
 from persistent.verify import verify
-from tests.crash.sweep import deaths
+from tests.crash.sweep import Deaths, anywhere
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.golden.make import TASKS, pipeline, shown
 
@@ -107,7 +107,8 @@ def test_upgraded_it_goes_on(old: Pipeline, folder: Path) -> None:
     assert published(old) == published(anew)
 
 
-def test_killed_anywhere_it_is_old_or_new(old: Pipeline) -> None:
+@anywhere
+def test_killed_anywhere_it_is_old_or_new(old: Pipeline, deaths: Deaths) -> None:
     """A checkpoint of years, half upgraded, would belong to no release."""
     place = Path(old.storage.url)
     before, operations = all_files(place), Operations()

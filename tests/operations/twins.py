@@ -12,7 +12,8 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.operations import collect_garbage
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
-from tests.crash.sweep import deaths
+from tests.crash.sweep import Deaths
+from tests.crash.sweep import deaths as every_death
 from tests.crash.worlds import JOBS, CrashJob, World
 from tests.faults import FaultyStorage, Killed, Operations
 
@@ -62,12 +63,12 @@ def check_sound(world: World) -> None:
     assert collect_garbage(world.checkpoint, dry_run=True) == ()
 
 
-def die_everywhere(world: World, operation: Callable[[FaultyStorage], Any], check: Callable[[World, str], None]) -> int:
-    """Do the operation on twins of the world, killed at each storage operation in each way; ``check`` each. How many
-    there were."""
+def die_everywhere(
+    world: World, operation: Callable[[FaultyStorage], Any], check: Callable[[World, str], None], deaths: Deaths
+) -> int:
+    """Do the operation on twins of the world, killed in each of these ways; ``check`` each. How many ways there are."""
     calm = Operations()
     operation(FaultyStorage(twin(world).checkpoint, calm))
-    cases = 0
     for death in deaths(calm.log):
         other = twin(world)
         operations = Operations(death.at, death.how)
@@ -75,8 +76,7 @@ def die_everywhere(world: World, operation: Callable[[FaultyStorage], Any], chec
             operation(FaultyStorage(other.checkpoint, operations))
         check(other, f"{death.how} operation {death.at}: {calm.log[death.at]}")
         other.close()
-        cases += 1
-    return cases
+    return len(list(every_death(calm.log)))
 
 
 def refusals(error: type[BaseException], *calls: Callable[[], Any]) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from persistent.testing.interleaving import Interleaving, run_both
-from persistent.testing.seeded import choose, draw
 
 
 def interleaved(seed: int) -> list[str]:
@@ -49,10 +48,3 @@ def test_a_driver_that_fails_does_not_hold_up_the_other(who: int) -> None:
     with pytest.raises(ZeroDivisionError):
         run_both(lambda: driver(0), lambda: driver(1), turns)
     assert done == [1 - who]
-
-
-def test_draws_are_even_and_fixed() -> None:
-    """A place that is never drawn is never tried."""
-    drawn = [draw(7, "a", number) for number in range(7_000)]
-    assert all(850 < drawn.count(value) < 1_150 for value in range(7))
-    assert [choose("abc", "a", number) for number in range(6)] == [choose("abc", "a", number) for number in range(6)]

@@ -9,20 +9,10 @@ from typing import Any
 import pytest
 
 from monoids import Count
-from persistent import InvalidPipeline, MemorySink, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
-from persistent.engines.embedded import Embedded
+from persistent import InvalidPipeline, MemorySink, Pipeline, WindowState, tumbling
 from persistent.sources.protocol import Budget, Source, SourceState
-from persistent.testing import CRASH, IDLE, PAUSE, Killed, ScriptedSource
-
-
-class Visits(PersistentTask):
-    """Counts messages."""
-
-    def persistent_state(self) -> Any:
-        return NonWindowState(Count())
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
+from persistent.testing import CRASH, IDLE, Killed, ScriptedSource
+from tests.testing.scripts import Visits, counted, rows, run
 
 
 class Windows(Visits):
@@ -30,28 +20,6 @@ class Windows(Visits):
 
     def persistent_state(self) -> Any:
         return WindowState(Count(), tumbling(10))
-
-
-def rows(*times: int) -> list[dict[str, int]]:
-    return [{"ts": time} for time in times]
-
-
-@pytest.fixture
-def pipeline(memory_checkpoint: str) -> Callable[..., Pipeline]:
-    """Makes the pipeline over a source, again and again over the same checkpoint."""
-
-    def made(source: Source, task: PersistentTask | None = None, **options: Any) -> Pipeline:
-        return Pipeline(source=source, task=task or Visits(), checkpoint=memory_checkpoint, **options)
-
-    return made
-
-
-def run(pipeline: Pipeline, **options: Any) -> Any:
-    return pipeline.run(engine=Embedded(threads=1), **options)
-
-
-def counted(pipeline: Pipeline) -> list[int]:
-    return [row["value"] for row in pipeline.state().to_pylist()]
 
 
 def test_it_is_a_source() -> None:
@@ -80,39 +48,6 @@ def test_steps_before_a_crash_are_kept(pipeline: Callable[..., Pipeline]) -> Non
         assert counted(pipeline(source)) == done or done == [3]
     run(pipeline(source))
     assert counted(pipeline(source)) == [4]
-
-
-def test_a_pause_lets_another_driver_take_over(pipeline: Callable[..., Pipeline]) -> None:
-    """The first driver must find itself fenced off, and nothing counted twice."""
-    from persistent import Fenced
-
-    source = ScriptedSource([*rows(1, 2), PAUSE, *rows(3, 4)])
-    source.on_pause = lambda: run(pipeline(source, step_rows=2))
-    with pytest.raises(Fenced):
-        run(pipeline(source, step_rows=3))
-    assert counted(pipeline(source)) == [4]
-
-
-def test_a_pause_with_nothing_to_do_is_refused() -> None:
-    """It would be passed in silence, and the test would test nothing."""
-    source = ScriptedSource([*rows(1), PAUSE, *rows(2)])
-    plan = source.plan(SourceState({}), Budget(9))
-    with pytest.raises(InvalidPipeline, match="on_pause"):
-        list(source.read(plan.splits[0], plan.recorded))
-
-
-def test_a_function_is_called_between_two_records(pipeline: Callable[..., Pipeline]) -> None:
-    """What a test does there must happen there, and once."""
-    seen: list[str] = []
-    source = ScriptedSource([*rows(1), lambda: seen.append("here"), *rows(2)])
-    for _ in range(2):
-        plan = source.plan(SourceState({}), Budget(9))
-        read = source.read(plan.splits[0], plan.recorded)
-        assert len(next(read).timestamps) == 1 if not seen else True
-        seen += ["before"] if not seen else []
-        list(read)
-    assert seen == ["before", "here"]
-    assert run(pipeline(source)).rows == 2
 
 
 def test_idle_ends_a_run_and_the_next_goes_on(pipeline: Callable[..., Pipeline]) -> None:

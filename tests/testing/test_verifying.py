@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import logging
-import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from monoids import Mean, Sum
-from persistent import InvalidPipeline, NonWindowState, PersistentTask, UserCodeError
+from persistent import InvalidPipeline, NonWindowState, PersistentTask
 from persistent.testing import TaskDiffers, verify_task
 from tests.testing.planted import (
     MISTAKES,
     ROWS,
-    ChangesTheBatch,
     KeyByChecksum,
     Mistake,
-    OrderOfASet,
     OrderOfReading,
     OrderWithinAKey,
     StateOnSelf,
@@ -91,45 +85,6 @@ def test_records_are_shuffled_as_far_as_is_allowed() -> None:
         verify_task(OrderOfReading, rows, max_out_of_orderness=25, elsewhere=False, steps=2, shuffles=20)
 
 
-def test_a_set_is_in_another_order_elsewhere() -> None:
-    """What one process computes would change at each restart."""
-    with pytest.raises(TaskDiffers, match="in another process"):
-        verify_task(OrderOfASet, [{"ts": n, "page": f"page {n}"} for n in range(8)], shuffles=0)
-
-
-def test_a_module_that_nobody_else_can_import_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Test modules are often not on the path of another process."""
-    (tmp_path / "nowhere_else.py").write_text(
-        "from tests.testing.planted import Visits\nclass Mine(Visits):\n    def __init__(self): self.x = 1\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import nowhere_else  # type: ignore[import-not-found]
-
-    monkeypatch.setattr(sys, "path", [place for place in sys.path if place != str(tmp_path)])
-    verify_task(nowhere_else.Mine, ROWS[:3], shuffles=0)
-
-
-def test_a_task_that_cannot_travel_is_told() -> None:
-    """It would fail on Spark, far from here."""
-
-    class Held(Visits):
-        def __init__(self) -> None:
-            self.lock = threading.Lock()
-
-        def __deepcopy__(self, memo: Any) -> Held:
-            return Held()
-
-    with pytest.raises(InvalidPipeline, match="cannot travel to another process"):
-        verify_task(Held, ROWS[:2], shuffles=0)
-    verify_task(Held, ROWS[:2], shuffles=0, elsewhere=False)
-
-
-def test_columns_that_are_changed_are_found() -> None:
-    """The watermark is made of the timestamps too."""
-    with pytest.raises(TaskDiffers, match=r"batch.timestamps\[1\], before: 7\n.*after: 6"):
-        verify_task(ChangesTheBatch, [{**row, "ts": row["ts"] * 1_000} for row in ROWS], timestamp_unit="us")
-
-
 @pytest.mark.parametrize(
     "expected", [PAGES, lambda rows: Counter(row["page"] for row in rows)], ids=["map", "function"]
 )
@@ -154,27 +109,6 @@ def test_what_is_expected_of_windows() -> None:
     assert "expected: {'visits': 1}\n  the task: nothing" in str(caught.value)
 
 
-def test_what_is_not_expected_is_found_with_few_records() -> None:
-    """A wrong model, or a wrong task, is seen in one record rather than in a thousand."""
-    with pytest.raises(TaskDiffers, match="Visits comes to something else than expected") as caught:
-        verify_task(Visits, ROWS, expected=lambda rows: Counter(row["page"] for row in rows if row["n"]))
-    assert len(caught.value.records) == 1
-
-
-def test_a_task_that_raises_is_told_as_in_a_pipeline() -> None:
-    """A difference between ways is not what is wrong with it."""
-
-    class Raises(Visits):
-        def process_message(self, state: Any, message: Any) -> None:
-            state.update(message.timestamp, 1 // message.value["n"])
-
-    with pytest.raises(
-        UserCodeError, match=r"Raises\.process_message raised at .*partition 'memory', position \(0, 0\)"
-    ):
-        verify_task(Raises, ROWS, elsewhere=False)
-    verify_task(Raises, ROWS, on_error="dead-letter", elsewhere=False, steps=4)
-
-
 def test_sums_of_floats_need_not_be_the_same_to_the_bit() -> None:
     """Their last bits depend on the order of adding, which nobody promises."""
 
@@ -189,14 +123,6 @@ def test_sums_of_floats_need_not_be_the_same_to_the_bit() -> None:
     verify_task(Means, rows, elsewhere=False, steps=2)
     with pytest.raises(TaskDiffers):
         verify_task(Means, rows, elsewhere=False, tolerance=0.0, steps=2, shuffles=20)
-
-
-def test_a_table_and_an_instance_will_do() -> None:
-    """Fixtures of tests are often Arrow tables."""
-    verify_task(Totals(), pa.Table.from_pylist(ROWS), elsewhere=False, steps=5)
-    with pytest.raises(TaskDiffers) as caught:
-        verify_task(StateOnSelf(), pa.Table.from_pylist(ROWS), elsewhere=False, steps=5)
-    assert caught.value.records.num_rows == 2
 
 
 @pytest.mark.parametrize(

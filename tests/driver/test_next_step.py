@@ -1,0 +1,52 @@
+"""A step that kills its driver is tried smaller."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from persistent.driver import loop
+from tests.driver.shop import Shop, Visits
+from tests.faults import Killed
+
+
+class Hungry(Visits):
+    """Dies of more than four rows at once."""
+
+    def process_batch(self, state: Any, batch: Any) -> None:
+        if len(batch) > 4:
+            raise Killed("out of memory")
+        state.update_batch(batch.timestamps, 1)
+
+
+def test_a_step_that_kills_its_driver_is_tried_smaller(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One plan too large for the machine would be repeated for ever."""
+    monkeypatch.setattr(loop, "_ROWS_FIRST", 8)
+    monkeypatch.setattr(loop, "_ROWS_MIN", 1)
+    shop, deaths = Shop(rows=8, task=Hungry, step_rows=None), 0
+    while True:
+        try:
+            shop.run(end_of_input=True)
+            break
+        except Killed:
+            deaths += 1
+            # Four for each row until few enough are left: slowly, but on.
+            assert deaths <= 4 * 4, "not smaller"
+    assert deaths >= 3 and "trying smaller steps" in caplog.text
+    assert shop.counted() == shop.expected()
+    assert max(manifest.replan for manifest in shop.manifests()) >= 1
+    assert shop.manifests()[-1].replan == 0
+
+
+def test_with_step_rows_the_plan_stays_and_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever fixed the borders of the steps relies on them."""
+    shop = Shop(task=Hungry, step_rows=8)
+    for _ in range(5):
+        with caplog.at_level(logging.WARNING), pytest.raises(Killed):
+            shop.run()
+    assert "p/00000000000000000000.json was begun 3 times and never committed" in caplog.text
+    assert {manifest.replan for manifest in shop.manifests()} == {0}

@@ -1,0 +1,60 @@
+"""A job goes on as of a clock, over the same source or another."""
+
+from __future__ import annotations
+
+import pytest
+
+from monoids import Sum
+from persistent import (
+    MemorySink,
+    Retention,
+    WindowState,
+    tumbling,
+)
+from persistent.checkpoint.log import Log
+from persistent.operations import restart
+from persistent.verify import verify
+from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
+
+
+@pytest.mark.parametrize("order", ["as they were", "another way"])
+def test_a_job_goes_on_as_of_a_clock_over_another_source(order: str) -> None:
+    """A topic that has moved has other positions: without time to go by, the job would have to begin anew."""
+    job = pipeline(rows=ROWS[:60])
+    job.run(engine="embedded")
+    clock = Log(job.storage).newest().manifest.clock.watermark // 10 * 10 - 20  # type: ignore[union-attr]
+    rows = ROWS if order == "as they were" else sorted(ROWS, key=lambda row: (row["ts"], row["n"]))
+    moved = pipeline(url=job.storage.url, rows=[row for row in rows if row["ts"] >= 20])
+    restart(moved, clock, outputs="again")
+    assert shown(moved.state()) == totals(row for row in ROWS if row["ts"] < clock)
+    report = moved.run(engine="embedded")
+    assert shown(moved.state()) == totals(ROWS)
+    account = report.ledger["memory"]
+    assert account.duplicate == sum(20 <= row["ts"] < clock for row in ROWS) and account.balances
+    assert verify(moved.storage).ok
+    assert moved.run(engine="embedded").steps == 0
+
+
+def test_windows_go_on_as_of_a_clock_and_are_published_once() -> None:
+    """Windows that were closed since the clock are taken back, and published again when the clock comes there."""
+    task, sink = Totals(WindowState(Sum(), tumbling(40), interval_ms=10)), MemorySink()
+    calm = pipeline(task, sink=(expected := MemorySink()))
+    calm.run(engine="embedded", end_of_input=True)
+    job = pipeline(task, sink=sink, rows=ROWS[:60])
+    job.run(engine="embedded")
+    clock = next(clock for clock in range(150, 40, -10) if _is_known(job, clock))
+    moved = pipeline(task, sink=sink, url=job.storage.url, rows=sorted(ROWS, key=lambda row: row["ts"]))
+    restart(moved, clock, outputs="retract")
+    moved.run(engine="embedded", end_of_input=True)
+    assert sorted(map(str, sink.rows())) == sorted(map(str, expected.rows()))
+
+
+def test_restart_goes_behind_what_a_state_without_windows_has_closed() -> None:
+    """What such a state has closed says nothing of its sums; ahead of the clock it would end the job for good."""
+    job = pipeline(retention=Retention(last=1))
+    job.run(engine="embedded", end_of_input=True)
+    clock = next(clock for clock in range(0, 300, 10) if _is_known(job, clock))
+    restart(job, clock, outputs="again")
+    assert verify(job.storage).ok
+    job.run(engine="embedded")
+    assert shown(job.state()) == totals(ROWS)

@@ -1,0 +1,30 @@
+"""Of many records few are shown."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from persistent.testing import TaskDiffers, verify_task
+from tests.testing.planted import (
+    ROWS,
+    Visits,
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Drivers warn of steps begun again; here that is the point."""
+    logging.getLogger("persistent").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("persistent").setLevel(logging.NOTSET)
+
+
+def test_what_is_not_expected_is_found_with_few_records() -> None:
+    """A wrong model, or a wrong task, is seen in one record rather than in a thousand."""
+    with pytest.raises(TaskDiffers, match="Visits comes to something else than expected") as caught:
+        verify_task(Visits, ROWS, expected=lambda rows: Counter(row["page"] for row in rows if row["n"]))
+    assert len(caught.value.records) == 1

@@ -1,0 +1,28 @@
+"""What a task does to its messages and elements is watched."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from persistent.testing import TaskDiffers, verify_task
+from tests.testing.planted import (
+    ROWS,
+    ChangesTheBatch,
+)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Drivers warn of steps begun again; here that is the point."""
+    logging.getLogger("persistent").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("persistent").setLevel(logging.NOTSET)
+
+
+def test_columns_that_are_changed_are_found() -> None:
+    """The watermark is made of the timestamps too."""
+    with pytest.raises(TaskDiffers, match=r"batch.timestamps\[1\], before: 7\n.*after: 6"):
+        verify_task(ChangesTheBatch, [{**row, "ts": row["ts"] * 1_000} for row in ROWS], timestamp_unit="us")

@@ -1,0 +1,204 @@
+"""A row counts, is late, or is a dead letter; where the task fails, it is told on which message."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monoids import Monoid
+from persistent import (
+    Batch,
+    FileSource,
+    InvalidPipeline,
+    MemorySink,
+    Message,
+    NonWindowState,
+    PersistentError,
+    PersistentTask,
+    State,
+    UserCodeError,
+)
+from persistent.storage import MemoryStorage
+from persistent.testing import ManualClock
+from tests.visits import GOOD, Visits, pipeline_of, run, says, visits_of, write_lines
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("soon", "timestamp unreadable: column 'ts' holds 'soon' (string)"),
+        (None, "timestamp missing: column 'ts' (string) is null"),
+        ("3000-01-01T00:00:00Z", "too far ahead"),
+        ("1969-12-31T23:59:59.999Z", "before 1970"),
+    ],
+)
+def test_a_bad_timestamp_is_a_dead_letter(bad: str | None, reason: str, tmp_path: Path, storage: MemoryStorage) -> None:
+    """One bad record would close every window, or stop a run for good."""
+    rows = [{"ts": f"2024-01-01T00:00:{n:02d}Z", "page": "a", "n": n} for n in range(20)]
+    rows.insert(7, {"ts": bad, "page": "bad", "n": -1})
+    write_lines(tmp_path / "a.jsonl", rows)
+    pipeline = pipeline_of(FileSource(tmp_path, timestamp="ts"), storage, sink=MemorySink())
+    report = run(pipeline, end_of_input=True)
+    (account,) = report.ledger.values()
+    assert (account.read, account.processed, account.dead, report.late) == (21, 20, 1, 0)
+    (dead,) = pipeline.dead_letters().to_pylist()
+    assert reason in dead["reason"]
+    assert dead["value"] == {"ts": bad, "page": "bad", "n": -1}
+    assert (dead["file"], dead["ordinal"]) == ("a.jsonl", 0)
+    assert dead["offset"] == sum(len(json.dumps(row)) + 1 for row in rows[:7])
+    assert {row["page"] for row in pipeline.sink.rows()} == {"a"}
+    assert sum(row["visits"] for row in pipeline.sink.rows()) == 20
+    assert report.watermark == 1_704_070_800_000
+
+
+def test_a_day_ahead_is_allowed_and_the_limit_can_be_moved(storage: MemoryStorage) -> None:
+    """A clock that is a little fast would lose its records; a backfill of the future could not be run."""
+    rows = [{"ts": 4_000_000_000_000, "page": "a", "n": 1}]
+    assert run(pipeline_of(rows, storage)).dead == 1
+    assert run(pipeline_of(rows, f"memory://{uuid.uuid4().hex}", max_future="40000 days")).dead == 0
+
+
+def test_a_time_of_day_that_is_set_back_makes_nothing_dead(storage: MemoryStorage) -> None:
+    """A host that comes up in 1970 would put every record aside, until somebody looks."""
+    day, rows = 86_400_000, [{"ts": 1_700_000_000_000, "page": "a", "n": 1}]
+    with ManualClock(1_700_000_000_000) as clock:
+        assert run(pipeline_of(rows, storage)).dead == 0
+        clock.set(0)
+        rows += [{"ts": 1_700_000_000_000 + ahead, "page": "a", "n": 1} for ahead in (1, day, day + 1)]
+        report = run(pipeline_of(rows, storage))
+    assert (report.rows, report.dead) == (3, 1)
+    (dead,) = pipeline_of(rows, storage).dead_letters().to_pylist()
+    assert (dead["timestamp"], dead["offset"]) == (1_700_000_000_000 + day + 1, 3)
+
+
+def test_a_clock_that_is_behind_is_not_what_counts(storage: MemoryStorage) -> None:
+    """The first records of a source that has been idle for a week would be dead letters."""
+    week, rows = 7 * 86_400_000, [{"ts": 1_700_000_000_000, "page": "a", "n": 1}]
+    with ManualClock(1_700_000_000_000) as clock:
+        run(pipeline_of(rows, storage))
+        clock.advance("7 days")
+        rows.append({"ts": 1_700_000_000_000 + week, "page": "a", "n": 1})
+        assert run(pipeline_of(rows, storage)).dead == 0
+
+
+def test_an_unknown_key_column(storage: MemoryStorage) -> None:
+    """With dead letters every message would be put aside for a misspelt name."""
+
+    class Misspelt(Visits):
+        key = "pgae"
+
+    for on_error in ("stop", "dead-letter"):
+        with pytest.raises(InvalidPipeline) as error:
+            run(pipeline_of(GOOD, storage, Misspelt(), on_error=on_error))
+        says(error, "'pgae'", "ts, page, n", "Misspelt")
+
+
+class Failing(Visits):
+    """Fails at n == 13, after an update."""
+
+    name = "Visits"
+
+    def process_message(self, state: State, message: Message) -> None:
+        super().process_message(state, message)
+        if message.value["n"] == 13:
+            raise ValueError("thirteen")
+
+
+class FailingByBatch(Failing):
+    def process_batch(self, state: State, batch: Batch) -> None:
+        state.update_batch(batch.timestamps, {"visits": 1, "total": batch["n"]})
+        if 13 in batch["n"].to_pylist():
+            raise ValueError("thirteen")
+
+
+@pytest.mark.parametrize("task", [Failing, FailingByBatch])
+def test_an_exception_in_the_task(task: type[PersistentTask], storage: MemoryStorage) -> None:
+    """Who has millions of messages could not tell which one it was."""
+    pipeline = pipeline_of(GOOD, storage, task(), step_rows=5)
+    with pytest.raises(UserCodeError) as error:
+        run(pipeline)
+    says(
+        error, task.__name__, "partition 'memory'", "position (0, 13)", "key 'b'", "ValueError: thirteen", "dead-letter"
+    )
+    assert isinstance(error.value.__cause__, ValueError)
+    assert visits_of(pipeline) == 10, "steps before the failing one are committed"
+    aside = pipeline_of(GOOD, storage, task(), step_rows=5, on_error="dead-letter")
+    report = run(aside)
+    assert (report.rows, report.dead) == (10, 1)
+    assert visits_of(aside) == 19, "the updates of the failing message do not apply"
+    (dead,) = aside.dead_letters().to_pylist()
+    assert (dead["offset"], dead["value"]["n"]) == (13, 13)
+    assert re.fullmatch(r"ValueError: thirteen \(test_bad_input\.py, line \d+\)", dead["reason"])
+    assert dead["timestamp"] == GOOD[13]["ts"]
+
+
+def test_many_failing_messages_are_each_put_aside(storage: MemoryStorage) -> None:
+    """A batch with two of them would lose its neighbours."""
+
+    class Odd(Visits):
+        def process_message(self, state: State, message: Message) -> None:
+            super().process_message(state, message)
+            if message.value["n"] % 3 == 0:
+                raise KeyError(message.value["n"])
+
+    pipeline = pipeline_of(GOOD, storage, Odd(), on_error="dead-letter")
+    report = run(pipeline)
+    assert report.dead == 7
+    dead = pipeline.dead_letters().to_pylist()
+    assert [row["value"]["n"] for row in dead] == [0, 3, 6, 9, 12, 15, 18]
+    assert [row["reason"].split(" (")[0] for row in dead] == [f"KeyError: {n}" for n in range(0, 19, 3)]
+    assert visits_of(pipeline) == 13
+
+
+class Mutating(Monoid[dict[str, int]]):
+    """Counts, but into its left operand."""
+
+    identity: Any = {}
+
+    def combine(self, a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
+        for name, count in b.items():
+            a[name] = a.get(name, 0) + count
+        return a
+
+    def lift(self, value: Any) -> dict[str, int]:
+        return {value: 1}
+
+
+@pytest.mark.parametrize("on_error", ["stop", "dead-letter"])
+@pytest.mark.parametrize("step_rows", [None, 1])
+def test_a_combine_that_mutates(on_error: str, step_rows: int | None, storage: MemoryStorage) -> None:
+    """Elements are shared: sums would hold what belongs to others."""
+
+    class Pages(Visits):
+        key = None
+
+        def persistent_state(self) -> Any:
+            return NonWindowState(Mutating())
+
+        def process_message(self, state: State, message: Message) -> None:
+            state.update(message.timestamp, message.value["page"])
+
+    pipeline = pipeline_of(GOOD, storage, Pages(), on_error=on_error, step_rows=step_rows)
+    with pytest.raises(PersistentError) as error:
+        run(pipeline)
+        pipeline.state()
+    says(error, "Mutating", "changes an element", "return a new one", "Pages")
+
+
+def test_an_update_of_the_past(storage: MemoryStorage) -> None:
+    """A window that was published would change."""
+
+    class Backwards(Visits):
+        size = "10 s"
+
+        def process_message(self, state: State, message: Message) -> None:
+            state.update(message.timestamp - 60_000, {"visits": 1})
+
+    with pytest.raises(UserCodeError) as error:
+        run(pipeline_of(GOOD, storage, Backwards(), step_rows=15))
+    says(error, "position (0, 15)", "before the clock of the step", "message's own timestamp")
