@@ -18,6 +18,8 @@ import numpy as np
 from monoids.groupby.cells import Integers
 from persistent.clock import Duration, bare, duration_ms
 
+_FOR_EVER = 1 << 62
+
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
@@ -71,6 +73,22 @@ class Window:
 
     def fingerprint(self) -> dict[str, int]:
         return {"size_ms": self.size_ms, "every_ms": self.every_ms}
+
+
+@dataclass(frozen=True)
+class WindowRange:
+    """The windows number ``first`` to ``last`` (None: to the end), over their panes before ``until`` (None: all)."""
+
+    window: Window
+    first: int
+    last: int | None
+    until: int | None = None
+
+    def panes(self) -> tuple[int, int]:
+        """Their panes, ``from <= pane < to``."""
+        window = self.window
+        end = _FOR_EVER if self.last is None else self.last * window.every_ms + window.size_ms
+        return self.first * window.every_ms, end if self.until is None else min(end, self.until)
 
 
 def tumbling(size: Duration) -> Window:

@@ -8,15 +8,13 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("monoids", "persistent")
+from tests.figures import FILES, ROOT, cycles, tree
+
 LINES_MAX = 60
 MODULE_LINES_MAX = 400
 
@@ -185,19 +183,6 @@ KNOW_STORES = {
 STORE_CLIENTS = {"fsspec", "s3fs", "aiobotocore", "botocore", "hdfs_native", "tenacity"}
 
 
-def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-FILES = {module_name(path): path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))}
-
-
-@cache
-def tree(module: str) -> ast.Module:
-    return ast.parse(FILES[module].read_text(encoding="utf-8"))
-
-
 def imports(module: str) -> Iterator[tuple[str, bool]]:
     """The modules that a module imports, and whether only when a function is called."""
     nested = {
@@ -242,12 +227,7 @@ def test_imports_point_down(module: str) -> None:
 
 def test_there_is_no_circle() -> None:
     """Also within a floor: modules in a circle are one module in several files."""
-    waiting = {module: {name for name in ours(module) if name != module} for module in FILES}
-    while waiting:
-        free = [module for module, needs in waiting.items() if not needs & waiting.keys()]
-        assert free, f"a circle among {sorted(waiting)}"
-        for module in free:
-            del waiting[module]
+    assert cycles() == []
 
 
 def of_room(room: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.errors import UserCodeError
 from persistent.task import key_names
-from persistent.window import Window
+from persistent.window import Window, WindowRange
 from persistent.worker.failing_keys import FailingKey, fold_apart, no_result, present_rows, stage_failing_keys
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, monoid_errors, parts_of
@@ -24,7 +25,6 @@ from persistent.worker.state_rows import OPEN_PANE, fold, in_panes
 
 _WINDOW_ROWS_MAX = 1 << 21
 _WINDOW_KEY_BYTES_MAX = 1 << 29
-_FOR_EVER = 1 << 62
 
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
@@ -62,19 +62,20 @@ def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     if window is None:
         yield from _changed_keys(job, item)
     else:
-        yield from window_sums(job, item.runs, (item.low, item.high), window, *_numbers(item, window))
+        yield from window_sums(job, item.runs, (item.low, item.high), _to_close(item, window))
 
 
-def _numbers(item: CloseShard, window: Window) -> tuple[int, int]:
-    """The first and the last window to close."""
-    return int(window.first_number(item.closed)), (item.close_at - window.size_ms) // window.every_ms
+def _to_close(item: CloseShard, window: Window) -> WindowRange:
+    """The windows with ``closed < end <= close_at``."""
+    last = (item.close_at - window.size_ms) // window.every_ms
+    return WindowRange(window, int(window.first_number(item.closed)), last)
 
 
 def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
     """The sums where a fold raises: slowly, and without the keys and windows whose fold does."""
     window, groups = job.state.window, (item.low, item.high)
     if window is not None:
-        yield from window_sums_apart(job, item.runs, groups, window, *_numbers(item, window), failing)
+        yield from window_sums_apart(job, item.runs, groups, _to_close(item, window), failing)
         return
     recent = parts_of(job, [run for run in item.runs if run.first > item.published], *groups)
     hashes = np.unique(np.concatenate([part.hashes for part in recent])) if recent else np.zeros(0, np.uint64)
@@ -88,45 +89,29 @@ def _fold_by_key(job: Job, parts: Sequence[GroupSums]) -> GroupSums:
 
 
 def window_sums_apart(
-    job: Job,
-    runs: Sequence[Run],
-    groups: tuple[int, int],
-    window: Window,
-    first: int,
-    last: int | None,
-    failing: list[FailingKey],
-    until: int | None = None,
+    job: Job, runs: Sequence[Run], groups: tuple[int, int], windows: WindowRange, failing: list[FailingKey]
 ) -> Iterator[GroupSums]:
     """As ``window_sums``; the keys and windows whose fold raises go to ``failing`` instead."""
-    panes = _panes(window, first, last, until)
-    parts = parts_of(job, runs, *groups, panes)
+    parts = parts_of(job, runs, *groups, windows.panes())
     if not parts:
         return
-    highest = max(int(window.last_number(int(part.panes.max()))) for part in parts)
-    last = highest if last is None else min(last, highest)
+    highest = max(int(windows.window.last_number(int(part.panes.max()))) for part in parts)
+    last = highest if windows.last is None else min(windows.last, highest)
 
     def fold_windows(parts: Sequence[GroupSums], number: int | None) -> list[GroupSums]:
-        one, other = (first, last) if number is None else (number, number)
-        start, stop = _panes(window, one, other, until)
+        one, other = (windows.first, last) if number is None else (number, number)
+        some = replace(windows, first=one, last=other)
+        start, stop = some.panes()
         held = [part.take(np.flatnonzero((part.panes >= start) & (part.panes < stop))) for part in parts]
         folded = fold(job.state.monoid, held, job.state.panes.step)
-        return list(_window_pieces(job, folded, window, one, other)) if len(folded) else []
+        return list(_window_pieces(job, folded, some)) if len(folded) else []
 
-    yield from fold_apart(job, parts, fold_windows, (first, last), failing)
+    yield from fold_apart(job, parts, fold_windows, (windows.first, last), failing)
 
 
-def window_sums(
-    job: Job,
-    runs: Sequence[Run],
-    groups: tuple[int, int],
-    window: Window,
-    first: int,
-    last: int | None,
-    until: int | None = None,
-) -> Iterator[GroupSums]:
-    """The sums of the windows number ``first`` to ``last`` (None: to the end) in some key groups, in pieces, over the
-    panes before ``until`` (None: all). ``panes`` of a row is the start of its window."""
-    panes = _panes(window, first, last, until)
+def window_sums(job: Job, runs: Sequence[Run], groups: tuple[int, int], windows: WindowRange) -> Iterator[GroupSums]:
+    """The sums of windows in some key groups, in pieces. ``panes`` of a row is the start of its window."""
+    window, panes = windows.window, windows.panes()
     if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
         # A pane is a window.
         yield from fold_panes(job, runs, *groups, panes)
@@ -134,16 +119,16 @@ def window_sums(
     folded = fold_runs(job, runs, *groups, panes)
     if folded is None:
         return
-    yield from _window_pieces(job, folded, window, first, last)
+    yield from _window_pieces(job, folded, windows)
 
 
-def _window_pieces(job: Job, rows: GroupSums, window: Window, first: int, last: int | None) -> Iterator[GroupSums]:
+def _window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[GroupSums]:
     """The sum of each window of each key, in pieces whose keys are of bounded size."""
-    monoid = job.state.monoid
-    low = max(first, int(window.first_number(int(rows.panes.min()))))
+    monoid, window = job.state.monoid, windows.window
+    low = max(windows.first, int(window.first_number(int(rows.panes.min()))))
     high = int(window.last_number(int(rows.panes.max())))
-    if last is not None:
-        high = min(high, last)
+    if windows.last is not None:
+        high = min(high, windows.last)
     keys, key_rows = number_keys(rows.keys, rows.hashes)
     if window.size_ms % window.every_ms:
         firsts: Integers = np.maximum(window.first_number(rows.panes), low)
@@ -156,11 +141,11 @@ def _window_pieces(job: Job, rows: GroupSums, window: Window, first: int, last: 
             keys, panes, columns = keys[starts], panes[starts], monoid.reduce_sorted(columns, starts)
         pieces = slide(monoid, keys, panes, columns, window.size_ms // window.every_ms, low, high)
     most = _rows_max(rows)
-    for numbers, windows, sums in pieces:
+    for numbers, held_windows, sums in pieces:
         for start in range(0, len(numbers), most):
             piece = slice(start, start + most)
             held = key_rows[numbers[piece]]
-            starts = windows[piece] * window.every_ms
+            starts = held_windows[piece] * window.every_ms
             yield GroupSums(rows.hashes[held], take_keys(rows.keys, held), starts, take(sums, piece))
 
 
@@ -178,9 +163,3 @@ def _changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
     rows = fold_keys(job, item.runs, item.low, item.high)
     assert rows is not None
     yield rows.take(np.flatnonzero(np.isin(rows.hashes, updated.hashes)))
-
-
-def _panes(window: Window, first: int, last: int | None, until: int | None) -> tuple[int, int]:
-    """The panes ``from <= pane < to`` that these windows cover, before ``until``."""
-    end = _FOR_EVER if last is None else last * window.every_ms + window.size_ms
-    return first * window.every_ms, end if until is None else min(end, until)

@@ -16,6 +16,7 @@ from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest, OperatorState
 from persistent.codec import KEY_GROUPS, groups_of, type_of
 from persistent.task import key_names, operator_name
+from persistent.window import WindowRange
 from persistent.worker.close_windows import window_sums
 from persistent.worker.failing_keys import FailingKey, no_result, present_rows
 from persistent.worker.job import Job
@@ -127,4 +128,4 @@ def _sums(job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart
         if last < first:
             return
         first = last
-    yield from window_sums(job, runs, groups, window, first, last, part.as_of)
+    yield from window_sums(job, runs, groups, WindowRange(window, first, last, part.as_of))

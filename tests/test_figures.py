@@ -1,0 +1,95 @@
+"""The figures of the house, kept: they cannot get worse without anybody deciding so."""
+
+from __future__ import annotations
+
+from tests.figures import (
+    FILES,
+    PARAMETERS_MAX,
+    Figure,
+    class_widths,
+    cycles,
+    fan_in,
+    fan_out,
+    function_lines,
+    module_lines,
+    parameters,
+    rows,
+)
+
+MODULES_MAX = {"monoids": 105, "persistent": 180}
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 58
+
+WIDTH_MAX = 22
+WIDE = {
+    "monoids.monoid.Monoid": 32,  # What users subclass: every default that they may replace.
+    "persistent.checkpoint.manifest.Manifest": 34,  # One field for each of the document's.
+    "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
+    "monoids.sketches.count_min.CountMin": 24,
+    "persistent.driver.report.RunReport": 26,  # Each figure of a run, as users read it.
+    "persistent.checkpoint.log.Log": 24,
+}
+MANY_PARAMETERS = {
+    "persistent.cli.rows.state": 10,  # Click gives a command each option by name.
+    "persistent.cli.run.run": 7,
+    "persistent.worker.merge_runs.write_run": 7,  # The deltas and the key groups of the run are two ranges.
+    "persistent.verify.rows.state_table_faults": 7,
+    "monoids.combinators.Aggregator.__init__": 7,  # The functions that a monoid consists of.
+    "monoids.numbers.digits.sum_cells": 7,  # Kernels over columns: a value for each would be made for each call.
+    "monoids.groupby.sliding.slide": 7,
+    "monoids.groupby.sliding._doubled": 7,
+    "monoids.groupby.sliding._anew": 7,
+}
+IMPORTS_MAX = 18
+MANY_IMPORTS = {
+    "persistent.pipeline": 34,  # Where sources, sinks, engines, the driver and readers meet.
+    "monoids": 30,  # The catalogue.
+    "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
+    "persistent.driver.migration": 20,
+}
+IMPORTERS_MAX = 40
+MANY_IMPORTERS = {
+    "persistent.errors": 100,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "monoids.monoid": 60,
+    "monoids.column": 60,
+    "persistent.codec": 42,
+    "persistent.checkpoint.manifest": 42,
+}
+
+
+def beyond(figures: list[Figure], most: int, exceptions: dict[str, int]) -> list[Figure]:
+    """The figures beyond what is allowed of them."""
+    names = {figure.name for figure in figures}
+    assert exceptions.keys() <= names, f"gone: {sorted(exceptions.keys() - names)}"
+    return [figure for figure in figures if figure.number > exceptions.get(figure.name, most)]
+
+
+def test_the_house_has_no_more_rooms_than_it_needs() -> None:
+    """A module for each thought is no map either."""
+    for package, most in MODULES_MAX.items():
+        assert sum(name.split(".")[0] == package for name in FILES) <= most
+
+
+def test_modules_and_functions_stay_short() -> None:
+    """What is long has several jobs."""
+    assert not beyond(module_lines(), MODULE_LINES_MAX, {})
+    assert not beyond(function_lines(), FUNCTION_LINES_MAX, {})
+
+
+def test_classes_and_calls_stay_narrow() -> None:
+    """A wide class is several in one, and a call with ten values is read by nobody."""
+    assert not beyond(class_widths(), WIDTH_MAX, WIDE)
+    assert not beyond(parameters(), PARAMETERS_MAX, MANY_PARAMETERS)
+
+
+def test_modules_know_few_others() -> None:
+    """A change would spread over all that know its module, and no test of one module could be small."""
+    assert not beyond(fan_out(), IMPORTS_MAX, MANY_IMPORTS)
+    assert not beyond(fan_in(), IMPORTERS_MAX, MANY_IMPORTERS)
+    assert cycles() == []
+
+
+def test_the_figures_are_shown() -> None:
+    """``python -m tests.figures`` is what the page of measurements quotes."""
+    shown = dict(rows())
+    assert shown["import cycles"] == "0" and shown["largest module"].split()[0].isdigit()
