@@ -1,7 +1,7 @@
 """What is checked of one module: its style, its types, and the tests that mirror it.
 
-``make test ONLY=persistent/sources/text.py``: the tests are those of the same name (``tests/sources/test_text*.py``),
-else those of its room, so that a change can be tried in seconds. The house is looked at too.
+``make test ONLY=persistent/sources/text.py``: the tests are those that ``tests.mirrors`` computes (``test_text*.py``),
+so that a change can be tried in seconds. The house is looked at too.
 """
 
 from __future__ import annotations
@@ -11,18 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-
-
-def mirrors(module: Path) -> list[Path]:
-    """The tests of a module, by its path: of its name, or else of its folder."""
-    package, *folders = module.parts[:-1]
-    room = Path("tests", *(["monoids"] if package == "monoids" else []), *folders)
-    name = module.stem.strip("_")
-    found = sorted(ROOT.glob(f"{room}/test_{name}.py")) + sorted(ROOT.glob(f"{room}/test_{name}_*.py"))
-    if not found and folders:
-        found = sorted(ROOT.glob(f"{room}/test_*.py"))
-    return found
+from tests.mirrors import ROOT, mirrors
 
 
 def commands(module: Path) -> list[list[str]]:
@@ -31,11 +20,11 @@ def commands(module: Path) -> list[list[str]]:
     style = [["ruff", "check", path], ["ruff", "format", "--check", path]]
     if module.parts[0] == "tests":
         return [*style, ["pytest", "-q", path]]
-    tests = [str(test.relative_to(ROOT)) for test in mirrors(module)]
+    tests = [str(test.relative_to(ROOT)) for test in mirrors().get(name, ())]
     return [
         *style,
         ["mypy", path],
-        ["pytest", "-q", "--doctest-modules", path, *tests],
+        ["pytest", "-q", "-m", "not check", "--doctest-modules", path, *tests],
         ["pytest", "-q", "tests/test_house.py", "-k", name],
     ]
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.figures import FILES, ROOT, cycles, tree
+from tests.mirrors import UNMIRRORED, mirrors, modules
 
 LINES_MAX = 60
 MODULE_LINES_MAX = 400
@@ -399,6 +400,17 @@ def test_nothing_unfinished_and_no_forbidden_word() -> None:
         for node in ast.walk(tree(module)):
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 assert not any(word.lower() in node.name.lower() for word in words), f"{module}: {node.name}"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_has_tests_beside_it(module: str) -> None:
+    """Without it nobody finds the test of a module, and no mutant of it is ever tried."""
+    assert (module in mirrors()) != (module in UNMIRRORED), f"{module}: a test of its name, or a reason in UNMIRRORED"
+
+
+def test_what_needs_no_tests_is_there() -> None:
+    """Without it a reason would outlive its module, and excuse the next of that name."""
+    assert set(UNMIRRORED) <= set(modules())
 
 
 def test_every_folder_of_tests_is_a_package() -> None:

@@ -5,76 +5,14 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from persistent.errors import StorageError, UnsupportedStore
 from persistent.storage import FsspecStorage, Put
 from persistent.storage.protocol import TEMPORARY
 from persistent.storage.retries import Patience
-
-Answers = dict[str, list[Exception | None]]
-
-
-class Store:
-    """Holds files; ``before`` and ``after``: of each verb, what its next calls raise before and after they are done."""
-
-    def __init__(self, *, renames: bool = False) -> None:
-        self.renames = renames
-        self.files: dict[str, bytes] = {}
-        self.calls: list[str] = []
-        self.before: Answers = {}
-        self.after: Answers = {}
-
-    def create(self, name: str, data: bytes | pa.Buffer) -> None:
-        self._do("create", lambda: self._new(name, bytes(data)))
-
-    def write(self, name: str, data: bytes | pa.Buffer, again: Callable[[Callable[[], Any]], Any]) -> None:
-        again(lambda: self._do("write", lambda: self.files.update({name: bytes(data)})))
-
-    def read(self, name: str) -> pa.Buffer:
-        return self._do("read", lambda: pa.py_buffer(self._there(name)))
-
-    def rename(self, source: str, target: str) -> None:
-        self._do("rename", lambda: self._moved(source, target))
-
-    def delete(self, name: str) -> None:
-        self._do("delete", lambda: self.files.pop(name, None))
-
-    def list(self, folder: str) -> Any:
-        prefix = f"{folder}/" if folder else ""
-        inside = [name.removeprefix(prefix) for name in self.files if name.startswith(prefix)]
-        return self._do("list", lambda: [name for name in inside if "/" not in name])
-
-    def _do(self, verb: str, action: Callable[[], Any]) -> Any:
-        self.calls.append(verb)
-        self._raise(self.before, verb)
-        done = action()
-        self._raise(self.after, verb)
-        return done
-
-    @staticmethod
-    def _raise(answers: Answers, verb: str) -> None:
-        waiting = answers.get(verb)
-        error = waiting.pop(0) if waiting else None
-        if error is not None:
-            raise error
-
-    def _there(self, name: str) -> bytes:
-        if name not in self.files:
-            raise FileNotFoundError(name)
-        return self.files[name]
-
-    def _new(self, name: str, data: bytes) -> None:
-        if name in self.files:
-            raise FileExistsError(name)
-        self.files[name] = data
-
-    def _moved(self, source: str, target: str) -> None:
-        self._new(target, self._there(source))
-        del self.files[source]
+from tests.storage.scripted_store import BUSY, LOST, Store, storage_over
 
 
 class StoreOfMany(Store):
@@ -82,17 +20,6 @@ class StoreOfMany(Store):
 
     def delete_all(self, names: Sequence[str]) -> None:
         self._do(f"delete {len(names)}", lambda: [self.files.pop(name, None) for name in names])
-
-
-def storage_over(store: Store) -> tuple[FsspecStorage, list[float]]:
-    """A storage over the store, and the pauses it makes."""
-    pauses: list[float] = []
-    storage = FsspecStorage("s3://bucket/folder", patience=Patience(tries_max=4, sleep=pauses.append))
-    storage.requests = store
-    return storage, pauses
-
-
-BUSY, LOST = ConnectionRefusedError("busy"), TimeoutError("no answer")
 
 
 def test_it_is_one_for_all_machines() -> None:
@@ -271,45 +198,6 @@ def test_a_rename_of_what_never_was_is_told() -> None:
     with pytest.raises(FileExistsError):
         storage.rename("_staged/a", "other")
     assert store.calls[-1] == "rename"
-
-
-def test_a_rename_by_copying_never_overwrites() -> None:
-    """An output would be replaced by another."""
-    store = Store()
-    storage, _ = storage_over(store)
-    storage.write("a", b"a")
-    storage.write("b", b"b")
-    storage.rename("a", "c")
-    with pytest.raises(FileExistsError, match="c"):
-        storage.rename("b", "c")
-    assert store.files == {"b": b"b", "c": b"a"}
-    storage.write("a", b"a")
-    storage.rename("a", "c")
-    assert store.files == {"b": b"b", "c": b"a"}
-
-
-def test_a_rename_that_the_store_never_shows_ends() -> None:
-    """It would create and look for ever; and the source must stay, for it is the only copy."""
-    store = Store()
-    storage, _ = storage_over(store)
-    storage.write("a", b"a")
-    store.before["create"] = [LOST] * 9
-    store.before["read"] = [None, *[FileNotFoundError("none")] * 9]
-    with pytest.raises(StorageError, match=r"neither took nor showed it in 4 tries"):
-        storage.rename("a", "b")
-    assert store.calls.count("create") == 4
-    assert store.files == {"a": b"a"}
-
-
-def test_a_rename_that_the_store_did_not_answer_is_looked_up() -> None:
-    """A copy that was made would be made again, and again, and then called a failure."""
-    store = Store()
-    storage, _ = storage_over(store)
-    storage.write("a", b"a")
-    store.after["create"] = [LOST]
-    storage.rename("a", "b")
-    assert store.calls.count("create") == 1
-    assert store.files == {"b": b"a"}
 
 
 def test_many_are_deleted_at_once_where_the_store_can() -> None:

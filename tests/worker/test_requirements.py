@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import pickle
-import re
 from pathlib import Path
 
-import pytest
-
-from persistent.errors import SourceError, StorageError, UnsupportedStore, UserCodeError
-from persistent.storage.clients import client_of, why_not
+from persistent.errors import SourceError, StorageError, UserCodeError
 from persistent.storage.failures import Fault, failure_of
 from persistent.worker.requirements import needs_of, say_where, unfit
 
@@ -21,41 +17,6 @@ def test_a_process_is_fit_for_what_it_needs_itself(tmp_path: Path) -> None:
     assert needs.paths == (str(tmp_path),)
     assert {"persistent-monoids", "pyarrow", "numpy", "cloudpickle"} <= dict(needs.versions).keys()
     assert unfit(needs) == ""
-
-
-@pytest.mark.parametrize(
-    ("error", "told"),
-    [
-        (
-            ModuleNotFoundError("No module named 'hdfs_native'", name="hdfs_native"),
-            r"hdfs-native: pip install hdfs-native",
-        ),
-        (
-            ModuleNotFoundError("No module named 'x'", name="x.y"),
-            r"hdfs-native, and that needs x\.y: pip install .* x$",
-        ),
-        (
-            ImportError("a.so: failed to map segment from shared object"),
-            r"too little memory to import it.*memoryOverhead",
-        ),
-        (MemoryError(), r"too little memory"),
-        (OSError(12, "Cannot allocate memory"), r"too little memory"),
-        (
-            ImportError("undefined symbol: x"),
-            r"is there and cannot be imported \(undefined symbol: x\): install it anew",
-        ),
-    ],
-)
-def test_an_import_that_fails_says_why(error: Exception, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package that is there was to be installed, when memory was what lacked."""
-    assert re.search(told, why_not("hdfs_native.fsspec", error))
-
-    def refuse(module: str) -> None:
-        raise error
-
-    monkeypatch.setattr("importlib.import_module", refuse)
-    with pytest.raises(UnsupportedStore, match=told):
-        client_of("hdfs")
 
 
 def test_an_import_inside_a_client_says_that_memory_is_short() -> None:

@@ -15,6 +15,9 @@ from persistent.driver.step import Step
 from tests.crash.sweep import Calm, calm, check_same, overtaken_in_the_last_commit, sleep_everywhere, sweep
 from tests.crash.worlds import JOBS, LONG, World
 from tests.faults import Operations
+from tests.operations.conftest import _quiet, folder
+
+__all__ = ["_quiet", "folder"]
 
 PAIRS = tuple(pairwise(EFFECTS))
 HARMFUL = PAIRS[:-1]

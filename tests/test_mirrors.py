@@ -1,0 +1,42 @@
+"""Which tests a module has is computed from their paths: for ``make test ONLY=``, and for the mutants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.mirrors import ROOT, mirrored, mirrors
+from tests.only import commands
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("file", ["file"]),
+        ("file_and_memory", ["file", "memory"]),
+        ("memory_map_of_one_page", ["memory_map"]),
+        ("memory_of_files", ["memory"]),
+        ("file_and_what_it_leaves", ["file"]),
+        ("files", []),
+    ],
+)
+def test_a_name_says_what_is_tested(name: str, expected: list[str]) -> None:
+    """Without it a mutant would be tried with the tests of a neighbour, and survive."""
+    assert mirrored(name, dict.fromkeys(("file", "memory", "memory_map"), "")) == expected
+
+
+def test_the_tests_of_a_name_come_first() -> None:
+    """Without it every mutant would wait for the longest of its tests."""
+    for tests in mirrors().values():
+        assert list(tests) == sorted(tests, key=lambda test: len(test.stem))
+
+
+def test_one_module_is_checked_with_its_own_tests() -> None:
+    """Without it ONLY= would run nothing, and say that all is well."""
+    ran = commands(Path("persistent/sources/text.py"))
+    assert ["ruff", "check", "persistent/sources/text.py"] in ran
+    (tests,) = (words for words in ran if "--doctest-modules" in words)
+    assert tests[-1] == "tests/sources/test_text.py" and (ROOT / tests[-1]).exists()
+    changed = commands(Path("tests/sources/test_text.py"))
+    assert changed[-1] == ["pytest", "-q", "tests/sources/test_text.py"]
