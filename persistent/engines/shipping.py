@@ -84,7 +84,12 @@ def _is_installed(module: types.ModuleType) -> bool:
         return False
     # A folder without __init__.py is a module that has only paths.
     places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
-    return all(os.path.realpath(place).startswith(_installed_folders()) for place in places if place)
+    return all(_is_below_installed(place) for place in places if place)
+
+
+def _is_below_installed(place: str) -> bool:
+    """By its name or by what that leads to: some installers put links to a cache there."""
+    return any(path.startswith(_installed_folders()) for path in (os.path.abspath(place), os.path.realpath(place)))
 
 
 @functools.lru_cache(maxsize=1)
@@ -94,4 +99,5 @@ def _installed_folders() -> tuple[str, ...]:
     folders += [*site.getsitepackages(), site.getusersitepackages()]
     # And what a .pth file or PYTHONPATH adds to these.
     folders += [path for path in sys.path if os.path.basename(path.rstrip("/")) in ("site-packages", "dist-packages")]
-    return tuple(os.path.realpath(folder) + os.sep for folder in folders)
+    named = {path for folder in folders for path in (os.path.abspath(folder), os.path.realpath(folder))}
+    return tuple(path + os.sep for path in sorted(named))

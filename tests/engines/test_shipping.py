@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import pickle
@@ -10,6 +11,7 @@ import sys
 import textwrap
 import threading
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from persistent.engines import shipping
 from persistent.errors import InvalidPipeline
 
 pytestmark = pytest.mark.spark
@@ -104,3 +107,36 @@ def test_what_cannot_be_shipped_is_named(engine: Any) -> None:
     lock = threading.Lock()
     with pytest.raises(InvalidPipeline, match="made where it is used"):
         engine.map(lambda item: lock.locked(), [1])
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of installed packages."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    shipping._installed_folders.cache_clear()
+    shipping._is_known.cache_clear()
+    yield folder
+    monkeypatch.undo()
+    shipping._installed_folders.cache_clear()
+    shipping._is_known.cache_clear()
+
+
+def test_what_is_installed_as_a_link_is_installed(packages: Path, tmp_path: Path) -> None:
+    """Some installers link packages to a cache. They travelled as code, until one was too deep to pickle: a task that
+    returned an array ended with "excessively deep recursion"."""
+    stored = tmp_path / "cache" / "a_linked_package"
+    stored.mkdir(parents=True)
+    (stored / "__init__.py").write_text("class Thing:\n    pass\n")
+    (packages / "a_linked_package").symlink_to(stored)
+    (tmp_path / "a_users_module.py").write_text("class Thing:\n    pass\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        linked = importlib.import_module("a_linked_package")
+        own = importlib.import_module("a_users_module")
+        assert len(shipping.dumps(linked.Thing)) < 100
+        assert len(shipping.dumps(own.Thing)) > 100
+    finally:
+        for name in ("a_linked_package", "a_users_module"):
+            del sys.modules[name]
