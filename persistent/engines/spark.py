@@ -49,6 +49,7 @@ _UNFIT = "unfit"
 _EXECUTOR = re.compile(r"\(TID \d+\) \((\S+) executor (\S+)\)")
 _NO_MEMORY = ("MemoryError", "failed to map segment", "Cannot allocate memory", "exited unexpectedly (crashed)")
 _NO_PYTHON = ("No module named", "PYTHON_VERSION_MISMATCH", "Cannot run program", "PACKAGE_NOT_INSTALLED")
+_NO_SERVER = ("NO_ACTIVE_SESSION", "SESSION_NOT_FOUND", "SESSION_CHANGED", "SESSION_CLOSED", "UNAVAILABLE")
 
 
 class Spark:
@@ -67,6 +68,8 @@ class Spark:
     def __init__(self, session: Any) -> None:
         self.session = session
         self._context = _classic_context(session)
+        # Looked up once: over Connect it is a request, and to a server that is lost there is none.
+        self._master = str(self._context.master if self._context is not None else session.conf.get("spark.master", ""))
         self._shipped: OrderedDict[int, _Shipped] = OrderedDict()
         self._tag = f"persistent-{uuid.uuid4().hex}"
         self._threads: ThreadPoolExecutor | None = None
@@ -147,12 +150,6 @@ class Spark:
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
-
-    @property
-    def _master(self) -> str:
-        if self._context is not None:
-            return str(self._context.master)
-        return str(self.session.conf.get("spark.master", ""))
 
     def _ship(self, function: Callable[..., Any]) -> _Shipped:
         """The function as bytes, and what has been built on them."""
@@ -244,11 +241,16 @@ class Spark:
         text = str(error)
         met = None if self.is_local else _EXECUTOR.search(text)
         where = f" (executor {met[2]} on {met[1]})" if met else ""
-        told = f"a task failed on {self!r}{where}: {cause(error)}"
+        told = f"a task failed on {self!r}{where}: {cause(error).rstrip('.')}"
         if any(word in text for word in _NO_MEMORY):
             return EngineError(
                 f"{told}. It looks like too little memory: give executors more with spark.executor.memoryOverhead and, "
                 "if it is set, spark.executor.pyspark.memory, or run fewer tasks on each"
+            )
+        if self._context is None and any(word in text for word in _NO_SERVER):
+            return EngineError(
+                f"{told}. The Spark Connect server was lost, and this session with it. Nothing of this step is "
+                "committed: run again, in a new session"
             )
         if not self.is_local and any(word in text for word in _NO_PYTHON):
             return InvalidPipeline(

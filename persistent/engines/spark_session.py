@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 from persistent.errors import InvalidPipeline
 
 _ATTEMPTS = 4
+_FIRST_TRIES = 4
 
 _SparkConf = dict[str, bool | float | int | str | None]
 _QUIET: _SparkConf = {
@@ -54,7 +56,7 @@ def session_at(master: str | None = None, app_name: str = "persistent") -> tuple
     remote = master if master is not None else os.environ.get("SPARK_REMOTE", "")
     if remote.startswith("sc://") or (master is None and remote):
         said = "as --master says" if master is not None else "as SPARK_REMOTE says"
-        return _begun(SparkSession.builder.remote(remote), remote), f"Spark Connect at {remote}, {said}"
+        return _begun(SparkSession.builder.remote(remote), remote, _answers), f"Spark Connect at {remote}, {said}"
     _require_java()
     said = "as --master says"
     if master is None:
@@ -68,14 +70,25 @@ def session_at(master: str | None = None, app_name: str = "persistent") -> tuple
     return _begun(builder, master), f"Spark at {master}, {said}"
 
 
-def _begun(builder: Any, master: str) -> SparkSession:
+def _begun(builder: Any, master: str, check: Callable[[Any], None] = lambda _: None) -> SparkSession:
     try:
         session: SparkSession = builder.getOrCreate()
+        check(session)
     except Exception as error:
         raise InvalidPipeline(
             f"there is no Spark to be had at {master}: {cause(error)}. Correct --master or spark.master, or start it"
         ) from error
     return session
+
+
+def _answers(session: Any) -> None:
+    """Ask the server of Connect for something. By itself its client would ask a wrong address for ten minutes."""
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    patient = session.client.get_retry_policies()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_FIRST_TRIES)])
+    session.conf.get("spark.master", "")
+    session.client.set_retry_policies(patient)
 
 
 def _configured(key: str) -> str:

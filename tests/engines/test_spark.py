@@ -186,7 +186,7 @@ def test_places_that_workers_cannot_reach_are_refused(
     engine.check([str(tmp_path), "s3://bucket/folder"])
     with pytest.raises(InvalidPipeline, match="out of reach of Spark's workers"):
         engine.check(["memory://visits"])
-    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
+    monkeypatch.setattr(engine, "_master", "spark://far:7077")
     with pytest.raises(InvalidPipeline, match="path of this machine"):
         engine.check([str(tmp_path)])
     engine.check(["s3://bucket/folder"], FileSource("s3://bucket/events", timestamp="ts"))
@@ -234,7 +234,7 @@ def test_every_worker_is_asked_on_first_use(engine: Any, tmp_path: Path, monkeyp
 def test_an_executor_without_the_package_is_told(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step would fail four times with ModuleNotFoundError from deep inside an unpickler."""
     bare = Path(sys.executable).resolve()
-    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
+    monkeypatch.setattr(engine, "_master", "spark://far:7077")
     monkeypatch.setattr(engine.session.sparkContext, "pythonExec", str(bare))
     monkeypatch.setattr(engine.session.sparkContext, "environment", {"PYTHONPATH": ""})
     with pytest.raises(InvalidPipeline, match=r"No module named.*the packages of the driver.*PYSPARK_PYTHON"):

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 def test_the_python_that_spark_names_is_used(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """It counted as named, so the driver's was not taken; and Spark took neither."""
-    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
+    monkeypatch.setattr(engine, "_master", "spark://far:7077")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     assert engine._python() == sys.executable
     monkeypatch.setenv("PYSPARK_PYTHON", "/of/the/environment")
@@ -24,13 +24,13 @@ def test_the_python_that_spark_names_is_used(engine: Any, monkeypatch: pytest.Mo
     session = types.SimpleNamespace(conf={"spark.pyspark.python": "/of/spark"})
     monkeypatch.setattr(engine, "session", session)
     assert engine._python() == "/of/spark"
-    monkeypatch.setattr(type(engine), "_master", "local[2]")
+    monkeypatch.setattr(engine, "_master", "local[2]")
     assert engine._python() == sys.executable
 
 
 def test_a_failure_of_spark_names_the_executor_and_the_remedy(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack trace of Java says neither which machine lacks what, nor that it was memory."""
-    monkeypatch.setattr(type(engine), "_master", "spark://far:7077")
+    monkeypatch.setattr(engine, "_master", "spark://far:7077")
     lost = "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): "
     for text, kind, told in (
         ("ModuleNotFoundError: No module named 'pandas'", InvalidPipeline, "No module named 'pandas'"),

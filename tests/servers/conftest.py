@@ -1,4 +1,4 @@
-"""What tests of real servers share: one HDFS and one S3."""
+"""What tests of real servers share: one HDFS, one S3 and one cluster."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.cluster import Cluster
 from tests.servers.hdfs import HdfsServer
 from tests.servers.s3 import S3Server, client_environment
-from tests.servers.shared import shared_hdfs, shared_s3
+from tests.servers.shared import shared_cluster, shared_hdfs, shared_s3
 
 
 @pytest.fixture
@@ -24,3 +25,9 @@ def s3_server() -> Iterator[S3Server]:
     server.fail()
     with client_environment(server):
         yield server
+
+
+@pytest.fixture
+def standalone() -> Cluster:
+    """A master and two workers."""
+    return shared_cluster()

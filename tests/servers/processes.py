@@ -71,7 +71,7 @@ class Server:
                 stdout=out,
                 stderr=out,
                 env=self._environment,
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
 
     def wait(self) -> None:
@@ -110,5 +110,6 @@ class Server:
             return False
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Before it becomes another program, a child of ours is bound to our end."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from tests.servers.cluster import Cluster, cluster
 from tests.servers.hdfs import HdfsServer, hdfs_server
 from tests.servers.processes import kept
 from tests.servers.s3 import S3Server, s3_server
@@ -22,3 +23,9 @@ def shared_hdfs() -> HdfsServer:
 def shared_s3() -> S3Server:
     """A moto server behind our front."""
     return kept(s3_server())
+
+
+@cache
+def shared_cluster() -> Cluster:
+    """A master and two workers, whose executors are clients of the shared S3; a test that kills a worker adds one."""
+    return kept(cluster(shared_s3().environment))

@@ -7,23 +7,15 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.servers.cluster import Cluster, cluster
+from tests.servers.cluster import Cluster
 from tests.servers.s3 import S3Server
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ROWS = 3000
-
-
-@pytest.fixture
-def standalone(tmp_path: Path, s3_server: S3Server) -> Iterator[Cluster]:
-    """A cluster whose executors are clients of the S3."""
-    with cluster(tmp_path, s3_server.environment) as made:
-        yield made
 
 
 def prepare(folder: Path, master: str) -> Path:
