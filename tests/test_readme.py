@@ -128,6 +128,41 @@ def test_all_monoids_are_in_the_catalogue() -> None:
         assert f"{name}(" in CATALOGUE or f"`{name}`" in CATALOGUE, name
 
 
+def public_errors() -> dict[str, type[Exception]]:
+    """The errors that a module of ours lets out, by name."""
+    found: dict[str, type[Exception]] = {}
+    for module in map(importlib.import_module, modules()):
+        names = vars(module) if module.__name__ in ("persistent.errors", "persistent.serializers") else ()
+        for name in {*names, *getattr(module, "__all__", ())}:
+            thing = getattr(module, name)
+            if name[0] != "_" and isinstance(thing, type) and issubclass(thing, Exception):
+                found |= {} if issubclass(thing, Warning) else {name: thing}
+    return found
+
+
+def test_every_error_has_its_remedy() -> None:
+    """Without it an error could be added and nobody told what to do about it, or one that is gone be explained."""
+    from persistent.cli.exits import exit_code
+
+    page, errors = PAGES["errors.md"], public_errors()
+    sections = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", page, re.M | re.S))
+    assert sorted(sections) == sorted(errors)
+    ours = {name: error for name, error in errors.items() if issubclass(error, persistent.PersistentError)}
+    for name in ours:
+        assert "*The data:*" in sections[name] and "*Do:*" in sections[name], name
+    rows = re.findall(r"^\| (\d) \| (`.*?) \|", page, re.M)
+    told = {name: int(code) for code, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert told == {name: code for name, error in ours.items() if (code := exit_code(error.__new__(error))) != 1}
+
+
+def test_the_drawn_step_is_that_of_the_code() -> None:
+    """Without it the picture could show an order of effects that was once."""
+    from persistent.driver.effects import EFFECTS
+
+    drawn = re.findall(r'class="effect"[^>]*>([^<]*)<', (ROOT / "docs" / "step.svg").read_text(encoding="utf-8"))
+    assert drawn == [effect.value for effect in EFFECTS]
+
+
 def test_all_commands_are_in_the_docs() -> None:
     """Without it a command could be added and nobody told."""
     from persistent.cli import main
