@@ -1,4 +1,4 @@
-"""Exactly-once stateful processing: state is a sum, so a checkpoint is its next term.
+"""Exactly-once stateful stream processing in Python: state is a sum, so a checkpoint is its next term.
 
     source --Message--> task --update--> state --delta--> checkpoint --manifest--> sink
        ^                                                      |

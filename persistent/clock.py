@@ -1,4 +1,4 @@
-"""A clock is a statement about event time: no earlier timestamp is expected.
+"""A clock states a bound in event time: no earlier timestamp is expected.
 
 Times are integers, milliseconds since the Unix epoch, UTC. Laws:
 
@@ -37,7 +37,7 @@ _UNITS = (
 _UNITS_MS = {name: ms for ms, names in _UNITS for name in names}
 _DURATION = re.compile(r"([0-9]{1,30})\s*([a-z]+)")
 _DURATION_MAX_MS = 2**61
-"""Its sum with any time is one of 64 bits."""
+"""Its sum with any time fits 64 bits."""
 _MILLISECONDS = re.compile(r"-?[0-9]{1,30}")
 _DATE_DIGITS = 8
 
@@ -76,8 +76,8 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
 
 
 def bare(**given: Duration | None) -> dict[str, int]:
-    """Those durations that are numbers without a unit of which seconds may be meant: 60, 300, 3600 and 86400 are no
-    whole seconds in milliseconds, 60_000 is.
+    """The durations given as numbers without a unit that may be meant as seconds: 60, 300 or 86400 milliseconds are no
+    whole seconds, 60_000 are.
 
     >>> bare(history=60, max_future=60_000, size="60 ms")
     {'history': 60}
@@ -86,7 +86,7 @@ def bare(**given: Duration | None) -> dict[str, int]:
 
 
 def duration_text(duration: int) -> str:
-    """A duration (ms) as text that ``duration_ms`` takes for the same.
+    """A duration (ms) as text, which ``duration_ms`` reads back.
 
     >>> duration_text(60_000), duration_text(1_500), duration_text(0)
     ('1 min', '1500 ms', '0 ms')
@@ -116,7 +116,7 @@ def instant_ms(value: Any, name: str = "clock") -> int:
 
 
 def _read(text: str, name: str) -> int | datetime:
-    """A point in time that is text: milliseconds, or ISO 8601."""
+    """A point in time from text: milliseconds, or ISO 8601."""
     if not _MILLISECONDS.fullmatch(text):
         try:
             return datetime.fromisoformat(text)
@@ -134,7 +134,7 @@ def _read(text: str, name: str) -> int | datetime:
 
 
 def _is_date(digits: str) -> bool:
-    """Whether digits are a date as in 20240501."""
+    """Whether digits are a date such as 20240501."""
     with suppress(ValueError):
         return len(digits) == _DATE_DIGITS and bool(datetime.fromisoformat(digits))
     return False
@@ -152,11 +152,11 @@ def monotonic_s() -> float:
 
 @dataclass(frozen=True)
 class Clock:
-    """What a checkpoint knows of time.
+    """The event time of a checkpoint.
 
-    ``watermark``: no earlier timestamp is expected. ``closed``: every window with ``end <= closed`` has been
-    staged. ``largest``: the largest processed timestamp of each partition. ``end_of_input``: the input was
-    declared complete and nothing has come since.
+    ``watermark``: no earlier timestamp is expected. ``closed``: every window with ``end <= closed`` has been staged.
+    ``largest``: the largest processed timestamp of each partition. ``end_of_input``: the input was declared complete,
+    and no record has come since.
     """
 
     watermark: int = 0
@@ -165,7 +165,7 @@ class Clock:
     end_of_input: bool = False
 
     def advanced(self, largest: Mapping[str, int], cap: Mapping[str, int | None], lag_ms: int) -> Clock:
-        """The clock after a step: ``largest`` seen in it, ``cap`` of what is listed but unread, allowed disorder."""
+        """The clock after a step that saw ``largest``. ``cap``: bounds of listed, unread data; ``lag_ms``: disorder."""
         merged = dict(self.largest)
         for partition, timestamp in largest.items():
             merged[partition] = max(timestamp, merged.get(partition, timestamp))

@@ -1,7 +1,7 @@
-"""A delta is what the messages of a step add to the state: updates are collected, then summed up as columns.
+"""A delta collects the updates of a step and sums them up as columns.
 
-The updates of a batch apply together or not at all: ``begin``, the task's calls, then ``end``, which lifts
-and checks them; when anything raises on the way, ``abandon`` forgets them.
+The updates of a batch apply together or not at all: ``begin``, then the task's calls, then ``end``, which lifts and
+checks them. If anything raises, ``abandon`` drops them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CONTAINERS = {list, tuple, set, frozenset, dict}
 
 
 class _OwnKey:
-    """Stands for "the key of the message"."""
+    """The default of ``key=``: the key of the message."""
 
 
 _OWN_KEY: Any = _OwnKey()
@@ -36,9 +36,9 @@ _OWN_KEY: Any = _OwnKey()
 class Delta:
     """The state as a task sees it in a pipeline: it takes updates and cannot be read.
 
-    ``watermark``: an update none of whose windows is still open then is an error in the task, and so is one after
-    ``limit`` (ms): one far-off update must not close every window. ``key_types``: what the records before have decided
-    of the key columns, none of them where nothing is; from then on a key of another type is an error in the task.
+    An update whose windows had all closed at ``watermark`` is an error in the task. So is one after ``limit`` (ms): one
+    far-off update must not close every window. ``key_types``: the types of the key columns so far, empty before the
+    first key; a key of another type is an error in the task.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Delta:
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = _OWN_KEY) -> None:
         """Add many: Arrow and NumPy arrays are columns, anything else is one value for every row."""
-        # What was listed came before: a monoid need not commute.
+        # The listed updates came before: a monoid need not commute.
         self._sum_listed()
         own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
         times = own.timestamps if own is not None else checked_timestamps(timestamps)
@@ -113,12 +113,11 @@ class Delta:
         self._clear()
 
     def at_once(self) -> Delta:
-        """An empty one that takes each update when it is given: slow, and an error of the update is raised where it was
-        called."""
+        """An empty delta that checks each update at once: slow, but an error is raised in the line of the call."""
         return _AtOnce(self._state, self._key_names, self._watermark, self._limit, self._key_types)
 
     def of(self, batch: Batch) -> None:
-        """The rows that follow are of this batch: the one begun, or one filtered from it."""
+        """The following rows belong to this batch: the one begun, or one filtered from it."""
         if batch is not self._listed_batch:
             self._sum_listed()
             self._listed_batch = batch
@@ -131,12 +130,12 @@ class Delta:
         self.abandon()
 
     def settle(self) -> None:
-        """Sum up what is kept when it is much. An error is one of the sum, and of no message."""
+        """Fold the kept sums once they are many. An error here belongs to the sum, and to no message."""
         if len(self._parts) > _FOLD_PARTS:
             self._parts = [fold(self._state.monoid, self._parts, self._state.panes.step)]
 
     def abandon(self) -> None:
-        """Forget the updates since ``begin``."""
+        """Drop the updates since ``begin``."""
         self._pending = []
         self._batch = None
         self._clear()
@@ -187,7 +186,7 @@ class Delta:
             self._pending.append(group_by(self._state.monoid, keys, panes, columns, self._state.panes.step))
 
     def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
-        """The types of the key columns with these; TypeError if one is of another type than the keys before."""
+        """The types of the key columns, with these. TypeError if one differs from the keys before."""
         known, found = self._pending_types, tuple(column.type for column in keys)
         if found == known or not known:
             return found
@@ -229,8 +228,7 @@ class Delta:
         return self._given_columns([mixed[place] for place in range(len(self._times))])
 
     def _own_keys(self, rows: list[int]) -> Sequence[pa.Array]:
-        """The messages' own keys, one for each of these rows of the batch. A message without an update is not
-        asked for its key."""
+        """The messages' own keys for these rows of the batch. Key functions run only for messages with an update."""
         batch = self._listed_batch
         assert batch is not None
         if len(rows) == len(batch) and rows == list(range(len(rows))):
@@ -264,7 +262,7 @@ def _key_array(keys: Any, rows: int, name: str) -> pa.Array:
 
 
 def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
-    """Python values as a key column; TypeError if they are not of one type."""
+    """Python values as a key column. TypeError if they are of several types."""
     kinds = {type(key) for key in keys} - {type(None)}
     for key in keys if kinds & _CONTAINERS else ():
         if type(key) in _CONTAINERS:

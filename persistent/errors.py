@@ -1,10 +1,10 @@
-"""The errors of this package: each names the fault, the place, and the remedy."""
+"""The errors of this package. Each names the fault, the place and the remedy."""
 
 from __future__ import annotations
 
 
 class PersistentError(Exception):
-    """What every error of this package is."""
+    """The base of every error of this package."""
 
 
 class InvalidPipeline(PersistentError):
@@ -16,27 +16,27 @@ class NoCheckpoint(InvalidPipeline):
 
 
 class UnknownCheckpoint(InvalidPipeline):
-    """The checkpoint does not keep what was asked for: no such id, or no such clock."""
+    """The checkpoint does not keep this id, or the state at this clock."""
 
 
 class CorruptCheckpoint(PersistentError):
-    """Bytes of a checkpoint are missing or are not those that were committed. They never mean "empty"."""
+    """Bytes of a checkpoint are missing or changed. They are never read as "empty"."""
 
 
 class LawBroken(PersistentError):
-    """A law that must hold between checkpoints does not: a defect of this package. Nothing was committed."""
+    """A law between checkpoints is broken: a defect of this package. Nothing was committed."""
 
 
 class Fenced(PersistentError):
-    """Another driver has taken over this checkpoint; this one has stopped and changes nothing more."""
+    """Another driver has taken over this checkpoint. This one has stopped and changes nothing more."""
 
 
 class StillRunning(PersistentError):
-    """A driver seems to run on this checkpoint: it is to be stopped, or fenced off, before another may write."""
+    """A driver seems to run on this checkpoint. Stop it, or fence it off, before another one writes."""
 
 
 class Refused(PersistentError):
-    """An operation on a checkpoint cannot be done as asked. The state of the job is what it was."""
+    """An operation on a checkpoint is not possible as asked. The job is unchanged."""
 
 
 class OtherJob(PersistentError):
@@ -44,28 +44,27 @@ class OtherJob(PersistentError):
 
 
 class FingerprintChanged(PersistentError):
-    """A monoid, key or window under the same operator is not the one the checkpoint was made with."""
+    """The monoid, key or window differs from the one the checkpoint was made with."""
 
 
 class NewerFormat(CorruptCheckpoint):
-    """The checkpoint, or a file of it, is of a format or has features that only a newer release knows. Nothing is wrong
-    with it."""
+    """The checkpoint, or a file in it, needs a newer release. Nothing is wrong with it."""
 
 
 class OldFormat(PersistentError):
-    """The checkpoint is of an older format, which this release reads and does not write: it must be upgraded first."""
+    """The checkpoint has an older format, which this release reads but does not write. Upgrade it first."""
 
 
 class SourceError(PersistentError):
-    """The source cannot be read as described; nothing was lost, the last checkpoint stays good."""
+    """The source cannot be read as described. Nothing was lost; the last checkpoint stays good."""
 
 
 class SourceChanged(SourceError):
-    """An input that has been listed is no longer the same bytes."""
+    """A listed input has changed."""
 
 
 class InputGone(SourceError):
-    """An input that has been listed is gone where it is to be read."""
+    """A listed input is gone before it was read."""
 
 
 class RetentionGap(SourceError):
@@ -73,11 +72,11 @@ class RetentionGap(SourceError):
 
 
 class UserCodeError(PersistentError):
-    """The user's task raised; names the partition, position and key of the message."""
+    """The user's code raised. The error names the partition, position and key of the message."""
 
 
 class StorageError(PersistentError):
-    """A store refused or failed an operation; names the operation and the place."""
+    """A store refused or failed an operation. The error names the operation and the place."""
 
 
 class StagedMissing(StorageError):
@@ -89,4 +88,4 @@ class UnsupportedStore(StorageError):
 
 
 class EngineError(PersistentError):
-    """The engine gave up on a piece of work: every attempt failed, or its workers cannot run it."""
+    """The engine gave up on an item: every attempt failed, or its workers cannot run it."""

@@ -1,7 +1,7 @@
 """A message is one record as a task sees it; a batch is many of them as columns.
 
-A message's ``value`` looks at its row of the batch: a column becomes Python values when a message first reads
-it, so that fields nobody reads cost nothing.
+A message's ``value`` is a view of its row in the batch. A column becomes Python values when a message first reads it,
+so unread fields cost nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from monoids.groupby.sorting import Integers
 
 
 class _Lists(dict[str, list[Any]]):
-    """The columns of a table as Python lists, each made when first asked for."""
+    """The columns of a table as Python lists, each made at first use."""
 
     def __init__(self, table: pa.RecordBatch) -> None:
         super().__init__()
@@ -66,9 +66,9 @@ class Row(Mapping[str, Any]):
 
 
 class Message:
-    """One record: ``value`` (a mapping of Python values), ``timestamp`` (ms), and where it stands in the source.
+    """One record: ``value`` (a mapping of Python values), ``timestamp`` (ms), and its place in the source.
 
-    ``origin``, ``sequence`` and ``delivery`` are what a broker says of it; a file says nothing: None, None, 1.
+    ``origin``, ``sequence`` and ``delivery`` come from a broker; for files they are None, None and 1.
     """
 
     __slots__ = ("_batch", "_row", "timestamp", "value")
@@ -128,10 +128,8 @@ def _no_keys(batch: Batch) -> tuple[pa.Array, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Consecutive records as columns: ``batch[name]`` is an Arrow array, ``timestamps`` int64 ms, ``keys``
-    the key columns.
-
-    ``key_of`` makes the key columns when they are first asked for.
+    """Consecutive records as columns: ``batch[name]`` is an Arrow array, ``timestamps`` int64 ms, ``keys`` the key
+    columns, which ``key_of`` makes at first use.
     """
 
     table: pa.RecordBatch
@@ -162,14 +160,14 @@ class Batch:
 
     @property
     def positions(self) -> list[tuple[int, int]]:
-        """Where each record stands: (ordinal of the file, offset in it)."""
+        """The position of each record: (ordinal of the file, offset in it)."""
         return [(self.ordinal, offset) for offset in self.offsets.tolist()]
 
     @property
     def order(self) -> pa.StructArray:
-        """What each message's ``order`` is, as a column: timestamp, partition, position (ordinal, offset).
+        """The ``order`` of each message as a column: timestamp, partition, position (ordinal, offset).
 
-        Beside a column of values it is what ``First``, ``Last`` and ``Reservoir`` take:
+        ``First``, ``Last`` and ``Reservoir`` take it beside a column of values:
         ``state.update_batch(batch.timestamps, (batch.order, batch["price"]))``.
         """
         rows = len(self)

@@ -1,5 +1,4 @@
-"""A pipeline is a value: a source, a task, a sink and a checkpoint. An engine runs it; it can be run again
-and again."""
+"""A pipeline is a value: a source, a task, a sink and a checkpoint. An engine runs it, any number of times."""
 
 from __future__ import annotations
 
@@ -52,25 +51,23 @@ CHECKPOINT_NAMES = (
     "late/rows.arrow",
     "dead/rows.arrow",
 )
-"""Names as those of the files in a checkpoint."""
+"""Sample names of the files in a checkpoint."""
 _GUARANTEES = ("at-least-once", "exactly-once")
 
 
 class Pipeline:
     """What to run.
 
-    ``checkpoint``: the URL of a folder of this pipeline's own. ``sink``: where windows go when they close; None: the
-    state is all, and a state with windows then needs ``discard_closed=True``: what closes is gone for good.
-    ``step_rows``: exactly so many records a step, so that step borders depend on the input alone; by default steps
-    adapt to take about a second. ``on_error``: "stop" at a message on which the task raises, or "dead-letter" to put it
-    aside. ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
-    ``require``: "exactly-once" refuses anything weaker. ``retention``: which checkpoints are kept, by default the
-    newest ten. ``start_from``: the URL of a savepoint (or checkpoint) of the same pipeline; while this checkpoint is
-    empty it begins with a copy of that, as a job of its own; once it has begun so, it goes on.
-    ``unsafe_single_driver``: take a checkpoint on a store that nothing has proved to create atomically; see to it that
-    never more than one driver runs. ``evolve``: how the state of the task as it was becomes that of the task as it is
-    now, where its monoid has changed; done by the next run, and once. ``allow_dropped``: names that the task had before
-    it became another: their state goes, and that of the task begins empty where the source stands.
+    ``checkpoint``: the URL of a folder for this pipeline alone. ``sink``: where windows go when they close. Without one
+    the state is the only result, and a state with windows needs ``discard_closed=True``, which drops closed windows.
+    ``step_rows``: exactly this many records per step, so that steps depend on the input alone; by default a step takes
+    about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a "dead-letter".
+    ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter. ``require``:
+    "exactly-once" refuses anything weaker. ``retention``: which checkpoints to keep, by default the newest ten.
+    ``start_from``: the URL of a savepoint or checkpoint of the same pipeline. An empty checkpoint begins as a copy of
+    it, and is a job of its own from then on. ``unsafe_single_driver``: accept a store that is not proved to create
+    files atomically; you must never run two drivers. ``evolve``: how to migrate the existing state to a changed monoid;
+    the next run does it, once. ``allow_dropped``: former names of the task, whose state is deleted.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState
@@ -152,7 +149,7 @@ class Pipeline:
         )
 
     def guarantee(self) -> str:
-        """What this pipeline promises, with the reason: the weakest of source, checkpoint and sink."""
+        """What this pipeline guarantees, and why: the weakest of source, checkpoint and sink."""
         if self.discard_closed and self._state.window is not None:
             return f"{self._guarantee()}; for the open windows only: those that close are discarded"
         return self._guarantee()
@@ -167,12 +164,12 @@ class Pipeline:
         return "exactly-once: the source replays, the checkpoint is atomic, the sink publishes what a checkpoint names"
 
     def warnings(self) -> tuple[str, ...]:
-        """What is allowed, but hardly meant, as the source has found it when it listed its files."""
+        """Likely mistakes that the source found when it listed its files."""
         return self.source.warnings() if isinstance(self.source, FileSource) else ()
 
     def _check_not_read_back(self) -> None:
-        """InvalidPipeline if the source would list what is written to the checkpoint or the sink. Not left out of the
-        listing: where either moved later, what it has left behind would be input."""
+        """InvalidPipeline if the source would list files of the checkpoint or the sink. Skipping them is not enough: if
+        either moved later, its old files would become input."""
         places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
         if isinstance(self.sink, FileSink):
             places.append(("sink", self.sink.url, self.sink.names()))
@@ -196,17 +193,16 @@ class Pipeline:
         on_step: Callable[[StepReport], None] | None = None,
         on_idle: Callable[[Idle], None] | None = None,
     ) -> RunReport:
-        """Process what is there, exactly once, from where the last run ended.
+        """Process the available input exactly once, from where the last run ended.
 
-        ``spark``: a SparkSession; with neither session nor ``engine`` the active one if there is one, else
-        this process. ``follow``: go on as input comes, until SIGINT or SIGTERM. ``end_of_input``: the input
-        is complete, close every window. ``on_step`` is called with the report of each step, ``on_idle``
-        again and again while a source that is followed has nothing new. Raises what
-        ``persistent.errors`` says.
+        ``spark``: a SparkSession; without session and ``engine``, the active session, else this process. ``follow``:
+        wait for more input until SIGINT or SIGTERM. ``end_of_input``: the input is complete, so close every window.
+        ``on_step`` gets the report of each step; ``on_idle`` is called repeatedly while a followed source has nothing
+        new. Raises the errors of ``persistent.errors``.
         """
         if follow and end_of_input:
             raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
-        # First: what workers cannot reach is refused without asking a store, which may take minutes to fail.
+        # First, because it asks no store: an unreachable one may take minutes to fail.
         chosen = self._engine(spark, engine)
         self._check_not_read_back()
         options = Options(
@@ -236,12 +232,11 @@ class Pipeline:
                 chosen.stop()
 
     def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
-        """The folded state, as an Arrow table in output columns; with a SparkSession, as a DataFrame.
+        """The folded state as an Arrow table in output columns; with a SparkSession, as a DataFrame.
 
-        Of a state with windows: every window that holds something and is not closed. ``at``: of that kept checkpoint.
-        ``as_of``: what was before that clock (ms since the epoch, a datetime, or ISO 8601; in UTC where it names no
-        zone; on the grid of the state), as far back as the kept checkpoints and the state's ``history`` reach. The job
-        may run meanwhile.
+        A state with windows shows every open window that holds something. ``at``: the state of that kept checkpoint.
+        ``as_of``: the state before that clock (ms since the epoch, a datetime or ISO 8601, UTC without a zone), which
+        must lie on the state's grid and within its ``history`` and the kept checkpoints. The job may run meanwhile.
         """
         if at is not None and as_of is not None:
             raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
@@ -249,17 +244,16 @@ class Pipeline:
         return table if spark is None else spark.createDataFrame(table)
 
     def late(self) -> pa.Table:
-        """The records that came too late: where they were read (partition, file, ordinal, offset),
-        ``timestamp`` (ms), ``reason``, ``checkpoint`` that set them aside, and ``value``."""
+        """The late records: where each was read (partition, file, ordinal, offset), its ``timestamp`` (ms), ``reason``
+        and ``value``, and the ``checkpoint`` whose step found it late."""
         return read_aside(self.storage, "late")
 
     def dead_letters(self) -> pa.Table:
-        """The records that could not be processed: as ``late``, and ``data``, the bytes of what could not be
-        decoded."""
+        """The records that could not be processed: as ``late``, with ``data``, the bytes that could not be decoded."""
         return read_aside(self.storage, "dead")
 
     def job(self) -> Job:
-        """What drivers and operations work on."""
+        """The job, as drivers and operations take it."""
         letters = self.on_error == "dead-letter"
         return Job(self.task, self._state, self.source, self.sink, self.storage, letters, self.discard_closed)
 
@@ -301,7 +295,7 @@ class Pipeline:
         return chosen
 
     def _check_reach(self, engine: Engine) -> None:
-        """Refuse what the workers of other processes cannot reach."""
+        """InvalidPipeline if workers in other processes cannot reach a part."""
         for part in (self.storage, self.sink):
             if part is not None and not part.shared:
                 raise InvalidPipeline(
@@ -315,7 +309,7 @@ class Pipeline:
 
 
 def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> None:
-    """Refuse what is no source or no sink; ``of_path``: how one is made of a path."""
+    """InvalidPipeline unless ``part`` is a ``kind``; ``of_path``: how to make one from a path."""
     if isinstance(part, type):
         raise InvalidPipeline(f"{name}={part.__name__} is a class: give an instance, {part.__name__}(...)")
     if not isinstance(part, kind):
@@ -331,7 +325,7 @@ def _checked_ms(value: Duration, name: str) -> int:
 
 
 def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
-    """Refuse a name or a fingerprint that no manifest can hold."""
+    """InvalidPipeline if a manifest cannot hold the name or the fingerprint."""
     try:
         check_name(operator_name(task), "the name of the task")
         canonical_json(state.fingerprint())
@@ -343,7 +337,7 @@ def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
 
 
 def _check_closed_go_somewhere(state: PersistentState, sink: Sink | None, discard_closed: bool) -> None:
-    """Refuse to lose what nobody has said may be lost."""
+    """InvalidPipeline if closed windows would be lost without the user saying so."""
     if not isinstance(discard_closed, bool):
         raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
     if sink is not None and discard_closed:

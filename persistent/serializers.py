@@ -3,13 +3,13 @@
     class Models(Monoid[Model]):
         serializer = cloudpickle(key=lambda: bytes.fromhex(os.environ["STATE_KEY"]))
 
-Unpickling runs code, so whoever can write the bytes can run code where they are read. Therefore the bytes begin
-with an HMAC-SHA256 under a key of the user's, which is verified, in constant time, before anything is unpickled.
-The key is in no checkpoint, repr or pickle: a worker gets the function, and calls it where it runs.
+Unpickling runs code, so anyone who can write the bytes can run code where they are read. Therefore the bytes begin
+with an HMAC-SHA256 under the user's key, verified in constant time before anything is unpickled. No checkpoint, repr or
+pickle holds the key: a worker gets the function, and calls it where it runs.
 
-The signature covers the bytes, not where they stand: who can write the checkpoint can still swap what was signed.
-Pickles are not canonical (equal elements may have other bytes) and need the classes they were made of: what is to
-outlive a release, or to be compared, is better put into plain values by ``encode`` and ``decode`` of the monoid.
+The signature covers the bytes, not their place: someone who can write the checkpoint can still swap signed elements.
+Pickles are not canonical (equal elements may have different bytes) and need the classes they were made from. For what
+must outlive a release, or be compared, define ``encode`` and ``decode`` of the monoid over plain values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Key = bytes | Callable[[], bytes]
 
 
 class WrongSignature(CorruptCheckpoint, ValueError):
-    """Bytes that were not signed with this key, or not as they are now: they were not unpickled."""
+    """Bytes that were signed with another key, or changed since. They were not unpickled."""
 
 
 def cloudpickle(*, key: Key) -> Serializer:
@@ -51,7 +51,7 @@ def cloudpickle(*, key: Key) -> Serializer:
 
 
 class _Cloudpickle:
-    """Without ``__dict__``, so that nothing shows the key by showing all attributes."""
+    """Without ``__dict__``: printing all attributes must not show the key."""
 
     __slots__ = ("_found", "_key")
 

@@ -1,13 +1,13 @@
-"""A state is the monoid sum of what messages contributed, kept by pane so that any prefix in event time is a sum too.
+"""A state is the monoid sum of the messages' contributions, kept by pane: so any prefix in event time is a sum too.
 
 Contract of a state on its own, for clocks on its grid:
 
-- ``checkpoint(clock)`` holds exactly the updates with ``timestamp < clock`` and changes nothing; equal
-  contents, equal bytes;
-- ``recover(clock, data)`` replaces the state by it; replaying every update with ``timestamp >= clock``, and
-  every one made after the checkpoint, gives the state of a run that never stopped.
+- ``checkpoint(clock)`` holds exactly the updates with ``timestamp < clock`` and changes nothing; equal states give
+  equal bytes;
+- ``recover(clock, data)`` restores that state. Replay every update with ``timestamp >= clock``, and every update made
+  after the checkpoint, and the state is that of a run that never stopped.
 
-In a pipeline the same object is only the description; the rows live in runs.
+In a pipeline this object only describes the state; the rows live in runs.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ TIMESTAMP_MAX = 1 << 62
 
 
 class State(Protocol):
-    """What ``process_message`` and ``process_batch`` get."""
+    """The state as ``process_message`` and ``process_batch`` see it."""
 
     def update(self, timestamp: int, value: Any, *, key: Any = ...) -> None:
-        """Add one value at a time (ms). ``key``: another key than the message's; a tuple for several columns."""
+        """Add one value at a time (ms). ``key``: instead of the message's key; a tuple for several columns."""
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = ...) -> None:
         """Add many. Arrow or NumPy arrays are columns, anything else is one value for every row."""
@@ -50,7 +50,7 @@ class State(Protocol):
 
 
 class PersistentState:
-    """What ``NonWindowState`` and ``WindowState`` share: a monoid, and elements by pane."""
+    """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``."""
 
     def __init__(self, monoid: Monoid[Any], panes: Panes) -> None:
         if not isinstance(monoid, Monoid):
@@ -65,24 +65,24 @@ class PersistentState:
         return self.panes.window
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
-        """In a pipeline: the pane under which each update is stored, by a step that begins at ``watermark``."""
+        """In a pipeline: the pane of each update, in a step that begins at ``watermark``."""
         raise NotImplementedError
 
     def folded_panes(self, panes: Integers, watermark: int) -> Integers:
-        """In a pipeline: the pane of which each of these has become a part; in the same order."""
+        """In a pipeline: the pane that each of these panes is folded into, in the same order."""
         return panes
 
     def known_from(self, watermark: int) -> int | None:
-        """In a pipeline: the first clock that work which begins at ``watermark`` keeps apart from what is older; None
-        where that is told by windows, or nothing is kept apart."""
+        """In a pipeline: the first clock that a step which begins at ``watermark`` can separate from older times; None
+        if the windows say so, or nothing is separated."""
         return None
 
     def knows(self, clock: int, watermark: int) -> bool:
-        """Whether a checkpoint at ``watermark`` can still tell what was before ``clock`` from what came after it."""
+        """Whether a checkpoint at ``watermark`` can separate what came before ``clock`` from what came after."""
         return self.panes.is_cut(clock) and clock <= watermark
 
     def fingerprint(self) -> dict[str, Any]:
-        """What a checkpoint remembers of this state, to refuse another: JSON values."""
+        """JSON values by which a checkpoint recognises this state and refuses another."""
         return {"state": type(self).__name__, "monoid": self.monoid.fingerprint(), **self.panes.fingerprint()}
 
     # -- on its own ------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class PersistentState:
         if header["of"] != self.fingerprint():
             raise FingerprintChanged(
                 f"{place}: made otherwise, {changes_text(header['of'], self.fingerprint())}. Recover it into a "
-                "state like the one it was taken of"
+                "state like the one it was taken from"
             )
         if header["clock"] != clock:
             raise ValueError(f"{place}: these bytes were taken at clock {header['clock']}; recover with that clock")
@@ -172,10 +172,11 @@ class PersistentState:
 
 
 class NonWindowState(PersistentState):
-    """One running value, over all time.
+    """One running value over all time.
 
-    ``interval_ms``: the grid of clocks at which it can be checkpointed on its own, or seen as of in a pipeline, there
-    back to ``history`` (a duration; None: not at all) before the clock. What is older is one open pane.
+    ``interval_ms``: the grid of clocks at which it can be checkpointed on its own or, in a pipeline, read as of.
+    ``history``: how far before the clock that works in a pipeline (a duration; None: not at all); older updates share
+    one open pane.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)
@@ -230,7 +231,7 @@ class NonWindowState(PersistentState):
         }
 
     def _folded_before(self, watermark: int) -> int:
-        """The first clock of the grid that a step which begins at ``watermark`` keeps apart from what is older."""
+        """The first clock of the grid that a step which begins at ``watermark`` separates from older times."""
         assert self.history_ms is not None
         return max(0, int(self.panes.starts(watermark - self.history_ms)))
 
@@ -287,7 +288,7 @@ class WindowState(PersistentState):
 
 
 def checked_timestamp(timestamp: Any) -> int:
-    """The timestamp, if it is one: an integer, milliseconds since the epoch, zero or more."""
+    """A timestamp: an integer, milliseconds since the epoch, zero or more. TypeError, ValueError."""
     if isinstance(timestamp, bool) or not isinstance(timestamp, numbers.Integral):
         raise TypeError(f"a timestamp is an integer, milliseconds since the Unix epoch, not {timestamp!r}")
     if timestamp < 0:

@@ -1,8 +1,7 @@
-"""A task says what a message contributes to the state, and which state that is.
+"""A task declares its state, and what each message contributes to it.
 
-``process_message`` and ``process_batch`` mean the same; the second works on columns. Both may run more than
-once for the same message (after a crash, or to find a failing one), so they only update the state and have no
-effects of their own.
+``process_message`` and ``process_batch`` mean the same; the second works on columns. Both may run more than once for
+a message (after a crash, or to find a failing one), so they only update the state and have no other effects.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ Key = str | tuple[str, ...] | Mapping[str, Callable[[Message], Any] | None] | No
 
 
 class PersistentTask:
-    """Subclass it; give ``persistent_state`` and ``process_message``, and ``key`` unless there is one state for all.
+    """Subclass it and define ``persistent_state``, ``process_message`` and, unless one state serves all, ``key``.
 
-    ``key``: a field; a tuple of fields; ``{"campaign": function of the message}`` (column name to function, or
-    to None where every update gives it with ``key=``); or None.
-    ``name`` names the state in the checkpoint: by default the class's name.
+    ``key``: a field; a tuple of fields; ``{"campaign": function of the message}``, where None in place of a function
+    means that every update gives ``key=``; or None. ``name``: of the state in the checkpoint, by default the class's.
     """
 
     key: Key = None
@@ -43,7 +41,7 @@ class PersistentTask:
         raise NotImplementedError(f"{type(self).__name__} does not define persistent_state(self)")
 
     def process_message(self, state: State, message: Message) -> None:
-        """Update the state by one message, any number of times, under any keys; no update is a filter."""
+        """Update the state by one message: any number of updates, under any keys. No update at all filters it out."""
         raise NotImplementedError(f"{type(self).__name__} does not define process_message(self, state, message)")
 
     def process_batch(self, state: State, batch: Batch) -> None:
@@ -59,7 +57,7 @@ class PersistentTask:
 
 
 class KeyFailed(Exception):
-    """The function that makes a key raised, or returned what is no key; its cause says why."""
+    """A key function raised, or returned something that is no key; ``__cause__`` says why."""
 
     def __init__(self, name: str, function: Callable[[Message], Any]) -> None:
         super().__init__(f"key {name!r}")
@@ -68,16 +66,15 @@ class KeyFailed(Exception):
 
 @dataclass(frozen=True)
 class TaskFailure:
-    """A message that the task raised on: its place as a batch of one, the exception, what of the task raised it, and in
-    which line."""
+    """The task raised for a message: ``message`` is a batch of one, ``raised_by`` the function, ``line`` its line."""
 
     message: Batch
     error: Exception
     raised_by: str
     line: Line | None
 
-    def told(self, file: str) -> str:
-        """What was raised, in which line, and on which message: of ``file``, where it has one."""
+    def text(self, file: str) -> str:
+        """What was raised, in which line, and for which message of ``file``."""
         place = self.message
         (position,) = place.positions
         record = f"partition {place.partition!r}, position {position}, {_shown_key(place)}"
@@ -90,7 +87,7 @@ class TaskFailure:
 
     @property
     def reason(self) -> str:
-        """Why the message was put aside."""
+        """Why the message is a dead letter."""
         return f"{error_text(self.error)}{f' ({self.line.short})' if self.line else ''}"
 
 
@@ -107,7 +104,7 @@ def key_names(task: PersistentTask) -> tuple[str, ...]:
 
 
 def check_task(task: Any) -> PersistentState:
-    """Refuse what is not a task, with the sentence that helps; returns its state."""
+    """The state of a task. InvalidPipeline, with the remedy, if it is not a task."""
     if isinstance(task, type) and issubclass(task, PersistentTask):
         raise InvalidPipeline(f"task={task.__name__}: give an instance, {task.__name__}()")
     if not isinstance(task, PersistentTask):
@@ -141,7 +138,7 @@ def check_task(task: Any) -> PersistentState:
 
 
 def _checked_key(task: PersistentTask) -> tuple[str, ...]:
-    """The names of the key columns; InvalidPipeline for what names none."""
+    """The names of the key columns. InvalidPipeline if ``key`` has another form."""
     key, name = task.key, type(task).__name__
     if callable(key):
         raise InvalidPipeline(
@@ -164,7 +161,7 @@ def _checked_key(task: PersistentTask) -> tuple[str, ...]:
 
 
 def check_key(task: PersistentTask, schema: pa.Schema) -> None:
-    """Refuse a key of a field that the source has not, or of a type that is no key."""
+    """InvalidPipeline if the source lacks a key field, or if its type cannot be a key."""
     if isinstance(task.key, Mapping):
         return
     fields = schema.names
@@ -185,7 +182,7 @@ def check_key(task: PersistentTask, schema: pa.Schema) -> None:
 
 
 def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]:
-    """How the key columns of a batch are made."""
+    """The function that makes the key columns of a batch."""
     key = task.key
     if isinstance(key, Mapping):
         functions = dict(key)
@@ -202,8 +199,8 @@ def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]
 
 
 def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[TaskFailure], *, stop: bool) -> None:
-    """Run the task over a batch. A batch that fails is halved until the failing message stands alone; every other
-    message counts. With ``stop``, end at the first failure."""
+    """Run the task over a batch. A failing batch is halved until the failing message is alone; all others count.
+    ``stop``: end at the first failure."""
     if type(task).process_batch is PersistentTask.process_batch:
         for start in range(0, len(batch), _MESSAGES):
             _attempt(task, delta, batch.slice(start, start + _MESSAGES), failures, stop)
@@ -234,7 +231,7 @@ def _attempt(task: PersistentTask, delta: Delta, batch: Batch, failures: list[Ta
 
 
 def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> TaskFailure:
-    """The failure of a message that stands alone."""
+    """The failure of a batch of one message."""
     name = type(task).__name__
     if isinstance(error, KeyFailed) and isinstance(error.__cause__, Exception):
         line = users_line(error.__cause__) or line_of(error.function)
@@ -249,7 +246,7 @@ def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception)
 
 
 def _raised_at_once(task: PersistentTask, delta: Delta, batch: Batch, error: Exception) -> Exception:
-    """An error that came after the task's own lines, as it is raised in the line that it comes from."""
+    """Run the message again with immediate updates, so that the error is raised in the line that causes it."""
     try:
         delta.begin(batch)
         task.process_batch(delta, batch)

@@ -1,10 +1,9 @@
 """A window is a half-open interval of event time; a pane is an interval that no window, nor grid clock, ever cuts.
 
-Window k of size s every e is ``[k*e, k*e + s)``, for every integer k. The cuts are all window starts, all
-window ends, and the multiples of the grid interval if there is one; a pane lies between neighbouring cuts and
-is named by its start. So
+Window k of size s every e is ``[k*e, k*e + s)``, for every integer k. The cuts are all window starts and ends, and the
+multiples of the grid interval if there is one. A pane lies between neighbouring cuts; its start is its name. So
 
-    every window is a union of panes, and every checkpoint on the grid is too.
+    every window is a union of panes, and so is every checkpoint on the grid.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 class Window:
     """Windows of ``size_ms`` that start every ``every_ms``. Made by ``tumbling`` and ``sliding``.
 
-    ``bare``: how it was written, where that is in numbers without a unit, of which some are no whole seconds.
+    ``bare``: how it was written, if as numbers without a unit that may have been meant as seconds.
     """
 
     size_ms: int
@@ -45,8 +44,7 @@ class Window:
         return timestamps // self.every_ms * self.every_ms
 
     def last_end(self, timestamps: Any) -> Any:
-        """The end of the last window that starts at or before each time: once the clock is there, all its
-        windows are over."""
+        """The end of the last window that starts at or before each time: at that clock all its windows are over."""
         return self.last_start(timestamps) + self.size_ms
 
     def holds(self, timestamps: Integers) -> Mask:
@@ -56,7 +54,7 @@ class Window:
         return np.asarray(timestamps - self.last_start(timestamps) < self.size_ms)
 
     def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
-        """Whether windows hold each time and all of them, or some but not all of them, had ended at the watermark."""
+        """For each time in a window: whether all its windows had ended at the watermark; whether only some had."""
         ended = self.last_end(timestamps) <= watermark
         late = ended & self.holds(timestamps)
         first_end = self.first_number(timestamps) * self.every_ms + self.size_ms
@@ -114,8 +112,7 @@ def sliding(size: Duration, every: Duration) -> Window:
 
 @dataclass(frozen=True)
 class Panes:
-    """The panes of a window and, where ``interval_ms`` is given, of a grid of clocks. Without a window: of
-    the grid alone."""
+    """The panes of a window, of a grid of clocks every ``interval_ms``, or of both."""
 
     window: Window | None
     interval_ms: int | None
@@ -137,7 +134,7 @@ class Panes:
 
     @property
     def step(self) -> int:
-        """Of which all cuts are multiples."""
+        """The greatest common divisor of all cuts."""
         parts = [self.window.size_ms, self.window.every_ms] if self.window else []
         return math.gcd(*parts, *([self.interval_ms] if self.interval_ms is not None else []))
 
@@ -147,8 +144,7 @@ class Panes:
         return self.window is not None and self.window.every_ms >= self.window.size_ms and self.interval_ms is None
 
     def is_cut(self, clock: int) -> bool:
-        """Whether a checkpoint can be taken at this clock without cutting a pane, that is, whether it is on
-        the grid."""
+        """Whether this clock is on the grid: a checkpoint there cuts no pane."""
         if self.interval_ms is not None:
             return clock % self.interval_ms == 0
         return bool(self.starts(clock) == clock)

@@ -1,4 +1,4 @@
-"""The command line runs pipelines, looks into their checkpoints, and operates on them."""
+"""The command line runs pipelines, reads their checkpoints, and operates on them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COMMANDS = (
 
 
 class _Commands(InOrder):
-    """Tells an error of ours in one line; with -v where it was raised."""
+    """Prints a PersistentError in one line; with -v also its traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -49,14 +49,14 @@ class _Commands(InOrder):
 
 
 class _ToStderr(logging.Handler):
-    """Writes to what is the standard error at the time, so that a progress line is not torn."""
+    """Writes to the current standard error, so that a progress line is not torn."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(self.format(record), err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-v", "--verbose", count=True, help="Tell what is done; -vv: every step. Errors come with their place.")
+@click.option("-v", "--verbose", count=True, help="Log what is done; -vv: every step. Errors come with a traceback.")
 @click.version_option(persistent.__version__, prog_name="persistent")
 def main(verbose: int) -> None:
     """Exactly-once stateful processing: run a pipeline, look into its checkpoint, operate on it.

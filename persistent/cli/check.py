@@ -27,12 +27,12 @@ from persistent.verify import FAULT, Verification, verify, verify_source
 def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_json: bool) -> None:
     """Read and check every byte of a checkpoint.
 
-    Everything that the kept checkpoints name is read and held against the laws; nothing is changed. Exit code 4 if
-    anything committed is lost or wrong; the newest checkpoint that no fault touches is then named.
+    Reads everything that the kept checkpoints name and checks it against the laws; changes nothing. Exit code 4 if
+    anything committed is lost or wrong; the error then names the newest checkpoint without a fault.
 
-    Files that no checkpoint names are warnings: a run that was cut off leaves them, and the next one deletes them.
-    With --source TARGET is the pipeline: its source is read from the first record to the checkpoint's positions. Files
-    that were read may be gone; then only the rest can be compared, which is a warning.
+    Files that no checkpoint names are warnings: an interrupted run leaves them, and the next one deletes them. With
+    --source, TARGET is the pipeline: its source is read from the first record to the checkpoint's positions. Files that
+    were read may be gone; then only the rest can be compared, which is a warning.
 
     \b
     persistent verify visits-checkpoint
@@ -60,7 +60,7 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
 
 
 def _still_kept(storage: Storage, id: int) -> Place:
-    """That checkpoint; where the job has gone on and collected it since, the newest."""
+    """That checkpoint, or the newest if the job has collected it meanwhile."""
     try:
         return place(storage, id)
     except UnknownCheckpoint:
@@ -68,7 +68,7 @@ def _still_kept(storage: Storage, id: int) -> Place:
 
 
 def _check_there(storage: Storage) -> None:
-    """Where there is nothing at all, nothing is corrupt."""
+    """CommandFailed if there is no checkpoint at all: nothing is corrupt then."""
     if not storage.list("") and not storage.list("m"):
         raise CommandFailed(f"{storage.url}: there is no checkpoint here, so no checkpoint verifies", NOT_FOUND)
 
@@ -77,13 +77,13 @@ def _verdict(found: Verification) -> str:
     faults = [finding for finding in found.findings if finding.severity == FAULT]
     good, url = found.newest_good, found.url
     counted = "1 fault" if len(faults) == 1 else f"{len(faults):,} faults, the first"
-    told = f"{url}: {counted}: {faults[0].place}: {faults[0].text}; "
+    verdict = f"{url}: {counted}: {faults[0].place}: {faults[0].text}; "
     if good is None:
-        return f"{told}no checkpoint verifies: restore the folder from a copy"
+        return f"{verdict}no checkpoint verifies: restore the folder from a copy"
     if good == found.newest:
-        return f"{told}checkpoint {good} is the newest, and verifies by itself"
-    way_back = f"'persistent rollback {url} {good} --outputs=retract' goes back to it"
-    return f"{told}checkpoint {good} is the newest that verifies: {way_back}"
+        return f"{verdict}checkpoint {good} is the newest, and verifies by itself"
+    command = f"'persistent rollback {url} {good} --outputs=retract' goes back to it"
+    return f"{verdict}checkpoint {good} is the newest that verifies: {command}"
 
 
 def _print_verification(found: Verification) -> None:
@@ -107,8 +107,8 @@ def _print_verification(found: Verification) -> None:
 def doctor(url: str, as_json: bool) -> None:
     """Probe a store: whether checkpoints can be committed there.
 
-    Races for one name, refused overwrites, reading and listing what was just written. Exit code 6 if the store is not
-    fit. What it writes it deletes again; a store that only fsspec knows is used once this has found it fit.
+    Tries races for one name, overwrites, and reading and listing what was just written, then deletes its files. Exit
+    code 6 if the store is not fit. A store known only to fsspec can be used after this has found it fit.
 
     \b
     persistent doctor s3://bucket/visits-checkpoint

@@ -1,4 +1,4 @@
-"""An exit code says in one number how a command ended; they never change their meaning."""
+"""An exit code says how a command ended. Codes never change their meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from persistent.errors import (
 
 @dataclass(frozen=True)
 class Exit:
-    """A code, when it is given, and for which errors."""
+    """A code, its meaning, and its errors."""
 
     code: int
     text: str
@@ -35,11 +35,11 @@ EXITS = (
     Exit(CORRUPT, "the checkpoint is corrupt, or verify found faults", (CorruptCheckpoint, StagedMissing)),
     Exit(RUNNING, "the job is running, or another driver took over", (StillRunning, Fenced)),
     Exit(REFUSED, "the store refused: no permission, not reachable, not supported", (StorageError,)),
-    Exit(FAILED, "another error, told in one line", (PersistentError,)),
+    Exit(FAILED, "another error, in one line", (PersistentError,)),
     Exit(USAGE, "a wrong command line"),
     Exit(STOPPED, "stopped by a signal before the end, everything so far committed"),
 )
-"""In the order in which an error looks for its own."""
+"""An error takes the first that lists it."""
 
 
 def exit_code(error: PersistentError) -> int:
@@ -52,7 +52,7 @@ def exit_code(error: PersistentError) -> int:
 
 
 class CommandFailed(click.ClickException):
-    """An error told in one line, with its exit code."""
+    """An error in one line, with its exit code."""
 
     def __init__(self, text: str, code: int = FAILED) -> None:
         super().__init__(" ".join(text.splitlines()))
@@ -60,7 +60,7 @@ class CommandFailed(click.ClickException):
 
 
 class InOrder(click.Group):
-    """Commands are listed as they were added: first what one needs first."""
+    """Lists commands in the order they were added."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

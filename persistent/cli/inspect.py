@@ -1,4 +1,4 @@
-"""``persistent history``, ``show`` and ``diff``: what the manifests of a checkpoint say."""
+"""``persistent history``, ``show`` and ``diff``: the manifests of a checkpoint."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from persistent.text.fingerprints import monoid_text, window_text
 @target_argument
 @json_option
 def history(target: str, as_json: bool) -> None:
-    """The checkpoints that are kept, oldest first.
+    """The kept checkpoints, oldest first.
 
-    A fence stands where a run began: it repeats the checkpoint before it under a new epoch.
+    A fence marks the start of a run: it repeats the checkpoint before it under a new epoch.
 
     \b
     persistent history visits-checkpoint
@@ -165,11 +165,11 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
 @click.option("--limit", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True, help="Of keys, show so many.")
 @json_option
 def diff_command(targets: tuple[str, ...], limit: int, as_json: bool) -> None:
-    """What has changed from one checkpoint to another.
+    """What changed from one checkpoint to another.
 
-    Of one TARGET from an ID to another, by default the newest; or from the newest of one TARGET to that of another.
-    Told are clock, positions, account, and the runs that have come, gone or been compacted. Where a TARGET is a
-    pipeline, also the keys and windows whose values differ.
+    Compares two IDs of one TARGET (the second by default the newest), or the newest checkpoints of two TARGETs: clock,
+    positions, account, and runs added, removed or compacted. If a TARGET is a pipeline, also the keys and windows
+    whose values differ.
 
     \b
     persistent diff visits-checkpoint 41 42
@@ -197,7 +197,7 @@ def diff_command(targets: tuple[str, ...], limit: int, as_json: bool) -> None:
 
 
 def _sides(targets: tuple[str, ...]) -> tuple[Place, Place, Pipeline | None]:
-    """The two places, and by which pipeline their states are read."""
+    """The two places, and the pipeline to read their states with."""
     if len(targets) not in (2, 3) or not all(_is_id(one) for one in targets[2:]):
         raise click.UsageError("diff takes TARGET ID, TARGET ID ID, or TARGET TARGET")
     pipelines = [load_pipeline(one) if names_pipeline(one) else None for one in targets if not _is_id(one)]

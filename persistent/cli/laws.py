@@ -1,4 +1,4 @@
-"""``persistent laws``: the laws of monoids, tried on one of the user's."""
+"""``persistent laws``: tries the laws on a user's monoid."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 @click.option("--examples", type=click.IntRange(1), help="Try each law on so many [default: 200, or as 5 s allow].")
 @json_option
 def laws(monoid: str, examples: int | None, as_json: bool) -> None:
-    """Try the laws of monoids on one, law by law.
+    """Try each law on a monoid.
 
-    NAME is a monoid, a class of monoids that is made without arguments, a pair of a monoid and a strategy of its
-    inputs, or a task or pipeline: then it is the monoid of its state. Exit code 1 if a law is broken; each broken one
-    is shown with its smallest counterexample. The examples are the same every time.
+    NAME is a monoid, a monoid class without required arguments, a pair of a monoid and a strategy for its inputs, or a
+    task or pipeline, whose state's monoid is tried. Exit code 1 if a law is broken; each broken law comes with its
+    smallest counterexample. The examples are the same every time.
 
     \b
     persistent laws longest.py:Longest

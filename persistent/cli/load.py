@@ -1,7 +1,7 @@
-"""To load is to turn ``FILE_OR_MODULE:NAME`` into the pipeline, or the monoid, that a user wrote there.
+"""Loading turns ``FILE_OR_MODULE:NAME`` into the pipeline or monoid that it names.
 
-A file is run as a module of its own, with its folder on the path, as Python does with a script: so what it imports
-from beside it is found, and Spark's workers get its classes by value.
+A file runs as a module, with its folder on the path, as a script does: so it can import its neighbours, and Spark's
+workers get its classes by value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TARGET = re.compile(r"(.+):([A-Za-z_]\w*)")
 
 
 def names_pipeline(target: str) -> bool:
-    """Whether ``target`` is of the form FILE_OR_MODULE:NAME, and no folder.
+    """Whether ``target`` has the form FILE_OR_MODULE:NAME, and is no folder.
 
     >>> names_pipeline("visits.py:pipeline"), names_pipeline("s3://bucket/visits"), names_pipeline("visits-checkpoint")
     (True, False, False)
@@ -32,8 +32,8 @@ def names_pipeline(target: str) -> bool:
 
 
 def load_pipeline(target: str) -> Pipeline:
-    """The pipeline named by ``FILE.py:NAME`` or ``package.module:NAME``: a Pipeline, or a function without arguments
-    that returns one. InvalidPipeline says what is wrong with it."""
+    """The pipeline at ``FILE.py:NAME`` or ``package.module:NAME``: a Pipeline, or a function without arguments that
+    returns one. InvalidPipeline."""
     module, found = _named(target, "a pipeline", Pipeline)
     if not isinstance(found, Pipeline):
         raise InvalidPipeline(
@@ -44,11 +44,10 @@ def load_pipeline(target: str) -> Pipeline:
 
 
 def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
-    """The monoid named by ``FILE.py:NAME`` or ``package.module:NAME``, and a strategy of its inputs, if it has one.
+    """The monoid at ``FILE.py:NAME`` or ``package.module:NAME``, and the strategy for its inputs, or None.
 
-    NAME is a monoid, a class of monoids or tasks that are made without arguments, a pair of a monoid and a strategy, a
-    function that returns one of these, or a task or pipeline: then it is the monoid that its state is a sum of.
-    InvalidPipeline says what is wrong with it.
+    NAME is a monoid, a class of monoids or tasks without required arguments, a pair of a monoid and a strategy, a
+    function that returns one of these, or a task or pipeline, for the monoid of its state. InvalidPipeline.
     """
     module, found = _named(target, "a monoid", Monoid)
     found, inputs = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
@@ -70,7 +69,7 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
 
 
 def _named(target: str, what: str, kind: type) -> tuple[ModuleType, Any]:
-    """The module that ``target`` names, and what it names in there: of a function, what that returns."""
+    """The module that ``target`` names, and the object in it; a function is called."""
     match = _TARGET.fullmatch(target)
     if not match:
         raise InvalidPipeline(f"{target}: name {what} as FILE.py:NAME or package.module:NAME")
@@ -139,7 +138,7 @@ def _put_on_path(folder: str) -> None:
 
 
 def _choices(module: ModuleType, kind: type) -> str:
-    """What could have been named: the instances of ``kind``, and its classes that the module defines."""
+    """The possible names: instances of ``kind``, and its subclasses defined in the module."""
     names = sorted(
         name
         for name, value in vars(module).items()
@@ -150,7 +149,7 @@ def _choices(module: ModuleType, kind: type) -> str:
 
 
 def _shown(error: Exception, place: str) -> str:
-    """The error with the last line of the user's file that it passed."""
+    """The error with its last line in the user's file."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if os.path.basename(trace.tb_frame.f_code.co_filename) == os.path.basename(place):

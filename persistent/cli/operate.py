@@ -1,5 +1,5 @@
-"""What changes a checkpoint: ``persistent savepoint``, ``rollback``, ``restart``, ``pin``, ``gc``, ``compact``,
-``upgrade`` and ``merge``."""
+"""The commands that change a checkpoint: ``persistent savepoint``, ``rollback``, ``restart``, ``pin``, ``gc``,
+``compact``, ``upgrade`` and ``merge``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from persistent.text.figures import bytes_text, clock_text, utc_text
 def savepoint_command(target: str, name: str, at: int | None, as_json: bool) -> None:
     """A self-contained copy of a checkpoint, under s/NAME.
 
-    To keep, to copy elsewhere, or to start a job from. The job may be running; nothing of it changes.
+    Keep it, move it, or start a job from it. The job may be running, and does not change.
 
     \b
     persistent savepoint visits-checkpoint monday
@@ -53,7 +53,7 @@ def savepoint_command(target: str, name: str, at: int | None, as_json: bool) -> 
     "--outputs",
     type=click.Choice(["retract", "again"]),
     required=True,
-    help="What was published since: taken back, or left there and published again.",
+    help="Retract what was published since, or leave it and publish it again.",
 )
 @take_over_option
 @json_option
@@ -62,9 +62,9 @@ def rollback_command(
 ) -> None:
     """Go back to an earlier checkpoint.
 
-    State, clock and positions are those of checkpoint ID again, and the next run reads the source from there. What was
-    published since is taken back by the next run (--outputs=retract, where the sink can), or stays and comes a second
-    time (--outputs=again).
+    State, clock and positions return to those of checkpoint ID, and the next run reads the source from there. The next
+    run also retracts what was published since (--outputs=retract, if the sink can), or publishes it a second time
+    (--outputs=again).
 
     \b
     persistent rollback visits-checkpoint 41 --outputs=retract
@@ -73,7 +73,7 @@ def rollback_command(
     if (id is None) == (clock is None):
         raise click.UsageError("name the checkpoint to go back to: either its ID, or --clock")
     entry = operations.rollback(storage_of(target), id, clock=clock, outputs=outputs, take_over=take_over)
-    _tell(entry, f"went back to checkpoint {entry.manifest.target}", as_json)
+    _report(entry, f"went back to checkpoint {entry.manifest.target}", as_json)
 
 
 @click.command("restart")
@@ -83,21 +83,21 @@ def rollback_command(
     "--outputs",
     type=click.Choice(["retract", "again"]),
     required=True,
-    help="What was published since: taken back, or left there and published again.",
+    help="Retract what was published since, or leave it and publish it again.",
 )
 @take_over_option
 @json_option
 def restart_command(pipeline: str, clock: int, outputs: str, take_over: bool, as_json: bool) -> None:
     """Keep the state as of a clock, and read all that follows again.
 
-    For a source that has lost its positions: its files were written anew, or stand elsewhere. The next run reads the
-    pipeline's source from its beginning; what is before CLOCK is counted as duplicates.
+    For a source that has lost its positions, because its files were rewritten or moved. The next run reads the source
+    from its beginning, and counts records before CLOCK as duplicates.
 
     \b
     persistent restart visits.py:pipeline 2024-05-01T10:00Z --outputs=retract
     """
     entry = operations.restart(pipeline_of(pipeline), clock, outputs=outputs, take_over=take_over)
-    _tell(entry, f"the state is that as of {utc_text(clock)}", as_json)
+    _report(entry, f"the state is that as of {utc_text(clock)}", as_json)
 
 
 @click.command("pin")
@@ -115,19 +115,19 @@ def pin_command(target: str, id: int, remove: bool, take_over: bool, as_json: bo
     """
     entry = operations.pin(storage_of(target), id, remove=remove, take_over=take_over)
     pins = ", ".join(map(str, entry.manifest.pins)) or "none"
-    _tell(entry, f"pinned: {pins}", as_json)
+    _report(entry, f"pinned: {pins}", as_json)
 
 
 @click.command()
 @target_argument
-@click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
 @take_over_option
 @json_option
 def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
     """Delete the files that no kept checkpoint names.
 
-    A run does so after each step; this is for what a last run has left. Where TARGET is the pipeline, so is what was
-    staged in its sink and will not be published.
+    A run does this after each step; use it for what the last run left. If TARGET is the pipeline, staged files of its
+    sink that will never be published are deleted too.
 
     \b
     persistent gc visits.py:pipeline
@@ -143,7 +143,7 @@ def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
         click.echo(name)
     click.echo(f"{len(names):,} files {'would be deleted' if dry_run else 'deleted'}")
     if pipeline is None:
-        click.echo("What was staged in the sink is not looked at: for that give the pipeline, FILE.py:NAME.")
+        click.echo("Staged files of the sink were not checked: for those give the pipeline, FILE.py:NAME.")
 
 
 @click.command("compact")
@@ -151,9 +151,9 @@ def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
 @take_over_option
 @json_option
 def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
-    """Fold all runs of a state into as few as can be.
+    """Fold all runs of a state into as few as possible.
 
-    A run folds a bounded piece in each step; this does all of it at once, with the task's own monoid.
+    Each step of a run folds a bounded piece; this folds everything at once, with the task's own monoid.
 
     \b
     persistent compact visits.py:pipeline
@@ -162,7 +162,7 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
     with working(sys.stderr, "folding", bytes_text) as on_progress:
         entry = operations.compact(loaded, take_over=take_over, on_progress=on_progress)
     runs = sum(len(operator.runs) for operator in entry.manifest.operators.values())
-    _tell(entry, f"runs left: {runs:,}", as_json)
+    _report(entry, f"runs left: {runs:,}", as_json)
 
 
 @click.command("upgrade")
@@ -172,13 +172,13 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
 def upgrade_command(target: str, take_over: bool, as_json: bool) -> None:
     """Write a checkpoint in the newest format.
 
-    Releases that know only the older one cannot read it then.
+    Releases that know only older formats cannot read it afterwards.
 
     \b
     persistent upgrade visits-checkpoint
     """
     entry = operations.upgrade(storage_of(target), take_over=take_over)
-    _tell(entry, f"format {entry.manifest.format}", as_json)
+    _report(entry, f"format {entry.manifest.format}", as_json)
 
 
 @click.command("merge")
@@ -187,24 +187,24 @@ def upgrade_command(target: str, take_over: bool, as_json: bool) -> None:
 @click.argument("into")
 @json_option
 def merge_command(first: str, second: str, into: str, as_json: bool) -> None:
-    """Two jobs over different sources, as one.
+    """Merge two jobs over different sources into one.
 
-    FIRST and SECOND are targets, INTO is the URL of the new checkpoint. That no record counts twice is proved by their
-    accounts; jobs that have read of one partition are refused. Neither is changed.
+    FIRST and SECOND are targets, INTO is the URL of the new checkpoint. Their accounts prove that no record counts
+    twice: jobs that read the same partition are refused. Neither job changes.
 
     \b
     persistent merge visits-eu visits-us visits
     """
     entry = operations.merge(storage_of(first), storage_of(second), storage_of(into))
-    _tell(entry, f"the sum of {first} and {second}", as_json)
+    _report(entry, f"the sum of {first} and {second}", as_json)
 
 
-def _tell(entry: Entry, text: str, as_json: bool) -> None:
-    """What is the newest manifest now."""
+def _report(entry: Entry, text: str, as_json: bool) -> None:
+    """Print the newest manifest."""
     manifest = entry.manifest
     if not as_json:
         click.echo(f"{manifest.kind} {manifest.id}, clock {clock_text(manifest.clock.watermark)}: {text}")
         return
     names = ("id", "kind", "epoch", "base", "target", "format")
-    told: dict[str, Any] = {name: getattr(manifest, name) for name in names}
-    click.echo(json_text({**told, "clock_ms": manifest.clock.watermark, "pins": list(manifest.pins)}))
+    fields: dict[str, Any] = {name: getattr(manifest, name) for name in names}
+    click.echo(json_text({**fields, "clock_ms": manifest.clock.watermark, "pins": list(manifest.pins)}))

@@ -1,4 +1,4 @@
-"""Options and arguments that several commands take, and what a target stands for."""
+"""Options and arguments of several commands, and the meaning of a target."""
 
 from __future__ import annotations
 
@@ -42,17 +42,19 @@ limit_option = click.option(
     "--limit", type=click.IntRange(0), help=f"Show at most so many rows [default: {ROWS_SHOWN}; with --json all]."
 )
 take_over_option = click.option(
-    "--take-over", is_flag=True, help="Even if a driver seems to run: it is fenced off, and commits nothing more."
+    "--take-over",
+    is_flag=True,
+    help="Even if a driver seems to run: fence it off, so that it commits nothing more.",
 )
 
 
 def storage_of(target: str) -> Storage:
-    """The checkpoint that a target names: by its URL, or by its pipeline."""
+    """The checkpoint of a target: a URL, or a pipeline."""
     return load_pipeline(target).storage if names_pipeline(target) else open_checkpoint(target)
 
 
 def pipeline_of(target: str) -> Pipeline:
-    """The pipeline that a target names; a URL is refused."""
+    """The pipeline of a target; UsageError for a URL."""
     if not names_pipeline(target):
         raise click.UsageError(
             f"{target}: a state is read by the task's own monoid: give its pipeline as FILE.py:NAME "

@@ -1,6 +1,6 @@
-"""Progress is a line of figures about a run at work: first how much is done of all, and how long the rest will take.
+"""Progress is a line of figures about a running pipeline: first the share done and the time left.
 
-On a terminal it is one line that changes; elsewhere a new line, at most one a second.
+On a terminal one line changes in place; elsewhere it is a new line, at most once a second.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SPINNER = 2
 
 
 class RunFigures:
-    """The figures of a run so far; rates are those of the last ten seconds.
+    """The figures of a run so far; rates are over the last ten seconds.
 
-    How far the clock is behind the time of day is told only of a run that follows its source, has read all of it, and
-    is less than a day behind: of older data it tells the age, and no delay.
+    The delay of the clock behind the time of day is shown only for a run that follows its source, has read all of it,
+    and is less than a day behind: for older data it would be the age of the data, not a delay.
     """
 
     def __init__(self, now_s: float, *, follow: bool = False) -> None:
@@ -43,7 +43,7 @@ class RunFigures:
         self._recent: deque[tuple[float, int, int | None]] = deque([(now_s, 0, None)])
 
     def add(self, step: StepReport, now_s: float) -> list[str]:
-        """Count a step; what to show, the most important first.
+        """Count a step; returns what to show, the most important first.
 
         >>> step = StepReport(1, 2_000_000, 1.0, 0, 0, 0, 1_700_000_000_000, 1_500, 4096, 0, 512, 0.01)
         >>> RunFigures(now_s=10.0).add(step, now_s=12.0)[:3]
@@ -84,11 +84,11 @@ class RunFigures:
         return [*parts, f"{self.rows:,} rows", *self._set_aside()]
 
     def idle_s(self, now_s: float) -> float:
-        """How long there has been nothing to do."""
+        """Seconds since the last step."""
         return now_s - self._active_s
 
     def _left(self, reached: Reached | None, now_s: float) -> list[str]:
-        """How long the rest will take, if it goes on like this."""
+        """The time left at the current rate."""
         known = [(at_s, done) for at_s, _, done in self._recent if done is not None]
         if reached is None or reached.is_all or len(known) < 2:
             return []
@@ -103,7 +103,7 @@ class RunFigures:
         return f", {span_text(step.lag_ms)} behind" if caught_up and 0 <= step.lag_ms < _BEHIND_MAX_MS else ""
 
     def _set_aside(self) -> list[str]:
-        """What is missing from the result, where something is: how much of all."""
+        """Records missing from the result, if any, and their share."""
         counts = {"late": self.late, "dead letters": self.dead}
         return [
             f"{count:,} {name} ({max(100 * count // max(self.rows, 1), 1)} % of all)"
@@ -121,7 +121,7 @@ def _files_parts(reached: Reached | None) -> list[str]:
 
 
 def fitting(parts: Sequence[str], room: int) -> str:
-    """As many of the parts as there is room for, in a line.
+    """As many parts as fit into a line.
 
     >>> fitting(["12 % of 3.0 GB", "1,000 rows", "4 s left"], 24)
     '12 % of 3.0 GB  4 s left'
@@ -134,7 +134,7 @@ def fitting(parts: Sequence[str], room: int) -> str:
 
 
 class Progress(Protocol):
-    """Is told of each step, and again and again of a run that has nothing to do."""
+    """Called with each step, and repeatedly while a run is idle."""
 
     def __call__(self, step: StepReport, /) -> None: ...
 
@@ -143,46 +143,46 @@ class Progress(Protocol):
 
 @contextmanager
 def progress(stream: TextIO, *, follow: bool = False) -> Iterator[Progress]:
-    """Show the progress of a run on ``stream``; yields what is to be called with each step's report."""
-    tally = RunFigures(monotonic_s(), follow=follow)
+    """Show the progress of a run on ``stream``; yields the callback for step reports."""
+    figures = RunFigures(monotonic_s(), follow=follow)
     if stream.isatty():
         console = Console(file=stream, markup=False, highlight=False, emoji=False)
         with Status("starting", console=console, spinner="line") as status:
-            yield _Shown(tally, status, console)
+            yield _Shown(figures, status, console)
     else:
-        yield _Printed(tally, stream)
+        yield _Printed(figures, stream)
 
 
 class _Shown:
-    def __init__(self, tally: RunFigures, status: Status, console: Console) -> None:
-        self._tally = tally
+    def __init__(self, figures: RunFigures, status: Status, console: Console) -> None:
+        self._figures = figures
         self._status = status
         self._console = console
 
     def __call__(self, step: StepReport, /) -> None:
-        self._show(self._tally.add(step, monotonic_s()))
+        self._show(self._figures.add(step, monotonic_s()))
 
     def idle(self, idle: Idle, /) -> None:
         now_s = monotonic_s()
-        if self._tally.idle_s(now_s) >= _LINE_SECONDS:
-            self._show(self._tally.idle(idle, now_s))
+        if self._figures.idle_s(now_s) >= _LINE_SECONDS:
+            self._show(self._figures.idle(idle, now_s))
 
     def _show(self, parts: Sequence[str]) -> None:
         self._status.update(fitting(parts, self._console.width - _SPINNER))
 
 
 class _Printed:
-    """What is idle is told once, and then every five minutes."""
+    """Prints an idle run once, and then every five minutes."""
 
-    def __init__(self, tally: RunFigures, stream: TextIO) -> None:
-        self._tally = tally
+    def __init__(self, figures: RunFigures, stream: TextIO) -> None:
+        self._figures = figures
         self._stream = stream
         self._printed_s = -_LINE_SECONDS
         self._idle_s = _LINE_SECONDS
 
     def __call__(self, step: StepReport, /) -> None:
         now_s = monotonic_s()
-        parts = self._tally.add(step, now_s)
+        parts = self._figures.add(step, now_s)
         self._idle_s = _LINE_SECONDS
         if now_s - self._printed_s >= _LINE_SECONDS:
             self._printed_s = now_s
@@ -190,9 +190,9 @@ class _Printed:
 
     def idle(self, idle: Idle, /) -> None:
         now_s = monotonic_s()
-        if self._tally.idle_s(now_s) >= self._idle_s:
-            self._idle_s = self._tally.idle_s(now_s) + _IDLE_SECONDS
-            self._print(self._tally.idle(idle, now_s))
+        if self._figures.idle_s(now_s) >= self._idle_s:
+            self._idle_s = self._figures.idle_s(now_s) + _IDLE_SECONDS
+            self._print(self._figures.idle(idle, now_s))
 
     def _print(self, parts: Sequence[str]) -> None:
         print("  ".join(parts), file=self._stream, flush=True)
@@ -200,7 +200,7 @@ class _Printed:
 
 @contextmanager
 def one_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Show a line in place of the last; nothing where ``stream`` is no terminal."""
+    """Show a line that replaces the last; nothing if ``stream`` is no terminal."""
     if not stream.isatty():
         yield lambda text: None
         return
@@ -210,7 +210,7 @@ def one_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def working(stream: TextIO, what: str, amount: Callable[[int], str]) -> Iterator[Callable[[int, int], None]]:
-    """Show on a terminal how far a long work is; yields what is to be told how much is done, and of how much."""
+    """Show the progress of a long operation on a terminal; yields a callback for the amounts done and in all."""
     began_s = monotonic_s()
     with one_line(stream) as show:
         show(what)

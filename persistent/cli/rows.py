@@ -1,4 +1,4 @@
-"""``persistent state``, ``late``, ``dead-letters`` and ``export``: what a checkpoint holds, as rows."""
+"""``persistent state``, ``late``, ``dead-letters`` and ``export``: the rows of a checkpoint."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def state(
 ) -> None:
     """The folded state, or that of one key.
 
-    Of a state with windows: every window that holds something and is not closed yet. The state is read by the task's
-    own monoid: so this command takes the pipeline, not the URL of its checkpoint. Times are ISO 8601 in UTC, or
-    milliseconds since 1970. A state larger than memory: persistent export.
+    A state with windows shows every open window that holds something. The task's own monoid reads the state, so this
+    command takes the pipeline, not the URL of its checkpoint. Times are ISO 8601 in UTC, or milliseconds since 1970.
+    For a state larger than memory use persistent export.
 
     \b
     persistent state visits.py:pipeline
@@ -81,7 +81,7 @@ def state(
     key = _key(keys, key_json)
     loaded = pipeline_of(pipeline)
     here = place(loaded.storage, at)
-    with _wrong_words():
+    with _usage_errors():
         if key is not None:
             check_key(loaded, here, key)
         if window is not None:
@@ -96,7 +96,7 @@ def state(
 
 
 def _key(keys: tuple[str, ...], key_json: str | None) -> tuple[Any, ...] | None:
-    """The values of the key that is asked for, if one is."""
+    """The values of the key, or None."""
     if key_json is None:
         return keys or None
     if keys:
@@ -109,7 +109,7 @@ def _key(keys: tuple[str, ...], key_json: str | None) -> tuple[Any, ...] | None:
 
 
 def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: int | None, window: int | None) -> str:
-    """What it means that there is no row."""
+    """Why there are no rows."""
     shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
     of_key = f" of the key {shown}" if key else ""
     when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
@@ -129,8 +129,8 @@ def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: 
 
 
 @contextmanager
-def _wrong_words() -> Iterator[None]:
-    """What is wrong with a key or window as it was written is a matter of the command line."""
+def _usage_errors() -> Iterator[None]:
+    """Re-raise errors in a key or window as usage errors."""
     try:
         yield
     except InvalidPipeline as error:
@@ -163,7 +163,7 @@ def _encoded(table: pa.Table, form: str) -> bytes:
 
 
 def _write(data: bytes, output: str | None) -> None:
-    """All of it or nothing."""
+    """Write all of it, or nothing."""
     if output in (None, "-"):
         click.echo(data, nl=False)
         return
@@ -175,7 +175,7 @@ def _write(data: bytes, output: str | None) -> None:
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    """By window, then by key, as far as they can be ordered."""
+    """Sort by window, then by key, where types can be sorted."""
     names = [name for name in ("window_start", *table.column_names) if name in table.column_names]
     ordered = [name for name in dict.fromkeys(names) if not pa.types.is_nested(table.schema.field(name).type)]
     return table.sort_by([(name, "ascending") for name in ordered]) if ordered and table.num_rows else table
@@ -186,10 +186,10 @@ def _sorted(table: pa.Table) -> pa.Table:
 @limit_option
 @json_option
 def late(target: str, limit: int | None, as_json: bool) -> None:
-    """The records that came too late.
+    """The late records.
 
-    All windows of their time had ended by the clock of the step before theirs. Those of the reason "partly-late" still
-    count in the windows of their time that were open.
+    All windows of their time had ended by the clock of the step before. Records with the reason "partly-late" count in
+    those windows of their time that were still open.
 
     \b
     persistent late visits-checkpoint --json
@@ -219,7 +219,7 @@ def _print_aside(target: str, folder: str, limit: int | None, as_json: bool) -> 
 
 
 def _at_a_glance(table: pa.Table) -> pa.Table:
-    """Where a record stands, when it was, why it was set aside, and what it is; the rest is in the JSON."""
+    """Place, time, reason and record; --json shows the rest."""
     several = len(pc.unique(table.column("partition"))) > 1
     columns = {name: table.column(name) for name in ("partition", "file", "offset") if several or name != "partition"}
     times = table.column("timestamp").to_pylist()
@@ -240,10 +240,10 @@ def _at_a_glance(table: pa.Table) -> pa.Table:
 @click.option("--at", type=int, metavar="ID", help="The state of that checkpoint [default: the newest].")
 @json_option
 def export_command(pipeline: str, folder: str, at: int | None, as_json: bool) -> None:
-    """The folded state as Parquet files, however large it is.
+    """The folded state as Parquet files, however large.
 
-    FOLDER is a path or URL, and empty. The footer of each file names the job, the checkpoint and its clock;
-    _export.json is written last and lists the files.
+    FOLDER is an empty path or URL. The footer of each file names the job, the checkpoint and its clock; _export.json is
+    written last and lists the files.
 
     \b
     persistent export visits.py:pipeline visits-of-may
@@ -253,8 +253,7 @@ def export_command(pipeline: str, folder: str, at: int | None, as_json: bool) ->
     with working(sys.stderr, "exporting", "{:,} rows".format) as on_progress:
         done = export(loaded, folder, at, on_progress=on_progress)
     if as_json:
-        told: dict[str, Any] = {**asdict(done), "rows": done.rows, "bytes": done.bytes}
-        click.echo(json_text(told))
+        click.echo(json_text({**asdict(done), "rows": done.rows, "bytes": done.bytes}))
         return
     click.echo(
         f"checkpoint {done.checkpoint}: {done.rows:,} rows in {len(done.files)} files, {bytes_text(done.bytes)}, in "

@@ -1,4 +1,4 @@
-"""``persistent run``: a pipeline, on a Spark or embedded."""
+"""``persistent run``: runs a pipeline on Spark or embedded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from persistent.operations.fencing import check_none_runs
     help="Run on this Spark: local[2], spark://host:7077, yarn, sc://host:15002 ... [default: what Spark's "
     "configuration names as spark.master, else a local one on all processors]",
 )
-@click.option("--follow", is_flag=True, help="Go on as input comes, until SIGINT (Ctrl-C) or SIGTERM.")
+@click.option("--follow", is_flag=True, help="Wait for more input, until SIGINT (Ctrl-C) or SIGTERM.")
 @click.option("--end-of-input", is_flag=True, help="The input is complete: close and publish every window.")
 @take_over_option
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
@@ -42,16 +42,16 @@ def run(
     take_over: bool,
     as_json: bool,
 ) -> None:
-    """Process what is there, exactly once.
+    """Process the available input, exactly once.
 
-    It goes on from where the last run ended. Progress goes to the standard error: on a terminal a line that changes,
-    else a line at most each second. The report goes to the standard output. The first line says where it runs.
+    Continues where the last run ended. Progress goes to the standard error: a changing line on a terminal, else a line
+    at most every second. The report goes to the standard output. The first line says where it runs.
 
-    SIGINT and SIGTERM end the run at a step's edge with everything committed and published: exit code 0 with --follow,
-    130 without. A second SIGINT ends it at once; the next run does the step again.
+    SIGINT and SIGTERM end the run after the current step, with everything committed and published: exit code 0 with
+    --follow, 130 without. A second SIGINT ends it at once; the next run repeats the step.
 
-    Where a driver of the checkpoint certainly runs, a live process of this machine, it is refused (exit code 5) unless
-    with --take-over. One that has died, or runs elsewhere for all one knows, is fenced off without a word from you.
+    If a driver of the checkpoint certainly runs, as a live process of this machine, the command is refused (exit code
+    5) unless --take-over is given. A driver that died, or may run on another machine, is fenced off without asking.
 
     \b
     persistent run visits.py:pipeline

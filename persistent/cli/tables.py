@@ -1,4 +1,4 @@
-"""A table is rows as a person reads them in columns, or as a program reads them: JSON, one object a line."""
+"""Tables print rows in columns for people, or as JSON for programs, one object a line."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def print_rows(
     none: str = "no rows",
     glance: Callable[[pa.Table], pa.Table] | None = None,
 ) -> None:
-    """An Arrow table on the standard output; ``limit``: at most so many of its rows; ``none``: said of an empty one;
-    ``glance``: makes of rows what a person looks for first."""
+    """Print an Arrow table. ``limit``: at most that many rows; ``none``: printed for an empty table; ``glance``: makes
+    the columns that people look at first."""
     if as_json:
         shown = table if limit is None else table.slice(0, limit)
         click.echo(encode_json_lines(shown).to_pybytes(), nl=False)
@@ -46,11 +46,11 @@ def print_rows(
     if shown.num_rows < table.num_rows:
         click.echo(f"{shown.num_rows:,} of {table.num_rows:,} rows; more with --limit, all with --json")
     elif was_cut:
-        click.echo(f"{_MARK} marks what was cut; --json has all of it")
+        click.echo(f"{_MARK} marks cut values; --json has all of them")
 
 
 def _print_columns(table: pa.Table) -> bool:
-    """Whether a value was cut."""
+    """Print in columns; returns whether a value was cut."""
     rows = [[_cell(value) for value in row.values()] for row in python_list(table)]
     numbers = [field.name for field in table.schema if _is_number(field.type)]
     if not sys.stdout.isatty():
@@ -65,7 +65,7 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """A value in one line, without what would move a terminal's cursor."""
+    """A value in one line, without control characters."""
     if value is None:
         return ""
     if isinstance(value, bytes):
@@ -92,7 +92,7 @@ def _print_fitted(
     room: int,
     spare: Sequence[str] = (),
 ) -> bool:
-    """As columns where they fit, the widest cut; else one value a line. Whether something was cut or left out."""
+    """Print columns, cutting the widest, or else one value a line; returns whether something was cut or left out."""
     columns = list(zip(*rows, strict=True))
     natural = [max(map(cell_len, (name, *column))) for name, column in zip(names, columns, strict=True)]
     least = [wide if name in whole else min(wide, _CUT_LEAST) for name, wide in zip(names, natural, strict=True)]
@@ -115,7 +115,7 @@ def _print_fitted(
 
 
 def fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
-    """Widths of columns that fill at most the room: the widest are cut first, none below its least. None: no room.
+    """Column widths that fit the room: the widest are cut first, none below its least. None: no room.
 
     >>> fitted([5, 40, 90], [5, 12, 12], 60), fitted([5, 40], [5, 12], 60), fitted([30, 40], [30, 12], 40)
     ([5, 28, 27], [5, 40], None)
@@ -142,7 +142,7 @@ def _print_one_by_one(names: Sequence[str], rows: Sequence[Sequence[str]], room:
 
 
 def _cut(text: str, wide: int, *, tail: bool = False) -> str:
-    """At most so wide, with a mark where something is missing: at the end, or before the tail."""
+    """Cut text to a width, with a mark at the end, or before the tail."""
     if cell_len(text) <= wide:
         return text
     if not tail:
@@ -169,17 +169,17 @@ def print_summaries(
     whole: Sequence[str],
     spare: Sequence[str],
 ) -> None:
-    """As ``print_table``, but each row in one line: where a terminal has no room, without the columns ``spare``."""
+    """As ``print_table``, with each row in one line; a narrow terminal drops the columns ``spare``."""
     if not sys.stdout.isatty():
         print_table(names, rows, right)
         return
     room = _console().width
     if _print_fitted(names, rows, right, {*right, *whole}, room, spare):
-        click.echo(f"{_MARK} and columns left out for want of room: --json has all")
+        click.echo(f"{_MARK} some columns did not fit: --json has all")
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:
-    """On a terminal fitted to it, what is wide in several lines; elsewhere as wide as it needs."""
+    """Fit a table to the terminal, wrapping wide cells; elsewhere print it as wide as needed."""
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, justify="right" if name in right else "left", no_wrap=name in right)

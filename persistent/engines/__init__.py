@@ -1,6 +1,6 @@
-"""The engines: each maps a function over items, here in threads, there on Spark.
+"""An engine maps a function over items: ``Embedded`` in threads of this process, ``Spark`` on a session of the user's.
 
-``Embedded`` is the threads of this process; ``Spark`` takes a session of the user's (imported when it is asked for).
+``Spark`` is imported at first use.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The embedded engine is the threads of this process: the reference reading of ``Engine``."""
+"""The embedded engine maps in threads of this process: the reference implementation of ``Engine``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class Embedded:
-    """Works on ``threads`` items at once (default: one for each processor); with 1, in the calling thread.
+    """Processes ``threads`` items at once (default: one per processor); with 1, in the calling thread.
 
     >>> Embedded(threads=2).map(len, ["a", "bb", ""])
     [1, 2, 0]
@@ -33,9 +33,9 @@ class Embedded:
         return f"Embedded(threads={self.parallelism})"
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """``[function(item) for item in items]``; of several failures the one of the first item is raised.
+        """``[function(item) for item in items]``. Of several failures, the first item's is raised.
 
-        After a failure no further item is begun, and those begun have ended when it is raised.
+        After a failure no further item begins, and all begun items end before it is raised.
         """
         try:
             if self.parallelism == 1 or len(items) < 2:

@@ -1,4 +1,4 @@
-"""An engine is one verb: ``map`` a function over items, on workers."""
+"""An engine has one verb: ``map`` a function over items, on workers."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ R = TypeVar("R")
 
 
 class Engine(Protocol):
-    """Where the work of a step is done.
+    """Runs the items of a step on workers.
 
-    ``parallelism``: how many items are worked on at once. ``in_process``: whether workers share the memory of the
-    driver; if not, functions, items and results travel by cloudpickle.
+    ``parallelism``: how many items run at once. ``in_process``: whether workers share the driver's memory; if not,
+    functions, items and results travel by cloudpickle.
     """
 
     @property
@@ -28,12 +28,11 @@ class Engine(Protocol):
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """``[function(item) for item in items]``, each item on some worker.
 
-        A worker may die and an item be worked on again, even twice at once: the result is that of one attempt that
-        succeeded, and attempts must not disturb each other. A ``PersistentError`` is not tried again and reaches the
-        caller as the type it is, with its message and attributes; any other exception may be, and ends as
-        ``EngineError``. Nothing is being worked on when ``map`` returns; after an interrupt or an error, attempts on
-        other machines may go on for some seconds.
+        A worker may die and its item run again, even twice at once. The result is that of one successful attempt, and
+        attempts must not disturb each other. A ``PersistentError`` is not retried, and reaches the caller with its
+        type, message and attributes. Any other exception may be retried, and becomes ``EngineError``. When ``map``
+        returns, no item is running; after an interrupt or an error, attempts on other machines may go on for seconds.
         """
 
     def stop(self) -> None:
-        """Let go of the workers. What the user brought along (a session) stays."""
+        """Release the workers. The user's session stays."""

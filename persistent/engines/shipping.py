@@ -1,4 +1,4 @@
-"""To ship is to pickle a function so that a worker can call it: what it cannot import goes along as code."""
+"""Shipping pickles a function for a worker; what the worker cannot import travels as code."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from persistent.errors import InvalidPipeline, PersistentError
 
 
 def ship_by_value(module: types.ModuleType) -> None:
-    """Have the classes and functions of ``module`` pickled as code, so that workers need not be able to
-    import it.
+    """Pickle the classes and functions of ``module`` as code, so that workers need not import it.
 
-    So too the modules that it uses in turn, as far as they are no installed packages. Nothing is done for
-    an installed one: workers have it, and its classes stay the same objects.
+    The same goes for the modules it uses, unless they are installed packages: workers have those, and their classes
+    stay the same objects.
     """
     pending, seen = [module], set()
     while pending:
@@ -39,8 +38,7 @@ def ship_by_value(module: types.ModuleType) -> None:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Cloudpickle, shipping by value every class and function it meets that workers may not be able to
-    import."""
+    """Cloudpickle that ships by value every class and function that workers may be unable to import."""
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, type | types.FunctionType):
@@ -71,7 +69,7 @@ def _module_of(value: Any) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _is_known(name: str) -> bool:
-    """Whether a module was found installed, or has been seen to by ``ship_by_value`` before."""
+    """Whether a module is installed, or already shipped by value."""
     module = sys.modules[name]
     return _is_installed(module) or name in cloudpickle.list_registry_pickle_by_value()
 
@@ -82,7 +80,7 @@ def _is_installed(module: types.ModuleType) -> bool:
         return True
     if name == "__main__" or getattr(module, "__spec__", None) is None:
         return False
-    # A folder without __init__.py is a module that has only paths.
+    # A folder without __init__.py is a module with paths only.
     places = [module.__file__] if getattr(module, "__file__", None) else list(getattr(module, "__path__", ()))
     return all(_is_below_installed(place) for place in places if place)
 
@@ -97,7 +95,7 @@ def _installed_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     folders = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
-    # And what a .pth file or PYTHONPATH adds to these.
+    # Also those that a .pth file or PYTHONPATH adds.
     folders += [path for path in sys.path if os.path.basename(path.rstrip("/")) in ("site-packages", "dist-packages")]
     named = {path for folder in folders for path in (os.path.abspath(folder), os.path.realpath(folder))}
     return tuple(path + os.sep for path in sorted(named))

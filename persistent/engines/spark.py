@@ -1,9 +1,9 @@
-"""The Spark engine is one Spark job a ``map``.
+"""The Spark engine runs one Spark job per ``map``.
 
-A job is ``range(n).mapInArrow(work).toArrow()``: no shuffle, and rows only as pickled results. So it is of
-the DataFrame API, over Spark Connect too. Its cost before any work is done decides how small steps can be:
+A job is ``range(n).mapInArrow(work).toArrow()``: no shuffle, and its rows are pickled results. It uses only the
+DataFrame API, so it works over Spark Connect too. Its fixed cost decides how small steps can be:
 
-- On classic Spark the plan of a function is built once; the items travel in a local property, unless large.
+- On classic Spark a function's plan is built once; items travel in a local property, unless they are large.
 - A task works first and reads its (one-row) input last: reading it first waits 40 ms on a TCP socket.
 - PySpark's workers collect garbage after every task; frozen modules are not traversed.
 """
@@ -53,11 +53,10 @@ _NO_SERVER = ("NO_ACTIVE_SESSION", "SESSION_NOT_FOUND", "SESSION_CHANGED", "SESS
 
 
 class Spark:
-    """Works on the executors of ``session``, classic or Connect. The session stays the user's: ``stop``
-    leaves it.
+    """Runs on the executors of ``session``, classic or Connect. ``stop`` leaves the session to the user.
 
-    On classic Spark the session's workers run the driver's Python (``sys.executable``); on a cluster the one that
-    ``spark.pyspark.python`` names, else ``PYSPARK_PYTHON``. On first use each looks whether it has what the job needs.
+    On classic local Spark, workers run the driver's Python (``sys.executable``); on a cluster the one named by
+    ``spark.pyspark.python``, else by ``PYSPARK_PYTHON``. Each worker first checks that it has what the job needs.
 
     ``map`` pickles a function once: pass the same object each time, and do not change it in between.
     """
@@ -82,7 +81,7 @@ class Spark:
 
     @functools.cached_property
     def parallelism(self) -> int:
-        """How many tasks run at once, as far as Spark tells."""
+        """How many tasks run at once, by what Spark reports."""
         if self._context is not None:
             return int(self._context.defaultParallelism)
         numbered = self.session.range(0, 1 << 16).selectExpr("spark_partition_id() as partition")
@@ -96,7 +95,7 @@ class Spark:
         return self._master.startswith("local")
 
     def check(self, storages: Sequence[str | Storage], source: Any = None) -> None:
-        """Raise InvalidPipeline if workers cannot reach one of the storages or the source, or lack what these need."""
+        """InvalidPipeline if workers cannot reach a storage or the source, or lack what these need."""
         opened = [open_storage(url) for url in storages]
         for storage in opened:
             if not storage.shared:
@@ -116,14 +115,14 @@ class Spark:
         self._shipped.clear()
         if not self.is_local:
             self.map(_nothing, range(self.parallelism))
-            # Executors may have come since.
+            # More executors may have joined.
             del self.parallelism
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """``[function(item) for item in items]``, in as many tasks as run at once; see ``Engine.map``.
 
-        Starting a task costs more than a small item, so a task has several where there are more items than
-        tasks. An interrupt cancels the job; its Python workers may go on for some seconds.
+        Starting a task costs more than a small item, so a task takes several items if there are more items than tasks.
+        An interrupt cancels the job; its Python workers may go on for some seconds.
         """
         if not items:
             return []
@@ -145,17 +144,17 @@ class Spark:
         return ordered
 
     def stop(self) -> None:
-        """Forget the plans and end our threads; the session stays. A later ``map`` starts anew."""
+        """Drop the plans and end our threads; the session stays. A later ``map`` starts new ones."""
         self._shipped.clear()
         if self._threads is not None:
             self._threads.shutdown()
             self._threads = None
 
     def _ship(self, function: Callable[..., Any]) -> _Shipped:
-        """The function as bytes, and what has been built on them."""
+        """The pickled function, with its plans."""
         key = id(function)
         if key not in self._shipped:
-            # It holds the function too, so that its id is not given to another.
+            # It keeps the function alive, so that no other gets its id.
             self._shipped[key] = _Shipped(function, dumps(function))
             if len(self._shipped) > _FUNCTIONS_KEPT:
                 self._shipped.popitem(last=False)
@@ -163,9 +162,8 @@ class Spark:
         return self._shipped[key]
 
     def _interruptible(self, shipped: _Shipped, items: list[bytes]) -> pa.Table:
-        """Run the job on a thread of ours. In the caller's an interrupt would end only when the job has:
-        PySpark's clean-up waits for it. And on ours tags and properties of the job do not meet those of the
-        user's jobs."""
+        """Run the job on our own thread. On the caller's, an interrupt would wait for the job to end, in PySpark's
+        clean-up. Also, tags and properties stay apart from those of the user's jobs."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_JOBS_AT_ONCE, "persistent-spark", self._tag_thread)
         job = self._threads.submit(self._run, shipped, items)
@@ -174,7 +172,7 @@ class Spark:
         except PersistentError:
             raise
         except Exception as error:
-            raise self._told(error) from error
+            raise self._engine_error(error) from error
         except BaseException:
             self._cancel()
             wait([job], timeout=_CANCEL_SECONDS)
@@ -236,8 +234,8 @@ class Spark:
             f"The workers' Python is {self._context.pythonExec}: PYSPARK_PYTHON or spark.pyspark.python names another."
         )
 
-    def _told(self, error: Exception) -> PersistentError:
-        """What an error of Spark's says, where it was met, and the remedy as far as that is known."""
+    def _engine_error(self, error: Exception) -> PersistentError:
+        """Spark's error with the executor it occurred on and, where known, the remedy."""
         text = str(error)
         met = None if self.is_local else _EXECUTOR.search(text)
         where = f" (executor {met[2]} on {met[1]})" if met else ""
@@ -273,9 +271,8 @@ class _Shipped:
 
 
 def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool) -> Callable[..., Any]:
-    """What a task does, pickled by value: so it arrives where this package is missing or another, and says so.
-
-    Its item is the one of its partition's number. Without ``items`` they are in a local property."""
+    """The function of a Spark task, pickled by value: it runs, and reports, even where this package is missing or of
+    another version. It takes the items of its partition's number, from a local property if ``items`` is None."""
     packed, wanted = (needs.versions, needs.modules, needs.paths), dict(needs.versions)["persistent-monoids"]
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -285,12 +282,12 @@ def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool)
             found = importlib.import_module("persistent").__version__
             fault = "" if found == wanted else f"persistent-monoids there is {found}, on the driver {wanted}"
             if not fault:
-                from persistent.engines.spark import worked
+                from persistent.engines.spark import run_items
         except (ImportError, MemoryError) as error:
             short = isinstance(error, MemoryError) or "failed to map segment" in str(error)
             fault = f"it cannot import persistent{', for want of memory' if short else ''}: {error}"
         if not fault:
-            yield from worked(payload, items, packed, remote, batches)
+            yield from run_items(payload, items, packed, remote, batches)
             return
         import pickle
         import socket
@@ -308,14 +305,14 @@ def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool)
     return work
 
 
-def worked(
+def run_items(
     payload: bytes,
     items: list[bytes] | None,
     needs: tuple[Any, Any, Any],
     remote: bool,
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """The result of a task, on a worker that has this package."""
+    """The result of a Spark task, on a worker that has this package."""
     _freeze_modules(len(sys.modules))
     task = TaskContext.get()
     assert task is not None, "mapInArrow runs inside a task"
@@ -335,7 +332,7 @@ _SCHEMA = pa.schema([pa.field("item", pa.int64(), False), pa.field("result", pa.
 
 
 def _attempt(payload: bytes, items: bytes, where: str) -> bytes:
-    """The pickled (True, results), or (False, error) of a PersistentError: raised, it would be tried again."""
+    """The pickled (True, results), or (False, PersistentError): a raised error would be retried."""
     try:
         function = _loaded(payload)
         return dumps((True, [function(item) for item in pickle.loads(items)]))
@@ -344,7 +341,7 @@ def _attempt(payload: bytes, items: bytes, where: str) -> bytes:
         if where:
             say_where(error, where)
         if error.__cause__ is not None:
-            # Causes do not travel.
+            # A pickled error loses its cause.
             error.add_note(f"On the worker:\n{trace}")
         try:
             answer = dumps((False, error))
@@ -355,7 +352,7 @@ def _attempt(payload: bytes, items: bytes, where: str) -> bytes:
 
 
 def _nothing(item: Any) -> None:
-    """What a worker does that is only to be looked at."""
+    """The item of a check: the worker only proves itself fit."""
 
 
 def _items_of(task: Any) -> list[bytes]:
@@ -364,14 +361,13 @@ def _items_of(task: Any) -> list[bytes]:
 
 @functools.lru_cache(maxsize=_FUNCTIONS_KEPT)
 def _loaded(payload: bytes) -> Callable[[Any], Any]:
-    """The function; workers live longer than tasks, and equal bytes are the same function."""
+    """The function, cached: workers outlive tasks, and equal bytes are the same function."""
     return pickle.loads(payload)  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=1)
 def _freeze_modules(modules: int) -> None:
-    """Take what is imported out of the garbage collections to come; again when the number of modules has
-    changed."""
+    """Exclude imported modules from later garbage collections; again after more were imported."""
     gc.collect()
     gc.freeze()
 
@@ -382,5 +378,5 @@ def _classic_context(session: Any) -> Any:
 
 
 def _is_this_machine(session: Any) -> bool:
-    """Whether a Connect server runs here."""
+    """Whether the Connect server runs on this machine."""
     return str(session.client.host) in ("localhost", "127.0.0.1", "::1")

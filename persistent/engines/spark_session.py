@@ -1,4 +1,4 @@
-"""A session is a Spark to work on: one of this machine, or the one that somebody has named."""
+"""A session connects to a Spark: a local one, or the one that the user names."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _LOCAL: _SparkConf = {
 
 
 def java_found() -> bool:
-    """Whether this machine has a Java for Spark to start: in ``JAVA_HOME``, or on the path."""
+    """Whether Spark finds a Java here: in ``JAVA_HOME``, or on the path."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin") if home else None) is not None
 
 
 def local_session(cores: int | None = None, app_name: str = "persistent") -> SparkSession:
-    """A Spark in this process tree, quiet and with short steps. InvalidPipeline without Java.
+    """A local Spark, quiet and tuned for short jobs. InvalidPipeline without Java.
 
     ``cores``: tasks at once (default: all processors). A task is tried four times.
     """
@@ -47,11 +47,11 @@ def local_session(cores: int | None = None, app_name: str = "persistent") -> Spa
 
 
 def session_at(master: str | None = None, app_name: str = "persistent") -> tuple[SparkSession, str]:
-    """A session on the Spark that ``master`` names, and in words which that is. InvalidPipeline if there is none.
+    """A session on the Spark that ``master`` names, and its name in words. InvalidPipeline if there is none.
 
-    ``master``: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...`` or, of Spark Connect, ``sc://host:15002``;
-    None: what Spark's configuration names (``spark.master`` in spark-defaults.conf or PYSPARK_SUBMIT_ARGS, or
-    SPARK_REMOTE), else a local one as of ``local_session``.
+    ``master``: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...`` or, for Spark Connect, ``sc://host:15002``.
+    None: the one in Spark's configuration (``spark.master`` in spark-defaults.conf or PYSPARK_SUBMIT_ARGS, or
+    SPARK_REMOTE), else ``local_session``.
     """
     remote = master if master is not None else os.environ.get("SPARK_REMOTE", "")
     if remote.startswith("sc://") or (master is None and remote):
@@ -76,7 +76,7 @@ def _begun(builder: Any, master: str, check: Callable[[Any], None] = lambda _: N
         check(session)
     except Exception as error:
         raise InvalidPipeline(
-            f"there is no Spark to be had at {master}: {cause(error)}. Correct --master or spark.master, or start it"
+            f"no Spark answers at {master}: {cause(error)}. Correct --master or spark.master, or start it"
         ) from error
     return session
 
@@ -92,7 +92,7 @@ def _answers(session: Any) -> None:
 
 
 def _configured(key: str) -> str:
-    """What Spark's configuration says; it reads its files when its Java starts."""
+    """A value of Spark's configuration, which is read when its Java starts."""
     SparkContext._ensure_initialized()
     return str(SparkConf().get(key, ""))
 

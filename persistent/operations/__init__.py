@@ -1,18 +1,18 @@
-"""Operations change a checkpoint without running its pipeline: they move it, copy it, keep it, tidy it.
+"""Operations change a checkpoint without running its pipeline.
 
-    rollback           go back to a kept checkpoint, and say what becomes of the outputs published since
-    restart            go back to a clock, and read from there a source whose positions are others
-    savepoint          a self-contained copy at URL/s/NAME, of a running job too
+    rollback           return to a kept checkpoint, and retract or repeat the outputs published since
+    restart            return to a clock, and read a source with other positions from there
+    savepoint          copy a checkpoint, also of a running job, to URL/s/NAME
     pin                keep a checkpoint until it is unpinned
     collect_garbage    delete what no kept checkpoint names
     compact            fold all runs of the state
     upgrade            write the newest format from here on
-    merge              two jobs over disjoint sources into one
+    merge              join two jobs over disjoint sources into one
 
-``storage`` is a ``Storage`` or the URL of a checkpoint. Each of them fences first, so that a driver that still works
-stops instead of going on beside it; only a savepoint and a dry run do not, for they change nothing. Where a driver
-seems to be running they refuse with ``StillRunning``, unless ``take_over=True``. Cut off anywhere, each leaves the job
-as it was before or as it is after, and can be repeated; what it leaves lying about, the next run collects.
+``storage`` is a ``Storage`` or the URL of a checkpoint. Each operation fences first, so that a driver still at work
+stops; only a savepoint and a dry run, which change nothing, do not. If a driver seems to run they raise
+``StillRunning``, unless ``take_over=True``. An interrupted operation leaves the job as it was before or as it is after,
+and can be repeated; the next run collects its leftovers.
 """
 
 from persistent.operations.collection import collect_garbage

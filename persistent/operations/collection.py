@@ -1,4 +1,4 @@
-"""To collect garbage is to delete what no kept checkpoint names, by the manifests and never by age."""
+"""Collecting garbage deletes what no kept checkpoint names: decided by manifests, never by age."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from persistent.sinks.protocol import Sink
 def collect_garbage(
     storage: Location, *, sink: Sink | None = None, dry_run: bool = False, take_over: bool = False
 ) -> tuple[str, ...]:
-    """Delete the runs, manifests, plans and marks that are no part of a kept checkpoint, and what was staged in its
-    ``sink`` and will not be published; returns their names, those in the sink with its URL.
+    """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink`` that will never be
+    published; returns their names, those in the sink with its URL.
 
-    ``dry_run``: only say which; of a job that runs, those that its own driver would delete. Without the ``sink`` what
-    is staged there is left to the next run. StillRunning; CorruptCheckpoint where a kept manifest cannot be read: then
-    nobody can say what is garbage; StorageError where the sink is another job's.
+    ``dry_run``: only return the names; for a running job, those its own driver would delete. Without ``sink`` its
+    staged files are left to the next run. StillRunning; CorruptCheckpoint if a kept manifest cannot be read, because
+    garbage is unknown then; StorageError if the sink belongs to another job.
     """
     log = log_of(storage)
     if dry_run:
@@ -36,7 +36,7 @@ def collect_garbage(
         return (*_names(log, newest), *_staged_names(sink, newest))
     newest = newest_of(log).manifest
     check_not_running(log, newest.epoch, take_over=take_over)
-    # Before the fence: where one of them cannot be read nothing is changed.
+    # Before the fence: if one cannot be read, nothing has changed.
     known = _kept(log)
     manifest = fenced(log, take_over=take_over).manifest
     log.check(manifest.id)
@@ -51,13 +51,13 @@ def collect_garbage(
 
 
 def _staged_names(sink: Sink | None, manifest: Manifest) -> list[str]:
-    """What is to be swept of a sink, each with its place."""
+    """The staged files of a sink to delete, each with its place."""
     place = getattr(sink, "url", "sink")
     return [f"{place}/{name}" for name in sweepable(sink, manifest)] if sink is not None else []
 
 
 def _kept(log: Log) -> dict[int, Manifest]:
-    """The manifests whose files are kept, and the pending plan read too; of a job that may go on meanwhile."""
+    """The manifests whose files are kept, once the pending plan is readable too; the job may go on meanwhile."""
     newest = newest_of(log).manifest
     try:
         log.plan(newest.base, newest.replan)
@@ -77,7 +77,7 @@ def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest] = Mapping
 
 
 def _readable(log: Log, kept: dict[int, Manifest]) -> Iterator[Manifest]:
-    """Also manifests that are no longer kept: an operator that was dropped may be named by them alone."""
+    """All readable manifests: a dropped operator may be named only by one that is no longer kept."""
     yield from kept.values()
     for id in log.ids():
         if id not in kept:

@@ -1,4 +1,4 @@
-"""To compact is to fold all runs of a state at once, where steps fold a bounded piece each."""
+"""Compacting folds all runs of a state at once; a step folds only a bounded piece."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ logger = logging.getLogger("persistent.operations")
 
 
 def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgress | None = None) -> Entry:
-    """Fold the runs of the state into one for each shard, and those of the source's index into one; commit that.
+    """Fold the runs of the state into one per shard, and those of the source's index into one, and commit that.
 
-    The state is the same before and after, and so is what is published. In this process, one shard at a time: in
-    memory that is bounded whatever the size of the state. The files that are folded go with the next collection, once
-    no kept checkpoint names them. Where nothing is to be folded the newest manifest is returned. StillRunning.
-    ``on_progress`` is called with bytes done and of how many.
+    State and outputs do not change. It runs in this process, one shard at a time, in memory bounded whatever the size of
+    the state. The old files go with the next collection, once no kept checkpoint names them. If there is nothing to
+    fold, it returns the newest manifest. StillRunning. ``on_progress`` gets the bytes done, and in all.
     """
     job = pipeline.job()
     log = Log(job.storage)
@@ -75,14 +74,14 @@ def _is_due(manifest: Manifest, name: str) -> bool:
 
 
 def _parts(operator: OperatorState) -> list[tuple[Run, ...]]:
-    """The runs that may be folded with each other: what was published, and what was not, stay apart."""
+    """The runs that may be folded together: published and unpublished ones stay apart."""
     published = tuple(run for run in operator.runs if run.last <= operator.published)
     rest = tuple(run for run in operator.runs if run.last > operator.published)
     return [part for part in (published, rest) if part]
 
 
 def _is_one_sum(part: Sequence[Run]) -> bool:
-    """Whether each key group is in one run only, and nothing in these runs has stopped counting."""
+    """Whether each key group is in one run only, and all of these runs still counts."""
     ranges = sorted((run.low, run.high) for run in part)
     return all(run.low == run.start for run in part) and all(a[1] <= b[0] for a, b in pairwise(ranges))
 

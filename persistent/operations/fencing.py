@@ -1,4 +1,4 @@
-"""To enter a checkpoint is to make sure that nobody else writes there, before anything is written."""
+"""An operation fences a checkpoint before it writes, so that nobody else writes there."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def log_of(place: Location) -> Log:
 
 
 def running(log: Log, epoch: int) -> list[Mark]:
-    """The drivers that may be at work: those whose mark is there, and that nobody has fenced off."""
+    """The drivers that may run: those with a mark that nobody has fenced off."""
     return [mark for mark in marks(log.storage) if mark.epoch >= epoch and mark.may_run]
 
 
 def check_not_running(log: Log, epoch: int, *, take_over: bool) -> None:
-    """StillRunning if a driver of this epoch or a later one may be at work, unless it is to be taken over from."""
+    """StillRunning if a driver of this epoch or a later one may run, unless ``take_over``."""
     for mark in () if take_over else running(log, epoch):
         raise StillRunning(
             f"{log.storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or, if it is gone "
@@ -37,7 +37,7 @@ def check_not_running(log: Log, epoch: int, *, take_over: bool) -> None:
 
 
 def check_none_runs(log: Log) -> None:
-    """StillRunning if a driver certainly runs; what may have died is no hindrance."""
+    """StillRunning if a driver certainly runs; one that may have died is ignored."""
     found = [mark for mark in marks(log.storage) if mark.runs]
     newest = log.newest() if found else None
     for mark in found if newest is not None else ():
@@ -56,8 +56,8 @@ def fenced(
     pins: Callable[[Manifest], tuple[int, ...]] | None = None,
     goes_back: bool = False,
 ) -> Entry:
-    """The newest state once more, under an epoch of ours. ``pins``, ``upgrade``: as in ``Log.fence``. CorruptCheckpoint
-    where a newer manifest is lost, unless it ``goes_back`` behind that."""
+    """Put a fence: the newest state under a new epoch. ``pins``, ``upgrade``: as in ``Log.fence``. CorruptCheckpoint if
+    a newer manifest is lost, unless the operation ``goes_back`` behind it."""
     newest = newest_of(log)
     check_not_running(log, newest.manifest.epoch, take_over=take_over)
     above = log.check_whole(newest.manifest, goes_back=goes_back)
@@ -67,7 +67,7 @@ def fenced(
 
 
 def committed(log: Log, manifest: Manifest) -> Entry:
-    """Put it. Fenced too where its id was free only because others have gone on until it was collected."""
+    """Put a manifest. Fenced, too, if its id is free only because others collected it meanwhile."""
     entry = log.put(manifest)
     log.check(manifest.id)
     return entry

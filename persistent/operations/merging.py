@@ -1,4 +1,4 @@
-"""To merge is to add up two jobs over disjoint sources: the state of both is the sum of their states."""
+"""Merging joins two jobs over disjoint sources: the merged state is the sum of both."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ from persistent.text.fingerprints import changes_text
 
 
 def merge(first: Location, second: Location, into: Location) -> Entry:
-    """Put the sum of two jobs into the new checkpoint ``into``, as a job of its own: a pipeline over both sources goes
-    on from there as if it had read both from the beginning. Neither job is changed.
+    """Put the sum of two jobs into the new checkpoint ``into``, as a job of its own. A pipeline over both sources
+    continues from there as if it had read both from the beginning. Neither job changes.
 
-    Refused where they have a partition in common, as their ledgers tell; where operator, key, monoid, window or sort of
-    source differ; where one has work begun or outputs left, which one more run brings to its end; and where one has
-    published windows that the other still holds. What they have published, late rows and dead letters among it, stays
-    with them; where a state has no windows, every key is published anew at the next end of the input. Updates that do
-    not commute count in the order: those of the first job, then those of the second.
+    Refused if the jobs share a partition; if operator, key, monoid, window or kind of source differ; if one has an
+    unfinished step or unpublished outputs, which one more run completes; or if one has published windows that the other
+    still holds. Published outputs, late rows and dead letters stay with the old jobs. A state without windows publishes
+    every key again at the next end of input. For monoids that do not commute, the first job's updates come first.
 
-    Whether a sink has shown all that was staged, it alone knows: run both to the end of what is there before.
-    A merge that was cut off is repeated by the same call. StillRunning where one of them runs.
+    Only a sink knows whether it published everything staged: run both jobs to the end of their input before. Repeat the
+    call after an interrupted merge. StillRunning if one of them runs.
     """
     one, other, there = log_of(first), log_of(second), log_of(into)
     jobs = newest_of(one).manifest, newest_of(other).manifest
@@ -64,7 +63,7 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
 
 
 def _check_at_rest(log: Log, manifest: Manifest) -> None:
-    """Nobody runs it, and one more run would find nothing left to commit or to publish."""
+    """StillRunning or Refused unless the job is stopped, with nothing left to commit or publish."""
     log.check_whole(manifest)
     url = log.storage.url
     once = "run its pipeline once more, to the end of what is there, then merge"
@@ -112,7 +111,7 @@ def _same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> l
 
 
 def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
-    """What the state of both is, without its runs."""
+    """The merged state, without its runs. Refused if the states differ in kind."""
     a, b = (job.operators[name] for job in jobs)
     changed = changes_text(a.described(), b.described())
     if changed:
@@ -127,14 +126,14 @@ def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str])
 
 
 def _counted_once(a: OperatorState, b: OperatorState) -> tuple[Any, ...]:
-    """The runs of both, as the delta of one checkpoint that nothing of has been published."""
+    """The runs of both, as the unpublished delta of one checkpoint."""
     return tuple(replace(run, first=1, last=1) for run in (*a.runs, *b.runs))
 
 
 def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Clock:
-    """The clock of both: it stands where that of the one behind does.
+    """The clock of the job that is behind.
 
-    A window that one has closed is out in public with half of its sum. So nothing may be held of it by the other.
+    If one job has published a window, the other must hold no state for it.
     """
     a, b = (job.clock for job in jobs)
     closed = min(a.closed, b.closed)
@@ -178,7 +177,7 @@ def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePar
 
 
 def _emptied(there: Log, operators: Mapping[str, OperatorState], source: SourcePart) -> Entry:
-    """A fence on the empty checkpoint of the new job, which may have been begun before."""
+    """A fence on the empty checkpoint of the new job, which an interrupted call may have begun."""
     nonce = new_nonce()
     none = {name: replace(one, key_types=(), runs=(), lowest=None, published=0) for name, one in operators.items()}
     empty = first(nonce, source, none)
@@ -192,7 +191,7 @@ def _emptied(there: Log, operators: Mapping[str, OperatorState], source: SourceP
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """What is recorded of one source and not so of the other.
+    """The differences between what two sources recorded.
 
     >>> _differing({"format": "csv"}, {"format": "csv", "timestamp": "ts"})
     'timestamp: none and ts'

@@ -1,4 +1,4 @@
-"""A pin keeps a checkpoint, and every file it names, until it is taken out."""
+"""A pin keeps a checkpoint, and every file it names, until it is removed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from persistent.operations.fencing import Location, fenced, log_of
 
 
 def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:
-    """Keep checkpoint ``id`` whatever the policy of retention says; ``remove``: no longer.
+    """Keep checkpoint ``id`` whatever the retention policy; ``remove``: unpin it.
 
-    Pins survive steps, fences and rollbacks. What is unpinned, the next collection takes. Where nothing would change
-    the newest manifest is returned as it is. UnknownCheckpoint names the ids there are; StillRunning.
+    Pins survive steps, fences and rollbacks. The next collection takes what is unpinned. If nothing changes, the newest
+    manifest is returned. UnknownCheckpoint names the kept ids; StillRunning.
     """
     log = log_of(storage)
 

@@ -1,7 +1,7 @@
-"""To restart as of a clock is to keep what was before it, and to read all the rest again from a source that is another.
+"""A restart keeps the state as of a clock, and reads the rest again from a source that has changed.
 
-Where a source still has the positions of a checkpoint, that is all a run needs, and exact. Where it has not (its files
-were written anew, a topic has moved), time is all that both know:
+If a source still has the positions of a checkpoint, a run needs nothing else. If not (its files were rewritten, a topic
+has moved), time is all that both share:
 
     the state as of the clock + the records of the source from that clock on = the state of all records
 """
@@ -33,10 +33,10 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     """Set the job to the state as of ``clock`` (on the grid of the state); the next run reads the pipeline's source
     from its beginning.
 
-    Records before the clock are counted as duplicates: they are in the state. So the source must hold every record from
-    the clock on, and no record of before the clock that was not read then. ``outputs`` as in ``rollback``: what was
-    published after the checkpoint that the state is taken from. The account begins anew. UnknownCheckpoint with the
-    range where the state as of that clock is not known; StillRunning; Refused.
+    Records before the clock are already in the state, and count as duplicates. So the source must hold every record
+    from the clock on, and no earlier record that was not read before. ``outputs``: as in ``rollback``, for what was
+    published after the checkpoint that provides the state. The account starts again from zero. UnknownCheckpoint, with
+    the known range, if no checkpoint knows that clock; StillRunning; Refused.
     """
     check_outputs(outputs)
     clock = instant_ms(clock)
@@ -55,7 +55,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
 
 
 def _as_of(job: Job, target: Manifest, clock: int, runs: tuple[Run, ...]) -> Manifest:
-    """The manifest of the state before the clock, over a source that has not been read."""
+    """The manifest of the state before the clock, over an unread source."""
     name = operator_name(job.task)
     operator = target.operators[name]
     partitions = target.source.partitions
@@ -75,7 +75,7 @@ def _as_of(job: Job, target: Manifest, clock: int, runs: tuple[Run, ...]) -> Man
 
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> Iterator[Run]:
-    """The runs without what came after the clock, one at a time."""
+    """The runs without the rows after the clock, one at a time."""
     for run in target.operators[operator_name(job.task)].runs:
         rows = read_rows(job, run, run.low, run.high)
         rows = rows.take(np.flatnonzero(rows.panes < clock))

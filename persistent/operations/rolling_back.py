@@ -1,4 +1,4 @@
-"""To roll back is to commit an older checkpoint once more, as the newest."""
+"""A rollback commits an older checkpoint again, as the newest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OUTPUTS = ("retract", "again")
 
 @dataclass(frozen=True)
 class Readable:
-    """What can be read of a log: ``newest`` of the entries, the ``unreadable`` ids, and the ``highest`` id of all."""
+    """The readable part of a log: its entries and the ``newest`` of them; ``unreadable`` ids; the ``highest`` id."""
 
     entries: Mapping[int, Entry]
     unreadable: tuple[int, ...]
@@ -27,7 +27,7 @@ class Readable:
     highest: int
 
     def bases(self) -> dict[int, Manifest]:
-        """Those that name files of their own."""
+        """The manifests that name files of their own."""
         known = self.newest.manifest.bases
         manifests = {id: entry.manifest for id, entry in self.entries.items()}
         return {id: one for id, one in manifests.items() if id in known or (not known and one.is_base)}
@@ -41,16 +41,16 @@ def rollback(
     outputs: str,
     take_over: bool = False,
 ) -> Entry:
-    """Go back to checkpoint ``to``, or to the newest whose clock is at most ``clock``: state, clock, positions and
-    account are as they were then, and the next run reads the source again from there.
+    """Return to checkpoint ``to``, or to the newest whose clock is at most ``clock``: state, clock, positions and
+    account are as they were then, and the next run reads the source from there.
 
-    ``outputs`` says what becomes of what was published since. "retract": the next run takes it back, before it
-    publishes anything; then nothing is there twice. "again": it stays, and is published a second time; from there on
-    the guarantee is at-least-once, and the history shows it as a rollback that retracts nothing.
+    ``outputs``: what to do with outputs published since. "retract": the next run takes them back before it publishes
+    anything, so that nothing appears twice. "again": they stay and are published a second time; the guarantee is
+    at-least-once from there on, and the history shows a rollback that retracts nothing.
 
-    Every run of the checkpoint is verified before anything is changed, and copied. Works also where the newest
-    manifest is lost or cannot be read: such ids are burnt, never used again, and the manifest is then of the newest
-    format. UnknownCheckpoint; CorruptCheckpoint where it does not verify; StillRunning; Refused.
+    Every run of the checkpoint is verified and copied before anything changes. This also works if the newest manifest
+    is lost or unreadable: its id is never used again, and the new manifest has the newest format. UnknownCheckpoint;
+    CorruptCheckpoint if the checkpoint does not verify; StillRunning; Refused.
     """
     check_outputs(outputs)
     if (to is None) == (clock is None):
@@ -82,7 +82,7 @@ def rollback(
 
 
 def check_outputs(outputs: str) -> None:
-    """Refused unless it is said what becomes of what was published since."""
+    """Refused unless ``outputs`` is known."""
     if outputs not in _OUTPUTS:
         raise Refused(
             f'outputs={outputs!r}: say what becomes of what was published since: "retract" takes it back, "again" '
@@ -91,8 +91,8 @@ def check_outputs(outputs: str) -> None:
 
 
 def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int, *, take_back: bool) -> Manifest:
-    """The manifest that sets the job to ``copy``. What was staged up to there and may not be published yet still is;
-    what was staged since too, unless it is taken back: it stays, and one may go back to where it counts as shown."""
+    """The manifest that sets the job to ``copy``. Outputs staged up to there stay listed, as they may be unpublished;
+    later ones too, unless they are taken back, because a further rollback may return to where they count."""
     old, target, now_ms = last.manifest, copy.id, wall_ms()
     found = kept.bases()
     # Those of a driver that went on meanwhile are not known to be lost.
@@ -126,7 +126,7 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
 
 
 def readable(log: Log) -> Readable:
-    """Everything kept that can be read."""
+    """The readable part of everything kept."""
     _check_begun(log)
     ids = log.ids()
     entries: dict[int, Entry] = {}
@@ -147,7 +147,7 @@ def readable(log: Log) -> Readable:
 
 
 def _check_begun(log: Log) -> None:
-    """There is a checkpoint, and its FORMAT is whole: only manifests may be damaged."""
+    """Raise unless there is a checkpoint with a good FORMAT: only manifests may be damaged."""
     try:
         newest_of(log)
     except CorruptCheckpoint as error:
@@ -173,7 +173,7 @@ def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Mani
 
 
 def _check_not_taken_back(log: Log, kept: Readable, target: int) -> None:
-    """A branch whose outputs have been taken back cannot be gone back to: its windows would never be seen again."""
+    """Refused if the target's branch had its outputs taken back: its windows would never be published again."""
     for first, stop, taken_back in kept.newest.manifest.left:
         if taken_back and first <= target < stop:
             raise Refused(
@@ -183,7 +183,7 @@ def _check_not_taken_back(log: Log, kept: Readable, target: int) -> None:
 
 
 def _newest_keeps(log: Log, id: int) -> bool:
-    """Whether the newest manifest, where it can be read, keeps that checkpoint."""
+    """Whether the newest manifest keeps that checkpoint; True if it cannot be read."""
     with suppress(CorruptCheckpoint):
         newest = log.newest()
         return newest is not None and newest.manifest.keeps(id)

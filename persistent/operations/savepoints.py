@@ -1,4 +1,4 @@
-"""A savepoint is a self-contained copy of one checkpoint: a folder that can be kept, moved, read and started from."""
+"""A savepoint is a self-contained copy of one checkpoint: a folder to keep, move, read, or start a job from."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from persistent.storage import delete_all, put_once
 def savepoint(storage: Location, name: str, *, at: int | None = None, on_progress: OnProgress | None = None) -> str:
     """Copy the newest checkpoint, or checkpoint ``at``, to ``URL/s/NAME``; returns that URL.
 
-    The job may run: it is neither fenced nor touched, and where it collects what is being copied, the copy begins anew
-    with what is newest then. The copy is a checkpoint of one manifest, of a job of its own:
-    ``Pipeline(start_from=URL)`` begins with it, and it can be read like any other. What the job has published, late
-    rows and dead letters among it, is no part of it; nor is what it had staged at that moment and not yet published.
+    The job may run, and is not fenced. If it collects files that are being copied, the copy begins again with the
+    newest checkpoint. The copy is a checkpoint with one manifest and a job id of its own, readable like any other;
+    ``Pipeline(start_from=URL)`` starts from it. Published outputs, late rows and dead letters are no part of it, nor
+    are outputs that were staged and not yet published.
 
-    Its manifest is put last: one that was cut off is no checkpoint, and the same call makes it again. Of several calls
-    at once one makes it, the others are refused. Refused where the name is none or is taken; UnknownCheckpoint.
-    ``on_progress`` is called with bytes done and of how many.
+    Its manifest is put last: an interrupted copy is no checkpoint, and the same call repeats it. Of several concurrent
+    calls one succeeds. Refused if the name is invalid or taken; UnknownCheckpoint. ``on_progress`` gets the bytes
+    copied, and in all.
     """
     log = log_of(storage)
     try:
@@ -37,7 +37,7 @@ def savepoint(storage: Location, name: str, *, at: int | None = None, on_progres
     if at is None:
         log.check_whole(newest_of(log).manifest)
     if _is_claimed(there):
-        return _brought_to_its_end(there, checkpoint_at(log, at).manifest.base)
+        return _completed(there, checkpoint_at(log, at).manifest.base)
 
     def target(entry: Entry) -> Target:
         return Target(there.storage, 0, entry.manifest.base)
@@ -53,7 +53,7 @@ def savepoint(storage: Location, name: str, *, at: int | None = None, on_progres
 
 
 def _claimed(there: Log, ours: Manifest) -> Manifest:
-    """The manifest of this savepoint: ours, or of who was before us."""
+    """The manifest of this savepoint: ours, or that of an earlier call."""
     found = put_once(there.storage, CLAIM, ours.encode())
     return Manifest.decode(found, f"{there.storage.url}/{CLAIM}")
 
@@ -62,9 +62,9 @@ def _is_claimed(there: Log) -> bool:
     return CLAIM in there.storage.list("")
 
 
-def _brought_to_its_end(there: Log, base: int) -> str:
-    """Its URL, where a call that was cut off had all but put its manifest. Refused where that was of another
-    checkpoint than ``base``."""
+def _completed(there: Log, base: int) -> str:
+    """The URL of a savepoint, after completing an interrupted call. Refused if that copied another checkpoint than
+    ``base``."""
     data = there.storage.read(CLAIM).to_pybytes()
     won = Manifest.decode(data, f"{there.storage.url}/{CLAIM}")
     _put(there, won)
@@ -77,7 +77,7 @@ def _brought_to_its_end(there: Log, base: int) -> str:
 
 
 def _put(there: Log, won: Manifest) -> None:
-    """Whoever does it: all runs were there before the claim."""
+    """Put the manifest: all runs were there before the claim, whoever made it."""
     try:
         there.put(won)
     except Fenced as error:
@@ -117,7 +117,7 @@ def _alone(copy: Manifest, job: str) -> Manifest:
 
 
 def _sweep(there: Log, won: Manifest) -> None:
-    """Delete what attempts have left that were cut off, or have lost."""
+    """Delete what interrupted or losing attempts have left."""
     files = won.files()
     for folder in sorted({runs_folder(name) for name in (*won.operators, won.source.kind)}):
         names = [f"{folder}/{name}" for name in there.storage.list(folder)]

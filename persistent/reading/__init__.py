@@ -1,5 +1,4 @@
-"""To read a checkpoint is to look at what it holds and change nothing: its state, what two of them differ in, a copy in
-Parquet."""
+"""Reading a checkpoint changes nothing: its state, the difference of two checkpoints, an export to Parquet."""
 
 from persistent.reading.diff import Change, Diff, diff
 from persistent.reading.export import Exported, export

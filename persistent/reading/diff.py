@@ -1,4 +1,4 @@
-"""A difference is what has changed from one place to another: clock, positions, account, runs, and values of keys."""
+"""A diff lists what changed between two checkpoints: clock, positions, account, runs, and values by key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIDES = record(before=Sum(), after=Sum())
 
 @dataclass(frozen=True)
 class Change:
-    """Of ``part`` (clock, position, account, state, run), the thing called ``name``: None where it is not there."""
+    """A change of ``name`` in ``part`` (clock, position, account, state, run); None where it is missing."""
 
     part: str
     name: str
@@ -40,11 +40,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Diff:
-    """What differs of two places.
+    """The differences between two places.
 
-    ``rows``: the keys, and windows, whose values differ, at most as many as asked for, each with how (``added``,
-    ``removed``, ``closed``: a window that has been published since, ``changed``); None where the values were not looked
-    at. ``differing``, ``equal``: how many there are in all.
+    ``rows``: the keys, and windows, with different values, up to the limit, and how each differs: ``added``,
+    ``removed``, ``closed`` (a window published since) or ``changed``; None if values were not compared. ``differing``,
+    ``equal``: the number of each in all.
     """
 
     before: Place
@@ -60,10 +60,10 @@ class Diff:
 
 
 def diff(before: Place, after: Place, *, pipeline: Pipeline | None = None, limit: int = 100) -> Diff:
-    """What has changed from one place to another. With the pipeline also which keys and windows have other values: a
-    shard of the state after the other, so that memory stays bounded; at most ``limit`` of them are given.
+    """What changed from one place to another. With the pipeline, also up to ``limit`` keys and windows whose values
+    differ, compared shard by shard in bounded memory.
 
-    The job may run meanwhile: where a newest checkpoint is collected before it is read, it is the one newest then."""
+    The job may run meanwhile: a newest checkpoint that is collected before it is read is replaced by the one after."""
     if pipeline is None:
         return Diff(before, after, tuple(_changes(before.manifest, after.manifest)))
     return read_place(before, lambda one: read_place(after, lambda other: _with_values(one, other, pipeline, limit)))
@@ -141,7 +141,7 @@ def _runs_of(manifest: Manifest, operator: str) -> dict[str, Run]:
 
 
 def _runs(before: Mapping[str, Run], after: Mapping[str, Run]) -> Iterator[Change]:
-    """Runs that have come are deltas, or sums of those that have gone; a run half folded still counts in part."""
+    """New runs are deltas, or sums of runs that are gone. A run that is partly compacted counts in part."""
     gone = [run for name, run in before.items() if name not in after]
     come = [run for name, run in after.items() if name not in before]
     for run in gone:
@@ -164,7 +164,7 @@ def _run_text(run: Run) -> str:
 
 
 def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iterator[tuple[pa.Table, int]]:
-    """Of each shard the rows that differ, and how many are equal."""
+    """For each shard, the rows that differ and the number that are equal."""
     runs = [run for job, manifest in zip(jobs, (before, after)) for run in state_of(job, manifest).runs]
     for low, high in shards(runs, 1):
         tables = [
@@ -204,9 +204,9 @@ def _kinds(job: Job, before: pa.Table, ours: Integers, theirs: Integers, closed:
 
 
 def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
-    """The row of each key, and window, in the one table and the other; -1 where it has none.
+    """The row of each key, and window, in either table; -1 where there is none.
 
-    The sum of row numbers counted from one, of which each table has each key once.
+    Each table has each key once: so the sum over its row numbers, counted from one, is the row.
     """
     names = key_names(job.task)
     whole = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
@@ -231,7 +231,7 @@ def _taken(column: pa.ChunkedArray, rows: Any) -> pa.Array:
 
 
 def _equal(before: pa.Array, after: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Row by row whether values are the same; null is null, and NaN is NaN."""
+    """Row by row, whether values are equal. Null equals null, and NaN equals NaN."""
     if pa.types.is_nested(before.type) or before.type != after.type:
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
         return np.array([one == other or repr(one) == repr(other) for one, other in pairs], bool)

@@ -1,4 +1,4 @@
-"""An export is a folded state as Parquet files, typed, that any reader of Parquet takes as one table."""
+"""An export is a folded state as typed Parquet files, which any Parquet reader takes as one table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from persistent.worker.job import Job
 from persistent.worker.state_tables import empty_table, folded_tables, state_of
 
 _FILE_BYTES = 256 << 20
-"""Of a file before it is compressed."""
+"""Before compression."""
 LISTING = "_export.json"
 
 
@@ -40,7 +40,7 @@ class File:
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: of which checkpoint, where, and into which files."""
+    """An export: its place, its checkpoint and its files."""
 
     url: str
     checkpoint: int
@@ -63,12 +63,12 @@ def export(
     file_bytes: int = _FILE_BYTES,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Exported:
-    """Write the state of a checkpoint, by default the newest, into an empty folder: files of at most about
-    ``file_bytes`` before they are compressed, however large the state.
+    """Write the state of a checkpoint, by default the newest, into an empty folder, in files of about ``file_bytes``
+    before compression, however large the state.
 
-    The footer of each file says of what it is: ``persistent.worker.job``, ``.checkpoint``, ``.clock_ms`` and more.
-    ``_export.json`` is written last: where it is, the export is complete. ``on_progress`` is called with the rows
-    written, and about those there are.
+    The footer of each file describes it: ``persistent.job``, ``persistent.checkpoint``, ``persistent.clock_ms`` and
+    more. ``_export.json`` is written last: an export with it is complete. ``on_progress`` gets the rows written, and
+    about how many there are.
     """
     target = open_storage(folder, private=False) if isinstance(folder, str) else folder
     checked_job(pipeline, place(pipeline.storage, at))
@@ -79,7 +79,7 @@ def export(
 
     def write(entry: Entry) -> Exported:
         for name in target.list(""):
-            # Of a checkpoint that was collected while we wrote it down.
+            # Left by an attempt whose checkpoint was collected meanwhile.
             target.delete(name)
         return _exported(pipeline, Place(pipeline.storage, entry), target, file_bytes, on_progress)
 
@@ -114,7 +114,7 @@ def _written(target: Storage, name: str, table: pa.Table) -> File:
 
 
 def _tables(job: Job, here: Place) -> Iterator[pa.Table]:
-    """All of one schema, whose metadata say what it is; the first without rows, so that there is a file in any case."""
+    """Tables of one schema with describing metadata. The first has no rows, so that there is always a file."""
     empty = empty_table(job, here.manifest)
     facts = _facts(job, here)
     schema = empty.schema.with_metadata({f"persistent.{name}": str(value) for name, value in facts.items()})
@@ -124,7 +124,7 @@ def _tables(job: Job, here: Place) -> Iterator[pa.Table]:
 
 
 def _facts(job: Job, here: Place) -> dict[str, str | int]:
-    """What is said of the state in every file."""
+    """The description of the state in every file."""
     manifest = here.manifest
     clock: Clock = manifest.clock
     return {
@@ -140,7 +140,7 @@ def _facts(job: Job, here: Place) -> dict[str, str | int]:
 
 
 def _pieces(tables: Iterable[pa.Table], file_bytes: int) -> Iterator[pa.Table]:
-    """The same rows in tables of at most about so many bytes; at least one."""
+    """The same rows in tables of about ``file_bytes``, at least one."""
     waiting: list[pa.Table] = []
     for table in tables:
         rows = max(1, table.num_rows * file_bytes // max(table.nbytes, 1))

@@ -1,4 +1,4 @@
-"""A place is where a state was written down: a checkpoint, and one manifest of it."""
+"""A place is one manifest of a checkpoint, from which a state can be read."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Place:
-    """A manifest, and the storage that holds what it names. ``at``: the checkpoint that was asked for; None: the
-    newest."""
+    """A manifest, and the storage with its files. ``at``: the checkpoint asked for; None: the newest."""
 
     storage: Storage
     entry: Entry
@@ -39,14 +38,14 @@ class Place:
 
 
 def place(storage: Storage, at: int | None = None) -> Place:
-    """Manifest ``at`` of a checkpoint, by default the newest. NoCheckpoint if there is none at all; UnknownCheckpoint
-    if that one is not kept; CorruptCheckpoint if it cannot be read."""
+    """Manifest ``at`` of a checkpoint, by default the newest. NoCheckpoint if there is none; UnknownCheckpoint if it is
+    not kept; CorruptCheckpoint if it cannot be read."""
     return Place(storage, checkpoint_at(Log(storage), at), at)
 
 
 def read_place(here: Place, read: Callable[[Place], Result]) -> Result:
-    """What is read of a place whose job may go on meanwhile: where its files are collected under our eyes, one is
-    looked for again as it was asked for."""
+    """The result of ``read``, while the job may go on. If files are collected meanwhile, find the place again as it was
+    asked for, and read that."""
     given = [here.entry]
 
     def find() -> Entry:
@@ -57,7 +56,7 @@ def read_place(here: Place, read: Callable[[Place], Result]) -> Result:
 
 
 def kept_places(storage: Storage) -> list[Place]:
-    """The checkpoints that are kept and their fences, oldest first: without those that are collected while we look."""
+    """The kept checkpoints and their fences, oldest first, without those that a driver collects meanwhile."""
     log = Log(storage)
     newest = newest_of(log)
     places = []

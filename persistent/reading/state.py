@@ -1,4 +1,4 @@
-"""A state read is a table in output columns: all of it, or one key, or one window, now or at an earlier checkpoint."""
+"""Reading a state gives a table in output columns: all of it, one key or one window, now or at an earlier time."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def state_table(
     key: Any = None,
     window: Instant | None = None,
 ) -> pa.Table:
-    """The folded state as an Arrow table in output columns; of a state with windows, every window that holds something
-    and is not closed.
+    """The folded state as an Arrow table in output columns. A state with windows shows every open window that holds
+    something.
 
-    ``at``: of that kept checkpoint. ``as_of``: what was before that clock. ``key``: of one key only, a value, or a
-    tuple of values, as ``(None,)`` for the null key; read is then little more than the slice of the runs where the key
-    lives. ``window``: of one window only, by its start. Times are ms since the epoch, datetimes or ISO 8601.
+    ``at``: the state of that kept checkpoint. ``as_of``: the state before that clock. ``key``: one key only, a value or
+    a tuple of values (``(None,)`` is the null key); this reads little more than the key's slice of the runs.
+    ``window``: one window only, by its start. Times are ms since the epoch, datetimes or ISO 8601.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState, PersistentTask
@@ -82,7 +82,7 @@ def _table(job: Job, entry: Entry, part: StatePart, key: Any) -> pa.Table:
 
 
 def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any]) -> None:
-    """InvalidPipeline unless the values are as many as the key has columns, and of their types or text of them."""
+    """InvalidPipeline unless there is a value for each key column, of its type or as text."""
     job = checked_job(pipeline, here)
     names, types = key_names(job.task), state_of(job, here.manifest).key_types
     _columns(_checked(names, values), names[: len(types)], types)
@@ -95,8 +95,8 @@ def check_window(pipeline: Pipeline, start: Instant) -> None:
 
 def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
     if len(values) != len(names):
-        told = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
-        raise InvalidPipeline(f"a key of {len(values)} values was given, but {told}")
+        said = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
+        raise InvalidPipeline(f"a key of {len(values)} values was given, but {said}")
     return tuple(values)
 
 

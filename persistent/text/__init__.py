@@ -1,1 +1,1 @@
-"""How things are said to a person: times and sizes, what a task is made of, whose line was wrong, what was meant."""
+"""Text for people: times and sizes, fingerprints, failing lines of user code, misspelled options."""

@@ -1,4 +1,4 @@
-"""Figures are times, sizes and rates as a person reads them."""
+"""Times, sizes and rates as text for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
 
 def utc_text(time_ms: int) -> str:
-    """A time (ms since the epoch) in UTC; before 1970 and after 9999 as the number it is.
+    """A time (ms since the epoch) in UTC; before 1970 and after 9999, the number.
 
     >>> utc_text(1_700_000_000_000), utc_text(1_700_000_000_042), utc_text(-1)
     ('2023-11-14 22:13:20Z', '2023-11-14 22:13:20.042Z', '-1 ms')
@@ -23,7 +23,7 @@ def utc_text(time_ms: int) -> str:
 
 
 def clock_text(clock_ms: int) -> str:
-    """A clock; it begins with the first records whose order is certain.
+    """A clock in UTC; 0 means that it has not begun.
 
     >>> clock_text(1_700_000_000_000), clock_text(0)
     ('2023-11-14 22:13:20Z', 'not begun')

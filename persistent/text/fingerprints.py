@@ -1,4 +1,4 @@
-"""A fingerprint in words is about what its user wrote: ``Max(float)``, ``record(n=Count())``, ``tumbling("1 min")``."""
+"""A fingerprint as text reads like the user's code: ``Max(float)``, ``record(n=Count())``, ``tumbling("1 min")``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEHIND = ("version", "schema", "serializer")
 
 
 def monoid_text(fingerprint: Any) -> str:
-    """The monoid that this is the fingerprint of.
+    """The monoid of a fingerprint.
 
     >>> from monoids import Max, record
     >>> monoid_text(Max(float).fingerprint()), monoid_text(record(largest=Max()).fingerprint())
@@ -38,7 +38,7 @@ def monoid_text(fingerprint: Any) -> str:
 
 
 def window_text(window: Mapping[str, int] | None) -> str:
-    """The window that this is the fingerprint of.
+    """The window of a fingerprint.
 
     >>> window_text({"size_ms": 3_600_000, "every_ms": 60_000}), window_text({"size_ms": 1_500, "every_ms": 1_500})
     ('sliding("1 h", every="1 min")', 'tumbling("1500 ms")')
@@ -50,7 +50,7 @@ def window_text(window: Mapping[str, int] | None) -> str:
 
 
 def changes_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """What has become of a state, from its fingerprint as it was to the one it is; empty where nothing has.
+    """The changes from one fingerprint of a state to another; empty if they are equal.
 
     >>> from monoids import Count, Max, record
     >>> old, new = record(n=Count(), max=Max()), record(n=Count(), max=Max(float))
@@ -70,7 +70,7 @@ def changes_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def change_text(before: Any, after: Any) -> str:
-    """One monoid that has become another, told apart even where both are written alike."""
+    """The change from one monoid to another, even if both read alike."""
     texts = monoid_text(before), monoid_text(after)
     if texts[0] != texts[1] or not _is_monoid(before) or not _is_monoid(after):
         return " -> ".join(texts)
@@ -79,7 +79,7 @@ def change_text(before: Any, after: Any) -> str:
 
 
 def _monoid_changes(before: Any, after: Any) -> list[str]:
-    """By field where both are records: each that is not what it was."""
+    """The changed fields, if both are records; else the whole change."""
     old, new = _fields(before), _fields(after)
     if not old or not new:
         return [f"monoid: {change_text(before, after)}"]
@@ -92,8 +92,8 @@ def _monoid_changes(before: Any, after: Any) -> list[str]:
 
 
 def _heavy_hitters_text(parameters: Mapping[str, Any]) -> str:
-    """As it is written to go on with such a state: its ``k`` is how many are tracked. How many are shown is no state:
-    as many where one number once said both, else those that so many are tracked for by default."""
+    """The code that continues such a state. The fingerprint's ``k`` is the number tracked. The number shown is no part
+    of it: here it is the one that tracks as many by default."""
     track = parameters["k"]
     shown = track if track < _TRACKED_LEAST else track // 100
     sizes = f"track={track}, width={parameters['width']}, depth={parameters['depth']}"
@@ -113,7 +113,7 @@ def _is_monoid(fingerprint: Any) -> bool:
 
 
 def _fields(fingerprint: Any) -> dict[str, Any]:
-    """The fields of a record; of anything else, none."""
+    """The fields of a record's fingerprint; none for any other."""
     parameters = fingerprint.get("parameters") if isinstance(fingerprint, Mapping) else None
     fields = parameters.get("fields") if isinstance(parameters, Mapping) else None
     return {str(name): part for name, part in fields} if isinstance(fields, list | tuple) else {}

@@ -1,4 +1,4 @@
-"""A spelling is the name of an option as it was written; one that there is not is refused with the one it may be."""
+"""A misspelled option is refused with the closest one that exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ R = TypeVar("R")
 
 
 def spelled(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, or ``__init__``, whose TypeError about an option that it has not says which it has.
+    """The function, with a TypeError that lists its options when an unknown one is given.
 
     >>> @spelled
     ... def brew(tea, *, minutes=3): return f"{tea}, {minutes} min"

@@ -1,4 +1,4 @@
-"""A fault of the user's code, told: what was raised, in which of their lines, and on which message."""
+"""An error in user code as text: what was raised, in which of the user's lines, and for which message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MESSAGE_MAX = 600
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a file, as a traceback names it; ``text`` is empty where the file is not at hand."""
+    """A line of a file, as in a traceback; ``text`` is empty if the file is not available."""
 
     path: str
     number: int
@@ -32,12 +32,12 @@ class Line:
 
     @property
     def short(self) -> str:
-        """The same wherever it is asked for: no folder, no text."""
+        """The line without folder and text: equal on every machine."""
         return f"{os.path.basename(self.path)}, line {self.number}"
 
 
 def users_line(error: BaseException) -> Line | None:
-    """The last line of the user's code that the error passed, which is not ours nor a library's; None if none."""
+    """The last line of user code in the traceback, outside this package and libraries; None if there is none."""
     found = None
     for path, number in _frames(error):
         if not _is_library(path):
@@ -46,14 +46,13 @@ def users_line(error: BaseException) -> Line | None:
 
 
 def line_of(function: Callable[..., Any]) -> Line | None:
-    """The line where a function begins; None of one that is not written in Python."""
+    """The first line of a function; None if it is not written in Python."""
     code = getattr(function, "__code__", None)
     return _line(code.co_filename, code.co_firstlineno) if code is not None else None
 
 
 def error_text(error: BaseException) -> str:
-    """An error with its type, as text that UTF-8 can hold, whatever the error is; a sentence in a KeyError without the
-    quotes that Python puts around it.
+    """An error with its type, as text that UTF-8 can hold. A sentence in a KeyError loses the quotes that Python adds.
 
     >>> error_text(KeyError("no field 'user'")), error_text(KeyError("user")), error_text(ValueError())
     ("KeyError: no field 'user'", "KeyError: 'user'", 'ValueError')
@@ -69,7 +68,7 @@ def error_text(error: BaseException) -> str:
 
 
 def message_text(value: Mapping[str, Any]) -> str:
-    """A message as its fields, each and all of them cut where they are long.
+    """A message as its fields, cut where they are long.
 
     >>> message_text({"page": "/home", "ms": 120})
     "{'page': '/home', 'ms': 120}"
@@ -80,7 +79,7 @@ def message_text(value: Mapping[str, Any]) -> str:
 
 
 def _from_here(path: str) -> str:
-    """A path below the current folder relative to it; any other as it is, also where the current folder is gone."""
+    """A path below the current folder, relative to it; any other unchanged."""
     try:
         here = os.getcwd() + os.sep
     except OSError:
@@ -102,7 +101,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
 def _is_library(path: str) -> bool:
     if path.startswith("<"):
         return path.startswith(("<frozen", "<string>"))
-    # What is compiled names its source by a relative path that is nowhere.
+    # Compiled code names its source by a relative path that does not exist.
     is_compiled = path.endswith((".pyx", ".pxi", ".pxd"))
     return is_compiled or "site-packages" in path or path.startswith(_library_folders())
 

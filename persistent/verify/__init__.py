@@ -1,14 +1,14 @@
-"""To verify a checkpoint is to read every byte that a kept manifest names, and hold it against every law it must keep.
+"""Verifying a checkpoint reads every byte that a kept manifest names, and checks it against every law.
 
-    FORMAT     there, of a format and hash known here, of the job of the manifests
+    FORMAT     is there, with a known format and hash, and the job of the manifests
     chain      every manifest decodes, names its parent by id and SHA-256, and follows it by the laws of the log
-    account    read = processed + late + dead + duplicate, and the late rows and dead letters kept are those counted
-    runs       every run named is there, whole, sorted, and of the keys, panes and key groups said of it
-    sums       of every key group, the delta of each checkpoint counts once
-    plans      decode, and start where their checkpoint stands
-    source     with the pipeline: what the account counts is what the source holds up to the checkpoint's positions
+    account    read = processed + late + dead + duplicate; the late rows and dead letters kept are those counted
+    runs       every named run is there, whole and sorted, with the keys, panes and key groups of its manifest
+    sums       in every key group, the delta of each checkpoint counts once
+    plans      decode, and start at the positions of their checkpoint
+    source     with the pipeline: up to the checkpoint's positions, the source holds what the account counts
 
-It changes nothing, and may look on while a run works. Only the last needs code of the user's.
+It changes nothing, and works beside a running job. Only the last check needs user code.
 """
 
 from persistent.verify.checker import verify

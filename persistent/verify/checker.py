@@ -1,4 +1,4 @@
-"""One look at a checkpoint: its log, its runs, its outputs, its plans, and what else lies there."""
+"""The checker verifies a checkpoint: log, runs, outputs, plans, and stray files."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _MARK = re.compile(r"e\d+-[0-9a-f]{32}\.json")
 
 
 def verify(storage: Storage, *, on_progress: OnProgress | None = None) -> Verification:
-    """Look at everything that is kept. What a run that works meanwhile collects under our eyes is not missed.
+    """Check everything that is kept. Files that a running job collects meanwhile are no fault.
 
-    ``on_progress`` is called with the bytes of runs that are done, and those there are.
+    ``on_progress`` gets the bytes of runs done, and of all.
     """
     log = Log(storage)
     ids = log.ids()
@@ -57,12 +57,12 @@ def verify(storage: Storage, *, on_progress: OnProgress | None = None) -> Verifi
 
 
 def _forgive_collected(found: Verification, log: Log) -> None:
-    """Take back the faults of files that are missing and that by now no kept manifest names."""
+    """Drop the faults of missing files that no kept manifest names any more."""
     kept: list[Manifest] = []
     for id in reversed(log.ids()):
         if kept and not kept[0].keeps(id):
             continue
-        # One that cannot be read is collected too, or a fault of its own.
+        # An unreadable one is collected, or is a fault by itself.
         with suppress(CorruptCheckpoint):
             kept.append(log.read(id).manifest)
     if not kept:
@@ -79,7 +79,7 @@ def _forgive_collected(found: Verification, log: Log) -> None:
 
 
 class _Checker:
-    """One look at a checkpoint whose log holds ``ids``."""
+    """Checks a checkpoint whose log holds ``ids``."""
 
     def __init__(self, storage: Storage, log: Log, ids: list[int]) -> None:
         self.storage = storage
@@ -133,7 +133,7 @@ class _Checker:
             self.found.fault("manifests", "m", "no manifest: this is no checkpoint, or its log is lost")
         for id in reversed(self.ids):
             if self.entries and not self.newest.keeps(id):
-                # What still lies there waits to be collected.
+                # It waits for collection.
                 continue
             try:
                 self.entries[id] = self.log.read(id)
@@ -152,8 +152,8 @@ class _Checker:
             self._bad(id, MISSING)
 
     def _expected(self) -> set[int]:
-        """The ids that must be there. Of a job that went back behind manifests that could not be read, nobody knows how
-        far their driver had collected fences."""
+        """The ids that must be there. After a rollback behind unreadable manifests, it is unknown which fences their
+        driver had collected."""
         if not self.entries:
             return set()
         newest = self.newest
@@ -175,7 +175,7 @@ class _Checker:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def _runs(self) -> dict[str, tuple[Run, Manifest]]:
-        """Every run that a kept manifest names, with the newest that does. All must say the same of it."""
+        """Every run that kept manifests name, with the newest that names it. All must describe it alike."""
         named: dict[str, tuple[Run, Manifest]] = {}
         for manifest in (entry.manifest for entry in self.entries.values()):
             for run in _all_runs(manifest):
@@ -198,7 +198,7 @@ class _Checker:
     # -- outputs -------------------------------------------------------------------------------------------------
 
     def _outputs(self) -> None:
-        """Late rows and dead letters: published, or staged by the newest checkpoint; as many as the account says."""
+        """Late rows and dead letters, published or staged by the newest checkpoint: as many as the account counts."""
         for folder, part in (("late", "late rows"), ("dead", "dead letters")):
             named = self._named_aside(folder)
             published = [f"{folder}/{name}" for name in aside_names(self.storage, folder) if self._is_known(name)]
@@ -210,11 +210,11 @@ class _Checker:
             if counted > expected:
                 self.found.warn(part, folder, f"{_said(counted, part, expected)}: a rollback published some again?")
             elif counted < expected and self.newest.origin is None:
-                # A job begun with a savepoint goes on with its account, and the rows stayed where they were.
+                # A job that began with a savepoint continues its account; the rows stayed with the old job.
                 self.found.warn(part, folder, f"{_said(counted, part, expected)}: were files deleted?")
 
     def _named_aside(self, folder: str) -> dict[str, Staged]:
-        """What kept manifests staged, by the name under which it is published."""
+        """What kept manifests staged, by its published name."""
         return {
             aside_name(folder, outputs.id, staged): staged
             for id, entry in self.entries.items()
@@ -224,13 +224,13 @@ class _Checker:
         }
 
     def _is_known(self, name: str) -> bool:
-        """Whether a published file counts: it is of no checkpoint newer than those we look at, nor soon taken back."""
+        """Whether a published file counts: its checkpoint is not newer than this look, nor about to be retracted."""
         id = published_id(name)
         first, stop = self.newest.retract or (0, 0)
         return id < 0 or (id <= self.newest.id and not first <= id < stop)
 
     def _is_taken_back(self, name: str) -> bool:
-        """Whether a rollback has taken a published file back."""
+        """Whether a rollback retracted a published file."""
         id = published_id(name)
         ranges = [entry.manifest.retract for entry in self.entries.values() if entry.manifest.retract]
         return any(first <= id < stop for first, stop in ranges)
@@ -242,11 +242,11 @@ class _Checker:
         folder, _, published = name.partition("/")
         if staged.name.rpartition("/")[2] in self.storage.list(staged.name.rpartition("/")[0]):
             return self._aside(staged.name, part, staged)
-        # Published since we listed the folder, or lost.
+        # Published after we listed the folder, or lost.
         return self._aside(name if published in self.storage.list(folder) else staged.name, part, staged)
 
     def _aside(self, name: str, part: str, staged: Staged | None) -> int:
-        """How many records of the account a file of late rows or dead letters holds."""
+        """The number of accounted records in a file of late rows or dead letters."""
         data = self._read(name, part)
         if data is None:
             return 0
@@ -284,7 +284,7 @@ class _Checker:
             yield f"is the plan number {plan.number} of checkpoint {plan.base}"
         base = self.entries.get(plan.base)
         if base is None or not base.manifest.is_base:
-            # Or a fence stands under the id of a lost checkpoint: nobody looks for a plan of that.
+            # A fence may have the id of a lost checkpoint, whose plan nobody runs.
             return
         if (plan.job, dict(plan.start)) != (base.manifest.job, dict(base.manifest.source.positions)):
             yield f"does not start where checkpoint {plan.base} stands"
@@ -318,7 +318,7 @@ class _Checker:
         try:
             return self.log.plan(self.newest.base, self.newest.replan)
         except CorruptCheckpoint:
-            # Told already, with the plans.
+            # Already reported with the plans.
             return None
 
     def _read(self, name: str, part: str) -> pa.Buffer | None:

@@ -1,4 +1,4 @@
-"""A verification is what was looked at in a checkpoint, and what was found wrong with it."""
+"""A verification lists what was checked in a checkpoint, and the findings."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 
 FAULT, WARNING = "fault", "warning"
 MISSING = "missing"
-"""What is said of a file that a manifest names and that is not there."""
+"""The finding about a named file that is not there."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What is not as it should be.
-
-    A ``fault``: something committed is lost or wrong. A ``warning``: something lies there that is no part of it.
-    """
+    """A ``fault``: something committed is lost or wrong. A ``warning``: a file there is no part of the checkpoint."""
 
     severity: str
     part: str
@@ -24,7 +21,7 @@ class Finding:
 
 @dataclass
 class Checked:
-    """How much of one kind was looked at."""
+    """How much of one kind was checked."""
 
     checked: int = 0
     bytes: int = 0
@@ -33,7 +30,7 @@ class Checked:
 
 @dataclass
 class Verification:
-    """What was looked at, what was found, and ``newest_good``: the newest checkpoint that no fault touches."""
+    """What was checked, the findings, and ``newest_good``: the newest checkpoint without a fault."""
 
     url: str
     parts: dict[str, Checked] = field(default_factory=dict)
@@ -63,7 +60,7 @@ class Verification:
         return sum((finding.severity, finding.part) == (FAULT, part) for finding in self.findings)
 
     def add(self, other: Verification, folder: str = "") -> None:
-        """What else was found: here, or in a checkpoint in that folder of this one."""
+        """Add another verification: of this checkpoint, or of one in a folder of it."""
         before, inside = (f"{folder}: ", f"{folder}/") if folder else ("", "")
         for name, part in other.parts.items():
             one = self.parts.setdefault(f"{before}{name}", Checked())

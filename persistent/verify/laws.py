@@ -1,4 +1,4 @@
-"""The laws of the manifest log, as sentences that say which of them is broken.
+"""The laws of the manifest log; each broken one is a sentence.
 
 of one manifest             it is of this job, its account balances, nothing is closed ahead of the clock
 of a manifest and the next  the next names it as its parent, nothing goes back, a fence changes nothing
@@ -17,14 +17,14 @@ from persistent.codec import Run
 
 
 def differences(before: Run, after: Run) -> str:
-    """What two manifests say otherwise of one run: only ``low``, from which on it still counts, may change, upwards."""
+    """The fields of a run that differ between two manifests. Only ``low`` may change, and only upwards."""
     one, other = before.to_json(), after.to_json()
     changed = [name for name in one if name != "low" and one[name] != other[name]]
     return ", ".join([*changed, *(["low"] if after.low < before.low else [])])
 
 
 def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
-    """The laws of one manifest. ``job``: that of FORMAT, where it could be read."""
+    """The broken laws of one manifest. ``job``: from FORMAT, if it could be read."""
     if job is not None and manifest.job != job:
         yield f"is of job {manifest.job}, FORMAT of {job}"
     if manifest.kind in ("checkpoint", *SETS) and not manifest.is_base:
@@ -37,7 +37,7 @@ def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
 
 
 def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
-    """The laws between a manifest and the one before it."""
+    """The broken laws between a manifest and its parent."""
     if manifest.parent != (parent.manifest.id, parent.sha256):
         yield f"names another parent than manifest {parent.manifest.id} as it is now"
     before, after = parent.manifest, manifest

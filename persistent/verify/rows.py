@@ -1,6 +1,6 @@
-"""The rows of a run prove themselves: sorted, hashed as their keys say, in the key groups and panes of its manifest.
+"""The rows of a run are checked: sorted, with the hashes of their keys, in the key groups and panes of the manifest.
 
-Everything here is checked on Arrow columns, without the user's code.
+All checks work on Arrow columns, without user code.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _KEY, _ELEMENT = "key:", "element:"
 _PANES_MAX = 1 << 16
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""``map``, or one that works on several at once and gives the results in order."""
+"""``map``, or one that runs several at once and keeps the order."""
 
 
 def state_faults(
     data: pa.Buffer, run: Run, place: str, key_names: Sequence[str], key_types: Sequence[str]
 ) -> Iterator[str]:
-    """What is wrong with a run of state rows; every byte of it is looked at. CorruptCheckpoint if it cannot be read."""
+    """The faults of a run of state rows, after reading every byte. CorruptCheckpoint if it cannot be read."""
     yield from state_table_faults(decode_table(data, run.sha256, place), data, run, place, key_names, key_types)
 
 
@@ -40,7 +40,7 @@ def state_table_faults(
     key_types: Sequence[str],
     each: Each = map,
 ) -> Iterator[str]:
-    """The same of a run whose bytes have been verified and decoded; ``each`` maps over its batches, in order."""
+    """The same for a run that is already verified and decoded; ``each`` maps over its batches in order."""
     yield from size_faults(table, data, run)
     names = list(table.schema.names)
     keys = [f"{_KEY}{name}" for name in key_names]
@@ -68,7 +68,7 @@ def state_table_faults(
 
 
 def _is_of(found: str, known: str) -> bool:
-    """Whether a column of one type holds keys of the other: all null, or of decimals that grew."""
+    """Whether type ``found`` holds keys of type ``known``: the same, all null, or decimals that grew."""
     try:
         return common_key_types([[found], [known]]) == (known,)
     except (TypeError, ValueError):
@@ -76,7 +76,7 @@ def _is_of(found: str, known: str) -> bool:
 
 
 def size_faults(table: pa.Table, data: pa.Buffer, run: Run) -> Iterator[str]:
-    """Whether a file is of the size that its manifest says."""
+    """Whether a file has the bytes and rows of its manifest."""
     if data.size != run.bytes:
         yield f"has {data.size:,} bytes, its manifest says {run.bytes:,}"
     if table.num_rows != run.rows:
@@ -85,7 +85,7 @@ def size_faults(table: pa.Table, data: pa.Buffer, run: Run) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _BatchFacts:
-    """What one batch shows by itself: ``panes`` it holds, ascending; ``ends``: its first and its last row."""
+    """The check of one batch: its faults, its ``panes`` ascending, and its first and last row."""
 
     faults: tuple[str, ...]
     panes: Integers
@@ -104,7 +104,7 @@ def _facts(batch: pa.RecordBatch, run: Run, keys: int, listed: Integers, place: 
 
 
 def _panes_held(panes: Integers, listed: Integers) -> Integers:
-    """The distinct panes of a batch. Where they are those listed, counted, not sorted: they are many, of few kinds."""
+    """The distinct panes of a batch. Listed panes are counted instead of sorted, as there are few kinds."""
     if not len(listed):
         return np.unique(panes)
     step = int(np.gcd.reduce(np.diff(listed))) if len(listed) > 1 else 1
@@ -139,7 +139,7 @@ def _batch_faults(batch: pa.RecordBatch, run: Run, keys: int) -> Iterator[str]:
 
 
 def _order_faults(batch: pa.RecordBatch, keys: int) -> Iterator[str]:
-    """Rows are sorted by (hash, key, pane), each (key, pane) once. The order of keys of one hash is not looked at."""
+    """Rows are sorted by (hash, key, pane), each (key, pane) once. The order of keys of equal hash is not checked."""
     hashes, panes = np.asarray(batch.column(0)), np.asarray(batch.column(keys + 1))
     descending = int((hashes[1:] < hashes[:-1]).sum())
     if descending:

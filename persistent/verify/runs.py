@@ -1,4 +1,4 @@
-"""Runs are looked at several at once: one is read and hashed while the rows of another are checked."""
+"""Runs are checked in parallel: one is read and hashed while the rows of another are checked."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from persistent.verify.findings import MISSING, Verification
 from persistent.verify.rows import Each, size_faults, state_table_faults
 
 UNREADABLE = (CorruptCheckpoint, pa.ArrowException, ValueError, KeyError, TypeError, IndexError)
-"""What decoding damaged bytes may raise."""
+"""Errors of decoding damaged bytes."""
 
 _AHEAD = 2
-"""Runs read before the rows of the one in turn are checked: more would only take memory."""
+"""Runs read ahead; more would only take memory."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """A run as it was read: its bytes, and its table or what is wrong with it."""
+    """A run as read: its bytes, and its table or its fault."""
 
     data: pa.Buffer | None = None
     table: pa.Table | None = None
@@ -41,7 +41,7 @@ def check_runs(
     threads: int,
     on_progress: OnProgress | None = None,
 ) -> set[str]:
-    """Read every run, and tell ``found`` what is wrong; the names of those that are not good."""
+    """Read every run and add its faults to ``found``; returns the names of the bad ones."""
     bad: set[str] = set()
     total, done = sum(run.bytes for run, _ in runs.values()), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
@@ -62,7 +62,7 @@ def check_runs(
 def _ahead(
     pool: ThreadPoolExecutor, storage: Storage, runs: Mapping[str, tuple[Run, Manifest]]
 ) -> Iterator[tuple[str, tuple[Run, Manifest], _Read]]:
-    """Each run with what was read of it, in order, a few read before they are asked for."""
+    """Each run with its content, in order, a few read ahead."""
     waiting: deque[tuple[str, tuple[Run, Manifest], Future[_Read]]] = deque()
     for name, named in runs.items():
         waiting.append((name, named, pool.submit(_read, storage, named[0])))

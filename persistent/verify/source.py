@@ -1,13 +1,13 @@
-"""The account of a checkpoint is proved by its source: read once more up to the positions, it must come to the same.
+"""The source proves the account of a checkpoint: read again up to the positions, it must give the same counts.
 
-    read   as many records before each position as the ledger says were read
-    mix    and the very same: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
-    dead   at least those that cannot be decoded, or have no time
+    read   as many records before each position as the ledger says
+    mix    the same ones: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
+    dead   at least the records that cannot be decoded or have no time
 
-Files that were read may be deleted: then only the rest can be held against the account, which is told as a warning.
+Files that were read may have been deleted. Then only the rest can be compared, which is a warning.
 
-What was late was decided by the clock of each step, which the source alone cannot tell; that the parts of the account
-add up to what was read is a law of the manifest.
+Lateness was decided by the clock of each step, which the source cannot show; that the parts of the account add up is
+a law of the manifest.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PART = "source"
 
 @dataclass(frozen=True)
 class _RecordCount:
-    """What was read of a partition. ``lost``: the files that are gone, each of them one record."""
+    """The records read of a partition. ``lost``: the files that are gone, each counted as one record."""
 
     read: int = 0
     undecodable: int = 0
@@ -64,11 +64,11 @@ class _RecordCount:
 def verify_source(
     pipeline: Pipeline, entry: Entry, *, on_progress: Callable[[int, int], None] | None = None
 ) -> Verification:
-    """Read the source of a pipeline up to where its checkpoint ``entry`` stands; a fault names each partition whose
-    account differs, a warning each of which files are gone, so that it cannot be compared.
+    """Read the source of a pipeline up to the positions of checkpoint ``entry``. A fault names each partition whose
+    account differs; a warning each partition that cannot be compared because files are gone.
 
-    The job may run meanwhile: where ``entry`` is collected before it is read, it is the newest checkpoint.
-    ``on_progress`` is called with the records that are read, and those the account says there are.
+    The job may run meanwhile: if ``entry`` is collected before it is read, the newest checkpoint takes its place.
+    ``on_progress`` gets the records read, and those in the account.
     """
     manifest, index = _index(Log(pipeline.storage), entry)
     found = Verification(pipeline.storage.url, newest=manifest.id)
@@ -99,7 +99,7 @@ def verify_source(
 
 
 def _index(log: Log, entry: Entry) -> tuple[Manifest, pa.Table | None]:
-    """The manifest of an entry that is kept, and the index of its source."""
+    """The manifest of a kept entry, and the index of its source."""
     given = [entry]
     return read_while_running(
         log,
@@ -121,7 +121,7 @@ def _differences(count: _RecordCount, account: Account, position: Position) -> I
 
 
 def _excesses(count: _RecordCount, account: Account, position: Position) -> Iterator[str]:
-    """What is wrong whatever the files that are gone have held."""
+    """What is wrong whatever the lost files held."""
     there, undecodable = count.read - len(count.lost), count.undecodable - len(count.lost)
     if there > account.read:
         yield f"holds at least {there:,} records before position {position}, {_read_text(account)}"
@@ -138,7 +138,7 @@ def _read_text(account: Account) -> str:
 
 def _gone_text(count: _RecordCount, account: Account, position: Position) -> str:
     lost = sorted(count.lost)
-    told = (
+    gone = (
         f"{lost[0][1]} was listed up to the checkpoint, and is gone"
         if len(lost) == 1
         else f"{len(lost):,} files that were listed up to the checkpoint are gone, the first {lost[0][1]}"
@@ -148,13 +148,13 @@ def _gone_text(count: _RecordCount, account: Account, position: Position) -> str
         f". {rest[0]} was read up to offset {position[1]:,} alone: put it back to have the rest read" if rest else ""
     )
     return (
-        f"{told}: what has been read may be deleted, but the {account.read:,} records read can no longer be compared "
+        f"{gone}: what has been read may be deleted, but the {account.read:,} records read can no longer be compared "
         f"with the source, and a rollback to before them would have to read them again{partly}"
     )
 
 
 def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Iterator[tuple[str, _RecordCount]]:
-    """What each split holds of the records before the positions of the checkpoint, from the first on."""
+    """The records of each split before the positions of the checkpoint, from the first on."""
     ends = manifest.source.positions
     positions: Mapping[str, Position] = dict.fromkeys(ends, (0, 0))
     recorded = manifest.source.recorded
@@ -191,7 +191,7 @@ def _count(source: Source, recorded: Mapping[str, Any], ends: Positions, split: 
 
 
 def _of_records(partition: str, records: Records, end: Position) -> _RecordCount:
-    """What a batch adds to the account: as it was judged when it was mapped, and only of what is before ``end``."""
+    """The contribution of a batch to the account, judged as in a step, for records before ``end`` only."""
     limit = end[1] if records.ordinal == end[0] else None
     letters = [one for one in records.dead if limit is None or one.offset < limit]
     is_before = slice(None) if limit is None else records.offsets < limit

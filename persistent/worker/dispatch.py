@@ -1,6 +1,6 @@
-"""A step is the work between two checkpoints: items that any engine runs, on any worker, more than once.
+"""Work dispatches the items of a step: any engine runs them, on any worker, any number of times.
 
-Every file an item writes has a name of its own, and comes back in its result; what no manifest names does not exist.
+Every file that an item writes has a unique name, which its result returns. What no manifest names does not exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Result = Mapped | Closed | Folded
 
 @dataclass(frozen=True)
 class Work:
-    """The function that an engine maps over the items of a step."""
+    """The function that an engine maps over items."""
 
     job: Job
 

@@ -1,10 +1,10 @@
-"""A job is what a pipeline runs, step after step; an item is a piece of one step's work, a result what it came to.
+"""A job is what a pipeline runs step after step; an item is a piece of one step's work, and has a result.
 
     MapSplit -> Mapped      read a split, run the task over it, write its delta, its late rows and dead letters
     CloseShard -> Closed    fold the panes of windows the clock has closed, in some key groups, and stage them
     FoldRuns -> Folded      compaction: fold some key groups of neighbouring runs
 
-All of them are values: an engine may send them anywhere, and work on one more than once.
+All are values: an engine may send them anywhere, and process an item more than once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from persistent.task import PersistentTask, operator_name
 
 @dataclass(frozen=True)
 class Job:
-    """What does not change from step to step. Travels to the workers once."""
+    """The constants of all steps. Workers get them once."""
 
     task: PersistentTask
     state: PersistentState
@@ -39,13 +39,13 @@ class Job:
     discard_closed: bool = False
 
     def folder(self) -> str:
-        """Where the runs of the task are."""
+        """The folder of the task's runs."""
         return runs_folder(operator_name(self.task))
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """Who works, and for which checkpoint."""
+    """The epoch of the driver, and the checkpoint it works for."""
 
     epoch: int
     id: int
@@ -54,14 +54,14 @@ class Attempt:
         return attempt_name(self.epoch, self.id, new_nonce())
 
     def run_name(self, folder: str) -> str:
-        """The name of a run that it writes in that folder."""
+        """A new name for a run in that folder."""
         return run_name(folder, self.name())
 
 
 @dataclass(frozen=True)
 class MapSplit:
-    """``watermark``: of the step before; what is late is decided by it. ``limit``: the largest timestamp allowed.
-    ``since``: what is earlier has been counted before. ``key_types``: of the keys of all records before."""
+    """Read a split and run the task over it. ``watermark``: of the step before; it decides what is late. ``limit``: the
+    largest timestamp allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far."""
 
     attempt: Attempt
     split: Split
@@ -74,8 +74,8 @@ class MapSplit:
 
 @dataclass(frozen=True)
 class CloseShard:
-    """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Of a state without
-    windows: publish the keys that the runs after checkpoint ``published`` update."""
+    """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Without windows:
+    publish the keys that the runs after checkpoint ``published`` update."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -89,7 +89,7 @@ class CloseShard:
 
 @dataclass(frozen=True)
 class FoldRuns:
-    """``closed``: panes that only closed windows need are left out."""
+    """Compact runs. ``closed``: panes that only closed windows need are dropped."""
 
     attempt: Attempt
     merge: Merge
@@ -98,7 +98,7 @@ class FoldRuns:
 
 @dataclass(frozen=True)
 class Mapped:
-    """What a split came to. ``panes``: those of the run, ascending. ``largest``: timestamp processed, None if none."""
+    """The result of a split. ``panes``: those of the run, ascending. ``largest``: timestamp processed, None if none."""
 
     partition: str
     run: Run | None
@@ -109,12 +109,12 @@ class Mapped:
     late: Staged | None
     dead: Staged | None
     first_dead: str = ""
-    """Why the first of the dead letters is one."""
+    """The reason of the first dead letter."""
 
 
 @dataclass(frozen=True)
 class Closed:
-    """What was staged of the windows of a shard, if any held something; ``dead``: of results that cannot be shown."""
+    """The staged outputs of a shard, if any; ``dead``: the keys without a result."""
 
     staged: Staged | None
     dead: Staged | None = None
@@ -122,7 +122,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Folded:
-    """``failure``: why the runs stay as they are, where their fold raised."""
+    """A compacted run. ``failure``: why the fold raised; then the runs stay as they are."""
 
     run: Run | None
     panes: Integers | None

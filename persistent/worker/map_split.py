@@ -1,7 +1,7 @@
-"""To map a split is to read it, judge every record, run the task over those that count, and write their sum.
+"""Mapping a split reads it, judges every record, runs the task over those that count, and writes their sum.
 
-A record is judged once, in this order: dead, duplicate, late, or processed. ``read = processed + late + dead +
-duplicate`` after every batch.
+Each record is judged once, in this order: dead, duplicate, late or processed. After every batch
+``read = processed + late + dead + duplicate``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from persistent.worker.merge_runs import monoid_errors, write_run
 
 
 def map_split(job: Job, item: MapSplit) -> Mapped:
-    """Work on one split."""
+    """Process one split."""
     task, state = job.task, job.state
     names = key_names(task)
     delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
@@ -64,7 +64,7 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
 
 @dataclass
 class _SplitTally:
-    """What has been seen of a split so far."""
+    """The account of a split so far, and its late and dead records."""
 
     account: Account = field(default_factory=Account)
     largest: int | None = None
@@ -75,7 +75,7 @@ class _SplitTally:
 def _judge(
     item: MapSplit, window: Window | None, records: Records, aside: _SetAside, tally: _SplitTally
 ) -> Integers | None:
-    """Set dead and late records aside and count all; the rows to process (None: all of them)."""
+    """Count all records and collect the dead and late ones; returns the rows to process (None: all)."""
     times = records.timestamps
     mix = mix_records(aside.partition, records.ordinal, records.offsets, np.where(times == NO_TIMESTAMP, -1, times))
     if records.dead:
@@ -119,7 +119,7 @@ def _process(job: Job, delta: Delta, batch: Batch, aside: _SetAside, tally: _Spl
     if failures:
         if not job.dead_letters:
             raise UserCodeError(
-                f"{failures[0].told(aside.path)}. Nothing of this step is committed; mend the task, or set "
+                f"{failures[0].text(aside.path)}. Nothing of this step is committed; mend the task, or set "
                 'on_error="dead-letter" to put such messages aside'
             ) from failures[0].error
         failed = np.concatenate([failure.message.offsets for failure in failures])
@@ -134,7 +134,7 @@ def _process(job: Job, delta: Delta, batch: Batch, aside: _SetAside, tally: _Spl
 
 @dataclass(frozen=True)
 class _SetAside:
-    """Makes the rows of late messages and dead letters: where each was read, its value, and why it is here."""
+    """Makes the rows of late messages and dead letters: place, value and reason of each record."""
 
     partition: str
     path: str

@@ -25,8 +25,7 @@ _BEFORE_ALL = -(1 << 62)
 def fold_runs(
     job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, panes: tuple[int, int] | None = None
 ) -> GroupSums | None:
-    """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None where there is
-    nothing."""
+    """The sum of runs, oldest first, in some key groups and panes ``from <= pane < to``; None if there are no rows."""
     parts = parts_of(job, runs, low, high, panes)
     with monoid_errors(job):
         return fold(job.state.monoid, parts, job.state.panes.step) if parts else None
@@ -35,7 +34,7 @@ def fold_runs(
 def fold_keys(
     job: Job, runs: Sequence[Run], low: int = 0, high: int = KEY_GROUPS, until: int | None = None
 ) -> GroupSums | None:
-    """The sum of runs by key alone, in some key groups, of the panes before ``until`` (None: of all)."""
+    """The sum of runs by key alone, in some key groups, over the panes before ``until`` (None: all)."""
     rows = fold_runs(job, runs, low, high, None if until is None else (_BEFORE_ALL, until))
     if rows is None or int(rows.panes.max()) == int(rows.panes.min()) == OPEN_PANE:
         return rows
@@ -44,9 +43,9 @@ def fold_keys(
 
 
 def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[GroupSums]:
-    """The sum of runs in some key groups and panes ``from <= pane < to``, in pieces: each pane is whole in one of them.
+    """The sum of runs in some key groups and panes ``from <= pane < to``, in pieces that each hold whole panes.
 
-    A pane that only one run holds is its own sum; time-ordered input has few others.
+    A pane in one run only needs no fold; with time-ordered input most are.
     """
     step = job.state.panes.step
     parts = parts_of(job, runs, low, high, panes)
@@ -80,7 +79,8 @@ def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[
 def parts_of(
     job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None = None
 ) -> list[GroupSums]:
-    """The rows of each run that has any in some key groups and panes ``from <= pane < to``, oldest first."""
+    """The rows of each run in some key groups and panes ``from <= pane < to``, oldest first; runs without any are left
+    out."""
     parts = []
     for run in runs:
         if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
@@ -103,7 +103,7 @@ def read_rows(job: Job, run: Run, low: int, high: int) -> GroupSums:
 def write_run(
     job: Job, attempt: Attempt, rows: GroupSums, first: int, last: int, low: int = 0, high: int = KEY_GROUPS
 ) -> tuple[Run, Integers]:
-    """Write rows as a run of the deltas ``first`` to ``last``; the run, and its panes, ascending."""
+    """Write rows as a run of the deltas ``first`` to ``last``; returns it, and its panes in ascending order."""
     panes = distinct_panes(rows.panes, job.state.panes.step)
     with monoid_errors(job):
         data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())

@@ -1,4 +1,4 @@
-"""A worker is fit for a job if it has what the job's URLs need, and the packages that the driver has."""
+"""A worker is fit for a job if it has the packages of the driver, and those that the job's URLs need."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from persistent.storage.clients import imported, modules_of, why_not
 from persistent.storage.failures import CREDENTIALS
 
 _COMPARED = {"persistent-monoids": 9, "pyarrow": 1, "numpy": 1, "cloudpickle": 1, "pyspark": 2}
-"""How many parts of a version must be the same. What readers of Arrow and of pickles make of bytes changes with the
-first; Spark's own halves go together to the second."""
+"""How many parts of a version must agree: the first for formats of Arrow and pickle, the second for Spark's halves."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a worker must have: versions of packages, modules that can be imported, paths that are there."""
+    """What a worker needs: versions of packages, modules to import, paths."""
 
     versions: tuple[tuple[str, str], ...] = ()
     modules: tuple[str, ...] = ()
@@ -29,7 +28,7 @@ class Needs:
 
 
 def needs_of(urls: Iterable[str], paths: Iterable[str] = (), *, leave_out: Iterable[str] = ()) -> Needs:
-    """The versions that this process has, what ``urls`` need, and those of ``paths`` that are here."""
+    """The versions in this process, the modules that ``urls`` need, and those of ``paths`` that exist here."""
     versions = [(name, _version(name)) for name in _COMPARED if name not in leave_out]
     modules = dict.fromkeys(module for url in urls for module in modules_of(url))
     here = [path for path in paths if os.path.exists(path)]
@@ -38,7 +37,7 @@ def needs_of(urls: Iterable[str], paths: Iterable[str] = (), *, leave_out: Itera
 
 @functools.lru_cache(maxsize=16)
 def unfit(needs: Needs) -> str:
-    """What this process lacks, and the remedy; "" if it is fit. Looked up once: a process does not change."""
+    """What this process lacks, and the remedy; "" if it is fit. Cached: a process does not change."""
     for name, wanted in needs.versions:
         found = _version(name)
         if found and _compared(name, found) != _compared(name, wanted):
@@ -58,7 +57,7 @@ def unfit(needs: Needs) -> str:
 
 
 def process() -> str:
-    """This host and its Python, for an error.
+    """This host and its Python, for errors.
 
     >>> process().endswith(sys.executable)
     True
@@ -67,7 +66,7 @@ def process() -> str:
 
 
 def say_where(error: PersistentError, where: str) -> None:
-    """Add to an error of a store or source where it was met; once, and at the place that met it."""
+    """Add to a StorageError or SourceError the process it was met in, once."""
     if not isinstance(error, StorageError | SourceError) or hasattr(error, "met"):
         return
     error.met = where  # type: ignore[union-attr]
@@ -81,7 +80,7 @@ def _compared(name: str, version: str) -> tuple[str, ...]:
 
 
 def _version(name: str) -> str:
-    """ "" where that cannot be told: of a package that runs from its source."""
+    """ "" if unknown: the package runs from its source."""
     module = sys.modules.get("persistent" if name == "persistent-monoids" else name)
     if (version := getattr(module, "__version__", None)) is not None:
         return str(version)

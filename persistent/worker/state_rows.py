@@ -1,4 +1,4 @@
-"""State rows are the sum of updates as columns: one row a (key, pane), sorted by (key hash, key, pane).
+"""State rows are the sum of updates as columns: one row per (key, pane), sorted by (key hash, key, pane).
 
 fold(fold(a, b), c) == fold(a, b, c)          by associativity
 group_by(a + b)     == fold(group_by(a), group_by(b))
@@ -21,13 +21,13 @@ from persistent.codec.key_types import agreed_types
 from persistent.errors import InvalidPipeline
 
 OPEN_PANE = -1
-"""The pane of state without an end: all event time."""
+"""The pane that covers all event time."""
 
 _KEY_BYTES_MAX = (1 << 31) - 1
 
 
 def fold(monoid: Monoid[Any], parts: Sequence[GroupSums], step: int) -> GroupSums:
-    """The sum of sums, oldest first: each (key, pane) once."""
+    """The sum of parts, oldest first: each (key, pane) once."""
     parts = [part for part in parts if len(part)] or list(parts[:1])
     if len(parts) == 1:
         return parts[0]
@@ -36,7 +36,7 @@ def fold(monoid: Monoid[Any], parts: Sequence[GroupSums], step: int) -> GroupSum
 
 
 def in_panes(monoid: Monoid[Any], rows: GroupSums, panes: Integers) -> GroupSums:
-    """The same rows under other panes, of the order that theirs have: where they have become one pane, their sum."""
+    """The rows under other panes, which keep their order. Rows whose panes become one are summed."""
     if not len(rows):
         return rows
     keys, _ = number_keys(rows.keys, rows.hashes)
@@ -48,7 +48,7 @@ def in_panes(monoid: Monoid[Any], rows: GroupSums, panes: Integers) -> GroupSums
 
 
 def _agreed_keys(parts: Sequence[GroupSums]) -> list[tuple[pa.Array, ...]]:
-    """The key columns of each part, in the types that all agree on, and short enough to be one column."""
+    """The key columns of each part in their common types. InvalidPipeline if they are too long for one column."""
     types = agreed_types([[column.type for column in part.keys] for part in parts])
     for number, type_ in enumerate(types):
         size = sum(part.keys[number].nbytes for part in parts)

@@ -49,7 +49,7 @@ def test_a_table_fits_its_terminal(monkeypatch: pytest.MonkeyPatch, columns: int
     print_rows(STATE, None, as_json=False)
     lines = terminal.getvalue().splitlines()
     assert widest(lines[:-1]) <= columns
-    assert lines[-1] == f"{MARK} marks what was cut; --json has all of it"
+    assert lines[-1] == f"{MARK} marks cut values; --json has all of them"
     if columns >= 80:
         assert len(lines) == 1 + 3 + 1
     text = terminal.getvalue()
