@@ -30,8 +30,8 @@ logger = logging.getLogger("persistent.operations")
 def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgress | None = None) -> Entry:
     """Fold the runs of the state into one per shard, and those of the source's index into one, and commit that.
 
-    State and outputs do not change. It runs in this process, one shard at a time, in memory bounded whatever the size of
-    the state. The old files go with the next collection, once no kept checkpoint names them. If there is nothing to
+    State and outputs do not change. It runs in this process, one shard at a time, in bounded memory whatever the size
+    of the state. The old files go with the next collection, once no kept checkpoint names them. If there is nothing to
     fold, it returns the newest manifest. StillRunning. ``on_progress`` gets the bytes done, and in all.
     """
     job = pipeline.job()
