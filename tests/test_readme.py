@@ -27,7 +27,8 @@ PAGES = {
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))
 }
 CATALOGUE, COMMANDS = PAGES["catalogue.md"], PAGES["operating.md"]
-BLOCK = re.compile(r"^```(\w+)(?: +(\S+))?\n(.*?)^```$", re.M | re.S)
+BLOCK = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.M | re.S)
+FENCE = re.compile(r'```(\w+( title="\S+")?)?')
 
 
 def modules() -> Iterator[str]:
@@ -96,6 +97,12 @@ def test_what_a_page_names_exists(page: str) -> None:
     linked = set(re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", PAGES[page]))
     gone = [path for path in named if not (ROOT / path).exists()]
     assert gone + [link for link in linked if not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_fences_are_those_that_the_site_knows(page: str) -> None:
+    """Without it the site could show a file as running text, up to the next fence."""
+    assert [line for line in PAGES[page].splitlines() if line.startswith("```") and not FENCE.fullmatch(line)] == []
 
 
 def test_the_front_page_is_short() -> None:

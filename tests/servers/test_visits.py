@@ -113,7 +113,7 @@ def python(tmp_path: Path) -> str:
 @pytest.fixture
 def job(tmp_path: Path) -> str:
     """The file that the docs show."""
-    found = re.search(r"^```python visits.py\n(.*?)^```", PAGE, re.M | re.S)
+    found = re.search(r'^```python title="visits.py"\n(.*?)^```', PAGE, re.M | re.S)
     assert found is not None
     (tmp_path / "visits.py").write_text(found[1])
     return str(tmp_path / "visits.py")
