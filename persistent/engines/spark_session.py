@@ -75,9 +75,11 @@ def _begun(builder: Any, master: str, check: Callable[[Any], None] = lambda _: N
         session: SparkSession = builder.getOrCreate()
         check(session)
     except Exception as error:
-        raise InvalidPipeline(
-            f"no Spark answers at {master}: {cause(error)}. Correct --master or spark.master, or start it"
-        ) from error
+        said = cause(error).rstrip(".")
+        remedy = "Correct --master or spark.master, or start it"
+        if "PACKAGE_NOT_INSTALLED" in said or isinstance(error, ImportError):
+            remedy = "pip install 'persistent-monoids[connect]'"
+        raise InvalidPipeline(f"no Spark answers at {master}: {said}. {remedy}") from error
     return session
 
 

@@ -87,7 +87,19 @@ def test_a_server_that_is_not_there_is_told_soon(tmp_path: Path) -> None:
     )
     words = [sys.executable, "-m", "persistent", "run", "job.py:job", "--master", f"sc://127.0.0.1:{free_port()}"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1 and "there is no Spark to be had at sc://127.0.0.1" in done.stderr, done.stderr
+    assert done.returncode == 1 and "no Spark answers at sc://127.0.0.1" in done.stderr, done.stderr
+
+
+def test_a_client_without_its_packages_is_told_which(tmp_path: Path) -> None:
+    """PySpark names one of four packages, and not how to get all."""
+    script = tmp_path / "client.py"
+    script.write_text(
+        "import sys\nsys.modules['grpc'] = None\n"
+        "from persistent.engines.spark_session import session_at\nsession_at('sc://127.0.0.1:1')\n"
+    )
+    words = [sys.executable, str(script)]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert "pip install 'persistent-monoids[connect]'" in done.stderr, done.stderr
 
 
 def test_the_session_stays_the_users(engine: Any) -> None:
