@@ -126,7 +126,8 @@ def test_submitted_with_an_executor_a_worker_and_the_driver_killed(
     archive."""
     store = written(hdfs_server)
     archive = shutil.make_archive(str(tmp_path / "environment"), "gztar", Path(python).parents[1])
-    settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.log.level": "ERROR"}
+    settings = {"spark.executor.memory": "512m", "spark.driver.host": "127.0.0.1", "spark.ui.enabled": "false"}
+    settings["spark.log.level"] = "ERROR"
     settings["spark.executorEnv.HADOOP_USER_NAME"] = getpass.getuser()
     words = [str(standalone.home / "bin" / "spark-submit"), "--master", standalone.url, "--driver-memory", "500m"]
     words += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
