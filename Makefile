@@ -15,9 +15,9 @@ BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify store
 help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
 	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/sources/text.py: of one module'
-	@echo 'make check   the other tests: real servers, Spark, kills at every operation'
+	@echo 'make check   the other tests: real servers, Spark, kills at every operation, every law on 200 examples'
 	@echo 'make docs    the pages as a site, in build/site'
-	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 200)'
+	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 40, make check: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
 	@echo 'make mutants small changes to what stores and commits, and whether tests notice; goes on where it ended'
 	@echo 'make coverage every branch of the same code must be taken by its tests'
@@ -44,6 +44,7 @@ endif
 
 check: .venv/installed
 	$(python) -m pytest -n 2 -m check --durations=10
+	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Iterator
@@ -15,38 +16,76 @@ settings.register_profile("same", deadline=None, derandomize=True, database=None
 settings.load_profile("same")
 
 _LAST = ("spark", "crash", "slow")
-_SERVED = ("tests/servers/", "tests/storage/")
 _CHECKED = (
     "tests/servers/",
     "tests/benchmarks/",
     "tests/crash/",
     "tests/examples/",
-    "tests/storage/test_hdfs",
-    "tests/storage/test_s3",
+    "tests/driver/test_effects",
+    "tests/storage/test_hdfs.",
+    "tests/storage/test_s3.",
 )
 """What needs servers of its own, a machine to itself, or dies at every operation."""
+_SERVERS = frozenset({"hdfs_server", "s3_server", "s3_bucket"})
+"""Fixtures that start one."""
+_SERVED = ("tests/servers/", "tests/storage/")
+_GROUPS = ("spark", "servers")
+SECONDS_MAX = 10.0
+"""Of processor time, for a test of ``make test``: several times what the longest takes, on any machine."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Fast tests first: a mistake shows early. What is long, or needs a server, is for ``make check``."""
     items.sort(key=lambda item: sum(item.get_closest_marker(name) is not None for name in _LAST))
     for item in items:
-        if item.nodeid.startswith(_CHECKED) or item.get_closest_marker("slow"):
+        is_served = not _SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
+        if is_served or item.nodeid.startswith(_CHECKED) or item.get_closest_marker("slow"):
             item.add_marker("check")
+        group = ""
+        if item.nodeid.startswith(_SERVED) and item.get_closest_marker("check"):
+            group = "servers"
+        elif item.get_closest_marker("spark"):
+            group = "spark"
+        if group and hasattr(item.config, "workerinput"):
+            # All that the scheduler in the other process hears of a test is its name.
+            item._nodeid = f"{item.nodeid}@{group}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test that takes long is for ``make check``: elsewhere it fails, and says so."""
+    began = sum(os.times()[:4])
+    result = yield
+    spent = sum(os.times()[:4]) - began
+    if spent > SECONDS_MAX and not item.get_closest_marker("check"):
+        pytest.fail(
+            f"{item.nodeid} took {spent:.0f} s of processor time, and {SECONDS_MAX:.0f} is the most for make test: try "
+            "fewer cases (tests/few.py), or mark it check",
+            pytrace=False,
+        )
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several processes (``-n``): what shares a Spark or a server stays in one of them, and begins first."""
+    """With several processes (``-n``): what shares a Spark, a server, or the examples of a monoid stays in one."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByServer(LoadScopeScheduling):
+    class Together(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith(_SERVED):
-                return "servers"
-            return "spark" if "spark" in nodeid else nodeid
+            return scope_of(nodeid)
 
-    return ByServer(config, log)
+    return Together(config, log)
+
+
+def scope_of(nodeid: str) -> str:
+    """What runs in one process with the test: all of Spark, all of a server, the cases of a function, the laws of a
+    monoid."""
+    group = nodeid.rpartition("@")[2]
+    if group in _GROUPS:
+        return group
+    function, _, case = nodeid.partition("[")
+    return nodeid.rpartition("-")[0] if function.endswith("::test_lawful") and case else function
 
 
 @pytest.fixture(scope="session")

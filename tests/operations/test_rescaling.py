@@ -20,6 +20,7 @@ from persistent.operations import compact
 from persistent.storage import MemoryStorage
 from persistent.testing.running import Calling
 from persistent.verify import verify
+from tests.few import one_in
 from tests.jobs import BY_NAME, JOBS, Job, Record
 from tests.test_spark_equality import published
 
@@ -61,7 +62,7 @@ def scales() -> list[tuple[Any, int | None, int]]:
     ]
 
 
-@pytest.mark.parametrize("turned", [0, 3])
+@pytest.mark.parametrize("turned", one_in(2, [3, 0]))
 @pytest.mark.parametrize("name", [job.name for job in JOBS])
 def test_any_scale_follows_any_other(name: str, turned: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """State kept for four workers that only four can read would be lost with one of them."""

@@ -5,15 +5,19 @@ from __future__ import annotations
 import pytest
 
 from persistent.checkpoint.log import Log
+from tests.few import one_in
 from tests.proof import corruption
 
 
-def test_damage_is_told_and_the_way_back_works(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("scale", "way_back_every"), one_in(2, [(0.005, 80), (0.01, 40)]))
+def test_damage_is_told_and_the_way_back_works(
+    scale: float, way_back_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One bit that is read as another is a wrong number for ever after."""
-    monkeypatch.setattr(corruption, "_WAY_BACK_EVERY", 40)
-    result = corruption.prove(None, scale=0.01)
+    monkeypatch.setattr(corruption, "_WAY_BACK_EVERY", way_back_every)
+    result = corruption.prove(None, scale=scale)
     assert result.failures == ()
-    assert result.cases > 400
+    assert result.cases > 40_000 * scale
 
 
 def test_a_reader_that_believes_what_it_reads_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +32,7 @@ def test_a_reader_that_believes_what_it_reads_is_found(monkeypatch: pytest.Monke
     assert any("nothing was told" in failure for failure in trial.failures)
 
 
-@pytest.mark.parametrize("windows", [True, False])
+@pytest.mark.parametrize("windows", one_in(2, [True, False]))
 def test_lost_manifests_are_told_or_are_nothing(windows: bool) -> None:
     """Where outputs were published they would come twice, and nobody would hear of it."""
     trial = corruption.Trial(corruption.victim(windows=windows), [])

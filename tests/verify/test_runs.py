@@ -22,6 +22,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.operations import compact
 from persistent.storage import LocalStorage
+from tests.few import one_in
 from tests.verify.checkpoints import change_newest, faults, look
 
 
@@ -33,10 +34,11 @@ def kept_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def test_every_flipped_byte_is_found(checkpoint: Path) -> None:
+@pytest.mark.parametrize("every", one_in(2, [5, 1]))
+def test_every_flipped_byte_is_found(every: int, checkpoint: Path) -> None:
     """Without it bits that a disk has turned would be folded into results."""
     rng = random.Random(3)
-    for path in kept_files(checkpoint):
+    for path in list(kept_files(checkpoint))[::every]:
         data = path.read_bytes()
         place = rng.randrange(len(data))
         path.write_bytes(data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :])
@@ -45,9 +47,10 @@ def test_every_flipped_byte_is_found(checkpoint: Path) -> None:
     assert look(checkpoint).findings == []
 
 
-def test_every_lost_and_every_torn_file_is_found(checkpoint: Path) -> None:
+@pytest.mark.parametrize("every", one_in(2, [5, 1]))
+def test_every_lost_and_every_torn_file_is_found(every: int, checkpoint: Path) -> None:
     """Without it a file that a broken copy has left out would be missed until it is needed."""
-    for number, path in enumerate(kept_files(checkpoint)):
+    for number, path in enumerate(list(kept_files(checkpoint))[::every]):
         data = path.read_bytes()
         path.unlink()
         # Plans are only needed until their step is committed.

@@ -1,0 +1,23 @@
+"""A few of many cases are for ``make test``; all of them are for ``make check``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+
+def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
+    """Every so-many-th case, from the first; the others are for ``make check``."""
+    return [case if number % count == 0 else checked(case) for number, case in enumerate(cases)]
+
+
+def only(is_chosen: Callable[[Any], object], cases: Iterable[Any]) -> list[Any]:
+    """The chosen cases; the others are for ``make check``."""
+    return [case if is_chosen(case) else checked(case) for case in cases]
+
+
+def checked(case: Any) -> Any:
+    """A case for ``make check``."""
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.check)
