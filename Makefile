@@ -27,6 +27,8 @@ help:
 
 # Hundreds of the tests start a Python of their own: from byte code it starts in half the time, whatever the shell says.
 test check: export PYTHONDONTWRITEBYTECODE =
+# A third of the examples of Hypothesis; make check tries them all.
+test: export EXAMPLES = few
 
 run: .venv/installed
 	$(python) examples/demo.py
@@ -43,7 +45,7 @@ else
 endif
 
 check: .venv/installed
-	$(python) -m pytest -n 2 -m check --durations=10
+	$(python) -m pytest -n 2 -m 'check or hypothesis' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
 
 docs: .venv/installed-docs

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-settings.register_profile("same", deadline=None, derandomize=True, database=None)
+from tests.few import examples
+
+settings.register_profile("same", deadline=None, derandomize=True, database=None, max_examples=examples(100))
 settings.load_profile("same")
 
 _LAST = ("spark", "crash", "slow")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -21,3 +22,8 @@ def only(is_chosen: Callable[[Any], object], cases: Iterable[Any]) -> list[Any]:
 def checked(case: Any) -> Any:
     """A case for ``make check``."""
     return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.check)
+
+
+def examples(count: int) -> int:
+    """How many examples Hypothesis tries: a third where the environment says ``EXAMPLES=few``, as for ``make test``."""
+    return max(count // 3, 10) if os.environ.get("EXAMPLES") == "few" else count

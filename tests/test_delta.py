@@ -19,6 +19,7 @@ from monoids.hashing import key_column
 from persistent import Batch, NonWindowState, WindowState, sliding, tumbling
 from persistent.delta import Delta
 from persistent.state import PersistentState
+from tests.few import examples
 
 WINDOWED = WindowState(Sum(), tumbling(10))
 
@@ -52,7 +53,7 @@ updates = st.lists(st.tuples(st.integers(0, 40), keys, st.none() | keys.map(lamb
 
 
 @given(batches=st.lists(updates, max_size=4), rng=st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_delta_is_the_sum_of_its_updates(batches: list[list[Any]], rng: random.Random) -> None:
     """Keys would be mixed up, most likely where a task gives some of them itself."""
     delta, expected = delta_of(), Counter()
@@ -72,7 +73,7 @@ def test_a_delta_is_the_sum_of_its_updates(batches: list[list[Any]], rng: random
 
 
 @given(batches=st.lists(updates, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_columns_and_single_updates_sum_to_the_same_rows(batches: list[list[Any]]) -> None:
     """process_batch would come to another state than process_message."""
     single, columns = delta_of(), delta_of()

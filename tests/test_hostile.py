@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import encoding
-from tests.few import only
+from tests.few import examples, only
 
 ROOT = Path(__file__).parents[1]
 MEGABYTE = 1 << 20
@@ -193,7 +193,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(deadline=2000, max_examples=600)
+@settings(deadline=2000, max_examples=examples(600))
 @given(PLAIN, st.data())
 def test_changed_encodings_are_refused_or_canonical(value: object, drawn: st.DataObject) -> None:
     """Elements come from files that others can write: a value in another spelling would be another element."""
@@ -218,7 +218,7 @@ def test_changed_encodings_are_refused_or_canonical(value: object, drawn: st.Dat
     assert encoding.encode(found) == data
 
 
-@settings(deadline=2000, max_examples=400)
+@settings(deadline=2000, max_examples=examples(400))
 @given(st.binary(max_size=60))
 def test_any_bytes_are_refused_or_canonical(data: bytes) -> None:
     """The same of bytes that nothing like us has written."""

@@ -8,6 +8,7 @@ import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -184,8 +185,13 @@ KNOW_STORES = {
 STORE_CLIENTS = {"fsspec", "s3fs", "aiobotocore", "botocore", "hdfs_native", "tenacity"}
 
 
-def imports(module: str) -> Iterator[tuple[str, bool]]:
+@cache
+def imports(module: str) -> tuple[tuple[str, bool], ...]:
     """The modules that a module imports, and whether only when a function is called."""
+    return tuple(_imports(module))
+
+
+def _imports(module: str) -> Iterator[tuple[str, bool]]:
     nested = {
         id(inner)
         for node in ast.walk(tree(module))
@@ -215,6 +221,7 @@ def floor(module: str) -> int:
     return max(found)[1]
 
 
+@cache
 def ours(module: str) -> list[str]:
     return sorted({name for name, _ in imports(module) if name in FILES})
 
@@ -287,8 +294,13 @@ def test_only_spark_knows_pyspark() -> None:
     }
 
 
-def calls(module: str) -> Iterator[tuple[str, str, int]]:
+@cache
+def calls(module: str) -> tuple[tuple[str, str, int], ...]:
     """Every ``a.b(...)`` and ``open(...)``: what stands before the dot, the name, the line."""
+    return tuple(_calls(module))
+
+
+def _calls(module: str) -> Iterator[tuple[str, str, int]]:
     for node in ast.walk(tree(module)):
         if isinstance(node, ast.Call):
             if isinstance(node.func, ast.Attribute):

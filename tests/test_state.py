@@ -22,6 +22,7 @@ from persistent import (
     tumbling,
 )
 from persistent.state import PersistentState
+from tests.few import examples
 
 Updates = list[tuple[int, Any]]
 
@@ -82,7 +83,7 @@ def apply(state: PersistentState, given: Updates, rng: random.Random | None = No
 
 @pytest.mark.parametrize("name", MAKES)
 @given(given=updates, rng=st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_get_is_the_sum_of_every_window(name: str, given: Updates, rng: random.Random) -> None:
     """All else here would compare one wrong state with another."""
     expected = plain(MAKES[name][2], given)
@@ -95,7 +96,7 @@ def test_get_is_the_sum_of_every_window(name: str, given: Updates, rng: random.R
 
 @pytest.mark.parametrize("name", MAKES)
 @given(given=updates, clock=st.integers(0, 16))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_a_checkpoint_holds_exactly_what_is_before_its_clock(name: str, given: Updates, clock: int) -> None:
     """An update at the clock would be counted by the checkpoint and by the replay."""
     make, grid, window = MAKES[name]
@@ -114,7 +115,7 @@ def test_a_checkpoint_holds_exactly_what_is_before_its_clock(name: str, given: U
 
 @pytest.mark.parametrize("name", MAKES)
 @given(given=updates, clock=st.integers(0, 16), rng=st.randoms(use_true_random=False))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_equal_contents_are_equal_bytes(name: str, given: Updates, clock: int, rng: random.Random) -> None:
     """Whether two states agree could not be told from their checkpoints."""
     clock *= MAKES[name][1]
@@ -128,7 +129,7 @@ def test_equal_contents_are_equal_bytes(name: str, given: Updates, clock: int, r
 
 @pytest.mark.parametrize("name", MAKES)
 @given(first=updates, later=updates, clock=st.integers(0, 16), rng=st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_recover_and_replay_equal_a_run_that_never_stopped(
     name: str, first: Updates, later: Updates, clock: int, rng: random.Random
 ) -> None:

@@ -33,7 +33,7 @@ from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.report import StepReport
 from persistent.storage import LocalStorage, MemoryStorage, Storage
 from persistent.verify.laws import sum_faults
-from tests.few import one_in
+from tests.few import examples, one_in
 
 PROBES = (0, 1, 2, 3, 127, 300, 511, 512, 777, 1000, 1022, 1023)
 """The key groups that are looked at."""
@@ -112,7 +112,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(steps)
 def test_any_merges_keep_the_sum_and_its_order(steps: list[tuple[list[int], float, int]]) -> None:
     """I3 for monoids that do not commute: a run folded out of its place would answer "last" with what came first."""

@@ -17,6 +17,7 @@ import pytest
 from persistent.checkpoint.running import put_mark
 from persistent.storage import LocalStorage
 from tests.cli.visits import VISITS, command, json_of
+from tests.few import one_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -135,7 +136,7 @@ HELD = VISITS.replace(
 """From ten minutes past the hour on a step waits until it is let go."""
 
 
-@pytest.mark.parametrize(("number", "follow"), [(signal.SIGINT, False), (signal.SIGTERM, True)])
+@pytest.mark.parametrize(("number", "follow"), one_in(2, [(signal.SIGTERM, True), (signal.SIGINT, False)]))
 def test_a_signal_ends_a_run_with_everything_committed(folder: Path, number: int, follow: bool) -> None:
     """Without it a deployment would lose or repeat what was under way, or take a stopped run for a finished one."""
     (folder / "held.py").write_text(HELD)

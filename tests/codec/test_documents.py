@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from persistent.codec import canonical_json, decode_document, documents, encode_document
 from persistent.errors import CorruptCheckpoint, StorageError
+from tests.few import examples
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -165,7 +166,7 @@ def test_nothing_is_parsed_before_its_hash_is_verified(monkeypatch: pytest.Monke
     assert not parsed
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(JSON)
 def test_what_is_written_is_read(value: Any) -> None:
     """A manifest that cannot be read again ends the job for good."""
@@ -174,7 +175,7 @@ def test_what_is_written_is_read(value: Any) -> None:
     assert decode_document(pa.py_buffer(data), "place") == value
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(JSON, st.data())
 def test_changed_bytes_are_refused_or_read(value: Any, drawn: st.DataObject) -> None:
     """Behind a trailer that matches: never anything but a value or CorruptCheckpoint."""
@@ -184,7 +185,7 @@ def test_changed_bytes_are_refused_or_read(value: Any, drawn: st.DataObject) -> 
     assert_read_or_refused(bytes(body))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.binary(max_size=80))
 def test_any_bytes_are_refused_or_read(body: bytes) -> None:
     """The same of bytes that nothing like us has written."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from persistent.codec import messages
 from persistent.codec.messages import Malformed, read_batch, read_schema
+from tests.few import examples
 
 KINDS = {
     "ints": pa.array([1, None, 3], pa.int32()),
@@ -363,7 +364,7 @@ def test_a_message_with_metadata_of_its_own_is_refused() -> None:
         read(SCHEMA, message, 3)
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=examples(500))
 @given(st.data())
 def test_changed_messages_are_refused_or_valid(drawn: st.DataObject) -> None:
     """Whoever can write a file can choose its hashes: what is behind them must be safe by itself."""

@@ -26,7 +26,7 @@ from persistent.codec import (
 from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
 from tests.codec.files import sealed_of, sha256
-from tests.few import one_in
+from tests.few import examples, one_in
 
 MONOID = record(visits=Count(), total=Sum(), top=Max(str), mean=Mean(), users=SetUnion(int))
 
@@ -86,7 +86,7 @@ def test_bytes_do_not_depend_on_the_neighbours() -> None:
     assert cut == alone
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.integers(0, KEY_GROUPS - 1), st.integers(0, KEY_GROUPS), st.integers(0, KEY_GROUPS - 1), st.integers(1, 5))
 def test_a_slice_by_key_group_equals_the_filter(a: int, b: int, low: int, batches: int) -> None:
     """A shard that reads a key too many counts it twice; one too few loses it."""
@@ -171,7 +171,7 @@ def test_every_flipped_byte_is_refused(every: int) -> None:
         check_refused(data, run, *divmod(bit, 8))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.data())
 def test_flipped_bits_of_a_larger_run_are_refused(drawn: st.DataObject) -> None:
     """The same where there are several record batches."""
@@ -188,7 +188,7 @@ def check_refused(data: bytes, run: Run, place: int, bit: int) -> None:
         decode(bytes(changed), run)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.data())
 def test_a_run_cut_short_or_made_longer_is_refused(drawn: st.DataObject) -> None:
     """A torn write must not be the first half of the state."""

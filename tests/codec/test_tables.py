@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from persistent.codec import decode_table, encode_table
 from persistent.errors import CorruptCheckpoint, StorageError
 from tests.codec.files import finished, index_of, sealed_batch, sealed_of, sha256
+from tests.few import examples
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000])
@@ -212,7 +213,7 @@ def test_compression_is_refused_in_a_file_too() -> None:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.data())
 def test_files_changed_behind_their_hashes_are_refused_or_valid(drawn: st.DataObject) -> None:
     """Late rows, savepoints: a file may come with hashes that fit it."""

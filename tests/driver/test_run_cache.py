@@ -14,6 +14,7 @@ from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.run_cache import RunCache
 from persistent.storage import MemoryStorage
 from persistent.window import Panes, Window, sliding
+from tests.few import examples
 
 
 def learned(window: Window | None, panes_of: Sequence[Sequence[int]]) -> tuple[RunCache, tuple[Run, ...]]:
@@ -27,7 +28,7 @@ def learned(window: Window | None, panes_of: Sequence[Sequence[int]]) -> tuple[R
     return cache, tuple(runs)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(
     st.builds(sliding, st.integers(1, 30), st.integers(1, 30)),
     st.none() | st.integers(1, 20),

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids.encoding import DEPTH_MAX, decode, encode, order_key, to_json
+from tests.few import examples
 
 ATOMS = (
     st.none()
@@ -71,7 +72,7 @@ def test_a_time_that_its_zone_skips_is_its_instant() -> None:
     assert decode(encode(skipped)) == datetime(2040, 3, 11, 7, tzinfo=UTC)
 
 
-@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+@settings(max_examples=examples(200), derandomize=True, database=None, deadline=None)
 @given(VALUES)
 def test_round_trip(value: Any) -> None:
     """A value that comes back as another is a wrong state after every restart."""
@@ -79,7 +80,7 @@ def test_round_trip(value: Any) -> None:
     assert encode(decode(encode(value))) == encode(value)
 
 
-@settings(max_examples=200, derandomize=True, database=None, deadline=None)
+@settings(max_examples=examples(200), derandomize=True, database=None, deadline=None)
 @given(VALUES, st.data())
 def test_corrupt_bytes_raise_value_error_or_are_another_value(value: Any, data: st.DataObject) -> None:
     """Corrupt bytes must neither crash in odd ways nor decode to the value that was meant."""

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids.text import TextWords
+from tests.few import examples
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(st.binary(max_size=20), min_size=1, max_size=8) | st.lists(st.binary(min_size=5, max_size=5), min_size=2)
 )

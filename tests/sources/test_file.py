@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import NO_TIMESTAMP, Budget, FileSource, Source, SourceState
+from tests.few import examples
 from tests.sources.draining import drain, read, thawed
 from tests.sources.written import START, rows, write
 
@@ -41,7 +42,7 @@ def test_every_format_gives_the_same_records(folders, ending):
     assert not drained.dead and drained.state.positions == {"files": (listed, 0)}
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.sampled_from(ENDINGS), st.integers(1, 70), st.booleans(), st.integers(1, 5))
 def test_every_record_is_read_once_whatever_the_steps_and_splits(folders, ending, step, exact, splits):
     """I1, I3: without it a budget, or a cut at the wrong byte, could drop or repeat records."""

@@ -18,6 +18,7 @@ from persistent.sources.csv_lines import CsvLines
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.lines import ends_outside_quotes
 from persistent.sources.text import Text
+from tests.few import examples
 from tests.sources.draining import drain
 from tests.sources.texts import GOOD_JSON, source_of
 
@@ -49,7 +50,7 @@ def ends_one_by_one(data, of_file=True):
     return ends
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=24).map(b"".join), st.booleans())
 @example(b'\xef\xbb\xbf"b,2\nd\n"f",5\n', False)
 def test_quotes_are_paired_as_the_parser_pairs_them(data, of_file):
@@ -57,7 +58,7 @@ def test_quotes_are_paired_as_the_parser_pairs_them(data, of_file):
     assert ends_outside_quotes(np.frombuffer(data, np.uint8), of_file).tolist() == ends_one_by_one(data, of_file)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from([*PIECES[:5], b"a", b"1"]), max_size=10).map(b"".join))
 def test_the_parser_has_the_same_rule(data):
     """Without it the rule above could be another than that of pyarrow.csv, which says what a record is."""

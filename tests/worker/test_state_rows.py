@@ -21,6 +21,7 @@ from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import hash_keys, key_column
 from persistent.errors import InvalidPipeline
 from persistent.worker.state_rows import fold
+from tests.few import examples
 
 STEP = 10
 MONOID = record(count=Count(), total=Sum(), top=Max())
@@ -136,14 +137,14 @@ def check(types: Sequence[pa.DataType], parts: Sequence[Sequence[Update]]) -> No
         }
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(update_lists())
 def test_sums_and_folds_equal_a_dictionary(drawn: tuple[list[pa.DataType], list[list[Update]]]) -> None:
     """I3: the state is the sum of its updates, whatever the keys are and however it was put together."""
     check(*drawn)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(update_lists(), st.sampled_from([0, 1, 2, 60, 63]))
 def test_colliding_hashes_change_nothing(drawn: tuple[list[pa.DataType], list[list[Update]]], shift: int) -> None:
     """Two keys of one hash are two keys: on a billion keys it happens, and would add up two customers."""
@@ -159,7 +160,7 @@ def test_colliding_hashes_change_nothing(drawn: tuple[list[pa.DataType], list[li
         check(*drawn)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(update_lists(parts_max=5))
 def test_any_tree_of_folds_is_the_fold(drawn: tuple[list[pa.DataType], list[list[Update]]]) -> None:
     """Compaction folds neighbours first: by associativity it must not matter."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from monoids.encoding import encode
 from monoids.groupby.cells import segment_starts
 from monoids.groupby.grouping import group_hashes
+from tests.few import examples
 from tests.monoids.groupby.test_cells import PANES, WIDE_PANES, check
 
 
@@ -24,7 +25,7 @@ def hashed(draw: st.DrawFn) -> tuple[list[str], list[int], list[int]]:
     return [f"key {number}" for number in numbers], [table[number % len(table)] for number in numbers], panes
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(hashed())
 def test_hashes_are_grouped_by_hash_key_pane_and_arrival(drawn: tuple[list[str], list[int], list[int]]) -> None:
     """Hashes are sorted by as much of them as fits; where two share that much, or all of it, their keys must

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from monoids.groupby import merging
 from monoids.groupby.merging import merge_groups
 from monoids.groupby.summing import GroupSums, group_by
+from tests.few import examples
 from tests.monoids.groupby.parts import (
     STATS,
     STEP,
@@ -25,7 +26,7 @@ from tests.monoids.groupby.parts import (
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(parts(), st.integers(0, 4), st.sampled_from(["as they are", "always set in"]))
 def test_any_tree_of_merges_is_the_merge(
     drawn: tuple[list[pa.DataType], list[list[Update]]], cut: int, way: str

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from monoids.groupby import neighbours
 from monoids.groupby.neighbours import same_as_next
 from monoids.hashing import key_column
+from tests.few import examples
 
 ALIKE = ["", "\0", "a", "a\0", "a\0\0", "é", "12345678", "12345678\0", "12345678a", "1234567\0", "x" * 16, "x" * 15]
 LISTS = st.one_of(
@@ -31,7 +32,7 @@ def same(a: Any, b: Any) -> bool:
     return a == b or (a != a and b != b)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(LISTS, st.data(), st.sampled_from([2, 3, 1 << 15]), st.integers(0, 3))
 def test_neighbours_are_compared_as_python_does(values: list[Any], data: st.DataObject, chunk: int, skip: int) -> None:
     """Texts that differ in their length or their last byte only are two keys; also in a slice, in any order."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from monoids import Bag, Max, Monoid, SetUnion, Sum, record
 from monoids.groupby import sliding
 from monoids.groupby.sliding import slide, slide_anew
+from tests.few import examples
 
 
 class Listed(Monoid[tuple[int, ...]]):
@@ -49,7 +50,7 @@ def listed(monoid: Monoid[Any], pieces: Any) -> list[tuple[int, int, Any]]:
     return sorted(found)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=examples(400))
 @given(
     st.sampled_from(MONOIDS),
     CELLS,
@@ -86,7 +87,7 @@ def test_every_window_is_the_fold_of_its_panes(
     assert listed(monoid, pieces) == expected
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 5), st.integers(0, 6)), max_size=20),
     st.sampled_from([1, 7, 1 << 20]),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from monoids.groupby import sorting
 from monoids.groupby.sorting import stable_order
+from tests.few import examples
 
 TYPES = (np.int32, np.uint32, np.int64, np.uint64)
 
@@ -22,7 +23,7 @@ def check(numbers: Any, bits: int) -> None:
     assert np.array_equal(ordered, numbers[expected]) and ordered.dtype == numbers.dtype
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.data(), st.sampled_from(TYPES), st.integers(1, 62), st.integers(0, 10), st.sampled_from([2, 8, 1 << 13]))
 def test_any_numbers(data: st.DataObject, type_: Any, bits: int, few_rows: int, piece_rows: int) -> None:
     """Rows that change places answer "first" with another; a lost or doubled one is counted wrongly."""

@@ -17,6 +17,7 @@ from monoids.groupby.merging import merge_groups
 from monoids.groupby.sorting import stable_order
 from monoids.groupby.summing import group_by, take_once
 from monoids.hashing import hash_keys
+from tests.few import examples
 from tests.monoids.groupby.parts import (
     LIMITS,
     STATS,
@@ -51,7 +52,7 @@ def check(monoid: Monoid[Any], drawn: tuple[list[pa.DataType], list[list[Update]
     assert listed(monoid, merge_groups(monoid, runs, STEP)) == expected
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(st.sampled_from(MONOIDS), parts(), st.sampled_from(sorted(LIMITS)))
 def test_sums_and_merges_equal_a_dictionary(
     monoid: Monoid[Any], drawn: tuple[list[pa.DataType], list[list[Update]]], way: str
@@ -61,7 +62,7 @@ def test_sums_and_merges_equal_a_dictionary(
         check(monoid, drawn)
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=examples(250))
 @given(st.sampled_from(MONOIDS), parts(), st.sampled_from(sorted(LIMITS)), st.sampled_from([0, 1, 2, 60, 63]))
 def test_colliding_hashes_change_nothing(
     monoid: Monoid[Any], drawn: tuple[list[pa.DataType], list[list[Update]]], way: str, shift: int
