@@ -132,4 +132,4 @@ def compare(folder: Path, results: Path, recorded: pa.Table, step_rows: int) -> 
 
 def _codes(table: pa.Table, names: pa.Array) -> np.ndarray:
     minutes = (table["minute"].to_numpy() - START_MS) // MINUTE_MS
-    return minutes * len(names) + pc.index_in(table["page"], names).to_numpy()
+    return np.asarray(minutes * len(names) + pc.index_in(table["page"], names).to_numpy())

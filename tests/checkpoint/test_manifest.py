@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.manifest import (
+    _FENCES_KEPT,
     FORMAT,
     HASH_VERSION,
     Account,
@@ -196,6 +197,14 @@ def test_a_manifest_keeps_what_it_may_still_name() -> None:
     one = manifest(9, oldest=7, bases={3: 0, 8: 0, 9: 0}, burnt=(3, 8))
     assert [id for id in range(11) if one.keeps(id)] == [7, 9, 10]
     assert [id for id in range(9) if manifest(9, oldest=7, bases={3: 0}).keeps(id)] == [3, 7, 8]
+
+
+def test_fences_are_kept_in_blocks() -> None:
+    """A driver that is started again and again would delete a fence at each start, or leave them all."""
+    one = manifest(2 * _FENCES_KEPT + 3, bases={1: 0})
+    assert [id for id in range(one.id + 1) if one.keeps(id)] == [0, 1, *range(2 * _FENCES_KEPT, one.id + 1)]
+    first = manifest(2 * _FENCES_KEPT, bases={1: 0})
+    assert [id for id in range(first.id + 1) if first.keeps(id)] == [0, 1, first.id - 1, first.id]
 
 
 def test_its_files_are_the_runs_of_state_and_index() -> None:
