@@ -333,7 +333,7 @@ def equal_runs(job: Job, found: Pipeline, sink: MemorySink) -> None:
     assert found.state().equals(calm.state())
     newest, calm_newest = Log(found.storage).newest(), Log(calm.storage).newest()
     assert newest is not None and calm_newest is not None
-    assert newest.manifest.ledger == calm_newest.manifest.ledger
+    assert newest.manifest.accounts == calm_newest.manifest.accounts
 
 
 @pytest.mark.parametrize("how", ["full-once", "full"])
@@ -354,7 +354,7 @@ def test_a_disk_full_during_a_step(how: str, part: int, storage: MemoryStorage) 
     pipeline = job.pipeline(rows, sink, storage, step_rows=60)
     newest = Log(storage).newest()
     if newest is not None:
-        done = sum(account.processed for account in newest.manifest.ledger.values())
+        done = sum(account.processed for account in newest.manifest.accounts.values())
         assert sum(row["visits"] for row in pipeline.state().to_pylist()) <= done
     run(pipeline, end_of_input=True)
     equal_runs(job, pipeline, sink)

@@ -17,7 +17,8 @@ import pytest
 from persistent import FileSink, MemorySink, MemorySource, Pipeline, StepReport
 from persistent.checkpoint import compaction
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Account, Manifest
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import Account
 from persistent.engines.embedded import Embedded
 from persistent.storage import MemoryStorage
 from tests.faults import DEATHS, FaultyStorage, Killed, Operations
@@ -53,7 +54,7 @@ class Outcome:
         return Outcome(
             sorted(published, key=repr),
             sorted(late, key=repr),
-            dict(newest.manifest.ledger),
+            dict(newest.manifest.accounts),
             sorted(pipeline.state().to_pylist(), key=repr),
         )
 
@@ -67,7 +68,7 @@ class Watched:
 
     def __call__(self, report: StepReport) -> None:
         manifest = Log(self.pipeline.storage).read(report.id).manifest
-        for partition, account in manifest.ledger.items():
+        for partition, account in manifest.accounts.items():
             parts = account.processed + account.late + account.dead + account.duplicate
             assert account.read == parts, f"{partition} in checkpoint {report.id}: {account}"
         assert report.watermark == manifest.clock.watermark
@@ -107,7 +108,7 @@ def check_equal(job: Job, pipeline: Pipeline, published: Sequence[dict[str, Any]
         assert {**state, **outputs} == expected
     newest = Log(pipeline.storage).newest()
     assert newest is not None
-    (account,) = newest.manifest.ledger.values()
+    (account,) = newest.manifest.accounts.values()
     assert (account.read, account.late, account.dead) == (len(job.rows), len(left_out), 0)
 
 
@@ -157,7 +158,7 @@ def test_batches_mean_what_messages_mean(job: Job, step_rows: int | None) -> Non
         watched.run(Embedded(1))
         states.append(pipeline.state())
         watched.run(Embedded(1), end_of_input=True)
-        runs.append([[(r.rows, r.sha256) for op in m.operators.values() for r in op.runs] for m in watched.manifests])
+        runs.append([[(r.rows, r.sha256) for r in m.state_runs()] for m in watched.manifests])
         outputs.append(sink.table)
         memory.clear()
     assert runs[0] == runs[1]
@@ -318,9 +319,9 @@ def test_every_checkpoint_is_the_sum_of_what_was_read_before_it(
 
     def on_step(report: StepReport) -> None:
         manifest = Log(storage).read(report.id).manifest
-        (operator,) = manifest.operators.values()
-        partial.extend(run.low for run in operator.runs if run.low > run.start)
-        assert len(operator.runs) < 60
+        runs = manifest.state_runs()
+        partial.extend(run.low for run in runs if run.low > run.start)
+        assert len(runs) < 60
         if report.id % 4:
             return
         ((_, offset),) = manifest.source.positions.values()

@@ -1,6 +1,6 @@
 """Checkpoints that releases have written are read for ever; what a newer release writes is refused by name.
 
-How format 1 is upgraded, and goes on then, is in ``tests/operations/test_upgrading.py``.
+How the older ones are upgraded, and go on then, is in ``tests/operations/test_upgrading.py``.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_the_newest_format_goes_on(task: Callable[[], PersistentTask], folder: P
     old, anew = jobs
     assert shown(old.state().to_pylist()) == shown(anew.state().to_pylist())
     assert published(old) == published(anew) and published(old)
-    ledgers = [Log(job.storage).newest().manifest.ledger for job in jobs]  # type: ignore[union-attr]
+    ledgers = [Log(job.storage).newest().manifest.accounts for job in jobs]  # type: ignore[union-attr]
     assert ledgers[0] == ledgers[1]
 
 
@@ -149,7 +149,7 @@ def altered(path: Path, **fields: Any) -> None:
 @pytest.mark.parametrize(
     "fields, sentence",
     [
-        ({"format": FORMAT + 1}, f"format {FORMAT + 1}, this release reads 1, 2: use a newer release"),
+        ({"format": FORMAT + 1}, f"format {FORMAT + 1}, this release reads 1, 2, 3: use a newer release"),
         ({"features": ["sessions", "tiers"]}, "needs sessions, tiers, unknown here: use a newer release"),
     ],
     ids=["format", "feature"],

@@ -88,7 +88,7 @@ def check(job: Job, folder: Path) -> None:
     assert pipeline.state().num_rows == (0 if job.window else len({row["user"] for row in job.rows}))
     log = Log(pipeline.storage)
     for id in log.ids():
-        for account in log.read(id).manifest.ledger.values():
+        for account in log.read(id).manifest.accounts.values():
             assert account.read == account.processed + account.late + account.dead + account.duplicate
 
 

@@ -30,7 +30,7 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 
 ROWS = [{"ts": n, "page": "abc"[n % 3]} for n in range(9)]
 
@@ -244,8 +244,8 @@ def test_a_plan_that_starts_elsewhere_is_not_run() -> None:
     entry = log.newest()
     assert entry is not None
     manifest = entry.manifest
-    elsewhere = {"memory": (0, 5)}
-    plan = StepPlan(manifest.job, manifest.base, 0, "0", 1 << 40, 0, False, elsewhere, {"memory": (0, 9)}, (), {})
+    elsewhere = {"memory": SourceStep({"memory": (0, 5)}, {"memory": (0, 9)}, (), {})}
+    plan = StepPlan(manifest.job, manifest.base, 0, "0", 1 << 40, elsewhere, {"Visits": TaskStep()})
     log.put_plan(plan)
     with pytest.raises(CorruptCheckpoint, match=r"starts at .*delete the file"):
         pipeline.run(engine="embedded")

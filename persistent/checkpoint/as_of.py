@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import OperatorState
 from persistent.checkpoint.successor import Entry
 from persistent.codec import canonical_json
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, UnknownCheckpoint
@@ -69,7 +70,7 @@ class _Asked:
 
     def is_known_by(self, manifest: Manifest) -> bool:
         times, operator = manifest.clock, self._operator(manifest)
-        since = None if operator is None else operator.known_from
+        since = None if operator is None else operator.state.known_from
         known = self.state.knows(self.clock, times.watermark)
         is_open = self.state.window is None or times.closed <= self.clock
         return known and is_open and (since is None or self.clock >= since)
@@ -77,7 +78,7 @@ class _Asked:
     def has_state_of(self, manifest: Manifest) -> bool:
         """Whether the manifest holds the state of the task as it is now."""
         operator = self._operator(manifest)
-        return operator is not None and (canonical_json(operator.fingerprint), operator.key_names) == (
+        return operator is not None and (canonical_json(operator.state.fingerprint), operator.key_names) == (
             canonical_json(self.state.fingerprint()),
             key_names(self.task),
         )
@@ -90,7 +91,7 @@ class _Asked:
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back it is to be known: NonWindowState(..., interval_ms=..., history=...)"
         operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
-        since = min((operator.known_from or 0 for operator in operators), default=0)
+        since = min((operator.state.known_from or 0 for operator in operators), default=0)
         if clock < since:
             return f". What was before {utc_text(since)} has been summed up: take a later clock, or a checkpoint's id"
         return ". Take a clock between those, or one of the kept checkpoints (persistent state --at ID)"

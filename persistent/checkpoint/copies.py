@@ -9,8 +9,9 @@ from typing import TypeVar
 import pyarrow as pa
 
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import attempt_name, run_name
+from persistent.checkpoint.parts import OperatorState, StateRuns
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
@@ -34,7 +35,7 @@ class Target:
 
 def verified_runs(storage: Storage, manifest: Manifest) -> Iterator[tuple[Run, pa.Buffer]]:
     """Every run that the manifest names, with its bytes. CorruptCheckpoint at the first that is not what it says."""
-    for run in all_runs(manifest):
+    for run in manifest.all_runs():
         place = f"{storage.url}/{run.name}"
         try:
             data = storage.read(run.name)
@@ -46,14 +47,9 @@ def verified_runs(storage: Storage, manifest: Manifest) -> Iterator[tuple[Run, p
         yield run, data
 
 
-def all_runs(manifest: Manifest) -> list[Run]:
-    """The runs that a manifest names, of the state and of the source's index."""
-    return [run for operator in manifest.operators.values() for run in operator.runs] + list(manifest.source.index)
-
-
 def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnProgress | None = None) -> Manifest:
     """The manifest as it names the copies of its runs, once all are there."""
-    all_bytes = sum(run.bytes for run in all_runs(manifest))
+    all_bytes = sum(run.bytes for run in manifest.all_runs())
     done_bytes = 0
     names: dict[str, str] = {}
     for run, data in verified_runs(source, manifest):
@@ -67,12 +63,14 @@ def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnP
     def renamed(runs: tuple[Run, ...]) -> tuple[Run, ...]:
         return tuple(replace(run, name=names[run.name]) for run in runs)
 
+    def moved(operator: OperatorState) -> OperatorState:
+        states = {name: replace(state, runs=renamed(state.runs)) for name, state in operator.states.items()}
+        return replace(operator, states=states)
+
     return replace(
         manifest,
-        operators={
-            name: replace(operator, runs=renamed(operator.runs)) for name, operator in manifest.operators.items()
-        },
-        source=replace(manifest.source, index=renamed(manifest.source.index)),
+        operators={name: moved(operator) for name, operator in manifest.operators.items()},
+        sources={name: replace(source, index=renamed(source.index)) for name, source in manifest.sources.items()},
     )
 
 
@@ -136,21 +134,21 @@ def check_kept(log: Log, newest: Manifest, id: int) -> None:
         raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {shown}")
 
 
-def renumbered(operator: OperatorState) -> OperatorState:
+def renumbered(state: StateRuns) -> StateRuns:
     """The same state, of another job that is only at its second manifest: the deltas that its runs sum are numbered
     from 0 to 2.
 
     What has to be told apart stays apart: what was published from what was not, and what is being folded, or came
     later, from what lay there before.
     """
-    runs = operator.runs
-    published = sum(run.last <= operator.published for run in runs)
+    runs = state.runs
+    published = sum(run.last <= state.published for run in runs)
     first = min((run.first for run in runs if run.low > run.start), default=0)
     before = sum(run.last < first for run in runs)
     cuts = {cut for cut in (published, before) if cut}
     numbers = [(0 if published else 1) + sum(cut <= place for cut in cuts) for place in range(len(runs))]
     return replace(
-        operator,
+        state,
         runs=tuple(replace(run, first=number, last=number) for run, number in zip(runs, numbers, strict=True)),
         published=numbers[published - 1] if published else 0,
     )

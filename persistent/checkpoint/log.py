@@ -159,7 +159,7 @@ class Log:
                 fences=old.fences + 1 if replan == old.replan else 1,
                 replan=replan,
                 pins=old.pins if pins is None else pins(old),
-                bases=self._bases(old) if upgrade else old.bases,
+                bases=self._bases(old) if upgrade and old.format == 1 else old.bases,
                 burnt=(*old.burnt, above) if above > id else old.burnt,
             )
             try:
@@ -200,7 +200,9 @@ class Log:
         if self._put(name, plan.encode(), lambda other: StepPlan.decode(other, name).nonce == plan.nonce):
             return plan
         other = self.plan(plan.base, plan.number)
-        if other is None or (other.job, other.base, other.start) != (plan.job, plan.base, plan.start):
+        (source,), (task,) = plan.sources, plan.tasks
+        other = None if other is None else other.named(source, task)
+        if other is None or (other.job, other.base, other.starts) != (plan.job, plan.base, plan.starts):
             raise CorruptCheckpoint(f"{self.storage.url}/{name}: this plan does not start at checkpoint {plan.base}")
         return other
 

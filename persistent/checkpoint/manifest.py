@@ -3,109 +3,39 @@
 Laws, along the chain of parents: ids and epochs never decrease, nor do positions and the clock, except where a
 manifest sets the state anew (``SETS``); ``base`` is the manifest's own id where it holds a state of its own, and is
 copied by fences and compactions; per partition ``read = processed + late + dead + duplicate``.
+
+Every source, task, state and sink stands in it by name. A job of this release has one of each, and one sink at most:
+who needs that one asks the manifest for it (``source``, ``clock``, ``operator``, ``accounts``, ``sink``).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from persistent.checkpoint.shapes import FORMATS, MANIFEST, RECORDED, WIDE, check_format
+from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.older_formats import MANIFEST, manifest_of_today
+from persistent.checkpoint.parts import (
+    Account,
+    Accounts,
+    Aside,
+    OperatorState,
+    SinkPart,
+    SourcePart,
+    TaskClock,
+)
+from persistent.checkpoint.shapes import FORMATS, check_format, check_known
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import check_shape
-from persistent.sinks.protocol import Staged
-from persistent.sources.protocol import Positions
 
 FORMAT = FORMATS[-1]
 HASH_VERSION = 1
-_MODULUS = 1 << 64
 _FENCES_KEPT = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
-
-
-@dataclass(frozen=True)
-class Account:
-    """What became of the records read from one partition, each counted once.
-
-    ``mix``: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp) of every record read.
-    """
-
-    read: int = 0
-    processed: int = 0
-    late: int = 0
-    dead: int = 0
-    duplicate: int = 0
-    mix: int = 0
-
-    def __add__(self, other: Account) -> Account:
-        return Account(
-            self.read + other.read,
-            self.processed + other.processed,
-            self.late + other.late,
-            self.dead + other.dead,
-            self.duplicate + other.duplicate,
-            (self.mix + other.mix) % _MODULUS,
-        )
-
-    @property
-    def balances(self) -> bool:
-        return self.read == self.processed + self.late + self.dead + self.duplicate
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What a checkpoint staged, to be published under its id: windows for the sink, late rows and dead letters."""
-
-    id: int
-    sink: tuple[Staged, ...] = ()
-    late: tuple[Staged, ...] = ()
-    dead: tuple[Staged, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.sink or self.late or self.dead)
-
-    def names(self) -> set[str]:
-        return {staged.name for staged in (*self.sink, *self.late, *self.dead)}
-
-
-@dataclass(frozen=True)
-class OperatorState:
-    """The state of one task: what it is made of, and the runs whose sum it is, oldest first.
-
-    ``published``: the id of the checkpoint that last published a state without windows.
-    ``lowest``: the smallest pane that some open window still needs, None when nothing is held. ``known_from``: of a
-    state with history, the clock from which on its panes were kept apart, whatever history it had; None where it is not
-    recorded.
-    """
-
-    fingerprint: Mapping[str, Any]
-    key_names: tuple[str, ...]
-    key_types: tuple[str, ...]
-    runs: tuple[Run, ...] = ()
-    lowest: int | None = None
-    published: int = 0
-    known_from: int | None = None
-
-    def described(self) -> dict[str, Any]:
-        """What it is made of, its key included, as the words of a change are made from it."""
-        return {**self.fingerprint, "key": list(self.key_names)}
-
-
-@dataclass(frozen=True)
-class SourcePart:
-    """Where the source stands, and what was recorded of it. ``since``: records of an earlier time (ms) were counted
-    when the source was read before, at positions that are gone."""
-
-    kind: str
-    partitions: tuple[str, ...]
-    positions: Positions
-    recorded: Mapping[str, Any] = field(default_factory=dict)
-    index: tuple[Run, ...] = ()
-    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -120,7 +50,11 @@ class Manifest:
     ``retract``: outputs published under ids from the first up to the second are to be taken back; done again by whoever
     publishes, until the next checkpoint. ``left``: the ids, from the first up to the second, that a rollback went back
     behind, and whether it took back what they published; as long as one of them is kept. ``publishes``: whether
-    the driver of this state had a sink; None where it is not recorded. ``format``: the one it was read in.
+    the driver of this state had a sink; None where it is not recorded. ``revision_base``: what revisions of this job
+    count from, the largest of the jobs that it goes on from. ``format``: the one it was read in.
+
+    ``sources``: by name. ``clocks``, ``operators``: by name of the task. ``ledger``: by name of the task, of what it
+    reads, and of the partition. ``sinks``: by name. ``aside``: what may not be published yet, oldest first.
     """
 
     job: str
@@ -130,11 +64,12 @@ class Manifest:
     oldest: int
     epoch: int
     nonce: str
-    clock: Clock
-    source: SourcePart
+    sources: Mapping[str, SourcePart]
+    clocks: Mapping[str, TaskClock]
     operators: Mapping[str, OperatorState]
-    ledger: Mapping[str, Account]
-    outputs: tuple[Outputs, ...] = ()
+    ledger: Mapping[str, Mapping[str, Accounts]]
+    sinks: Mapping[str, SinkPart] = field(default_factory=dict)
+    aside: tuple[Aside, ...] = ()
     parent: tuple[int, str] | None = None
     fences: int = 0
     replan: int = 0
@@ -147,12 +82,114 @@ class Manifest:
     left: tuple[tuple[int, int, bool], ...] = ()
     origin: tuple[str, int] | None = None
     publishes: bool | None = None
+    revision_base: int = 0
     format: int = FORMAT
 
     @property
     def is_base(self) -> bool:
         """Whether it holds a state of its own, rather than that of the manifest before."""
         return self.base == self.id
+
+    @property
+    def revision(self) -> int:
+        """The revision of the rows that are published under its id."""
+        return self.revision_base + self.id
+
+    # -- the one of each that a job of this release has ----------------------------------------------------------
+
+    @property
+    def source_name(self) -> str:
+        """The name of the only source."""
+        (name,) = self.sources
+        return name
+
+    @property
+    def source(self) -> SourcePart:
+        """The only source."""
+        return self.sources[self.source_name]
+
+    @property
+    def task_name(self) -> str:
+        """The name of the only task."""
+        (name,) = self.operators
+        return name
+
+    @property
+    def operator(self) -> OperatorState:
+        """What the only task holds."""
+        return self.operators[self.task_name]
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the only task, with the timestamps of the only source."""
+        (clock,) = self.clocks.values()
+        return Clock(clock.watermark, clock.closed, self.source.largest, clock.ended)
+
+    @property
+    def accounts(self) -> Accounts:
+        """Of what the only task has read of its only input, by partition."""
+        ((accounts,),) = (inputs.values() for inputs in self.ledger.values())
+        return accounts
+
+    @property
+    def sink(self) -> SinkPart:
+        """The only sink; an empty one where there has been none."""
+        (sink,) = self.sinks.values() or (SinkPart(),)
+        return sink
+
+    def at_one(
+        self,
+        *,
+        clock: Clock | None = None,
+        source: SourcePart | None = None,
+        operator: OperatorState | None = None,
+        accounts: Accounts | None = None,
+    ) -> dict[str, Any]:
+        """The fields of a manifest in which the only source or task is so, under the names it has here."""
+        name, task, part = self.source_name, self.task_name, source or self.source
+        given: dict[str, Any] = {}
+        if source is not None or clock is not None:
+            given["sources"] = {name: part if clock is None else replace(part, largest=dict(clock.largest))}
+        if clock is not None:
+            given["clocks"] = {task: TaskClock.of(clock)}
+        if operator is not None:
+            given["operators"] = {task: operator}
+        if accounts is not None:
+            given["ledger"] = {task: {name: dict(accounts)}}
+        return given
+
+    def of_tasks(self, operators: Mapping[str, OperatorState]) -> Manifest:
+        """The same checkpoint, of these tasks: one of another name begins where the only one stands, with its
+        account."""
+        if operators.keys() == self.operators.keys():
+            return replace(self, operators=operators)
+        (clock,), (inputs,) = self.clocks.values(), self.ledger.values()
+        clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, inputs)
+        return replace(self, operators=operators, clocks=clocks, ledger=ledger)
+
+    # -- all of them ---------------------------------------------------------------------------------------------
+
+    def state_runs(self) -> list[Run]:
+        """The runs of all states."""
+        return [run for one in self.operators.values() for state in one.states.values() for run in state.runs]
+
+    def all_runs(self) -> list[Run]:
+        """The runs of all states, and those of the indexes of all sources."""
+        return [*self.state_runs(), *(run for source in self.sources.values() for run in source.index)]
+
+    def folders(self) -> set[str]:
+        """Where the runs of its states are, by task."""
+        return {runs_folder(task) for task in self.operators}
+
+    def index_folders(self) -> set[str]:
+        """Where the runs of the indexes of its sources are, by kind."""
+        return {runs_folder(source.kind) for source in self.sources.values()}
+
+    def unpublished(self) -> set[str]:
+        """The names of what is staged and may not be published yet."""
+        batches = (batch.staged for sink in self.sinks.values() for batch in sink.unpublished)
+        aside = (staged for one in self.aside for staged in (one.late, one.dead))
+        return {one.name for staged in (*batches, *aside) for one in staged}
 
     def keeps(self, id: int) -> bool:
         """Whether manifest ``id`` and its files are to be kept: those that hold a state of their own, and, of the
@@ -166,15 +203,14 @@ class Manifest:
 
     def files(self) -> set[str]:
         """The names of all runs this manifest needs."""
-        named = {run.name for operator in self.operators.values() for run in operator.runs}
-        return named | {run.name for run in self.source.index}
+        return {run.name for run in self.all_runs()}
 
     def encode(self) -> bytes:
         """Its bytes, of the newest format."""
         return encode_document(
             {
                 "format": FORMAT,
-                "features": self._features(),
+                "features": [],
                 "job": self.job,
                 "id": self.id,
                 "kind": self.kind,
@@ -183,29 +219,20 @@ class Manifest:
                 "epoch": self.epoch,
                 "nonce": self.nonce,
                 "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
-                "clock": self.clock.to_json(),
-                "source": {
-                    "kind": self.source.kind,
-                    "partitions": list(self.source.partitions),
-                    "positions": {name: list(position) for name, position in self.source.positions.items()},
-                    "recorded": self.source.recorded,
-                    "index": [run.to_json() for run in self.source.index],
-                    "since": self.source.since,
-                },
-                "operators": {
-                    name: {
-                        "fingerprint": operator.fingerprint,
-                        "key_names": list(operator.key_names),
-                        "key_types": list(operator.key_types),
-                        "lowest": operator.lowest,
-                        "published": operator.published,
-                        "runs": [run.to_json() for run in operator.runs],
-                        **({} if operator.known_from is None else {"known_from": operator.known_from}),
+                "sources": {name: source.to_json() for name, source in self.sources.items()},
+                "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},
+                "operators": {task: operator.to_json() for task, operator in self.operators.items()},
+                "ledger": {
+                    task: {
+                        name: {partition: dict(account.__dict__) for partition, account in accounts.items()}
+                        for name, accounts in inputs.items()
                     }
-                    for name, operator in self.operators.items()
+                    for task, inputs in self.ledger.items()
                 },
-                "outputs": [_outputs_json(outputs) for outputs in self.outputs],
-                "ledger": {partition: account.__dict__ for partition, account in self.ledger.items()},
+                "sinks": {name: sink.to_json() for name, sink in self.sinks.items()},
+                "aside": [one.to_json() for one in self.aside],
+                "publishes": self.publishes,
+                "revision_base": self.revision_base,
                 "fences": self.fences,
                 "replan": self.replan,
                 "pins": list(self.pins),
@@ -216,22 +243,18 @@ class Manifest:
                 "retract": list(self.retract) if self.retract else None,
                 "left": [list(branch) for branch in self.left],
                 "origin": list(self.origin) if self.origin else None,
-                **({} if self.publishes is None else {"publishes": self.publishes}),
             }
         )
 
-    def _features(self) -> list[str]:
-        operators = self.operators.values()
-        is_wide = any(run.wide for one in operators for run in one.runs)
-        is_recorded = self.publishes is not None or any(one.known_from is not None for one in operators)
-        return [name for name, needed in ((WIDE, is_wide), (RECORDED, is_recorded)) if needed]
-
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
-        """The manifest that these bytes hold; CorruptCheckpoint, naming ``place``, if they hold none."""
+        """The manifest that these bytes hold, of whatever format; CorruptCheckpoint, naming ``place``, if they hold
+        none; NewerFormat if a release that knows more has written them."""
         body = decode_document(data, place)
         check_format(body, place)
         check_shape(MANIFEST[body["format"]], body, place, "a manifest")
+        body = manifest_of_today(body)
+        check_known(body, place)
         return _manifest_of(body)
 
 
@@ -249,23 +272,7 @@ def check_name(name: str, what: str) -> str:
     return name
 
 
-def _outputs_json(outputs: Outputs) -> dict[str, Any]:
-    return {
-        "id": outputs.id,
-        **{kind: [dict(staged.__dict__) for staged in getattr(outputs, kind)] for kind in ("sink", "late", "dead")},
-    }
-
-
-def _staged(entries: Sequence[Mapping[str, Any]]) -> tuple[Staged, ...]:
-    return tuple(Staged(**entry) for entry in entries)
-
-
-def _runs(entries: Sequence[dict[str, Any]]) -> tuple[Run, ...]:
-    return tuple(Run.from_json(entry) for entry in entries)
-
-
 def _manifest_of(body: Mapping[str, Any]) -> Manifest:
-    source = body["source"]
     return Manifest(
         job=body["job"],
         id=body["id"],
@@ -275,48 +282,29 @@ def _manifest_of(body: Mapping[str, Any]) -> Manifest:
         epoch=body["epoch"],
         nonce=body["nonce"],
         parent=(body["parent"]["id"], body["parent"]["sha256"]) if body["parent"] else None,
-        clock=Clock.from_json(body["clock"]),
-        source=SourcePart(
-            source["kind"],
-            tuple(source["partitions"]),
-            {name: (position[0], position[1]) for name, position in source["positions"].items()},
-            source["recorded"],
-            _runs(source["index"]),
-            None if body["format"] == 1 else source["since"],
-        ),
-        operators={
-            name: OperatorState(
-                operator["fingerprint"],
-                tuple(operator["key_names"]),
-                tuple(operator["key_types"]),
-                _runs(operator["runs"]),
-                operator["lowest"],
-                operator["published"],
-                operator.get("known_from"),
-            )
-            for name, operator in body["operators"].items()
+        sources={name: SourcePart.from_json(source) for name, source in body["sources"].items()},
+        clocks={task: TaskClock(**clock) for task, clock in body["clocks"].items()},
+        operators={task: OperatorState.from_json(operator) for task, operator in body["operators"].items()},
+        ledger={
+            task: {
+                name: {partition: Account(**account) for partition, account in accounts.items()}
+                for name, accounts in inputs.items()
+            }
+            for task, inputs in body["ledger"].items()
         },
-        outputs=tuple(
-            Outputs(entry["id"], _staged(entry["sink"]), _staged(entry["late"]), _staged(entry["dead"]))
-            for entry in body["outputs"]
-        ),
-        ledger={partition: Account(**account) for partition, account in body["ledger"].items()},
+        sinks={name: SinkPart.from_json(sink) for name, sink in body["sinks"].items()},
+        aside=tuple(map(Aside.from_json, body["aside"])),
+        publishes=body["publishes"],
+        revision_base=body["revision_base"],
         fences=body["fences"],
         replan=body["replan"],
         pins=tuple(body["pins"]),
-        **({} if body["format"] == 1 else _since_format_2(body)),
+        bases=dict(body["bases"]),
+        burnt=tuple(body["burnt"]),
+        committed_ms=body["committed_ms"],
+        target=body["target"],
+        retract=(body["retract"][0], body["retract"][1]) if body["retract"] else None,
+        left=tuple((first, stop, taken_back) for first, stop, taken_back in body["left"]),
+        origin=(body["origin"][0], body["origin"][1]) if body["origin"] else None,
         format=body["format"],
     )
-
-
-def _since_format_2(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "bases": dict(body["bases"]),
-        "burnt": tuple(body["burnt"]),
-        "committed_ms": body["committed_ms"],
-        "target": body["target"],
-        "retract": (body["retract"][0], body["retract"][1]) if body["retract"] else None,
-        "left": tuple((first, stop, taken_back) for first, stop, taken_back in body["left"]),
-        "origin": (body["origin"][0], body["origin"][1]) if body["origin"] else None,
-        "publishes": body.get("publishes"),
-    }

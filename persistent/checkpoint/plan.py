@@ -6,91 +6,154 @@ Whoever finds it runs this very plan, so a step repeated after a crash is the sa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from persistent.checkpoint.manifest import FORMAT
-from persistent.checkpoint.shapes import PLAN, RECORDED, check_format
+from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
+from persistent.checkpoint.parts import runs_from_json
+from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
+from persistent.checkpoint.shapes import check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import check_shape
 from persistent.sources.protocol import Positions, Span, Split
 
 
 @dataclass(frozen=True)
-class Limits:
-    """``max_future_ms``: how far ahead of both the plan's time of day and the clock a timestamp may be.
-    ``max_out_of_orderness_ms``: how far the clock stays behind the largest timestamp."""
+class SourceStep:
+    """What a step reads of a source. ``start``, ``end``: positions before and after; those of a partition that
+    ``joins`` with this step are in ``end`` alone. ``cap``: as in ``SourcePlan``; ``idle``: the partitions that the
+    clock does not wait for. ``appended``: runs of the source's index that this plan adds.
+    ``max_out_of_orderness_ms``: how far the clock stays behind the largest timestamp; None in a plan of an older
+    release, where it is what the source says now."""
 
-    max_future_ms: int
-    max_out_of_orderness_ms: int
-
-
-@dataclass(frozen=True)
-class StepPlan:
-    """``start``, ``end``: positions before and after. ``wall_ms``: the time of day of the plan, against which, or the
-    clock where that is ahead, a timestamp counts as too far ahead. ``close_at``: windows that end at or before it are
-    closed. ``cap``: as in ``SourcePlan``. ``limits``: the options by which its records are judged; None in a plan of an
-    older release, which is run by those of today. ``appended``: runs of the source's index that this plan adds.
-    ``number``: 0, or the replan."""
-
-    job: str
-    base: int
-    number: int
-    nonce: str
-    wall_ms: int
-    close_at: int
-    end_of_input: bool
     start: Positions
     end: Positions
     splits: tuple[Split, ...]
     cap: Mapping[str, int | None]
     recorded: Mapping[str, Any] = field(default_factory=dict)
     appended: tuple[Run, ...] = ()
-    limits: Limits | None = None
+    idle: tuple[str, ...] = ()
+    joins: tuple[str, ...] = ()
+    max_out_of_orderness_ms: int | None = None
+    codec: str = ORDINAL_OFFSET.name
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "codec": self.codec,
+            "start": positions_to_json(self.codec, self.start),
+            "end": positions_to_json(self.codec, self.end),
+            "splits": [
+                [split.partition, [[s.ordinal, s.start, s.stop, dict(s.at)] for s in split.spans]]
+                for split in self.splits
+            ],
+            "cap": dict(self.cap),
+            "idle": list(self.idle),
+            "recorded": self.recorded,
+            "appended": [run.to_json() for run in self.appended],
+            "max_out_of_orderness_ms": self.max_out_of_orderness_ms,
+            **({"joins": list(self.joins)} if self.joins else {}),
+        }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> SourceStep:
+        return SourceStep(
+            positions_from_json(body["codec"], body["start"]),
+            positions_from_json(body["codec"], body["end"]),
+            tuple(Split(partition, tuple(Span(*span) for span in spans)) for partition, spans in body["splits"]),
+            body["cap"],
+            body["recorded"],
+            runs_from_json(body["appended"]),
+            tuple(body["idle"]),
+            tuple(body.get("joins", ())),
+            body["max_out_of_orderness_ms"],
+            body["codec"],
+        )
+
+
+@dataclass(frozen=True)
+class TaskStep:
+    """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
+    complete."""
+
+    close_at: int = 0
+    ends: bool = False
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan, against which, or the clock where that is
+    ahead, a timestamp counts as too far ahead. ``sources``, ``tasks``: by name; a job of this release has one of each
+    (``source``, ``task``). ``max_future_ms``: how far ahead of both the time of day and the clock a timestamp may be;
+    None in a plan of an older release, which is run by the option of today."""
+
+    job: str
+    base: int
+    number: int
+    nonce: str
+    wall_ms: int
+    sources: Mapping[str, SourceStep]
+    tasks: Mapping[str, TaskStep]
+    max_future_ms: int | None = None
+
+    @property
+    def source(self) -> SourceStep:
+        """What is read of the only source."""
+        (source,) = self.sources.values()
+        return source
+
+    @property
+    def task(self) -> TaskStep:
+        """What the only task does."""
+        (task,) = self.tasks.values()
+        return task
+
+    @property
+    def starts(self) -> dict[str, Positions]:
+        """The positions of each source before the step."""
+        return {name: source.start for name, source in self.sources.items()}
+
+    def files(self) -> set[str]:
+        """The names of the runs that it adds."""
+        return {run.name for source in self.sources.values() for run in source.appended}
+
+    def named(self, source: str, task: str) -> StepPlan:
+        """The same plan, of a job with these: a plan of an older format says neither name."""
+        if UNNAMED not in self.sources:
+            return self
+        return replace(self, sources={source: self.source}, tasks={task: self.task})
 
     def encode(self) -> bytes:
         return encode_document(
             {
                 "format": FORMAT,
-                "features": [] if self.limits is None else [RECORDED],
+                "features": [],
                 "job": self.job,
                 "base": self.base,
                 "number": self.number,
                 "nonce": self.nonce,
                 "wall_ms": self.wall_ms,
-                "close_at": self.close_at,
-                "end_of_input": self.end_of_input,
-                "start": {name: list(position) for name, position in self.start.items()},
-                "end": {name: list(position) for name, position in self.end.items()},
-                "splits": [
-                    [split.partition, [[s.ordinal, s.start, s.stop, dict(s.at)] for s in split.spans]]
-                    for split in self.splits
-                ],
-                "cap": dict(self.cap),
-                "recorded": self.recorded,
-                "appended": [run.to_json() for run in self.appended],
-                **({} if self.limits is None else {"limits": dict(self.limits.__dict__)}),
+                "sources": {name: source.to_json() for name, source in self.sources.items()},
+                "tasks": {name: dict(task.__dict__) for name, task in self.tasks.items()},
+                "max_future_ms": self.max_future_ms,
             }
         )
 
     @staticmethod
     def decode(data: bytes, place: str) -> StepPlan:
+        """The plan that these bytes hold, of whatever format."""
         body = decode_document(data, place)
         check_format(body, place)
-        check_shape(PLAN, body, place, "a plan")
+        check_shape(PLAN[body["format"]], body, place, "a plan")
+        body = plan_of_today(body)
+        check_known(body, place)
         return StepPlan(
             job=body["job"],
             base=body["base"],
             number=body["number"],
             nonce=body["nonce"],
             wall_ms=body["wall_ms"],
-            close_at=body["close_at"],
-            end_of_input=body["end_of_input"],
-            start={name: (position[0], position[1]) for name, position in body["start"].items()},
-            end={name: (position[0], position[1]) for name, position in body["end"].items()},
-            splits=tuple(Split(partition, tuple(Span(*span) for span in spans)) for partition, spans in body["splits"]),
-            cap=body["cap"],
-            recorded=body["recorded"],
-            appended=tuple(Run.from_json(run) for run in body["appended"]),
-            limits=Limits(**body["limits"]) if "limits" in body else None,
+            sources={name: SourceStep.from_json(source) for name, source in body["sources"].items()},
+            tasks={name: TaskStep(**task) for name, task in body["tasks"].items()},
+            max_future_ms=body["max_future_ms"],
         )

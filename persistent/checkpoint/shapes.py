@@ -1,9 +1,14 @@
-"""The shapes of the documents of a checkpoint say what may stand in a manifest, a plan and FORMAT."""
+"""The shapes of the documents of a checkpoint say what may stand in a manifest, a plan and FORMAT.
+
+Those of the newest format are here; those of the formats before are in ``persistent.checkpoint.older_formats``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from persistent.checkpoint.positions import CODECS, agree, plain_position
 from persistent.codec import RUN, type_of
 from persistent.codec.shapes import (
     NAME,
@@ -24,36 +29,43 @@ from persistent.codec.shapes import (
 )
 from persistent.errors import CorruptCheckpoint, NewerFormat
 
-FORMATS = (1, 2)
+FORMATS = (1, 2, 3)
 """The formats that can be read, oldest first. What is written is of the newest."""
 WIDE = "wide totals"
-"""The feature of a manifest that names a run with totals beyond the types of its monoid."""
+"""The feature of a manifest of format 2 that names a run with totals beyond the types of its monoid."""
 RECORDED = "recorded options"
-"""The feature of a manifest or plan with fields that the first release of its format does not know."""
+"""The feature of a manifest or plan of format 2 with fields that the first release of that format does not know."""
 FEATURES = frozenset({WIDE, RECORDED})
-"""What a document may need of its reader."""
+"""What a document may need of its reader. Format 3 has none so far: all that it had of its own when it was cut is in
+its fields."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy, wherever it stood: clock and positions may go back."""
 KINDS = ("checkpoint", "compaction", "fence", "migration", *SETS)
 
-_MANY = 1_000_000
-_ID = whole(0, 10**20 - 1)
-_COUNT = whole(0)
-_PARTITION = text(1_000)
-_POSITION = items(_COUNT, _COUNT)
-_POSITIONS = mapping(_PARTITION, _POSITION, _MANY)
-_TIMES = mapping(_PARTITION, optional(whole()), _MANY)
-_NONCE = text(200)
+MANY = 1_000_000
+ID = whole(0, 10**20 - 1)
+COUNT = whole(0)
+PARTITION = text(1_000)
+NONCE = text(200)
+RUNS = sequence(RUN, MANY)
+_PARTS_MAX = 1_000
 _SINK_NAME = r"[A-Za-z0-9_][A-Za-z0-9._=@+-]*(/[A-Za-z0-9][A-Za-z0-9._=@+-]*)*"
-_STAGED = {"rows": _COUNT, "bytes": _COUNT, "sha256": text(64, "([0-9a-f]{64})?", "a SHA-256 or nothing")}
-_ASIDE = sequence(fields({**_STAGED, "name": path("d")}), _MANY)
-_SHOWN = sequence(fields({**_STAGED, "name": text(1_000, _SINK_NAME, "a staged name")}), _MANY)
-_ACCOUNT = fields(
-    {
-        **dict.fromkeys(("read", "processed", "late", "dead", "duplicate"), _COUNT),
-        "mix": whole(0, (1 << 64) - 1),
-    }
+_STAGED = {"rows": COUNT, "bytes": COUNT, "sha256": text(64, "([0-9a-f]{64})?", "a SHA-256 or nothing")}
+ASIDE = sequence(fields({**_STAGED, "name": path("d")}), MANY)
+SHOWN = sequence(fields({**_STAGED, "name": text(1_000, _SINK_NAME, "a staged name")}), MANY)
+LEDGER = mapping(
+    PARTITION,
+    fields(
+        {
+            **dict.fromkeys(("read", "processed", "late", "dead", "duplicate"), COUNT),
+            "mix": whole(0, (1 << 64) - 1),
+        }
+    ),
+    MANY,
 )
+TIMES = mapping(PARTITION, optional(whole()), MANY)
+_POSITIONS = mapping(PARTITION, plain_position, MANY)
+_CODEC = text(200, "[a-z0-9-]+/[0-9]+", "the name and version of a codec")
 
 
 def _key_type(value: Any) -> None:
@@ -64,73 +76,88 @@ def _key_type(value: Any) -> None:
         raise Misfit(str(error)) from error
 
 
-def _as_many_key_types(operator: Any) -> None:
+def as_many_key_types(operator: Any) -> None:
+    """A type for each column of the key, or for none as long as nothing has been counted."""
     if operator["key_types"] and len(operator["key_types"]) != len(operator["key_names"]):
         raise Misfit("as many key types as key names are wanted")
 
 
-_RUNS = sequence(RUN, _MANY)
+KEY = {"key_names": sequence(text(10_000), 1_000), "key_types": sequence(_key_type, 1_000)}
+STATE = {"fingerprint": anything, "lowest": optional(whole()), "published": ID, "runs": RUNS}
+
+
+def named(shape: Any) -> Any:
+    """The parts of one kind, by name."""
+    return mapping(NAME, shape, _PARTS_MAX)
+
+
+_SOURCE = both(
+    fields(
+        {
+            "kind": text(200),
+            "codec": _CODEC,
+            "partitions": sequence(PARTITION, MANY),
+            "positions": _POSITIONS,
+            "largest": mapping(PARTITION, whole(), MANY),
+            "idle": sequence(PARTITION, MANY),
+            "recorded": anything,
+            "index": RUNS,
+            "since": optional(whole()),
+        }
+    ),
+    lambda source: agree(source, ("positions",)),
+)
 _OPERATOR = both(
     fields(
         {
-            "fingerprint": anything,
-            "key_names": sequence(text(10_000), 1_000),
-            "key_types": sequence(_key_type, 1_000),
-            "lowest": optional(whole()),
-            "published": _ID,
-            "runs": _RUNS,
-        },
-        {"known_from": whole(0)},
+            "inputs": sequence(NAME, _PARTS_MAX),
+            **KEY,
+            "states": named(fields({**STATE, "known_from": optional(whole(0))})),
+        }
     ),
-    _as_many_key_types,
+    as_many_key_types,
 )
-_SOURCE = {
-    "kind": text(200),
-    "partitions": sequence(_PARTITION, _MANY),
-    "positions": _POSITIONS,
-    "recorded": anything,
-    "index": _RUNS,
-}
-_MANIFEST_1 = {
+
+
+def _after_the_one_before(batch: Any) -> None:
+    if batch["before"] is not None and batch["before"] >= batch["id"]:
+        raise Misfit(f"the batch {batch['before']} before it is not below its id {batch['id']}")
+
+
+_BATCH = both(fields({"id": ID, "before": optional(ID), "staged": SHOWN}), _after_the_one_before)
+HEAD = {
     "format": whole(1),
     "features": sequence(text(100), 100),
     "job": text(200),
-    "id": _ID,
-    "kind": one_of("checkpoint", "fence"),
-    "base": _ID,
-    "oldest": _ID,
-    "epoch": _ID,
-    "nonce": _NONCE,
-    "parent": optional(fields({"id": _ID, "sha256": SHA256})),
-    "clock": fields(
-        {"watermark": whole(), "closed": whole(), "largest": mapping(_PARTITION, whole(), _MANY), "end_of_input": flag}
-    ),
-    "source": fields(_SOURCE),
-    "operators": mapping(NAME, _OPERATOR, 1_000),
-    "outputs": sequence(fields({"id": _ID, "sink": _SHOWN, "late": _ASIDE, "dead": _ASIDE}), _MANY),
-    "ledger": mapping(_PARTITION, _ACCOUNT, _MANY),
-    "fences": _COUNT,
-    "replan": _COUNT,
-    "pins": sequence(_ID, _MANY),
 }
-_MANIFEST_2 = {
-    **_MANIFEST_1,
+LOG = {
+    **HEAD,
+    "id": ID,
     "kind": one_of(*KINDS),
-    "source": fields({**_SOURCE, "since": optional(whole())}),
-    "bases": sequence(items(_ID, whole()), _MANY),
-    "burnt": sequence(_ID, _MANY),
-    "committed_ms": whole(),
-    "target": optional(_ID),
-    "retract": optional(items(_ID, _ID)),
-    "left": sequence(items(_ID, _ID, flag), _MANY),
-    "origin": optional(items(text(200), _ID)),
+    "base": ID,
+    "oldest": ID,
+    "epoch": ID,
+    "nonce": NONCE,
+    "parent": optional(fields({"id": ID, "sha256": SHA256})),
+    "fences": COUNT,
+    "replan": COUNT,
+    "pins": sequence(ID, MANY),
 }
-_MANIFEST_2_MORE = {"publishes": flag}
-"""Not in the manifests of the first release."""
+"""What a manifest of every format says of its place in the log."""
+KEPT = {
+    "bases": sequence(items(ID, whole()), MANY),
+    "burnt": sequence(ID, MANY),
+    "committed_ms": whole(),
+    "target": optional(ID),
+    "retract": optional(items(ID, ID)),
+    "left": sequence(items(ID, ID, flag), MANY),
+    "origin": optional(items(text(200), ID)),
+}
+"""What a manifest says since format 2 of the checkpoints that are kept, and of those that were left."""
 
 
-def _in_order(manifest: Any) -> None:
-    """Ids refer to what was before; positions and account are of the partitions there are."""
+def in_order(manifest: Any) -> None:
+    """Ids refer to what was before."""
     for name in ("base", "oldest", "epoch"):
         if manifest[name] > manifest["id"]:
             raise Misfit(f"{name} {manifest[name]} is above its id {manifest['id']}")
@@ -139,10 +166,45 @@ def _in_order(manifest: Any) -> None:
         raise Misfit(f"its parent {parent['id']} is not below its id {manifest['id']}")
 
 
-MANIFEST = {
-    1: both(fields(_MANIFEST_1), _in_order),
-    2: both(fields(_MANIFEST_2, _MANIFEST_2_MORE), _in_order),
-}
+def _of_one_job(manifest: Any) -> None:
+    """Clocks and accounts are of the tasks there are, and the accounts of what these read."""
+    tasks = manifest["operators"]
+    for name in ("clocks", "ledger"):
+        if manifest[name].keys() != tasks.keys():
+            raise Misfit(f"{name} are of {_names(manifest[name])}, the tasks are {_names(tasks)}")
+    for task, operator in tasks.items():
+        if sorted(manifest["ledger"][task]) != sorted(operator["inputs"]):
+            raise Misfit(f"{task} reads {_names(operator['inputs'])}, its account is of other inputs")
+    if not manifest["sources"] or not all(operator["states"] for operator in tasks.values()):
+        raise Misfit("a job has a source, and a task a state")
+
+
+def _names(names: Any) -> str:
+    return ", ".join(f"{name:.60}" for name in list(names)[:10]) or "none"
+
+
+MANIFEST = both(
+    fields(
+        {
+            **LOG,
+            **KEPT,
+            "sources": named(_SOURCE),
+            "clocks": named(fields({"watermark": whole(), "closed": whole(), "ended": flag})),
+            "operators": named(_OPERATOR),
+            "ledger": named(named(LEDGER)),
+            "sinks": named(
+                fields(
+                    {"does": sequence(NAME, 100), "last": optional(ID), "unpublished": sequence(_BATCH, MANY)},
+                )
+            ),
+            "aside": sequence(fields({"id": ID, "late": ASIDE, "dead": ASIDE}), MANY),
+            "publishes": optional(flag),
+            "revision_base": COUNT,
+        }
+    ),
+    in_order,
+    _of_one_job,
+)
 
 
 def _within_the_source(at: Any) -> None:
@@ -154,38 +216,36 @@ def _within_the_source(at: Any) -> None:
         raise Misfit(f"path {named!r:.60} leaves the source")
 
 
+SPLITS = sequence(items(PARTITION, sequence(items(COUNT, COUNT, COUNT, _within_the_source), MANY)), MANY)
+STEP = {**HEAD, "base": ID, "number": COUNT, "nonce": NONCE, "wall_ms": whole()}
+"""What a plan of every format says of its step."""
 PLAN = fields(
     {
-        "format": whole(1),
-        "features": sequence(text(100), 100),
-        "job": text(200),
-        "base": _ID,
-        "number": _COUNT,
-        "nonce": _NONCE,
-        "wall_ms": whole(),
-        "close_at": whole(),
-        "end_of_input": flag,
-        "start": _POSITIONS,
-        "end": _POSITIONS,
-        "splits": sequence(
-            items(_PARTITION, sequence(items(_COUNT, _COUNT, _COUNT, _within_the_source), _MANY)), _MANY
+        **STEP,
+        "sources": named(
+            both(
+                fields(
+                    {
+                        "codec": _CODEC,
+                        "start": _POSITIONS,
+                        "end": _POSITIONS,
+                        "splits": SPLITS,
+                        "cap": TIMES,
+                        "idle": sequence(PARTITION, MANY),
+                        "recorded": anything,
+                        "appended": RUNS,
+                        "max_out_of_orderness_ms": optional(COUNT),
+                    },
+                    {"joins": sequence(PARTITION, MANY)},
+                ),
+                lambda source: agree(source, ("start", "end")),
+            )
         ),
-        "cap": _TIMES,
-        "recorded": anything,
-        "appended": _RUNS,
+        "tasks": named(fields({"close_at": whole(), "ends": flag})),
+        "max_future_ms": optional(COUNT),
     },
-    {"limits": fields({"max_future_ms": _COUNT, "max_out_of_orderness_ms": _COUNT})},
 )
-"""``limits`` is not in the plans of the first release."""
-FORMAT_FILE = fields(
-    {
-        "format": whole(1),
-        "features": sequence(text(100), 100),
-        "job": text(200),
-        "key_groups": whole(1),
-        "hash": whole(1),
-    }
-)
+FORMAT_FILE = fields({**HEAD, "key_groups": whole(1), "hash": whole(1)})
 
 
 def check_format(body: Any, place: str) -> None:
@@ -201,3 +261,23 @@ def check_format(body: Any, place: str) -> None:
     if unknown:
         needed = ", ".join(f"{feature!s:.60}" for feature in unknown[:10])
         raise NewerFormat(f"{place}: needs {needed}, unknown here: use a newer release")
+
+
+def check_known(body: Any, place: str) -> None:
+    """Refuse a manifest or plan that only a newer release can go on with: of several sources, tasks, states or sinks,
+    or with positions of an unknown codec."""
+    found = next(_unknown(body), None)
+    if found is not None:
+        raise NewerFormat(f"{place}: {found}: use a newer release")
+
+
+def _unknown(body: Any) -> Iterator[str]:
+    tasks = body.get("operators", body.get("tasks", {}))
+    parts = [("sources", body["sources"]), ("tasks", tasks), ("sinks", body.get("sinks", {}))]
+    parts += [(f"states of {task}", operator["states"]) for task, operator in body.get("operators", {}).items()]
+    for what, named in parts:
+        if len(named) > 1:
+            yield f"has {len(named)} {what} ({_names(named)}), this release knows jobs with one"
+    for name, source in body["sources"].items():
+        if source["codec"] not in CODECS:
+            yield f"positions of {name} are of the codec {source['codec']}, this release knows {', '.join(CODECS)}"

@@ -14,9 +14,10 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
-from persistent.checkpoint.manifest import FORMAT, Account, Manifest, OperatorState, SourcePart
+from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.parts import Account, OperatorState, SourcePart, TaskClock
+from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.shapes import SETS
-from persistent.clock import Clock
 from persistent.errors import LawBroken
 
 
@@ -50,11 +51,12 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "base":         (_COPIED, _OWN,     _COPIED,   _COPIED,  _OWN,    _OWN,     _OWN),
     "oldest":       (_COPIED, _SET,     _COPIED,   _COPIED,  _COPIED, _OWN,     _OWN),
     "epoch":        (_SET,    _COPIED,  _COPIED,   _COPIED,  _SET,    _COPIED,  _COPIED),
-    "clock":        (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _SET,     _SET),
-    "source":       (_COPIED, _SET,     _SET,      _COPIED,  _SET,    _SET,     _SET),
+    "sources":      (_COPIED, _SET,     _SET,      _COPIED,  _SET,    _SET,     _SET),
+    "clocks":       (_COPIED, _SET,     _COPIED,   _SET,     _SET,    _SET,     _SET),
     "operators":    (_COPIED, _SET,     _SET,      _SET,     _SET,    _SET,     _SET),
-    "ledger":       (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _SET,     _SET),
-    "outputs":      (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
+    "ledger":       (_COPIED, _SET,     _COPIED,   _SET,     _SET,    _SET,     _SET),
+    "sinks":        (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
+    "aside":        (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
     "fences":       (_SET,    _RESET,   _COPIED,   _SET,     _RESET,  _RESET,   _RESET),
     "replan":       (_SET,    _RESET,   _COPIED,   _SET,     _RESET,  _RESET,   _RESET),
     "pins":         (_MAY,    _COPIED,  _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
@@ -66,6 +68,7 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "left":         (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
     "origin":       (_COPIED, _COPIED,  _COPIED,   _COPIED,  _COPIED, _SET,     _SET),
     "publishes":    (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
+    "revision_base": (_COPIED, _COPIED, _COPIED,   _COPIED,  _COPIED, _SET,     _SET),
 }
 # fmt: on
 
@@ -75,7 +78,7 @@ TABLE: Mapping[str, Mapping[str, Rule]] = {
 """Of each kind of manifest, the rule of each field. ``id``, ``kind``, ``nonce``, ``parent`` and ``format`` are the
 manifest's own."""
 
-_FIRST = {field.name: field.default for field in fields(Manifest)} | {"bases": {}}
+_FIRST = {field.name: field.default for field in fields(Manifest)} | {"bases": {}, "sinks": {}}
 
 
 def new_nonce() -> str:
@@ -115,8 +118,8 @@ def succeed(
     return manifest
 
 
-def first(nonce: str, source: SourcePart, operators: Mapping[str, OperatorState]) -> Manifest:
-    """The empty checkpoint of a job over that source, of which nothing has been read."""
+def first(nonce: str, sources: Mapping[str, SourcePart], operators: Mapping[str, OperatorState]) -> Manifest:
+    """The empty checkpoint of a job of these tasks over those sources, of which nothing has been read."""
     return Manifest(
         job=nonce,
         id=0,
@@ -125,12 +128,23 @@ def first(nonce: str, source: SourcePart, operators: Mapping[str, OperatorState]
         oldest=0,
         epoch=0,
         nonce=nonce,
-        clock=Clock(),
-        source=SourcePart(source.kind, source.partitions, dict.fromkeys(source.partitions, (0, 0))),
+        sources={name: _unread(source) for name, source in sources.items()},
+        clocks={task: TaskClock() for task in operators},
         operators=operators,
-        ledger={partition: Account() for partition in source.partitions},
+        ledger={
+            task: {
+                name: dict.fromkeys(sources[name].partitions if name in sources else (), Account())
+                for name in operator.inputs
+            }
+            for task, operator in operators.items()
+        },
         bases={0: 0},
     )
+
+
+def _unread(source: SourcePart) -> SourcePart:
+    positions = dict.fromkeys(source.partitions, CODECS[source.codec].first)
+    return SourcePart(source.kind, source.partitions, positions, codec=source.codec)
 
 
 def check_follows(manifest: Manifest, parent: Manifest) -> None:
@@ -149,7 +163,6 @@ def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
             yield f"a {manifest.kind} resets {name}"
         if rule is Rule.OWN and value != manifest.id:
             yield f"a {manifest.kind} has its own id as {name}"
-    old, new = parent.clock, manifest.clock
     goes_on = manifest.kind not in SETS
     above_burnt = max((parent.id, *manifest.burnt)) + 1
     epoch = parent.epoch + (manifest.kind == "fence")
@@ -160,16 +173,65 @@ def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
             manifest.epoch == epoch or above_burnt == manifest.id != parent.id + 1,
         ),
         ("the oldest kept id never decreases", manifest.oldest >= parent.oldest),
-        ("what is closed lies behind the clock", 0 <= new.closed <= new.watermark),
-        ("the clock never goes back", not goes_on or new.watermark >= old.watermark),
-        ("what is closed never opens", not goes_on or old.closed <= new.closed),
+        *_clock_laws(manifest, parent, goes_on=goes_on),
+        *(_source_laws(manifest, parent) if goes_on else ()),
+        *_sink_laws(manifest, parent),
+        *_account_laws(manifest),
     ]
-    for partition, position in parent.source.positions.items() if goes_on else ():
-        at = manifest.source.positions.get(partition)
-        laws.append((f"positions of {partition} never go back", at is not None and at >= position))
-    for partition, account in manifest.ledger.items():
-        laws.append((f"the account of {partition} balances: {account}", account.balances))
     yield from (law for law, holds in laws if not holds)
+
+
+Law = tuple[str, bool]
+"""A sentence, and whether it holds."""
+
+
+def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[Law]:
+    """A task of another name, which a migration brings, begins where one stood."""
+    for task, new in manifest.clocks.items():
+        yield "what is closed lies behind the clock", 0 <= new.closed <= new.watermark
+        old = parent.clocks.get(task)
+        if goes_on and old is not None:
+            yield "the clock never goes back", new.watermark >= old.watermark
+            yield "what is closed never opens", new.closed >= old.closed
+    same = manifest.clocks.keys() == parent.clocks.keys()
+    yield "only a migration brings other tasks", same or not goes_on or manifest.kind == "migration"
+    if manifest.kind == "migration":
+        yield "a migration moves no clock", _are_among(manifest.clocks, parent.clocks)
+        yield "a migration changes no account", _are_among(manifest.ledger, parent.ledger)
+
+
+def _are_among(after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    """Whether each keeps what it had, and what is of another name has what one of those before had."""
+    return all(one == before[name] if name in before else one in before.values() for name, one in after.items())
+
+
+def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[Law]:
+    for name, before in parent.sources.items():
+        after = manifest.sources.get(name, SourcePart("", (), {}))
+        names = after.partitions[: len(before.partitions)]
+        yield f"partitions of {name} join at the end, and none vanishes", names == before.partitions
+        yield f"the positions of {name} keep their codec", after.codec == before.codec
+        for partition, position in before.positions.items():
+            at = after.positions.get(partition)
+            holds = at is not None and not CODECS[before.codec].goes_back(position, at)
+            yield f"positions of {partition} never go back", holds
+        if manifest.kind == "compaction":
+            index = replace(after, index=before.index) == before
+            yield f"a compaction changes nothing of {name} but its index", index
+
+
+def _sink_laws(manifest: Manifest, parent: Manifest) -> Iterator[Law]:
+    for name, after in manifest.sinks.items():
+        before = parent.sinks.get(name)
+        if before is not None and before.last is not None:
+            yield f"the last batch of {name} never goes back", after.last is not None and after.last >= before.last
+
+
+def _account_laws(manifest: Manifest) -> Iterator[Law]:
+    for inputs in manifest.ledger.values():
+        for accounts in inputs.values():
+            for partition, account in accounts.items():
+                yield f"the account of {partition} balances: {account}", account.balances
 
 
 def table_text() -> str:

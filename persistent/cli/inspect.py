@@ -65,8 +65,8 @@ def _kind_text(line: Mapping[str, Any]) -> str:
 def _summary(entry: Entry, newest: Manifest) -> dict[str, Any]:
     """One checkpoint, and why ``newest`` keeps it."""
     manifest = entry.manifest
-    runs = [run for operator in manifest.operators.values() for run in operator.runs]
-    accounts = manifest.ledger.values()
+    runs = manifest.state_runs()
+    accounts = manifest.accounts.values()
     return {
         "id": manifest.id,
         "kind": manifest.kind,
@@ -117,8 +117,7 @@ def show(target: str, id: int | None, as_json: bool) -> None:
         ["run", "rows", "size", "key groups", "deltas"],
         [
             [run.name, f"{run.rows:,}", bytes_text(run.bytes), f"{run.low}-{run.high - 1}", f"{run.first}-{run.last}"]
-            for operator in here.manifest.operators.values()
-            for run in operator.runs
+            for run in here.manifest.state_runs()
         ],
         right=("rows", "size"),
     )
@@ -150,11 +149,12 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
 def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for name, operator in manifest.operators.items():
         key = ", ".join(f"{key}: {kind}" for key, kind in zip(operator.key_names, operator.key_types))
-        rows, size = sum(run.rows_left for run in operator.runs), sum(run.bytes for run in operator.runs)
+        state = operator.state
+        rows, size = sum(run.rows_left for run in state.runs), sum(run.bytes for run in state.runs)
         yield f"state {name}", f"{rows:,} rows, {bytes_text(size)}"
         yield "  key", key or ", ".join(operator.key_names) or "none"
-        yield "  monoid", monoid_text(operator.fingerprint["monoid"])
-        yield "  window", window_text(operator.fingerprint["window"])
+        yield "  monoid", monoid_text(state.fingerprint["monoid"])
+        yield "  window", window_text(state.fingerprint["window"])
 
 
 # -- two of them -----------------------------------------------------------------------------------------------------

@@ -161,7 +161,7 @@ def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
     loaded = pipeline_of(pipeline)
     with working(sys.stderr, "folding", bytes_text) as on_progress:
         entry = operations.compact(loaded, take_over=take_over, on_progress=on_progress)
-    runs = sum(len(operator.runs) for operator in entry.manifest.operators.values())
+    runs = len(entry.manifest.state_runs())
     _report(entry, f"runs left: {runs:,}", as_json)
 
 

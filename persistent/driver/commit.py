@@ -7,14 +7,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from persistent.checkpoint.compaction import replaced
-from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart, check_name
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.manifest import Manifest, check_name
+from persistent.checkpoint.parts import (
+    STATE,
+    Account,
+    Aside,
+    Batch,
+    OperatorState,
+    SinkPart,
+    SourcePart,
+    StateRuns,
+    default_name,
+)
+from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import Clock
 from persistent.codec import Run, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
-from persistent.sinks.protocol import Staged
+from persistent.sinks.protocol import ABILITIES, Sink, Staged
 from persistent.task import key_names, operator_name
 from persistent.text.fingerprints import changes_text
 from persistent.window import Window
@@ -48,9 +59,14 @@ class Results:
 
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
-    name = check_name(operator_name(job.task), "the task's name")
-    source = SourcePart(job.source.kind, tuple(job.source.partitions()), {})
-    return first(nonce, source, {name: OperatorState(job.state.fingerprint(), key_names(job.task), ())})
+    task = check_name(operator_name(job.task), "the task's name")
+    source = default_name(job.source.kind, "source")
+    states = {STATE: StateRuns(job.state.fingerprint())}
+    return first(
+        nonce,
+        {source: SourcePart(job.source.kind, tuple(job.source.partitions()), {})},
+        {task: OperatorState((source,), key_names(job.task), (), states)},
+    )
 
 
 def next_manifest(
@@ -59,47 +75,55 @@ def next_manifest(
     results: Results,
     *,
     window: Window | None,
-    operator: str,
+    sink: Sink | None,
     index: Sequence[Run],
     lag_ms: int,
     retention: Retention,
-    publishes: bool,
     nonce: str,
     known: int | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``known``: the first clock that it keeps apart."""
     old = last.manifest
     id = old.id + 1
-    ledger = dict(old.ledger)
+    accounts = dict(old.accounts)
     for mapped in results.mapped:
-        ledger[mapped.partition] = ledger.get(mapped.partition, Account()) + mapped.account
+        accounts[mapped.partition] = accounts.get(mapped.partition, Account()) + mapped.account
     clock = _next_clock(old.clock, plan, results, lag_ms)
-    state = old.operators[operator]
+    operator, state = old.operator, old.operator.state
     runs = _next_runs(state.runs, results, window, clock.closed)
+    ends = plan.task.ends and sink is not None and window is None
+    operator = operator.with_state(
+        runs=runs,
+        lowest=_lowest(runs, window, clock.closed),
+        published=id if ends else state.published,
+        known_from=known_from(state, known),
+    )
     return succeed(
         last,
         "checkpoint",
         nonce=nonce,
         **retained(old, {**old.bases, id: plan.wall_ms}, retention),
         committed_ms=plan.wall_ms,
-        clock=clock,
-        source=replace(
-            old.source, positions={**old.source.positions, **plan.end}, recorded=plan.recorded, index=tuple(index)
+        **old.at_one(
+            clock=clock,
+            source=_next_source(old.source, plan.source, index),
+            operator=replace(operator, key_types=_key_types(operator, results)),
+            accounts=accounts,
         ),
-        operators={
-            **old.operators,
-            operator: replace(
-                state,
-                key_types=_key_types(state, results),
-                runs=runs,
-                lowest=_lowest(runs, window, clock.closed),
-                published=id if plan.end_of_input and publishes and window is None else state.published,
-                known_from=known_from(state, known),
-            ),
-        },
-        ledger=ledger,
-        outputs=_outputs(id, results),
-        publishes=publishes,
+        sinks=_next_sinks(old, id, sink, results.staged()),
+        aside=_aside(id, results),
+        publishes=sink is not None,
+    )
+
+
+def _next_source(source: SourcePart, step: SourceStep, index: Sequence[Run]) -> SourcePart:
+    return replace(
+        source,
+        partitions=(*source.partitions, *step.joins),
+        positions={**source.positions, **step.end},
+        recorded=step.recorded,
+        index=tuple(index),
+        idle=step.idle,
     )
 
 
@@ -108,12 +132,12 @@ def _next_clock(clock: Clock, plan: StepPlan, results: Results, lag_ms: int) -> 
     for mapped in results.mapped:
         if mapped.largest is not None:
             largest[mapped.partition] = max(mapped.largest, largest.get(mapped.partition, mapped.largest))
-    clock = clock.advanced(largest, plan.cap, lag_ms)
+    clock = clock.advanced(largest, plan.source.cap, lag_ms)
     return replace(
         clock,
-        watermark=max(clock.watermark, plan.close_at),
-        closed=max(clock.closed, plan.close_at),
-        end_of_input=plan.end_of_input or (clock.end_of_input and not plan.splits),
+        watermark=max(clock.watermark, plan.task.close_at),
+        closed=max(clock.closed, plan.task.close_at),
+        end_of_input=plan.task.ends or (clock.end_of_input and not plan.source.splits),
     )
 
 
@@ -130,7 +154,7 @@ def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> d
     }
 
 
-def known_from(state: OperatorState, now: int | None) -> int | None:
+def known_from(state: StateRuns, now: int | None) -> int | None:
     """From which clock on its panes are kept apart, after work that keeps them apart from ``now`` on; None without
     history. Of a state that an older release has left, the history is taken for what it was."""
     return now if now is None or state.known_from is None else max(now, state.known_from)
@@ -154,21 +178,32 @@ def _lowest(runs: Sequence[Run], window: Window | None, closed: int) -> int | No
     return lowest if window is None else max(lowest, window.first_number(closed) * window.every_ms)
 
 
-def _key_types(state: OperatorState, results: Results) -> tuple[str, ...]:
+def _key_types(operator: OperatorState, results: Results) -> tuple[str, ...]:
     try:
-        return common_key_types([state.key_types, *(mapped.key_types for mapped in results.mapped)])
+        return common_key_types([operator.key_types, *(mapped.key_types for mapped in results.mapped)])
     except TypeError as error:
-        raise InvalidPipeline(f"key ({', '.join(state.key_names)}): {error}") from error
+        raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
 
 
-def _outputs(id: int, results: Results) -> tuple[Outputs, ...]:
-    outputs = Outputs(
+def _next_sinks(old: Manifest, id: int, sink: Sink | None, staged: tuple[Staged, ...]) -> dict[str, SinkPart]:
+    """What each sink has been given, of which the batches before were published before this checkpoint is put. Without
+    a sink what is known of the one there was is kept."""
+    if sink is None:
+        return {name: replace(part, unpublished=()) for name, part in old.sinks.items()}
+    name = default_name(type(sink).__name__, "sink")
+    before = old.sinks[name].last if name in old.sinks else None
+    batches = (Batch(id, before, staged),) if staged else ()
+    does = tuple(ability for ability in ABILITIES if hasattr(sink, ability))
+    return {name: SinkPart(does, id if staged else before, batches)}
+
+
+def _aside(id: int, results: Results) -> tuple[Aside, ...]:
+    aside = Aside(
         id,
-        results.staged(),
         tuple(mapped.late for mapped in results.mapped if mapped.late),
         (*(mapped.dead for mapped in results.mapped if mapped.dead), *results.set_aside()),
     )
-    return (outputs,) if outputs else ()
+    return (aside,) if aside else ()
 
 
 def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:

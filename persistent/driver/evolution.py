@@ -17,7 +17,8 @@ from typing import Any
 from monoids import Monoid
 from monoids.monoid import check
 from monoids.record import RecordMonoid
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import OperatorState
 from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job
 from persistent.errors import FingerprintChanged, InvalidPipeline
@@ -114,7 +115,7 @@ def adopted(found: Manifest, expected: Manifest) -> Manifest:
     holds something. A plan that was put for the task as it was is left behind: the next one has another number."""
     if found.base != 0 or not changes(found, expected):
         return found
-    return replace(found, operators=expected.operators, replan=found.replan + 1)
+    return replace(found.of_tasks(expected.operators), replan=found.replan + 1)
 
 
 def changes(found: Manifest, expected: Manifest) -> str:
@@ -144,20 +145,21 @@ def adapted(
             operators[name] = old
         else:
             _check_evolves(old, new, evolve, f"{url}: the state of {name}")
-            operators[name] = replace(old, fingerprint=new.fingerprint)
-    view = found if operators == found.operators else replace(found, operators=operators)
+            operators[name] = old.with_state(fingerprint=new.state.fingerprint)
+    view = found if operators == found.operators else found.of_tasks(operators)
     check_same_job(view, expected, url)
     return view
 
 
 def is_same(old: OperatorState, new: OperatorState) -> bool:
-    return _equal(old.fingerprint, new.fingerprint) and old.key_names == new.key_names
+    return _equal(old.state.fingerprint, new.state.fingerprint) and old.key_names == new.key_names
 
 
 def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, what: str) -> None:
     """FingerprintChanged, naming what stands in the way, unless this evolution leads from one to the other."""
-    parts = sorted({*old.fingerprint, *new.fingerprint} - {"monoid"})
-    changed = [part for part in parts if not _equal(old.fingerprint.get(part), new.fingerprint.get(part))]
+    was, now = old.state.fingerprint, new.state.fingerprint
+    parts = sorted({*was, *now} - {"monoid"})
+    changed = [part for part in parts if not _equal(was.get(part), now.get(part))]
     changed += ["key"] if old.key_names != new.key_names else []
     if changed:
         raise FingerprintChanged(
@@ -165,7 +167,7 @@ def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, wh
             "and pane, and a sum cannot be taken apart again. Read the source again into a new checkpoint; or give the "
             "task another name, and allow_dropped=[the old one], to begin empty where the source stands"
         )
-    stored = old.fingerprint.get("monoid")
+    stored = was.get("monoid")
     if evolve.before is not None:
         given = evolve.before.fingerprint()
         if not _equal(given, stored):
@@ -174,7 +176,7 @@ def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, wh
                 f"{changes_text({'monoid': given}, {'monoid': stored})}. Give the monoid as it was"
             )
         return
-    before, after = fields_of(stored), fields_of(new.fingerprint["monoid"])
+    before, after = fields_of(stored), fields_of(now["monoid"])
     if before is None or after is None:
         raise FingerprintChanged(
             f"{what} {'was' if before is None else 'is'} no record, so that there are no fields to keep. Say how an "

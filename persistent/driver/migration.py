@@ -19,8 +19,9 @@ from monoids.record import RecordMonoid
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import Run, is_wide
@@ -50,14 +51,16 @@ def migrate(
         if before is None or evolve is None or is_same(before, new):
             operators[name] = new
         else:
-            runs = tuple(_evolved_runs(job, attempt, before, evolve, old.clock.closed))
-            operators[name] = replace(new, runs=runs, lowest=before.lowest if runs else None)
+            runs = tuple(_evolved_runs(job, attempt, before.state, evolve, old.clock.closed))
+            operators[name] = new.with_state(runs=runs, lowest=before.state.lowest if runs else None)
     _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)
     manifest = succeed(
         fence,
         "migration",
         bases={**old.bases, old.id + 1: old.committed_ms},
+        clocks=view.clocks,
         operators=operators,
+        ledger=view.ledger,
         fences=old.fences if view.replan == old.replan else 1,
         replan=view.replan,
     )
@@ -66,7 +69,7 @@ def migrate(
     return entry
 
 
-def _evolved_runs(job: Job, attempt: Attempt, before: OperatorState, evolve: Evolution, closed: int) -> Iterator[Run]:
+def _evolved_runs(job: Job, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
     if evolve.change is not None:
         yield from _changed_runs(job, attempt, before, evolve, closed)
         return
@@ -126,7 +129,7 @@ def _batch(
     return pa.RecordBatch.from_arrays([*batch.columns[:start], *elements], names)
 
 
-def _changed_runs(job: Job, attempt: Attempt, before: OperatorState, evolve: Evolution, closed: int) -> Iterator[Run]:
+def _changed_runs(job: Job, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
     """Each key and pane summed up by the old monoid, and changed. What was published, and what was not, stay apart."""
     assert evolve.before is not None
     was = replace(job, state=_with_monoid(job.state, evolve.before))
@@ -183,7 +186,7 @@ def _packed(monoid: Monoid[Any], elements: list[Any]) -> Columns:
 def _sweep_dropped(job: Job, fence: Manifest, names: Sequence[str], kept: Sequence[Manifest]) -> None:
     """Delete what lies in the folders of operators that nobody will look into again, if no kept manifest names it."""
     live = {name for manifest in (*kept, fence) for name in manifest.files()}
-    live |= {name for outputs in fence.outputs for name in outputs.names()}
+    live |= fence.unpublished()
     for operator in names:
         folder = runs_folder(operator)
         there = [f"{folder}/{name}" for name in job.storage.list(folder)]

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import plan_name
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.clock import wall_ms
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
-from persistent.sources.protocol import Budget
+from persistent.sources.protocol import Budget, SourcePlan
 from persistent.task import check_key
 
 logger = logging.getLogger("persistent.driver")
@@ -44,15 +44,16 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
     # After a checkpoint of our own nobody else plans, unless we are fenced: then the put of our plan finds theirs.
     put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
     if put is not None:
-        if put.start != manifest.source.positions:
+        put = put.named(manifest.source_name, manifest.task_name)
+        if put.starts != {name: source.positions for name, source in manifest.sources.items()}:
             raise CorruptCheckpoint(
-                f"{job.storage.url}/{plan_name(put.base, put.number)}: starts at {dict(put.start)}, the "
+                f"{job.storage.url}/{plan_name(put.base, put.number)}: starts at {dict(put.source.start)}, the "
                 f"checkpoint is at {dict(manifest.source.positions)}. Nothing of its step was committed: delete "
                 "the file and run again"
             )
-        if put.splits or any(position != (0, 0) for position in put.start.values()):
+        if put.source.splits or any(position != (0, 0) for position in put.source.start.values()):
             # So the source has recorded its options: what is given now may not contradict them.
-            job.source.schema(put.recorded)
+            job.source.schema(put.source.recorded)
         return Draft(put, is_put=True)
     clock, runs = manifest.clock, bench.runs(manifest)
     budget = _budget(bench, rows, manifest.replan)
@@ -73,16 +74,23 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
         number=manifest.replan,
         nonce=new_nonce(),
         wall_ms=wall_ms(),
-        close_at=close_at,
-        end_of_input=ends,
+        sources={manifest.source_name: _source_step(manifest, planned, job.source.max_out_of_orderness)},
+        tasks={manifest.task_name: TaskStep(close_at, ends)},
+        max_future_ms=options.max_future_ms,
+    )
+    return Draft(plan, planned.appended)
+
+
+def _source_step(manifest: Manifest, planned: SourcePlan, lag_ms: int) -> SourceStep:
+    return SourceStep(
         start=manifest.source.positions,
         end=planned.end,
         splits=planned.splits,
         cap=planned.cap,
         recorded=planned.recorded,
-        limits=bench.limits,
+        max_out_of_orderness_ms=lag_ms,
+        codec=manifest.source.codec,
     )
-    return Draft(plan, planned.appended)
 
 
 def plan_number(bench: Workbench, last: Manifest) -> int:

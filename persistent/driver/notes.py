@@ -72,7 +72,7 @@ class Notes:
                 if has
                 else f"the sink was taken away: windows that closed up to {closed} went there, the next are discarded",
             )
-        if not has and any(outputs.sink for outputs in found.outputs):
+        if not has and found.sink.unpublished:
             staged = f"what checkpoint {found.base} staged for the sink it had is discarded, unless it was shown"
             self.note("staged", staged)
 
@@ -104,14 +104,14 @@ class Notes:
             recovery_seconds=recovery_seconds,
             late=totals["late"],
             dead=totals["dead"],
-            duplicates=sum(account.duplicate for account in manifest.ledger.values()),
+            duplicates=sum(account.duplicate for account in manifest.accounts.values()),
             outputs=totals["outputs"],
             checkpoint=manifest.base,
             clock_ms=manifest.clock.watermark,
             checkpoint_bytes=totals["checkpoint_bytes"],
             open_windows=open_windows,
             recovered=recovered,
-            ledger=dict(manifest.ledger),
+            ledger=dict(manifest.accounts),
             stopped=stopped,
             discarded=totals["discarded"],
             notes=tuple(self._notes.values()),

@@ -75,16 +75,17 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
     staged it. InvalidPipeline, before anything is done, where windows are listed and there is no sink."""
     _check_sink(job, manifest)
-    for outputs in manifest.outputs:
-        try:
-            if job.sink is not None and outputs.sink:
-                job.sink.publish(outputs.id, outputs.sink)
-            for folder, staged in zip(_ASIDE, (outputs.late, outputs.dead)):
+    try:
+        if job.sink is not None:
+            for batch in manifest.sink.unpublished:
+                job.sink.publish(batch.id, batch.staged)
+        for aside in manifest.aside:
+            for folder, staged in zip(_ASIDE, (aside.late, aside.dead)):
                 for one in staged:
-                    _publish_aside(job, aside_name(folder, outputs.id, one), one)
-        except StagedMissing:
-            log.check(manifest.id)
-            raise
+                    _publish_aside(job, aside_name(folder, aside.id, one), one)
+    except StagedMissing:
+        log.check(manifest.id)
+        raise
 
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:
@@ -103,7 +104,7 @@ def mark_retracted(job: Job, manifest: Manifest) -> None:
 def sweep(job: Job, manifest: Manifest) -> None:
     """Delete what is staged in the sink and nobody will publish."""
     if job.sink is not None:
-        job.sink.sweep(unpublished(manifest), manifest.epoch, manifest.id)
+        job.sink.sweep(manifest.unpublished(), manifest.epoch, manifest.id)
 
 
 def take_back(job: Job, manifest: Manifest) -> None:
@@ -136,13 +137,8 @@ def _retracted_aside(storage: Storage, marks: Collection[range]) -> Iterator[str
         yield from (f"{folder}/{name}" for name in storage.list(folder) if is_retracted(name, marks))
 
 
-def unpublished(manifest: Manifest) -> set[str]:
-    """The names of what is staged and may not be published yet."""
-    return {name for outputs in manifest.outputs for name in outputs.names()}
-
-
 def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
-    return {name for one in kept for name in one.files()} | unpublished(manifest)
+    return {name for one in kept for name in one.files()} | manifest.unpublished()
 
 
 def aside_name(folder: str, id: int, staged: Staged) -> str:
@@ -174,10 +170,10 @@ def collectable(
     """What ``collect`` deletes, in its order. ``folders``: those with runs of a state."""
     live = _live(manifest, kept)
     if pending is not None:
-        live |= {run.name for run in pending.appended}
+        live |= pending.files()
     # Until the plan of this base is put, a driver we have fenced may still put one that names its index runs.
     settled = manifest.kind == "checkpoint" or pending is not None
-    for folder in (*folders, runs_folder(manifest.source.kind)) if settled else folders:
+    for folder in (*folders, *sorted(manifest.index_folders())) if settled else folders:
         names = [f"{folder}/{name}" for name in storage.list(folder)]
         yield from garbage(names, live, manifest.epoch, manifest.id)
     for folder in (MANIFESTS, PLANS):
@@ -195,7 +191,7 @@ def collectable(
 def sweepable(sink: Sink, manifest: Manifest) -> list[str]:
     """The names of what ``sweep`` deletes, of a sink that can tell. StorageError if it is another job's."""
     staged = getattr(sink, "staged", None)
-    live = {name.rpartition("/")[2] for name in unpublished(manifest)}
+    live = {name.rpartition("/")[2] for name in manifest.unpublished()}
     names = {} if staged is None else {name.rpartition("/")[2]: name for name in staged(manifest.job)}
     return [names[name] for name in garbage(names, live, manifest.epoch, manifest.id)]
 
@@ -214,7 +210,7 @@ def _check_sink(job: Job, manifest: Manifest) -> None:
             "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those "
             f"rows may stay there: 'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
         )
-    if job.sink is None and not job.discard_closed and any(outputs.sink for outputs in manifest.outputs):
+    if job.sink is None and not job.discard_closed and manifest.sink.unpublished:
         raise InvalidPipeline(
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "
             "(sink=None): they might never be seen. Run it with the sink it had; or, if what that has not shown yet "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from persistent.checkpoint.manifest import Account
+from persistent.checkpoint.parts import Account
 from persistent.sources.protocol import Reached
 from persistent.text.figures import bytes_text, clock_text
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from persistent.checkpoint.copies import Target, copied_while_running, renumbered
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import OperatorState
 from persistent.checkpoint.successor import succeed
 from persistent.clock import wall_ms
 from persistent.driver.commit import check_same_job
@@ -55,16 +57,21 @@ def start(
         succeed(
             fence,
             "savepoint",
-            clock=copy.clock,
-            source=copy.source,
-            operators={name: renumbered(operator) for name, operator in copy.operators.items()},
+            sources=copy.sources,
+            clocks=copy.clocks,
+            operators={name: _renumbered(operator) for name, operator in copy.operators.items()},
             ledger=copy.ledger,
             bases={id: now_ms},
             committed_ms=now_ms,
             origin=(copy.job, copy.id),
+            revision_base=copy.revision,
         )
     )
     logger.info("%s starts from checkpoint %d of %s", storage.url, copy.id, origin.url)
+
+
+def _renumbered(operator: OperatorState) -> OperatorState:
+    return replace(operator, states={name: renumbered(state) for name, state in operator.states.items()})
 
 
 def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:

@@ -23,7 +23,7 @@ from persistent.driver.publish import collect, collect_dropped, index_folder, pu
 from persistent.driver.report import StepReport
 from persistent.driver.workbench import Workbench
 from persistent.errors import InputGone
-from persistent.sources.protocol import LosingSource, Split
+from persistent.sources.protocol import LosingSource
 from persistent.worker.dispatch import Item, Result
 from persistent.worker.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit
 
@@ -68,10 +68,10 @@ class Step:
         plan, bench = self._draft.plan, self._bench
         if self._draft.appended is not None:
             run = self._write_index(self._draft.appended)
-            plan = replace(plan, appended=(run,))
+            plan = replace(plan, sources={name: replace(one, appended=(run,)) for name, one in plan.sources.items()})
         self._draft = Draft(bench.log.put_plan(plan), is_put=True)
         if plan.number and not bench.adopts:
-            logger.warning("a smaller step: reading from %s to %s", dict(plan.start), dict(plan.end))
+            logger.warning("a smaller step: reading from %s to %s", dict(plan.source.start), dict(plan.source.end))
 
     def _mapped(self, attempt: Attempt, others: Sequence[Item]) -> tuple[Sequence[Result], list[MapSplit]]:
         """The results of the splits of the plan and of other items; and the splits as they were worked on.
@@ -80,19 +80,20 @@ class Step:
         """
         bench, plan, last = self._bench, self._draft.plan, self._last.manifest
         # A time of day that was set back makes nothing dead that the clock has passed long ago.
-        limit = max(plan.wall_ms, last.clock.watermark) + (plan.limits or bench.limits).max_future_ms
-        types = last.operators[bench.operator].key_types
-        splits: Sequence[Split] = plan.splits
+        ahead_ms = bench.options.max_future_ms if plan.max_future_ms is None else plan.max_future_ms
+        limit = max(plan.wall_ms, last.clock.watermark) + ahead_ms
+        types = last.operator.key_types
+        splits, recorded = plan.source.splits, plan.source.recorded
         while True:
             maps = [
-                MapSplit(attempt, split, plan.recorded, last.clock.watermark, limit, last.source.since, types)
+                MapSplit(attempt, split, recorded, last.clock.watermark, limit, last.source.since, types)
                 for split in splits
             ]
             try:
                 return bench.engine.map(bench.work, [*maps, *others]), maps
             except InputGone as error:
                 source = bench.job.source
-                found = source.without_lost(splits, plan.recorded) if isinstance(source, LosingSource) else None
+                found = source.without_lost(splits, recorded) if isinstance(source, LosingSource) else None
                 if found is None:
                     raise
                 splits = found
@@ -113,13 +114,13 @@ class Step:
         for run, panes in [(result.run, result.panes) for result in mapped] + [(one.run, one.panes) for one in folded]:
             if run is not None and panes is not None:
                 bench.run_cache.learn(run, panes)
-        self._index = self._next_index((*last.source.index, *plan.appended))
+        self._index = self._next_index((*last.source.index, *plan.source.appended))
         self._mapped_at = monotonic_s()
 
     def _agreeing(self, maps: list[MapSplit], mapped: list[Mapped]) -> list[Mapped]:
         """What the splits came to where the first key decides the type of its column, in the order of the records: a
         split that began with keys of another type is mapped again, knowing it."""
-        types = self._last.manifest.operators[self._bench.operator].key_types
+        types = self._last.manifest.operator.key_types
         agreeing = []
         for item, result in zip(maps, mapped, strict=True):
             if not _agree(types, result.key_types):
@@ -132,16 +133,16 @@ class Step:
 
     def _commit(self) -> None:
         bench, plan = self._bench, self._draft.plan
+        lag_ms = plan.source.max_out_of_orderness_ms
         manifest = next_manifest(
             self._last,
             plan,
             self._results,
             window=bench.job.state.window,
-            operator=bench.operator,
+            sink=bench.job.sink,
             index=self._index,
-            lag_ms=(plan.limits or bench.limits).max_out_of_orderness_ms,
+            lag_ms=bench.job.source.max_out_of_orderness if lag_ms is None else lag_ms,
             retention=bench.options.retention,
-            publishes=bench.job.sink is not None,
             nonce=new_nonce(),
             known=bench.job.state.known_from(self._last.manifest.clock.watermark),
         )
@@ -171,35 +172,36 @@ class Step:
     def _closes(self, attempt: Attempt) -> list[CloseShard]:
         """The shards whose windows are to be closed, or whose changed keys are to be published."""
         bench, plan, last = self._bench, self._draft.plan, self._last.manifest
-        operator = last.operators[bench.operator]
+        state, close_at = last.operator.state, plan.task.close_at
         if bench.job.state.window is None:
-            due = plan.end_of_input and any(run.first > operator.published for run in operator.runs)
+            due = plan.task.ends and any(run.first > state.published for run in state.runs)
         else:
-            due = bench.run_cache.is_due(operator.runs, last.clock, plan.close_at)
+            due = bench.run_cache.is_due(state.runs, last.clock, close_at)
         if not due or bench.job.sink is None:
-            self._discarded = bench.run_cache.windows_over(operator.runs, last.clock, plan.close_at) if due else 0
+            self._discarded = bench.run_cache.windows_over(state.runs, last.clock, close_at) if due else 0
             return []
-        rows = sum(run.rows_left for run in operator.runs)
+        rows = sum(run.rows_left for run in state.runs)
         least = bench.engine.parallelism if rows > _SHARD_ROWS else 1
         return [
             CloseShard(
                 attempt,
-                operator.runs,
+                state.runs,
                 low,
                 high,
                 last.clock.closed,
-                plan.close_at,
-                operator.published,
-                operator.key_types,
+                close_at,
+                state.published,
+                last.operator.key_types,
+                last.revision_base + attempt.id,
             )
-            for low, high in bench.run_cache.shards(operator.runs, last.clock, plan.close_at, least)
+            for low, high in bench.run_cache.shards(state.runs, last.clock, close_at, least)
         ]
 
     def _folds(self, attempt: Attempt) -> list[FoldRuns]:
         bench, last = self._bench, self._last.manifest
-        operator = last.operators[bench.operator]
-        recent = [run.rows for run in operator.runs if run.first == run.last == last.base]
-        merges = choose_all(operator.runs, sum(recent), operator.published, frozenset(bench.unfolded))
+        state = last.operator.state
+        recent = [run.rows for run in state.runs if run.first == run.last == last.base]
+        merges = choose_all(state.runs, sum(recent), state.published, frozenset(bench.unfolded))
         return [FoldRuns(attempt, merge, last.clock.closed) for merge in merges]
 
     def _next_index(self, runs: tuple[Run, ...]) -> tuple[Run, ...]:
@@ -224,13 +226,13 @@ class Step:
         results, manifest, before = self._results, self._entry.manifest, self._last.manifest
         folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
         delta_bytes = sum(mapped.run.bytes for mapped in results.mapped if mapped.run)
-        ledger, old = manifest.ledger.values(), before.ledger.values()
+        accounts, old = manifest.accounts.values(), before.accounts.values()
         return StepReport(
             id=manifest.id,
-            rows=sum(account.read for account in ledger) - sum(account.read for account in old),
+            rows=sum(account.read for account in accounts) - sum(account.read for account in old),
             seconds=monotonic_s() - self._began,
-            late=sum(account.late for account in ledger) - sum(account.late for account in old),
-            dead=sum(account.dead for account in ledger) - sum(account.dead for account in old),
+            late=sum(account.late for account in accounts) - sum(account.late for account in old),
+            dead=sum(account.dead for account in accounts) - sum(account.dead for account in old),
             outputs=sum(staged.rows for staged in results.staged()),
             clock_ms=manifest.clock.watermark,
             lag_ms=wall_ms() - manifest.clock.watermark,

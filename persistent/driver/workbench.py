@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.plan import Limits
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import Run
 from persistent.driver.commit import Results, first_manifest
@@ -15,7 +14,6 @@ from persistent.driver.options import Options
 from persistent.driver.run_cache import RunCache
 from persistent.engines.protocol import Engine
 from persistent.sources.protocol import MeasuredSource, Reached, SourceState
-from persistent.task import operator_name
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Job
 
@@ -35,8 +33,6 @@ class Workbench:
         self.work = Work(job)
         self.log = Log(job.storage)
         self.run_cache = RunCache(job.storage, job.state.window)
-        self.operator = operator_name(job.task)
-        self.limits = Limits(options.max_future_ms, job.source.max_out_of_orderness)
         self.nonce = new_nonce()
         self.first = first_manifest(job, self.nonce)
         self.kept: dict[int, Manifest] = {}
@@ -46,7 +42,7 @@ class Workbench:
 
     def runs(self, manifest: Manifest) -> tuple[Run, ...]:
         """The runs of the task's state."""
-        return manifest.operators[self.operator].runs
+        return manifest.operator.state.runs
 
     def source_state(self, manifest: Manifest) -> SourceState:
         """Where the source stands, and what was recorded of it."""

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import runs_folder
 from persistent.checkpoint.running import fenced_marks
-from persistent.driver.publish import collectable, sweepable, unpublished
+from persistent.driver.publish import collectable, sweepable
 from persistent.errors import CorruptCheckpoint
 from persistent.operations.fencing import Location, check_not_running, fenced, log_of, running
 from persistent.sinks.protocol import Sink
@@ -43,7 +42,7 @@ def collect_garbage(
     names = _staged_names(sink, manifest)
     if sink is not None and names:
         sink.claim(manifest.job)
-        sink.sweep(sorted(unpublished(manifest)), manifest.epoch, manifest.id)
+        sink.sweep(sorted(manifest.unpublished()), manifest.epoch, manifest.id)
     for name in _names(log, manifest, known):
         log.storage.delete(name)
         names.append(name)
@@ -70,7 +69,7 @@ def _kept(log: Log) -> dict[int, Manifest]:
 
 def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> Iterator[str]:
     kept = log.kept(manifest, known)
-    folders = dict.fromkeys(runs_folder(name) for one in _readable(log, kept) for name in one.operators)
+    folders = dict.fromkeys(folder for one in _readable(log, kept) for folder in sorted(one.folders()))
     pending = log.plan(manifest.base, manifest.replan)
     yield from collectable(log.storage, folders, manifest, kept.values(), pending)
     yield from fenced_marks(log.storage, manifest.epoch)

@@ -12,15 +12,15 @@ import pyarrow as pa
 from persistent.checkpoint.compaction import Merge, shards
 from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.runs import read_table
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import KEY_GROUPS, Run, encode_table
 from persistent.driver.commit import check_same_job, first_manifest, known_from
 from persistent.operations.fencing import committed, fenced
 from persistent.pipeline import Pipeline
-from persistent.task import operator_name
 from persistent.worker.job import Attempt, FoldRuns, Job
 from persistent.worker.merge_runs import compact_runs
 
@@ -38,7 +38,7 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
     log = Log(job.storage)
     newest = newest_of(log)
     check_same_job(newest.manifest, first_manifest(job, ""), job.storage.url)
-    if not _is_due(newest.manifest, operator_name(job.task)):
+    if not _is_due(newest.manifest):
         return newest
     fence = fenced(log, take_over=take_over)
     with log.unless_fenced(fence.manifest.id):
@@ -47,36 +47,33 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
 
 
 def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manifest:
-    old, name = fence.manifest, operator_name(job.task)
-    operator = old.operators[name]
+    old, state = fence.manifest, fence.manifest.operator.state
     attempt = Attempt(old.epoch, old.id + 1)
-    runs = tuple(_folded_runs(job, attempt, operator, old.clock.closed, on_progress))
+    runs = tuple(_folded_runs(job, attempt, state, old.clock.closed, on_progress))
     return succeed(
         fence,
         "compaction",
         bases={**old.bases, old.id + 1: old.committed_ms},
-        operators={
-            **old.operators,
-            name: replace(
-                operator,
+        **old.at_one(
+            operator=old.operator.with_state(
                 runs=runs,
-                lowest=operator.lowest if runs else None,
-                known_from=known_from(operator, job.state.known_from(old.clock.closed)),
+                lowest=state.lowest if runs else None,
+                known_from=known_from(state, job.state.known_from(old.clock.closed)),
             ),
-        },
-        source=replace(old.source, index=_folded_index(job, attempt, old)),
+            source=replace(old.source, index=_folded_index(job, attempt, old)),
+        ),
     )
 
 
-def _is_due(manifest: Manifest, name: str) -> bool:
-    parts = _parts(manifest.operators[name])
+def _is_due(manifest: Manifest) -> bool:
+    parts = _parts(manifest.operator.state)
     return any(not _is_one_sum(part) for part in parts) or len(manifest.source.index) > 1
 
 
-def _parts(operator: OperatorState) -> list[tuple[Run, ...]]:
+def _parts(state: StateRuns) -> list[tuple[Run, ...]]:
     """The runs that may be folded together: published and unpublished ones stay apart."""
-    published = tuple(run for run in operator.runs if run.last <= operator.published)
-    rest = tuple(run for run in operator.runs if run.last > operator.published)
+    published = tuple(run for run in state.runs if run.last <= state.published)
+    rest = tuple(run for run in state.runs if run.last > state.published)
     return [part for part in (published, rest) if part]
 
 
@@ -87,11 +84,11 @@ def _is_one_sum(part: Sequence[Run]) -> bool:
 
 
 def _folded_runs(
-    job: Job, attempt: Attempt, operator: OperatorState, closed: int, on_progress: OnProgress | None
+    job: Job, attempt: Attempt, state: StateRuns, closed: int, on_progress: OnProgress | None
 ) -> Iterator[Run]:
-    all_bytes = sum(run.bytes for run in operator.runs)
+    all_bytes = sum(run.bytes for run in state.runs)
     done_bytes = 0
-    for part in _parts(operator):
+    for part in _parts(state):
         if _is_one_sum(part):
             yield from part
         else:

@@ -8,7 +8,8 @@ from typing import Any
 
 from persistent.checkpoint.copies import Target, copied, newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, OperatorState, SourcePart
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry, first, new_nonce, succeed
 from persistent.clock import Clock, wall_ms
@@ -38,26 +39,27 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
         _check_at_rest(log, manifest)
     urls = one.storage.url, other.storage.url
     _check_disjoint(jobs, urls)
-    operators = {name: _operator(name, jobs, urls) for name in _same_operators(jobs, urls)}
+    _check_same_operators(jobs, urls)
+    operator = _operator(jobs, urls)
     clock = _clock(jobs, urls)
-    source = _source(jobs, urls)
-    fence = _emptied(there, jobs[0].operators, source)
+    source_name, source = jobs[0].source_name, _source(jobs, urls)
+    fence = _emptied(there, jobs[0].operators, source_name, source)
     old, id, now_ms = fence.manifest, fence.manifest.id + 1, wall_ms()
     target = Target(there.storage, old.epoch, id)
     copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
     merged = succeed(
         fence,
         "merge",
-        clock=clock,
-        source=replace(source, index=(*copies[0].source.index, *copies[1].source.index)),
-        operators={
-            name: replace(operator, runs=_counted_once(copies[0].operators[name], copies[1].operators[name]))
-            for name, operator in operators.items()
-        },
-        ledger={**jobs[0].ledger, **jobs[1].ledger},
+        **fence.manifest.at_one(
+            clock=clock,
+            source=replace(source, index=(*copies[0].source.index, *copies[1].source.index)),
+            operator=operator.with_state(runs=_counted_once(copies[0].operator.state, copies[1].operator.state)),
+            accounts={**jobs[0].accounts, **jobs[1].accounts},
+        ),
         bases={id: now_ms},
         committed_ms=now_ms,
         origin=(jobs[0].job, jobs[0].id),
+        revision_base=max(job.revision for job in jobs),
     )
     return there.put(merged)
 
@@ -80,17 +82,17 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
         )
     if log.plan(manifest.base, manifest.replan) is not None:
         raise Refused(f"{url}: a step was begun and not committed: {once}")
-    staged = {one.name for outputs in manifest.outputs for one in (*outputs.late, *outputs.dead)}
+    staged = {one.name for aside in manifest.aside for one in (*aside.late, *aside.dead)}
     for folder in {name.rpartition("/")[0] for name in staged}:
         if any(f"{folder}/{name}" in staged for name in log.storage.list(folder)):
             raise Refused(f"{url}: late rows or dead letters are not published yet: {once}")
     for name, operator in manifest.operators.items():
-        if any(run.low > run.start for run in operator.runs):
+        if any(run.low > run.start for state in operator.states.values() for run in state.runs):
             raise Refused(f"{url}: a fold of the state of {name} is under way: 'persistent compact' it, then merge")
 
 
 def _check_disjoint(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
-    a, b = ({*job.source.partitions, *job.ledger} for job in jobs)
+    a, b = ({*job.source.partitions, *job.accounts} for job in jobs)
     if a & b:
         raise Refused(
             f"both {urls[0]} and {urls[1]} have read partition {', '.join(sorted(a & b))}: what both have read would "
@@ -103,16 +105,15 @@ def _check_disjoint(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> N
         )
 
 
-def _same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> list[str]:
+def _check_same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
     a, b = (sorted(job.operators) for job in jobs)
     if a != b:
         raise Refused(f"the operators of {urls[0]} are {', '.join(a)}, those of {urls[1]} are {', '.join(b)}")
-    return a
 
 
-def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
+def _operator(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> OperatorState:
     """The merged state, without its runs. Refused if the states differ in kind."""
-    a, b = (job.operators[name] for job in jobs)
+    name, (a, b) = jobs[0].task_name, (job.operator for job in jobs)
     changed = changes_text(a.described(), b.described())
     if changed:
         raise Refused(f"the state of {name} is not the same in {urls[0]} and in {urls[1]}: {changed}")
@@ -120,12 +121,13 @@ def _operator(name: str, jobs: tuple[Manifest, Manifest], urls: tuple[str, str])
         types = common_key_types([a.key_types, b.key_types])
     except TypeError as error:
         raise Refused(f"the keys of {name} in {urls[0]} and in {urls[1]}: {error}") from error
-    lowest = min((one.lowest for one in (a, b) if one.lowest is not None), default=None)
-    known = max((one.known_from for one in (a, b) if one.known_from is not None), default=None)
-    return replace(a, key_types=types, runs=(), lowest=lowest, published=0, known_from=known)
+    states = a.state, b.state
+    lowest = min((one.lowest for one in states if one.lowest is not None), default=None)
+    known = max((one.known_from for one in states if one.known_from is not None), default=None)
+    return replace(a.with_state(runs=(), lowest=lowest, published=0, known_from=known), key_types=types)
 
 
-def _counted_once(a: OperatorState, b: OperatorState) -> tuple[Any, ...]:
+def _counted_once(a: StateRuns, b: StateRuns) -> tuple[Any, ...]:
     """The runs of both, as the unpublished delta of one checkpoint."""
     return tuple(replace(run, first=1, last=1) for run in (*a.runs, *b.runs))
 
@@ -139,7 +141,7 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Clock:
     closed = min(a.closed, b.closed)
     if a.closed != b.closed and _have_windows(jobs[0]):
         behind = 0 if a.closed < b.closed else 1
-        held = any(operator.runs for operator in jobs[behind].operators.values())
+        held = bool(jobs[behind].state_runs())
         if held or not jobs[behind].clock.end_of_input:
             raise Refused(
                 f"{urls[1 - behind]} has closed its windows up to {max(a.closed, b.closed)}, {urls[behind]} only up "
@@ -156,7 +158,7 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Clock:
 
 
 def _have_windows(manifest: Manifest) -> bool:
-    return any(operator.fingerprint.get("state") != "NonWindowState" for operator in manifest.operators.values())
+    return manifest.operator.state.fingerprint.get("state") != "NonWindowState"
 
 
 def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePart:
@@ -173,14 +175,18 @@ def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePar
         {**a.positions, **b.positions},
         a.recorded or b.recorded,
         since=a.since,
+        codec=a.codec,
     )
 
 
-def _emptied(there: Log, operators: Mapping[str, OperatorState], source: SourcePart) -> Entry:
+def _emptied(there: Log, operators: Mapping[str, OperatorState], name: str, source: SourcePart) -> Entry:
     """A fence on the empty checkpoint of the new job, which an interrupted call may have begun."""
     nonce = new_nonce()
-    none = {name: replace(one, key_types=(), runs=(), lowest=None, published=0) for name, one in operators.items()}
-    empty = first(nonce, source, none)
+    none = {
+        task: replace(one.with_state(runs=(), lowest=None, published=0), key_types=())
+        for task, one in operators.items()
+    }
+    empty = first(nonce, {name: source}, none)
     created = there.create(empty)
     if created.manifest.base == 0:
         check_same_job(created.manifest, empty, there.storage.url)

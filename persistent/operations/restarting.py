@@ -15,7 +15,9 @@ import numpy as np
 
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Account, Manifest
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import Account
+from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock, Instant, instant_ms
 from persistent.codec import Run
@@ -24,7 +26,6 @@ from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
-from persistent.task import operator_name
 from persistent.worker.job import Attempt, Job
 from persistent.worker.merge_runs import read_rows, write_run
 
@@ -50,33 +51,35 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     with log.unless_fenced(last.manifest.id):
         target = checkpoint_as_of(log, job.task, job.state, clock).manifest
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
-        copy = _as_of(job, target, clock, tuple(_runs_before(job, target, clock, attempt)))
+        copy = _as_of(target, clock, tuple(_runs_before(job, target, clock, attempt)))
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
 
 
-def _as_of(job: Job, target: Manifest, clock: int, runs: tuple[Run, ...]) -> Manifest:
+def _as_of(target: Manifest, clock: int, runs: tuple[Run, ...]) -> Manifest:
     """The manifest of the state before the clock, over an unread source."""
-    name = operator_name(job.task)
-    operator = target.operators[name]
-    partitions = target.source.partitions
+    source, operator = target.source, target.operator
+    unread = replace(
+        source,
+        positions=dict.fromkeys(source.partitions, CODECS[source.codec].first),
+        recorded=carried(source.recorded),
+        index=(),
+        since=clock,
+        idle=(),
+    )
     return replace(
         target,
-        clock=Clock(watermark=clock, closed=min(target.clock.closed, clock)),
-        source=replace(
-            target.source,
-            positions=dict.fromkeys(partitions, (0, 0)),
-            recorded=carried(target.source.recorded),
-            index=(),
-            since=clock,
+        **target.at_one(
+            clock=Clock(watermark=clock, closed=min(target.clock.closed, clock)),
+            source=unread,
+            operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None),
+            accounts=dict.fromkeys(source.partitions, Account()),
         ),
-        operators={**target.operators, name: replace(operator, runs=runs, lowest=operator.lowest if runs else None)},
-        ledger={partition: Account() for partition in partitions},
     )
 
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> Iterator[Run]:
     """The runs without the rows after the clock, one at a time."""
-    for run in target.operators[operator_name(job.task)].runs:
+    for run in target.operator.state.runs:
         rows = read_rows(job, run, run.low, run.high)
         rows = rows.take(np.flatnonzero(rows.panes < clock))
         if len(rows):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.parts import SinkPart
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
@@ -108,11 +109,12 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         "rollback",
         id=id,
         epoch=epoch,
-        clock=copy.clock,
-        source=copy.source,
+        sources=copy.sources,
+        clocks=copy.clocks,
         operators=copy.operators,
         ledger=copy.ledger,
-        outputs=tuple(staged for staged in old.outputs if staged.id <= target or not take_back),
+        sinks={name: _gone_back(sink, id, target if take_back else id) for name, sink in old.sinks.items()},
+        aside=tuple(aside for aside in old.aside if aside.id <= target or not take_back),
         pins=tuple(pin for pin in old.pins if pin not in lost),
         bases={**{one: ms for one, ms in before.items() if one not in lost}, id: now_ms},
         burnt=tuple(sorted({*old.burnt, *kept.unreadable, *lost})),
@@ -123,6 +125,13 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         publishes=True if any(one.publishes for at, one in found.items() if at >= target) else old.publishes,
         left=(*(branch for branch in old.left if not branch[0] <= target < branch[1]), (target + 1, id, take_back)),
     )
+
+
+def _gone_back(sink: SinkPart, id: int, shown: int) -> SinkPart:
+    """What a sink has been given after rollback ``id``, if what was staged above ``shown`` is taken back: the rollback
+    is then the last that the sink knows of."""
+    unpublished = tuple(batch for batch in sink.unpublished if batch.id <= shown)
+    return replace(sink, last=sink.last if shown == id else id, unpublished=unpublished)
 
 
 def readable(log: Log) -> Readable:

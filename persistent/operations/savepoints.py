@@ -7,7 +7,7 @@ from dataclasses import replace
 from persistent.checkpoint.copies import OnProgress, Target, checkpoint_at, copied_while_running, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest, check_name
-from persistent.checkpoint.names import CLAIM, runs_folder
+from persistent.checkpoint.names import CLAIM
 from persistent.checkpoint.subfolder import savepoint_folder
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.errors import Fenced, Refused
@@ -102,7 +102,8 @@ def _alone(copy: Manifest, job: str) -> Manifest:
         epoch=0,
         nonce=new_nonce(),
         parent=None,
-        outputs=(),
+        sinks={name: replace(sink, unpublished=()) for name, sink in copy.sinks.items()},
+        aside=(),
         fences=0,
         replan=0,
         pins=(),
@@ -119,6 +120,6 @@ def _alone(copy: Manifest, job: str) -> Manifest:
 def _sweep(there: Log, won: Manifest) -> None:
     """Delete what interrupted or losing attempts have left."""
     files = won.files()
-    for folder in sorted({runs_folder(name) for name in (*won.operators, won.source.kind)}):
+    for folder in sorted(won.folders() | won.index_folders()):
         names = [f"{folder}/{name}" for name in there.storage.list(folder)]
         delete_all(there.storage, [name for name in names if name not in files])

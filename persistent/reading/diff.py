@@ -105,8 +105,8 @@ def _checkpoint(manifest: Manifest) -> dict[str, Any]:
         f"{part} of {name}": text
         for name, one in manifest.operators.items()
         for part, text in (
-            ("monoid", monoid_text(one.fingerprint["monoid"])),
-            ("window", window_text(one.fingerprint["window"])),
+            ("monoid", monoid_text(one.state.fingerprint["monoid"])),
+            ("window", window_text(one.state.fingerprint["window"])),
         )
     }
     keys = {f"key of {name}": _typed(one.key_names, one.key_types) for name, one in manifest.operators.items()}
@@ -131,13 +131,13 @@ def _accounts(manifest: Manifest) -> dict[str, Any]:
     names = ("read", "processed", "late", "dead", "duplicate")
     return {
         f"{name} of {partition}": getattr(account, name)
-        for partition, account in manifest.ledger.items()
+        for partition, account in manifest.accounts.items()
         for name in names
     }
 
 
 def _runs_of(manifest: Manifest, operator: str) -> dict[str, Run]:
-    return {run.name: run for run in manifest.operators[operator].runs} if operator in manifest.operators else {}
+    return {run.name: run for run in manifest.operators[operator].state.runs} if operator in manifest.operators else {}
 
 
 def _runs(before: Mapping[str, Run], after: Mapping[str, Run]) -> Iterator[Change]:
@@ -165,7 +165,7 @@ def _run_text(run: Run) -> str:
 
 def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iterator[tuple[pa.Table, int]]:
     """For each shard, the rows that differ and the number that are equal."""
-    runs = [run for job, manifest in zip(jobs, (before, after)) for run in state_of(job, manifest).runs]
+    runs = [run for job, manifest in zip(jobs, (before, after)) for run in state_of(job, manifest).state.runs]
     for low, high in shards(runs, 1):
         tables = [
             pa.concat_tables([empty_table(job, manifest), *folded_tables(job, manifest, StatePart(low, high))])

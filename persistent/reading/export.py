@@ -95,7 +95,7 @@ def _exported(
 ) -> Exported:
     job = checked_job(pipeline, here)
     files: list[File] = []
-    rows = sum(run.rows_left for run in state_of(job, here.manifest).runs)
+    rows = sum(run.rows_left for run in state_of(job, here.manifest).state.runs)
     for number, table in enumerate(_pieces(_tables(job, here), file_bytes)):
         files.append(_written(target, f"{operator_name(job.task)}-{number:05d}.parquet", table))
         if on_progress is not None:
@@ -135,7 +135,7 @@ def _facts(job: Job, here: Place) -> dict[str, str | int]:
         "clock_ms": clock.watermark,
         "closed_ms": clock.closed,
         "state": operator_name(job.task),
-        "fingerprint": canonical_json(state_of(job, manifest).fingerprint),
+        "fingerprint": canonical_json(state_of(job, manifest).state.fingerprint),
     }
 
 

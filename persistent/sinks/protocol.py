@@ -21,6 +21,10 @@ class Staged:
     sha256: str = ""
 
 
+ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
+"""The methods that a sink need not have; a checkpoint records which of them its sink has."""
+
+
 @runtime_checkable
 class Sink(Protocol):
     """Where windows go.

@@ -113,7 +113,7 @@ def outcome_of(pipeline: Pipeline, published: Iterable[Row], *, positions: bool 
                 {name: value for name, value in row.items() if name not in apart} for row in table.to_pylist()
             ]
     newest = Log(pipeline.storage).newest()
-    accounts = newest.manifest.ledger.items() if newest else ()
+    accounts = newest.manifest.accounts.items() if newest else ()
     for partition, account in accounts:
         counted = {name: value for name, value in vars(account).items() if positions or name != "mix"}
         rows[Slot(f"ledger of {partition}")] = [counted]

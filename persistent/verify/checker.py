@@ -24,7 +24,6 @@ from persistent.checkpoint.names import (
     manifest_name,
     plan_name,
     published_id,
-    runs_folder,
 )
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.set_aside import aside_names
@@ -67,7 +66,7 @@ def _forgive_collected(found: Verification, log: Log) -> None:
             kept.append(log.read(id).manifest)
     if not kept:
         return
-    named = {name for one in kept for name in one.files()} | {name for out in kept[0].outputs for name in out.names()}
+    named = {name for one in kept for name in one.files()} | kept[0].unpublished()
 
     def is_collected(finding: Finding) -> bool:
         folder, _, name = finding.place.rpartition("/")
@@ -178,7 +177,7 @@ class _Checker:
         """Every run that kept manifests name, with the newest that names it. All must describe it alike."""
         named: dict[str, tuple[Run, Manifest]] = {}
         for manifest in (entry.manifest for entry in self.entries.values()):
-            for run in _all_runs(manifest):
+            for run in manifest.all_runs():
                 before = named.get(run.name)
                 if before is not None and (said := differences(before[0], run)):
                     self._bad(manifest.id, f"says of {run.name} another {said} than manifest {before[1].id}")
@@ -192,8 +191,9 @@ class _Checker:
     def _sums(self) -> None:
         for id, entry in self.entries.items():
             for name, operator in entry.manifest.operators.items():
-                for text in sum_faults(operator.runs, id):
-                    self._bad(id, f"{name}: {text}")
+                for state in operator.states.values():
+                    for text in sum_faults(state.runs, id):
+                        self._bad(id, f"{name}: {text}")
 
     # -- outputs -------------------------------------------------------------------------------------------------
 
@@ -205,7 +205,7 @@ class _Checker:
             counted = sum(self._aside(name, part, named.get(name)) for name in published)
             unpublished = [name for name in named if name not in published and not self._is_taken_back(name)]
             counted += sum(self._unpublished(name, named[name], part) for name in unpublished)
-            accounts = self.newest.ledger.values()
+            accounts = self.newest.accounts.values()
             expected = sum(account.late if folder == "late" else account.dead for account in accounts)
             if counted > expected:
                 self.found.warn(part, folder, f"{_said(counted, part, expected)}: a rollback published some again?")
@@ -216,10 +216,10 @@ class _Checker:
     def _named_aside(self, folder: str) -> dict[str, Staged]:
         """What kept manifests staged, by its published name."""
         return {
-            aside_name(folder, outputs.id, staged): staged
+            aside_name(folder, aside.id, staged): staged
             for id, entry in self.entries.items()
-            for outputs in entry.manifest.outputs
-            for staged in getattr(outputs, folder)
+            for aside in entry.manifest.aside
+            for staged in getattr(aside, folder)
             if id >= self.newest.oldest
         }
 
@@ -236,7 +236,7 @@ class _Checker:
         return any(first <= id < stop for first, stop in ranges)
 
     def _unpublished(self, name: str, staged: Staged, part: str) -> int:
-        if all(staged.name not in outputs.names() for outputs in self.newest.outputs):
+        if staged.name not in self.newest.unpublished():
             self.found.fault(part, staged.name, "was published, and is gone")
             return 0
         folder, _, published = name.partition("/")
@@ -286,19 +286,22 @@ class _Checker:
         if base is None or not base.manifest.is_base:
             # A fence may have the id of a lost checkpoint, whose plan nobody runs.
             return
-        if (plan.job, dict(plan.start)) != (base.manifest.job, dict(base.manifest.source.positions)):
+        manifest = base.manifest
+        starts = plan.named(manifest.source_name, manifest.task_name).starts
+        if (plan.job, starts) != (manifest.job, {name: one.positions for name, one in manifest.sources.items()}):
             yield f"does not start where checkpoint {plan.base} stands"
         if plan.base == self.newest.base:
             known = self.newest.files()
-            self._check({run.name: (run, self.newest) for run in plan.appended if run.name not in known})
+            appended = [run for source in plan.sources.values() for run in source.appended]
+            self._check({run.name: (run, self.newest) for run in appended if run.name not in known})
 
     def _strays(self) -> None:
         known = {name for entry in self.entries.values() for name in entry.manifest.files()}
-        known |= {name for outputs in self.newest.outputs for name in outputs.names()}
+        known |= self.newest.unpublished()
         pending = self._pending()
-        known |= {run.name for run in pending.appended} if pending else set()
-        operators = {name for entry in self.entries.values() for name in entry.manifest.operators}
-        for folder in sorted({runs_folder(name) for name in (*operators, self.newest.source.kind)}):
+        known |= pending.files() if pending else set()
+        folders = {folder for entry in self.entries.values() for folder in entry.manifest.folders()}
+        for folder in sorted(folders | self.newest.index_folders()):
             strays = [name for name in self.storage.list(folder) if f"{folder}/{name}" not in known]
             self._tell(folder, strays, "no kept manifest names it: left by a run that was cut off, or by one at work")
         self._tell("", [name for name in self.storage.list("") if name not in _ROOT], "is no part of a checkpoint")
@@ -329,12 +332,6 @@ class _Checker:
         except PersistentError as error:
             self.found.fault(part, name, str(error))
         return None
-
-
-def _all_runs(manifest: Manifest) -> Iterator[Run]:
-    for operator in manifest.operators.values():
-        yield from operator.runs
-    yield from manifest.source.index
 
 
 def _said(counted: int, part: str, expected: int) -> str:

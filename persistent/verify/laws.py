@@ -29,11 +29,12 @@ def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
         yield f"is of job {manifest.job}, FORMAT of {job}"
     if manifest.kind in ("checkpoint", *SETS) and not manifest.is_base:
         yield f"is a {manifest.kind} with base {manifest.base}"
-    for partition, account in manifest.ledger.items():
+    for partition, account in manifest.accounts.items():
         if not account.balances:
             yield f"{partition}: the account does not balance: {account}"
-    if not 0 <= manifest.clock.closed <= manifest.clock.watermark:
-        yield f"windows are closed up to {manifest.clock.closed}, ahead of the clock {manifest.clock.watermark}"
+    for clock in manifest.clocks.values():
+        if not 0 <= clock.closed <= clock.watermark:
+            yield f"windows are closed up to {clock.closed}, ahead of the clock {clock.watermark}"
 
 
 def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
@@ -43,8 +44,8 @@ def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
     before, after = parent.manifest, manifest
     for law in broken(after, before):
         yield f"does not follow {before.id}: {law}"
-    for partition, account in before.ledger.items() if after.kind not in SETS else ():
-        if not _grows(account.__dict__, after.ledger[partition].__dict__ if partition in after.ledger else {}):
+    for partition, account in before.accounts.items() if after.kind not in SETS else ():
+        if not _grows(account.__dict__, after.accounts[partition].__dict__ if partition in after.accounts else {}):
             yield f"{partition}: the account goes back"
 
 

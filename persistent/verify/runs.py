@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from persistent.checkpoint.copies import OnProgress
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import OperatorState
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
@@ -100,4 +101,4 @@ def _faults(read: _Read, run: Run, operator: OperatorState | None, each: Each) -
 
 
 def _holds(operator: OperatorState, name: str) -> bool:
-    return any(run.name == name for run in operator.runs)
+    return any(run.name == name for state in operator.states.values() for run in state.runs)

@@ -25,7 +25,8 @@ import pyarrow as pa
 from monoids.hashing import mix_records
 from persistent.checkpoint.copies import newest_of, read_while_running
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Account, Manifest
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import Account
 from persistent.checkpoint.successor import Entry
 from persistent.driver.run_cache import RunCache
 from persistent.errors import InputGone, SourceChanged
@@ -72,7 +73,7 @@ def verify_source(
     """
     manifest, index = _index(Log(pipeline.storage), entry)
     found = Verification(pipeline.storage.url, newest=manifest.id)
-    total = sum(account.read for account in manifest.ledger.values())
+    total = sum(account.read for account in manifest.accounts.values())
     counts: dict[str, _RecordCount] = {partition: _RecordCount() for partition in manifest.source.positions}
     source = pipeline.source.losing() if isinstance(pipeline.source, LosingSource) else pipeline.source
     try:
@@ -88,7 +89,7 @@ def verify_source(
         return found
     for partition, count in counts.items():
         found.count(_PART, rows=count.read)
-        position, account = manifest.source.positions[partition], manifest.ledger.get(partition, Account())
+        position, account = manifest.source.positions[partition], manifest.accounts.get(partition, Account())
         differences = [*_differences(count, account, position)]
         if count.lost and differences:
             found.warn(_PART, partition, _gone_text(count, account, position))

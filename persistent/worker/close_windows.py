@@ -50,7 +50,7 @@ def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list
 
     def table_of(rows: GroupSums) -> pa.Table:
         if window is None:
-            return key_outputs(monoid, names, types, rows, item.attempt.id)
+            return key_outputs(monoid, names, types, rows, item.revision)
         return window_outputs(monoid, names, types, window, rows)
 
     with monoid_errors(job):

@@ -15,8 +15,8 @@ from typing import Any
 
 from monoids.groupby.cells import Integers
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.manifest import Account
 from persistent.checkpoint.names import attempt_name, run_name, runs_folder
+from persistent.checkpoint.parts import Account
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import Run
 from persistent.sinks.protocol import Sink, Staged
@@ -75,7 +75,7 @@ class MapSplit:
 @dataclass(frozen=True)
 class CloseShard:
     """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Without windows:
-    publish the keys that the runs after checkpoint ``published`` update."""
+    publish the keys that the runs after checkpoint ``published`` update, with the ``revision``."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -85,6 +85,7 @@ class CloseShard:
     close_at: int
     published: int
     key_types: tuple[str, ...]
+    revision: int
 
 
 @dataclass(frozen=True)

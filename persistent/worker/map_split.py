@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from monoids.groupby.cells import Integers
 from monoids.hashing import mix_records
-from persistent.checkpoint.manifest import Account
+from persistent.checkpoint.parts import Account
 from persistent.codec import encode_table, type_of
 from persistent.delta import Delta
 from persistent.errors import UserCodeError

@@ -52,7 +52,7 @@ def key_outputs(
     rows: GroupSums,
     revision: int | None,
 ) -> pa.Table:
-    """One row per key; ``revision``: the id of the checkpoint that publishes it."""
+    """One row per key; ``revision``: that of the checkpoint that publishes it."""
     columns = {**_key_columns(key_names, key_types, rows), **monoid.present_fields(rows.columns)}
     if revision is not None:
         columns[REVISION] = pa.repeat(pa.scalar(revision, pa.int64()), len(rows))

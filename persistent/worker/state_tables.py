@@ -13,7 +13,8 @@ from monoids.groupby.cells import Integers
 from monoids.groupby.summing import GroupSums
 from monoids.hashing import hash_keys, key_column, null_safe_equal
 from persistent.checkpoint.compaction import shards
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import OperatorState
 from persistent.codec import KEY_GROUPS, groups_of, type_of
 from persistent.task import key_names, operator_name
 from persistent.window import WindowRange
@@ -102,7 +103,7 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
             return key_outputs(state.monoid, names, types, rows, None)
         return window_outputs(state.monoid, names, types, state.window, rows)
 
-    for groups in shards(operator.runs, 1, part.low, part.high):
+    for groups in shards(operator.state.runs, 1, part.low, part.high):
         failing: list[FailingKey] = []
         with monoid_errors(job):
             for rows in _sums(job, manifest, groups, part):
@@ -117,7 +118,7 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
 
 def _sums(job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart) -> Iterator[GroupSums]:
     """The sums of some key groups; with windows, ``panes`` are their starts."""
-    runs, window = state_of(job, manifest).runs, job.state.window
+    runs, window = state_of(job, manifest).state.runs, job.state.window
     if window is None:
         folded = fold_keys(job, runs, *groups, part.as_of)
         if folded is not None:

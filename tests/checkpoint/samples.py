@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import (
+    STATE,
+    Account,
+    Aside,
+    Batch,
+    OperatorState,
+    SinkPart,
+    SourcePart,
+    StateRuns,
+    TaskClock,
+    default_name,
+)
+from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import new_nonce
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
@@ -24,8 +37,35 @@ def run(name: str = "e1-c1-0", rows: int = 3, first: int = 1, last: int = 1, **c
     return Run(name=f"d/Visits/{name}.arrow", rows=rows, bytes=100, sha256="0" * 64, first=first, last=last, **fields)
 
 
-def manifest(id: int = 0, **changes: Any) -> Manifest:
-    """Manifest ``id`` of one job, empty unless ``changes`` say otherwise."""
+def operator(
+    fingerprint: Mapping[str, Any],
+    key_names: tuple[str, ...] = (),
+    key_types: tuple[str, ...] = (),
+    *state: Any,
+    inputs: tuple[str, ...] = ("memory",),
+    **more: Any,
+) -> OperatorState:
+    """A task with one state."""
+    return OperatorState(inputs, key_names, key_types, {STATE: StateRuns(fingerprint, *state, **more)})
+
+
+_CLOCK, _SOURCE = Clock(), SourcePart("MemorySource", ("memory",), {"memory": (0, 0)})
+
+
+def manifest(
+    id: int = 0,
+    *,
+    clock: Clock = _CLOCK,
+    source: SourcePart = _SOURCE,
+    accounts: Mapping[str, Account] | None = None,
+    **changes: Any,
+) -> Manifest:
+    """Manifest ``id`` of one job, of a task with that clock over that source, empty unless ``changes`` say
+    otherwise."""
+    name = default_name(source.kind, "source")
+    operators = {"Visits": operator({"state": "WindowState"}, ("page",), (), inputs=(name,))}
+    operators = changes.pop("operators", operators)
+    read = {"memory": Account()} if accounts is None else accounts
     fields: dict[str, Any] = {
         "job": "job",
         "id": id,
@@ -34,10 +74,10 @@ def manifest(id: int = 0, **changes: Any) -> Manifest:
         "oldest": 0,
         "epoch": 0,
         "nonce": new_nonce(),
-        "clock": Clock(),
-        "source": SourcePart("MemorySource", ("memory",), {"memory": (0, 0)}),
-        "operators": {"Visits": OperatorState({"state": "WindowState"}, ("page",), ())},
-        "ledger": {"memory": Account()},
+        "sources": {name: replace(source, largest=clock.largest)},
+        "clocks": {task: TaskClock.of(clock) for task in operators},
+        "operators": operators,
+        "ledger": {task: {name: read} for task in operators},
         **changes,
     }
     return Manifest(**fields)
@@ -52,20 +92,33 @@ def full_manifest() -> Manifest:
         oldest=3,
         epoch=2,
         nonce="n" * 32,
-        clock=Clock(90, 60, {"memory": 95}, True),
-        source=SourcePart("FileSource", ("files",), {"files": (4, 17)}, {"schema": [["ts", "int64"]]}, (run("i"),)),
+        clock=Clock(90, 60, {"files": 95}, True),
+        source=SourcePart(
+            "FileSource",
+            ("files",),
+            {"files": (4, 17)},
+            {"schema": [["ts", "int64"]]},
+            (run("i", wide=True),),
+            50,
+            idle=("files",),
+        ),
         operators={
-            "Visits": OperatorState(
+            "Visits": operator(
                 {"state": "WindowState", "monoid": {"name": "Sum"}},
                 ("page", "é"),
                 ("string", "int64"),
                 (run(), run("b")),
                 60,
                 5,
+                55,
+                inputs=("file",),
             )
         },
-        ledger={"files": Account(10, 6, 2, 1, 1, 1 << 63)},
-        outputs=(Outputs(7, (staged,), (aside,), (aside,)),),
+        accounts={"files": Account(10, 6, 2, 1, 1, 1 << 63)},
+        sinks={"file": SinkPart(("newest", "retract"), 7, (Batch(7, 5, (staged,)),))},
+        aside=(Aside(7, (aside,), (aside,)),),
+        publishes=True,
+        revision_base=40,
         parent=(6, "2" * 64),
         fences=2,
         replan=1,
@@ -81,19 +134,24 @@ def full_manifest() -> Manifest:
 
 
 def plan(base: int = 0, **changes: Any) -> StepPlan:
-    """The plan of the step after ``base``."""
+    """The plan of the step after ``base``: ``changes`` of the plan itself, or of its one source or task."""
+    source: dict[str, Any] = {
+        "start": {"memory": (0, 0)},
+        "end": {"memory": (0, 4)},
+        "splits": (Split("memory", (Span(0, 0, 4, {"path": "a é"}),)),),
+        "cap": {"memory": None},
+    }
+    source |= {name: changes.pop(name) for name in SourceStep.__dataclass_fields__ if name in changes}
+    task = TaskStep(changes.pop("close_at", 0), changes.pop("ends", False))
     fields: dict[str, Any] = {
         "job": "job",
         "base": base,
         "number": 0,
         "nonce": new_nonce(),
         "wall_ms": 1,
-        "close_at": 0,
-        "end_of_input": False,
-        "start": {"memory": (0, 0)},
-        "end": {"memory": (0, 4)},
-        "splits": (Split("memory", (Span(0, 0, 4, {"path": "a é"}),)),),
-        "cap": {"memory": None},
+        "sources": {"memory": SourceStep(**source)},
+        "tasks": {"Visits": task},
+        "max_future_ms": 86_400_000,
         **changes,
     }
     return StepPlan(**fields)

@@ -305,7 +305,7 @@ def test_four_hundred_steps_leave_few_files(task: type[PersistentTask]) -> None:
     assert most <= 200, f"{most} files"
     assert max(report.manifest_bytes for report in reports) <= 64 << 10
     newest = Log(storage).newest()
-    assert newest is not None and len(newest.manifest.operators[task.__name__].runs) <= 32
+    assert newest is not None and len(newest.manifest.state_runs()) <= 32
     assert sum(pipeline.state()["value"].to_pylist()) == (2_000 if task is Visits else 50)
 
 

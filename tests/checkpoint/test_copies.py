@@ -11,7 +11,6 @@ import pytest
 
 from persistent.checkpoint.copies import (
     Target,
-    all_runs,
     check_kept,
     checkpoint_at,
     copied,
@@ -21,7 +20,8 @@ from persistent.checkpoint.copies import (
     verified_runs,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, OperatorState
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
@@ -42,8 +42,9 @@ def with_runs(storage: MemoryStorage, id: int, **changes: Any) -> Manifest:
     runs = tuple(written(storage, f"e0-c{id}-{name}", size) for name, size in (("a", 10), ("b", 1_000)))
     index = written(storage, f"e0-c{id}-i", 5)
     one = manifest(id, **changes)
-    operators = {"Visits": replace(one.operators["Visits"], runs=runs)}
-    return replace(one, operators=operators, source=replace(one.source, index=(index,)))
+    return replace(
+        one, **one.at_one(operator=one.operator.with_state(runs=runs), source=replace(one.source, index=(index,)))
+    )
 
 
 @pytest.fixture
@@ -69,22 +70,22 @@ def test_a_copy_has_all_bytes_under_other_names(storage: MemoryStorage) -> None:
     one = with_runs(storage, 1)
     target, told = elsewhere(Entry(one, "", 0)), []
     found = copied(storage, one, target, lambda done, all: told.append((done, all)))
-    assert len(all_runs(found)) == 3
-    for old, new in zip(all_runs(one), all_runs(found), strict=True):
+    assert len(found.all_runs()) == 3
+    for old, new in zip(one.all_runs(), found.all_runs(), strict=True):
         assert new == replace(old, name=new.name)
         assert new.name.startswith("d/Visits/e3-c41-") and new.name.endswith(".arrow")
         assert target.storage.read(new.name).to_pybytes() == storage.read(old.name).to_pybytes()
-    assert len({new.name for new in all_runs(found)}) == 3
-    sizes = [each.bytes for each in all_runs(one)]
+    assert len({new.name for new in found.all_runs()}) == 3
+    sizes = [each.bytes for each in one.all_runs()]
     assert told == [(sum(sizes[: count + 1]), sum(sizes)) for count in range(3)]
-    first = replace(one, operators=found.operators, source=found.source)
+    first = replace(one, operators=found.operators, sources=found.sources)
     assert found == first and copied(storage, one, target).id == 1
 
 
 def test_every_run_is_verified_on_the_way(storage: MemoryStorage) -> None:
     """A loss that is copied is kept for good."""
     one = with_runs(storage, 1)
-    for old in all_runs(one):
+    for old in one.all_runs():
         data = storage.read(old.name).to_pybytes()
         for wrong, says in (
             (data + b"x", f"has {len(data) + 1:,} bytes, checkpoint 1 says {len(data):,}"),
@@ -99,7 +100,7 @@ def test_every_run_is_verified_on_the_way(storage: MemoryStorage) -> None:
             list(verified_runs(storage, one))
         storage.write(old.name, data)
     assert [(found, bytes(data)) for found, data in verified_runs(storage, one)] == [
-        (each, storage.read(each.name).to_pybytes()) for each in all_runs(one)
+        (each, storage.read(each.name).to_pybytes()) for each in one.all_runs()
     ]
 
 
@@ -134,7 +135,7 @@ def test_a_job_that_is_always_faster_is_not_followed_for_ever(storage: MemorySto
         tried.append(entry.manifest.id)
         later = with_runs(storage, entry.manifest.id + 1, oldest=entry.manifest.id + 1)
         log.put(replace(later, kind="checkpoint"))
-        storage.delete(all_runs(entry.manifest)[1].name)
+        storage.delete(entry.manifest.all_runs()[1].name)
         return elsewhere(entry)
 
     with pytest.raises(Refused, match=r"the job goes on faster than its checkpoint can be read \(10 tries\)"):
@@ -149,7 +150,7 @@ def test_a_job_that_goes_on_once_is_followed(storage: MemoryStorage) -> None:
     def overtaken(entry: Entry) -> Target:
         if entry.manifest.id == 0:
             log.put(with_runs(storage, 1, oldest=1))
-            storage.delete(all_runs(entry.manifest)[0].name)
+            storage.delete(entry.manifest.all_runs()[0].name)
         return elsewhere(entry)
 
     told: list[int] = []
@@ -160,7 +161,7 @@ def test_a_job_that_goes_on_once_is_followed(storage: MemoryStorage) -> None:
 def test_what_is_lost_though_it_is_kept_is_told_at_once(storage: MemoryStorage) -> None:
     """To look for a newer one would hide the loss."""
     log = job(storage, with_runs(storage, 0))
-    storage.delete(all_runs(newest_of(log).manifest)[2].name)
+    storage.delete(newest_of(log).manifest.all_runs()[2].name)
     tried: list[int] = []
 
     def target(entry: Entry) -> Target:
@@ -194,7 +195,7 @@ def test_runs_are_numbered_anew_in_as_few_steps_as_it_takes(
 ) -> None:
     """One number for two that were apart, and what was published is published again, or a fold takes in older runs."""
     runs = tuple(run(str(id), first=id, last=id, low=400 if id in begun else 0) for id in (1, 2, 3))
-    found = renumbered(OperatorState({}, (), (), runs, None, published))
+    found = renumbered(StateRuns({}, runs, None, published))
     assert [*(one.last for one in found.runs), found.published] == expected
     assert [replace(one, first=old.first, last=old.last) for one, old in zip(found.runs, runs, strict=True)] == [*runs]
     assert [one.first for one in found.runs] == [one.last for one in found.runs]
@@ -203,5 +204,5 @@ def test_runs_are_numbered_anew_in_as_few_steps_as_it_takes(
 def test_runs_numbered_from_0_have_nothing_before_them() -> None:
     """A job that was itself started from a copy: nothing of it is being folded."""
     runs = (run("a", first=0, last=0), run("b", first=1, last=1))
-    assert [one.last for one in renumbered(OperatorState({}, (), (), runs, None, 1)).runs] == [0, 0]
-    assert [one.last for one in renumbered(OperatorState({}, (), (), runs, None, 0)).runs] == [0, 1]
+    assert [one.last for one in renumbered(StateRuns({}, runs, None, 1)).runs] == [0, 0]
+    assert [one.last for one in renumbered(StateRuns({}, runs, None, 0)).runs] == [0, 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,13 @@ from tests.checkpoint.samples import ForgetfulStorage, manifest, plan
 def following(entry: Entry, **changes: object) -> Manifest:
     """The checkpoint after an entry."""
     old = entry.manifest
-    fields = {"id": old.id + 1, "base": old.id + 1, "kind": "checkpoint", "nonce": new_nonce(), "fences": 0}
+    fields: dict[str, Any] = {
+        "id": old.id + 1,
+        "base": old.id + 1,
+        "kind": "checkpoint",
+        "nonce": new_nonce(),
+        "fences": 0,
+    }
     return replace(old, parent=(old.id, entry.sha256), **{**fields, **changes})
 
 
@@ -273,7 +280,7 @@ def test_the_first_plan_is_the_plan(log: Log) -> None:
     assert log.put_plan(second) == first
     assert log.plan(0, 0) == first
     assert log.plan(0, 1) is None
-    assert log.put_plan(replace(second, number=1)).end == {"memory": (0, 9)}
+    assert log.put_plan(replace(second, number=1)).source.end == {"memory": (0, 9)}
     assert log.storage.list("p") == [plan_name(0, 1)[2:], plan_name(0, 0)[2:]]
 
 

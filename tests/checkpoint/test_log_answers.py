@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import manifest_name, plan_name
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import decode_document, encode_document
@@ -85,7 +85,7 @@ def test_a_newer_manifest_is_not_called_corrupt() -> None:
     """To go back behind it would throw away what a newer release has done."""
     log = logged(Acting(), 1)
     rewritten(log, manifest_name(1), format=9)
-    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2: use a newer release$"):
+    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2, 3: use a newer release$"):
         log.newest()
 
 
@@ -100,7 +100,7 @@ def test_without_any_that_verifies_only_a_copy_helps() -> None:
 def test_a_checkpoint_whose_runs_are_gone_is_no_way_back() -> None:
     """A fence that is kept no more may lie there longer than its runs: to go back to it would fail, in the night."""
     log = logged(Acting(), 1)
-    gone = {"Visits": replace(manifest().operators["Visits"], runs=(run(),))}
+    gone = {"Visits": manifest().operator.with_state(runs=(run(),))}
     log.put(manifest(2, operators=gone))
     put(log, manifest_name(3), b"torn")
     with pytest.raises(CorruptCheckpoint, match=r"Checkpoint 1 is the newest whose manifest verifies"):
@@ -144,7 +144,7 @@ def test_without_format_a_manifest_tells_how_to_make_it() -> None:
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
-        ({"format": 9}, NewerFormat, "FORMAT: format 9, this release reads 1, 2"),
+        ({"format": 9}, NewerFormat, "FORMAT: format 9, this release reads 1, 2, 3"),
         ({"features": ["graphs"]}, NewerFormat, "FORMAT: needs graphs"),
         ({"job": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \(job: 5 is not text"),
         ({"more": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \('more' is unknown here"),
@@ -192,7 +192,7 @@ def test_what_goes_on_from_an_old_format_is_upgraded_first() -> None:
         lambda: log.check_upgraded(old),
         lambda: log.fence(replace(log.read(2), manifest=old), "me"),
     ):
-        with pytest.raises(OldFormat, match=r"is of format 1, this release writes 2.*'persistent upgrade memory"):
+        with pytest.raises(OldFormat, match=r"is of format 1, this release writes 3.*'persistent upgrade memory"):
             act()
     assert log.ids() == [0, 1, 2]
     log.check_upgraded(log.read(2).manifest)
@@ -205,7 +205,7 @@ def test_an_upgrade_says_what_is_kept() -> None:
     log.put(manifest(3, committed_ms=9, oldest=1))
     old = replace(log.read(3), manifest=replace(log.read(3).manifest, format=1, bases={}))
     fence = log.fence(old, "me", upgrade=True).manifest
-    assert (fence.id, fence.format, fence.bases) == (4, 2, {1: 7, 3: 9})
+    assert (fence.id, fence.format, fence.bases) == (4, FORMAT, {1: 7, 3: 9})
     # A fence of the newest format leaves them as they are.
     kept = log.fence(log.put(manifest(5, bases={5: 1})), "me").manifest
     assert kept.bases == {5: 1}
@@ -237,7 +237,7 @@ def test_a_newer_plan_may_not() -> None:
     log = logged(Acting(), 0)
     log.put_plan(plan())
     rewritten(log, plan_name(0, 0), format=9)
-    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2: use a newer release$"):
+    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2, 3: use a newer release$"):
         log.plan(0, 0)
 
 

@@ -8,19 +8,11 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint.manifest import (
-    _FENCES_KEPT,
-    FORMAT,
-    HASH_VERSION,
-    Account,
-    Manifest,
-    OperatorState,
-    Outputs,
-    check_name,
-    manifest_sha256,
-)
+from persistent.checkpoint.manifest import _FENCES_KEPT, FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
+from persistent.checkpoint.parts import Aside, Batch, SinkPart, TaskClock
+from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.sinks.protocol import Staged
 from tests.checkpoint.samples import full_manifest, manifest, run
 
@@ -100,7 +92,7 @@ def changed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"format": 3}, "format 3, this release reads 1, 2: use a newer release"),
+        ({"format": 4}, "format 4, this release reads 1, 2, 3: use a newer release"),
         ({"format": None}, "format None"),
         ({"features": ["sessions"]}, "needs sessions, unknown here: use a newer release"),
     ],
@@ -113,7 +105,7 @@ def test_a_newer_format_or_feature_is_refused_by_name(changes: dict[str, Any], s
 
 @pytest.mark.parametrize(
     "field",
-    ["id", "clock", "source", "operators", "ledger", "outputs", "oldest", "pins", "epoch", "bases", "burnt", "retract"],
+    sorted({*decode_document(full_manifest().encode(), "m")} - {"format", "features"}),
 )
 def test_a_field_that_is_missing_is_refused(field: str) -> None:
     """A default in its place would be an invention."""
@@ -131,65 +123,132 @@ def test_a_field_that_is_missing_is_refused(field: str) -> None:
 def test_a_run_that_cannot_be_is_refused(bad: Any) -> None:
     """A name that leaves the folder, or key groups that are none, come from no driver of ours."""
     body = decode_document(full_manifest().encode(), "m")
-    body["operators"]["Visits"]["runs"] = [bad.to_json()]
+    body["operators"]["Visits"]["states"]["state"]["runs"] = [bad.to_json()]
     with pytest.raises((CorruptCheckpoint, ValueError)):
         Manifest.decode(encode_document(body), "m")
 
 
-def test_accounts_add_up() -> None:
-    """I9: the ledger is a sum like any other, its mix modulo 2**64."""
-    a, b = Account(5, 2, 1, 1, 1, (1 << 64) - 1), Account(10, 4, 1, 2, 3, 3)
-    assert a + b == Account(15, 6, 2, 3, 4, 2)
-    assert a.balances and (a + b).balances
-    assert not Account(1).balances
+SECOND = {
+    "sources": ("sources", r"has 2 sources \(file, other\), this release knows jobs with one: use a newer release"),
+    "sinks": ("sinks", r"has 2 sinks \(file, other\), this release knows jobs with one"),
+    "states": ("operators.Visits.states", r"has 2 states of Visits \(other, state\), this release knows jobs with one"),
+}
 
 
-def test_a_manifest_of_format_1_is_read() -> None:
-    """The first release did not know of what came later: nothing of it may be invented, and nothing else be lost."""
+@pytest.mark.parametrize("part", SECOND)
+def test_a_job_with_two_of_a_kind_is_refused_by_name(part: str) -> None:
+    """A release that reads one of two, and goes on with it, has lost the other."""
+    path, says = SECOND[part]
     body = decode_document(full_manifest().encode(), "m")
-    for name in ("bases", "burnt", "committed_ms", "target", "retract", "left", "origin"):
-        del body[name]
-    del body["source"]["since"]
-    found = Manifest.decode(encode_document({**body, "format": 1}), "m")
-    later = manifest()
-    expected = replace(
-        full_manifest(),
-        format=1,
-        **{name: getattr(later, name) for name in ("bases", "burnt", "committed_ms", "target", "retract", "origin")},
-        left=(),
-    )
-    assert found == expected and found.source.since is None
-    with pytest.raises(CorruptCheckpoint, match="not a manifest"):
-        Manifest.decode(encode_document({**body, "format": 2}), "m")
+    named = body
+    for name in path.split("."):
+        named = named[name]
+    (one,) = named.values()
+    named["other"] = one
+    with pytest.raises(NewerFormat, match=f"^m: {says}"):
+        Manifest.decode(encode_document(body), "m")
+
+
+def test_a_job_with_two_tasks_is_refused_by_name() -> None:
+    """Of tasks too."""
+    body = decode_document(full_manifest().encode(), "m")
+    for name in ("operators", "clocks", "ledger"):
+        body[name]["Other"] = body[name]["Visits"]
+    with pytest.raises(NewerFormat, match=r"has 2 tasks \(Other, Visits\), this release knows jobs with one"):
+        Manifest.decode(encode_document(body), "m")
+
+
+def test_positions_of_an_unknown_codec_are_refused_by_name() -> None:
+    """They are not damaged: another release knows what they mean."""
+    body = decode_document(full_manifest().encode(), "m")
+    body["sources"]["file"] |= {"codec": "segment-entry/2", "positions": {"files": ["a", [1, 2]]}}
+    says = "m: positions of file are of the codec segment-entry/2, this release knows ordinal-offset/1: use a newer"
+    with pytest.raises(NewerFormat, match=says):
+        Manifest.decode(encode_document(body), "m")
 
 
 def test_when_a_source_was_read_before_is_kept() -> None:
     """Records of an earlier time would be counted twice."""
-    one = replace(full_manifest(), source=replace(full_manifest().source, since=1_000))
+    one = full_manifest()
+    one = replace(one, sources={"file": replace(one.source, since=1_000)})
     assert Manifest.decode(one.encode(), "m").source.since == 1_000
 
 
 def test_the_newest_format_is_written() -> None:
     """And the hash of keys is a part of it: another one, and every key is in another group."""
-    assert decode_document(manifest(format=1).encode(), "m")["format"] == FORMAT == 2
+    assert decode_document(manifest(format=1).encode(), "m")["format"] == FORMAT == 3
     assert HASH_VERSION == 1
 
 
 def test_what_is_not_said_is_nothing() -> None:
-    """A first manifest that began with one fence, or an account with one record, would never balance."""
-    assert Account() == Account(0, 0, 0, 0, 0, 0)
+    """A first manifest that began with one fence would plan smaller steps at once."""
     one = manifest()
-    assert (one.fences, one.replan, one.committed_ms, one.format) == (0, 0, 0, 2)
-    assert OperatorState({}, (), ()).published == 0
+    assert (one.fences, one.replan, one.committed_ms, one.revision_base, one.format) == (0, 0, 0, 0, 3)
+    assert one.publishes is None and one.sink == SinkPart()
 
 
-@pytest.mark.parametrize("kind", ["sink", "late", "dead"])
-def test_outputs_of_one_kind_are_outputs(kind: str) -> None:
-    """Dead letters without windows would not be published."""
-    staged = Staged("d/V/x", 1, 1, "")
-    outputs = Outputs(1, **{kind: (staged,)})
-    assert outputs and outputs.names() == {"d/V/x"}
-    assert not Outputs(1)
+def test_what_is_staged_of_every_kind_may_not_be_published_yet() -> None:
+    """Dead letters without windows would be swept before anybody has seen them."""
+    a, b, c = (Staged(f"d/V/{name}", 1, 1) for name in "abc")
+    one = manifest(
+        sinks={"memory": SinkPart((), 1, (Batch(1, None, (a,)),))}, aside=(Aside(1, (b,)), Aside(2, (), (c,)))
+    )
+    assert one.unpublished() == {"d/V/a", "d/V/b", "d/V/c"}
+    assert manifest().unpublished() == set()
+
+
+def test_the_one_of_each_is_found_by_its_name() -> None:
+    """The driver works with one source, task and sink; what it sets must stand under the names that were there."""
+    one = full_manifest()
+    assert (one.source_name, one.task_name) == ("file", "Visits")
+    assert one.clock == Clock(90, 60, {"files": 95}, True)
+    assert one.accounts == one.ledger["Visits"]["file"] and one.sink == one.sinks["file"]
+    assert one.operator == one.operators["Visits"] and one.source == one.sources["file"]
+    given = one.at_one(
+        clock=Clock(100, 70, {"files": 99}, False),
+        source=replace(one.source, since=None),
+        operator=one.operator.with_state(lowest=70),
+        accounts={},
+    )
+    assert given == {
+        "sources": {"file": replace(one.source, since=None, largest={"files": 99})},
+        "clocks": {"Visits": TaskClock(100, 70, False)},
+        "operators": {"Visits": one.operator.with_state(lowest=70)},
+        "ledger": {"Visits": {"file": {}}},
+    }
+    assert one.at_one() == {}
+    assert one.at_one(clock=one.clock) == {"sources": one.sources, "clocks": one.clocks}
+    assert one.at_one(source=one.source) == {"sources": one.sources}
+
+
+def test_where_there_are_several_nobody_takes_the_first() -> None:
+    """What is said of one of two is lost on the other."""
+    one = manifest()
+    two = replace(
+        one,
+        sources={"a": one.source, "b": one.source},
+        clocks={"a": TaskClock(), "b": TaskClock()},
+        operators={"a": one.operator, "b": one.operator},
+        ledger={"a": one.ledger["Visits"], "b": one.ledger["Visits"]},
+        sinks={"a": SinkPart(), "b": SinkPart()},
+    )
+    for name in ("source", "source_name", "task_name", "operator", "clock", "accounts", "sink"):
+        with pytest.raises(ValueError, match="too many values to unpack"):
+            getattr(two, name)
+
+
+def test_a_task_of_another_name_begins_where_the_one_before_stands() -> None:
+    """From the beginning, it would wait for records that were read before it was there."""
+    one = full_manifest()
+    assert one.of_tasks(one.operators) == one
+    other = one.of_tasks({"Other": one.operator})
+    assert (other.clock, other.accounts, other.task_name) == (one.clock, one.accounts, "Other")
+    assert replace(other, operators=one.operators, clocks=one.clocks, ledger=one.ledger) == one
+
+
+def test_revisions_go_on_from_the_jobs_before() -> None:
+    """The largest revision of a key wins: begun anew at 1, a job would be shadowed by the one it goes on from."""
+    assert full_manifest().revision == 47 and manifest(3).revision == 3
 
 
 def test_a_manifest_keeps_what_it_may_still_name() -> None:
@@ -210,6 +269,8 @@ def test_fences_are_kept_in_blocks() -> None:
 def test_its_files_are_the_runs_of_state_and_index() -> None:
     """What it forgot to name would be collected."""
     assert full_manifest().files() == {f"d/Visits/{name}.arrow" for name in ("e1-c1-0", "b", "i")}
+    assert [one.name for one in full_manifest().state_runs()] == [f"d/Visits/{name}.arrow" for name in ("e1-c1-0", "b")]
+    assert (full_manifest().folders(), full_manifest().index_folders()) == ({"d/Visits"}, {"d/FileSource"})
     assert manifest().is_base and not manifest(4, base=3).is_base
 
 

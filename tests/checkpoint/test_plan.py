@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from persistent.checkpoint.plan import StepPlan
 from persistent.codec import decode_document, encode_document
-from persistent.errors import CorruptCheckpoint
+from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.sources.protocol import Span, Split
 from tests.checkpoint.samples import plan, run
 
@@ -16,11 +18,16 @@ FULL = plan(
     start={"memory": (3, 40)},
     wall_ms=1_700_000_000_000,
     close_at=60_000,
-    end_of_input=True,
+    ends=True,
     splits=(Split("a", (Span(0, 1, 9), Span(1, 0, 3, {"path": "x=1/é", "groups": [0, 1]}))), Split("b", ())),
     cap={"a": -1, "b": 7, "c": None},
     recorded={"schema": [["ts", "int64"]]},
     appended=(run("i"),),
+    end={"memory": (3, 50), "late": (0, 0)},
+    joins=("late",),
+    idle=("memory",),
+    max_out_of_orderness_ms=7,
+    max_future_ms=None,
 )
 
 
@@ -50,6 +57,43 @@ def test_a_newer_plan_is_refused_by_name() -> None:
         StepPlan.decode(encode_document({**body, "format": 9}), "p")
     with pytest.raises(CorruptCheckpoint, match="needs graphs"):
         StepPlan.decode(encode_document({**body, "features": ["graphs"]}), "p")
-    for field in ("splits", "end", "wall_ms", "nonce"):
+    body["sources"]["memory"]["codec"] = "offset/1"
+    with pytest.raises(NewerFormat, match=r"positions of memory are of the codec offset/1, this release knows"):
+        StepPlan.decode(encode_document(body), "p")
+
+
+@pytest.mark.parametrize("part", ["sources", "tasks"])
+def test_a_plan_of_two_is_refused_by_name(part: str) -> None:
+    """To run half of it would leave the other half out for good."""
+    body = decode_document(plan().encode(), "p")
+    (one,) = body[part].values()
+    body[part]["other"] = one
+    with pytest.raises(NewerFormat, match=rf"^p: has 2 {part} \(.*\), this release knows jobs with one: use a newer"):
+        StepPlan.decode(encode_document(body), "p")
+
+
+@pytest.mark.parametrize("part", ["", "sources.memory", "tasks.Visits"])
+def test_a_field_that_is_missing_is_refused(part: str) -> None:
+    """A default in its place would be an invention."""
+    for field in _part(decode_document(plan().encode(), "p"), part).keys() - {"format", "features"}:
+        body = decode_document(plan().encode(), "p")
+        del _part(body, part)[field]
         with pytest.raises(CorruptCheckpoint, match="not a plan"):
-            StepPlan.decode(encode_document({name: value for name, value in body.items() if name != field}), "p")
+            StepPlan.decode(encode_document(body), "p")
+
+
+def _part(body: Any, path: str) -> Any:
+    for name in path.split(".") if path else ():
+        body = body[name]
+    return body
+
+
+def test_what_a_plan_adds_is_live() -> None:
+    """Its listing is named by nothing else until the step is committed."""
+    assert FULL.files() == {"d/Visits/i.arrow"} and plan().files() == set()
+
+
+def test_a_plan_begins_where_each_source_stands() -> None:
+    """Another driver's plan is run only if it does."""
+    assert FULL.starts == {"memory": {"memory": (3, 40)}}
+    assert FULL.named("other", "names") is FULL

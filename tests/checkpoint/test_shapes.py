@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from persistent.checkpoint import shapes
-from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.plan import Limits, StepPlan
-from persistent.checkpoint.shapes import FORMAT_FILE, FORMATS, MANIFEST, PLAN, check_format
+from persistent.checkpoint.older_formats import MANIFEST, PLAN
+from persistent.checkpoint.shapes import FORMAT_FILE, FORMATS, check_format
 from persistent.codec import decode_document
 from persistent.codec.shapes import Misfit
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from tests.checkpoint import samples
 from tests.checkpoint.samples import full_manifest, plan
 
 BODY = decode_document(full_manifest().encode(), "m")
 PLANNED = decode_document(plan().encode(), "p")
-FORMAT = {"format": 2, "features": [], "job": "job", "key_groups": 1024, "hash": 1}
+FORMAT = {"format": 3, "features": [], "job": "job", "key_groups": 1024, "hash": 1}
 OPERATOR = BODY["operators"]["Visits"]
-DOCUMENTS = {"manifest": (MANIFEST[2], BODY), "plan": (PLAN, PLANNED), "FORMAT": (FORMAT_FILE, FORMAT)}
+SINK = BODY["sinks"]["file"]
+DOCUMENTS = {"manifest": (MANIFEST[3], BODY), "plan": (PLAN[3], PLANNED), "FORMAT": (FORMAT_FILE, FORMAT)}
 
 
 def check(document: str, path: str, value: Any) -> None:
@@ -57,20 +54,62 @@ HEADS = [
         ("manifest", "oldest", 0, -1, "is not a whole number from 0"),
         ("manifest", "fences", 0, -1, "is not a whole number from 0"),
         ("manifest", "nonce", "n" * 200, "n" * 201, "has 201 characters"),
-        ("manifest", "source.kind", "k" * 200, "k" * 201, "has 201 characters"),
-        ("manifest", "source.partitions", ["p" * 1000], ["p" * 1001], "has 1001 characters"),
-        ("manifest", "ledger.files.mix", 2**64 - 1, 2**64, "is not a whole number from 0 to 18446744073709551615"),
-        ("manifest", "ledger.files.mix", 0, -1, "is not a whole number from 0"),
-        ("manifest", "outputs.0.sink.0.name", "a" * 1000, "a" * 1001, "has 1001 characters"),
-        ("manifest", "outputs.0.sink.0.sha256", "", "0" * 65, "has 65 characters"),
-        ("manifest", "outputs.0.late.0.sha256", "0" * 64, "0" * 63, "is not a SHA-256 or nothing"),
-        ("manifest", "operators", dict.fromkeys(map(str, range(1000)), OPERATOR), {}, ""),
+        ("manifest", "sources.file.kind", "k" * 200, "k" * 201, "has 201 characters"),
+        ("manifest", "sources.file.partitions", ["p" * 1000], ["p" * 1001], "has 1001 characters"),
+        (
+            "manifest",
+            "ledger.Visits.file.files.mix",
+            2**64 - 1,
+            2**64,
+            "is not a whole number from 0 to 18446744073709551615",
+        ),
+        ("manifest", "ledger.Visits.file.files.mix", 0, -1, "is not a whole number from 0"),
+        ("manifest", "sinks.file.unpublished.0.staged.0.name", "a" * 1000, "a" * 1001, "has 1001 characters"),
+        ("manifest", "sinks.file.unpublished.0.staged.0.sha256", "", "0" * 65, "has 65 characters"),
+        ("manifest", "aside.0.late.0.sha256", "0" * 64, "0" * 63, "is not a SHA-256 or nothing"),
+        ("manifest", "sinks", dict.fromkeys(map(str, range(1000)), SINK), {}, ""),
         ("manifest", "operators.Visits.key_names", ["k" * 10_000, "l"], ["k" * 10_001, "l"], "has 10001 characters"),
         ("manifest", "operators.Visits.key_types", [], ["int64"], "as many key types as key names"),
         ("manifest", "operators.Visits.key_types", ["int64"] * 2, ["int64", 5], "5 is not text"),
         ("manifest", "operators.Visits.key_types", ["null"] * 2, ["null", "int6"], "'int6' is not the type of a key"),
         ("manifest", "operators.Visits.key_types", ["null"] * 2, ["n" * 61] * 2, "has 61 characters"),
         ("manifest", "origin", ["j" * 200, 1], ["j" * 201, 1], "has 201 characters"),
+        ("manifest", "sources.file.codec", "a-b/12", "A/1", "is not the name and version of a codec"),
+        ("manifest", "sources.file.codec", "a-b/12", "a-b", "is not the name and version of a codec"),
+        (
+            "manifest",
+            "sources.file.positions",
+            {"a": [0, 2**63 - 1]},
+            {"a": [0, -1]},
+            r"positions.a\[1\]: -1 is not a whole",
+        ),
+        ("manifest", "sources.file.positions", {"a": [1, 2]}, {"a": [1]}, "positions.a: has 1 values instead of 2"),
+        ("manifest", "sources.file.idle", ["p" * 1000], ["p" * 1001], "has 1001 characters"),
+        ("manifest", "sources.file.largest", {"a": -(2**63)}, {"a": None}, "None is not a whole number"),
+        ("manifest", "clocks.Visits.ended", False, 0, "0 is neither true nor false"),
+        ("manifest", "clocks", BODY["clocks"], {}, "clocks are of none, the tasks are Visits"),
+        ("manifest", "ledger", BODY["ledger"], {"Other": {}}, "ledger are of Other, the tasks are Visits"),
+        ("manifest", "ledger.Visits", {"file": {}}, {"a": {}}, "Visits reads file, its account is of other inputs"),
+        ("manifest", "operators.Visits.inputs", ["file"], ["file", "b"], "its account is of other inputs"),
+        ("manifest", "operators.Visits.states", OPERATOR["states"], {}, "a job has a source, and a task a state"),
+        ("manifest", "sources", BODY["sources"], {}, "a job has a source, and a task a state"),
+        ("manifest", "sources", BODY["sources"], {"a/b": BODY["sources"]["file"]}, "is not a name of letters"),
+        ("manifest", "sinks.file.does", ["a"] * 100, ["a b"], "is not a name of letters"),
+        ("manifest", "sinks.file.unpublished.0.before", 6, 7, "the batch 7 before it is not below its id 7"),
+        ("manifest", "sinks.file.unpublished.0.before", None, -1, "is not a whole number from 0"),
+        ("manifest", "sinks.file.last", None, "7", "'7' is not a whole number"),
+        ("manifest", "publishes", None, 1, "1 is neither true nor false"),
+        ("manifest", "revision_base", 0, -1, "is not a whole number from 0"),
+        ("plan", "sources.memory.start", {"a": [0, 0]}, {"a": [0, -1]}, r"start.a\[1\]: -1 is not a whole number"),
+        ("plan", "sources.memory.end", {"a": [0, 0]}, {"a": "b"}, "end.a: 'b' is not a list"),
+        ("plan", "sources.memory.cap", {"a": None, "b": -1}, {"a": "b"}, "'b' is not a whole number"),
+        ("plan", "sources.memory.idle", ["a"], [1], "1 is not text"),
+        ("plan", "sources.memory.joins", ["a"], [1], "1 is not text"),
+        ("plan", "tasks.Visits.close_at", -1, None, "None is not a whole number"),
+        ("plan", "max_future_ms", None, -1, "is not a whole number from 0"),
+        ("plan", "max_future_ms", 0, "0", "'0' is not a whole number"),
+        ("plan", "sources.memory.max_out_of_orderness_ms", None, -1, "is not a whole number from 0"),
+        ("plan", "sources.memory.max_out_of_orderness_ms", 0, "0", "'0' is not a whole number"),
         ("manifest", "base", 7, 8, "base 8 is above its id 7"),
         ("manifest", "oldest", 7, 8, "oldest 8 is above its id 7"),
         ("manifest", "epoch", 7, 8, "epoch 8 is above its id 7"),
@@ -91,7 +130,7 @@ def test_a_bound_may_be_reached_and_not_passed(document: str, path: str, at: Any
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("operators", dict.fromkeys(map(str, range(1001)), OPERATOR)),
+        ("sinks", dict.fromkeys(map(str, range(1001)), SINK)),
         ("operators.Visits.key_names", ["k"] * 1001),
         ("operators.Visits.key_types", ["int64"] * 1001),
         ("pins", [0] * 1_000_001),
@@ -112,8 +151,8 @@ def test_as_many_keys_as_a_task_may_have_are_read() -> None:
 @pytest.mark.parametrize("named", ["", "a", "a/b..c/...", "x=1/é"])
 def test_a_path_within_the_source_is_read(named: str) -> None:
     """Two dots are harmless in a name."""
-    check("plan", "splits.0.1.0.3", {"path": named})
-    check("plan", "splits.0.1.0.3", {})
+    check("plan", "sources.memory.splits.0.1.0.3", {"path": named})
+    check("plan", "sources.memory.splits.0.1.0.3", {})
 
 
 @pytest.mark.parametrize(
@@ -131,15 +170,15 @@ def test_a_path_within_the_source_is_read(named: str) -> None:
 def test_a_path_that_leaves_the_source_is_refused(at: Any, says: str) -> None:
     """A plan would choose which file of the machine is read."""
     with pytest.raises(Misfit, match=says):
-        check("plan", "splits.0.1.0.3", at)
+        check("plan", "sources.memory.splits.0.1.0.3", at)
 
 
 def test_a_first_manifest_has_no_parent() -> None:
     """It is the only one without."""
     body = {**BODY, "id": 0, "base": 0, "oldest": 0, "epoch": 0, "parent": None}
-    MANIFEST[2](body)
+    MANIFEST[3](body)
     with pytest.raises(Misfit, match="its parent 0 is not below its id 0"):
-        MANIFEST[2]({**body, "parent": {"id": 0, "sha256": "0" * 64}})
+        MANIFEST[3]({**body, "parent": {"id": 0, "sha256": "0" * 64}})
 
 
 @pytest.mark.parametrize("body", [None, [], "x", {}, {"format": 2}, {"format": 2, "features": "none"}])
@@ -150,19 +189,19 @@ def test_what_is_no_document_of_a_checkpoint_is_no_newer_one(body: Any) -> None:
     assert not isinstance(caught.value, NewerFormat)
 
 
-@pytest.mark.parametrize("number", [True, None, "2", 0, 3, 2.0])
+@pytest.mark.parametrize("number", [True, None, "2", 0, 4, 2.0])
 def test_other_formats_are_refused_by_their_number(number: Any) -> None:
     """True is 1 to Python, and no format."""
-    with pytest.raises(NewerFormat, match=f"format {number!r}, this release reads 1, 2: use a newer release"):
+    with pytest.raises(NewerFormat, match=f"format {number!r}, this release reads 1, 2, 3: use a newer release"):
         check_format({"format": number, "features": []}, "place")
 
 
 def test_each_format_is_known() -> None:
     """Checkpoints of the first release are read by all later ones."""
-    assert FORMATS == (1, 2)
+    assert FORMATS == (1, 2, 3)
     for number in FORMATS:
         check_format({"format": number, "features": []}, "place")
-        assert number in MANIFEST
+        assert number in MANIFEST and number in PLAN
 
 
 def test_ten_features_are_named() -> None:
@@ -170,25 +209,3 @@ def test_ten_features_are_named() -> None:
     named = [f"f{number}" for number in range(11)]
     with pytest.raises(NewerFormat, match=f"^place: needs {', '.join(named[:10])}, unknown here: use a newer release$"):
         check_format({"format": 2, "features": named}, "place")
-
-
-def test_a_release_that_knows_no_recorded_options_refuses_them_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It called such a checkpoint corrupt, and named a rollback that takes back good results."""
-    old, planned = samples.manifest(3), samples.plan(3)
-    decode: Any
-    state = {name: replace(one, known_from=7) for name, one in old.operators.items()}
-    assert old.publishes is None and planned.limits is None
-    newer = [
-        (replace(old, publishes=True).encode(), Manifest.decode),
-        (replace(old, publishes=False).encode(), Manifest.decode),
-        (replace(old, operators=state).encode(), Manifest.decode),
-        (replace(planned, limits=Limits(1, 0)).encode(), StepPlan.decode),
-    ]
-    for data, decode in newer:
-        decode(data, "place")
-    monkeypatch.setattr(shapes, "FEATURES", frozenset({shapes.WIDE}))
-    for data, decode in newer:
-        with pytest.raises(NewerFormat, match="place: needs recorded options, unknown here: use a newer release"):
-            decode(data, "place")
-    # What holds none of them it reads on.
-    assert Manifest.decode(old.encode(), "place") == old and StepPlan.decode(planned.encode(), "place") == planned

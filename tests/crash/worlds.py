@@ -27,7 +27,7 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Account
+from persistent.checkpoint.parts import Account
 from persistent.checkpoint.successor import Entry, check_follows
 from persistent.driver.report import RunReport
 from persistent.engines.embedded import Embedded
@@ -177,7 +177,7 @@ class World:
             state=_shown(pipeline.state().to_pylist()),
             late=_shown(pipeline.late().to_pylist(), "checkpoint"),
             dead=_shown(pipeline.dead_letters().to_pylist(), "checkpoint"),
-            ledger=newest.manifest.ledger,
+            ledger=newest.manifest.accounts,
         )
 
     def published(self) -> list[dict[str, Any]]:
@@ -252,10 +252,10 @@ def check_invariants(world: World) -> None:
     if entries[0].manifest.id > 0:
         return
     named = {
-        f"{outputs.id:020d}-{staged.name.partition('.')[0].rpartition('-')[2]}"
+        f"{batch.id:020d}-{staged.name.partition('.')[0].rpartition('-')[2]}"
         for entry in entries
-        for outputs in entry.manifest.outputs
-        for staged in outputs.sink
+        for batch in entry.manifest.sink.unpublished
+        for staged in batch.staged
     }
     assert {name.partition(".")[0] for name in world.sink.list("")} <= named, "shown, though no manifest names it"
 

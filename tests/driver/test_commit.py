@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from monoids import Count
-from persistent import MemorySource, NonWindowState, PersistentTask, tumbling
+from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, tumbling
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.manifest import Account, Manifest, OperatorState, Outputs, SourcePart
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import Account, Aside, Batch, SinkPart, SourcePart, StateRuns
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
@@ -20,10 +21,11 @@ from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, Ot
 from persistent.sinks.protocol import Staged
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Attempt, Closed, Folded, FoldRuns, Job, Mapped
-from tests.checkpoint.samples import manifest, plan, run
+from tests.checkpoint.samples import manifest, operator, plan, run
 
 WINDOW = tumbling(10)
 NOTHING = Results((), (), ())
+MEMORY_DOES = ("newest", "retract", "staged")
 
 
 def entry(**changes: Any) -> Entry:
@@ -49,11 +51,10 @@ def mapped(rows: int = 4, **changes: Any) -> Mapped:
 def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes: Any) -> Manifest:
     options: dict[str, Any] = {
         "window": WINDOW,
-        "operator": "Visits",
+        "sink": MemorySink(),
         "index": (),
         "lag_ms": 0,
         "retention": Retention(),
-        "publishes": True,
         "nonce": "mine",
         **changes,
     }
@@ -64,7 +65,7 @@ def test_a_step_moves_state_clock_and_positions_together() -> None:
     """I3: a manifest in which one of them is a step ahead of the others loses or repeats records."""
     old_run = run("e1-c4-b", first=4, last=4, pane_min=10, pane_max=10)
     last = entry(
-        operators={"Visits": OperatorState({}, ("page",), ("string",), (old_run,))}, ledger={"memory": Account(3, 3)}
+        operators={"Visits": operator({}, ("page",), ("string",), (old_run,))}, accounts={"memory": Account(3, 3)}
     )
     late, dead = Staged("l", 1, 9), Staged("d", 2, 9)
     results = Results(
@@ -77,10 +78,10 @@ def test_a_step_moves_state_clock_and_positions_together() -> None:
     assert new.parent == (4, "f" * 64)
     assert new.source.positions == {"memory": (0, 4)}
     assert new.clock == Clock(31, 0, {"memory": 31})
-    assert new.operators["Visits"].runs == (old_run, results.mapped[0].run)
-    assert new.operators["Visits"].lowest == 10
-    assert new.ledger == {"memory": Account(14, 11, 1, 2, 0, 14)}
-    assert new.outputs == (Outputs(5, (), (late,), (dead,)),)
+    assert new.operator.state.runs == (old_run, results.mapped[0].run)
+    assert new.operator.state.lowest == 10
+    assert new.ledger == {"Visits": {"memory": {"memory": Account(14, 11, 1, 2, 0, 14)}}}
+    assert new.aside == (Aside(5, (late,), (dead,)),) and not new.sink.unpublished
 
 
 def test_the_watermark_waits_for_what_is_listed_but_unread() -> None:
@@ -97,27 +98,59 @@ def test_the_watermark_waits_for_what_is_listed_but_unread() -> None:
 def test_what_is_closed_is_closed_once() -> None:
     """I6: the next step closes what this one did not; and panes of closed windows are dropped with their runs."""
     held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10), run("c", pane_min=20, pane_max=20))
-    last = entry(clock=Clock(15, 0, {"memory": 15}), operators={"Visits": OperatorState({}, (), (), held)})
+    last = entry(clock=Clock(15, 0, {"memory": 15}), operators={"Visits": operator({}, (), (), held)})
     staged = Staged("s", 3, 9)
     new = commit(last, Results((), (Closed(staged), Closed(None)), ()), plan(4, close_at=15))
     assert (new.clock.closed, new.clock.watermark) == (15, 15)
-    assert [run.name for run in new.operators["Visits"].runs] == [held[1].name, held[2].name]
-    assert new.operators["Visits"].lowest == 10
-    assert new.outputs == (Outputs(5, (staged,)),)
+    assert [run.name for run in new.operator.state.runs] == [held[1].name, held[2].name]
+    assert new.operator.state.lowest == 10
+    assert new.sink.unpublished == (Batch(5, None, (staged,)),) and not new.aside
     assert commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, close_at=0)).clock.closed == 15
-    assert commit(last, NOTHING, plan(4, close_at=15), window=None).operators["Visits"].runs == held
+    assert commit(last, NOTHING, plan(4, close_at=15), window=None).operator.state.runs == held
 
 
 def test_a_checkpoint_lists_its_own_outputs_only() -> None:
     """Those of the step before were published before this one was put; listed for ever, they would be swept
     and then missed."""
-    last = entry(outputs=(Outputs(4, (Staged("old", 1, 1),)),))
-    assert commit(last).outputs == ()
+    old = (Staged("old", 1, 1),)
+    last = entry(sinks={"memory": SinkPart((), 4, (Batch(4, None, old),))}, aside=(Aside(4, old, old),))
+    new = commit(last)
+    assert new.sink.unpublished == () and new.aside == ()
+
+
+def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
+    """A store that publishes in one transaction moves its mark from there, or finds that another has moved it."""
+    staged = Results((), (Closed(Staged("s", 3, 9)),), ())
+    one = commit(entry(), staged)
+    assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (Batch(5, None, staged.staged()),))}
+    without = commit(Entry(one, "0" * 64, 1), NOTHING, plan(5))
+    assert without.sink == SinkPart(MEMORY_DOES, 5)
+    three = commit(Entry(without, "0" * 64, 1), staged, plan(6))
+    assert three.sink.unpublished == (Batch(7, 5, staged.staged()),) and three.sink.last == 7
+    gone = commit(Entry(three, "0" * 64, 1), NOTHING, plan(7), sink=None)
+    assert gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7)} and gone.publishes is False
+
+    class Other(MemorySink):
+        tidy = None
+
+    other = commit(Entry(three, "0" * 64, 1), staged, plan(7), sink=Other())
+    assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (Batch(8, None, staged.staged()),))}
+    assert other.publishes is True
+
+
+def test_a_partition_joins_with_the_step_that_reads_it() -> None:
+    """Behind those there were: nobody else's position, account or clock moves with it."""
+    step = plan(4, joins=("late",), end={"memory": (0, 4), "late": (0, 2)}, idle=("memory",))
+    new = commit(entry(), Results((mapped(), mapped(partition="late", account=Account(2, 2))), (), ()), step)
+    assert new.source.partitions == ("memory", "late") and new.source.idle == ("memory",)
+    assert new.source.positions == {"memory": (0, 4), "late": (0, 2)}
+    assert new.accounts == {"memory": Account(4, 4, 0, 0, 0, 7), "late": Account(2, 2)}
+    assert commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, splits=())).source.idle == ()
 
 
 def test_the_end_of_the_input_is_taken_back_by_more_of_it() -> None:
     """Who says "complete" and then sends more wants the rest too, and its end announced again."""
-    ended = commit(entry(), NOTHING, plan(4, end_of_input=True, splits=(), close_at=30))
+    ended = commit(entry(), NOTHING, plan(4, ends=True, splits=(), close_at=30))
     assert ended.clock.end_of_input and ended.clock.closed == 30
     last = Entry(ended, "0" * 64, 1)
     assert commit(last, NOTHING, plan(5, splits=())).clock.end_of_input
@@ -126,19 +159,19 @@ def test_the_end_of_the_input_is_taken_back_by_more_of_it() -> None:
 
 def test_published_is_remembered_only_where_something_was_published() -> None:
     """Without a sink nothing was seen: a sink given later gets it all."""
-    ends = plan(4, end_of_input=True, splits=())
-    assert commit(entry(), NOTHING, ends, window=None).operators["Visits"].published == 5
-    assert commit(entry(), NOTHING, ends, window=None, publishes=False).operators["Visits"].published == 0
-    assert commit(entry(), NOTHING, ends).operators["Visits"].published == 0
+    ends = plan(4, ends=True, splits=())
+    assert commit(entry(), NOTHING, ends, window=None).operator.state.published == 5
+    assert commit(entry(), NOTHING, ends, window=None, sink=None).operator.state.published == 0
+    assert commit(entry(), NOTHING, ends).operator.state.published == 0
 
 
 def test_a_fold_takes_the_place_of_its_inputs() -> None:
     """Before the deltas of the step: they are younger."""
     a, b, sum_ = run("a"), run("b"), run("sum")
-    last = entry(operators={"Visits": OperatorState({}, (), (), (a, b))})
+    last = entry(operators={"Visits": operator({}, (), (), (a, b))})
     item = FoldRuns(Attempt(2, 5), Merge((a, b), 0, KEY_GROUPS), 0)
     new = commit(last, Results((mapped(),), (), ((item, Folded(sum_, None)),)), window=None)
-    assert [one.name for one in new.operators["Visits"].runs] == [sum_.name, "d/Visits/e2-c5-a.arrow"]
+    assert [one.name for one in new.operator.state.runs] == [sum_.name, "d/Visits/e2-c5-a.arrow"]
 
 
 def test_ten_checkpoints_are_kept() -> None:
@@ -154,7 +187,7 @@ def test_a_split_without_records_moves_no_clock() -> None:
     """Without a time of its own it would set the clock to that of another, or fail."""
     new = commit(entry(), Results((mapped(run=None, largest=None, key_types=()),), (), ()))
     assert new.clock.largest == {} and new.clock.watermark == 0
-    assert new.operators["Visits"].runs == () and new.operators["Visits"].lowest is None
+    assert new.operator.state.runs == () and new.operator.state.lowest is None
 
 
 def test_input_without_an_end_has_none() -> None:
@@ -172,9 +205,9 @@ def test_a_checkpoint_takes_nothing_over_from_a_fence() -> None:
 def test_a_window_that_ends_at_the_clock_is_over() -> None:
     """Its run would be read in every step, for nothing, and its pane be needed for ever."""
     held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10))
-    last = entry(clock=Clock(10, 0, {"memory": 10}), operators={"Visits": OperatorState({}, (), (), held)})
-    assert commit(last, NOTHING, plan(4, close_at=10)).operators["Visits"].runs == held[1:]
-    assert commit(last, NOTHING, plan(4, close_at=9)).operators["Visits"].runs == held
+    last = entry(clock=Clock(10, 0, {"memory": 10}), operators={"Visits": operator({}, (), (), held)})
+    assert commit(last, NOTHING, plan(4, close_at=10)).operator.state.runs == held[1:]
+    assert commit(last, NOTHING, plan(4, close_at=9)).operator.state.runs == held
 
 
 def test_pins_and_what_rollbacks_left_are_kept_as_long_as_they_matter() -> None:
@@ -218,7 +251,7 @@ def test_a_first_manifest_holds_nothing() -> None:
         job="mine",
         nonce="mine",
         source=SourcePart("MemorySource", ("memory",), {"memory": (0, 0)}),
-        operators={"Visits": OperatorState(task.persistent_state().fingerprint(), ("page",), ())},
+        operators={"Visits": operator(task.persistent_state().fingerprint(), ("page",), ())},
         bases={0: 0},
     )
     assert first_manifest(job, "mine") == expected
@@ -226,9 +259,9 @@ def test_a_first_manifest_holds_nothing() -> None:
 
 def test_key_columns_keep_their_type() -> None:
     """The type is fixed by the first manifest that holds one."""
-    last = entry(operators={"Visits": OperatorState({}, ("page",), ("null",))})
-    assert commit(last, Results((mapped(),), (), ())).operators["Visits"].key_types == ("string",)
-    fixed = entry(operators={"Visits": OperatorState({}, ("page",), ("int64",))})
+    last = entry(operators={"Visits": operator({}, ("page",), ("null",))})
+    assert commit(last, Results((mapped(),), (), ())).operator.key_types == ("string",)
+    fixed = entry(operators={"Visits": operator({}, ("page",), ("int64",))})
     with pytest.raises(InvalidPipeline, match=r"key \(page\): key column 0 holds both int64 and string"):
         commit(fixed, Results((mapped(),), (), ()))
 
@@ -240,7 +273,7 @@ def test_another_job_is_refused() -> None:
     """Its positions mean nothing here, and what it holds would be overwritten."""
     ours = manifest()
     check_same_job(ours, ours, "url")
-    state = ours.operators["Visits"]
+    state = ours.operator
     for other, says in (
         (manifest(operators={"Clicks": state}), r"its operators: \['Clicks'\], this pipeline's: \['Visits'\]"),
         (manifest(source=replace(ours.source, kind="FileSource")), "source: FileSource, this pipeline's: MemorySource"),
@@ -253,7 +286,7 @@ def test_another_job_is_refused() -> None:
 def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
     """Old elements read as those of another monoid are numbers that look right."""
     ours = manifest()
-    changed = {"Visits": OperatorState({"state": "WindowState", "monoid": {"name": "Max"}}, ("user",), ())}
+    changed = {"Visits": operator({"state": "WindowState", "monoid": {"name": "Max"}}, ("user",), ())}
     with pytest.raises(FingerprintChanged, match=r"otherwise: key: user -> page; monoid: Max\(\) -> none\. Nothing"):
         check_same_job(manifest(operators=changed), ours, "url")
 
@@ -267,7 +300,7 @@ def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
 )
 def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> None:
     """To delete a checkpoint that holds something is no remedy."""
-    changed = {"Visits": OperatorState({"state": "Other"}, ("page",), ())}
+    changed = {"Visits": operator({"state": "Other"}, ("page",), ())}
     with pytest.raises(FingerprintChanged, match=says):
         check_same_job(manifest(4, base=base, operators=changed), manifest(), "url")
 
@@ -278,7 +311,7 @@ def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> N
 )
 def test_what_was_summed_up_stays_so(recorded: int | None, now: int | None, known: int | None) -> None:
     """A longer history, or a clock that was set back, brings nothing back that is one sum already."""
-    assert known_from(OperatorState({}, (), (), known_from=recorded), now) == known
+    assert known_from(StateRuns({}, known_from=recorded), now) == known
 
 
 def test_of_every_fold_that_raised_the_runs_are_left() -> None:

@@ -156,11 +156,12 @@ def test_fields_come_go_and_take_other_names(window: bool, worlds: Callable[[], 
     after = table(at)
     assert world.kinds()[-2:] == ["fence", "migration"], "also where nothing else is to be done"
     new = world.newest().manifest
-    for carried in ("base", "clock", "source", "ledger", "outputs", "oldest", "pins", "committed_ms"):
+    for carried in ("base", "clocks", "sources", "ledger", "sinks", "aside", "oldest", "pins", "committed_ms"):
         assert getattr(new, carried) == getattr(old, carried), carried
     was, is_now = old.operators["Visits"], new.operators["Visits"]
-    assert (is_now.lowest, is_now.published, is_now.key_types) == (was.lowest, was.published, was.key_types)
-    assert [run.name for run in is_now.runs] != [run.name for run in was.runs]
+    assert is_now.key_types == was.key_types
+    assert (is_now.state.lowest, is_now.state.published) == (was.state.lowest, was.state.published)
+    assert [run.name for run in is_now.state.runs] != [run.name for run in was.state.runs]
     kept = [{**row, "views": row["visits"], "low": None, "people": 0} for row in before]
     assert [{**row} for row in after] == [
         {name: row[name] for name in after[0]} for row in without(kept, "visits", "top")
@@ -215,9 +216,9 @@ def test_an_added_field_is_the_bytes_of_its_identity(monoid: Monoid[Any], world:
     task = Visits(new, False)
     task.process_message = lambda state, message: None  # type: ignore[method-assign]
     world.run(task, BEFORE, evolve=Evolution(removed=("visits", "top")))
-    (operator,) = world.newest().manifest.operators.values()
-    assert len(operator.runs) > 1
-    for run in operator.runs:
+    runs = world.newest().manifest.state_runs()
+    assert len(runs) > 1
+    for run in runs:
         data = world.checkpoint.read(run.name)
         rows = decode_run(new, data, run, run.name)
         elements = new.unpack(rows.columns)
@@ -381,12 +382,11 @@ def test_a_function_is_spared_what_no_window_needs(world: World) -> None:
     world.run(Visits(Sum()), 20)
     manifest = world.newest().manifest
     window = WindowState(Sum(), sliding(10, every=4)).window
-    (operator,) = manifest.operators.values()
-    assert window.last_end(min(run.pane_min for run in operator.runs)) <= manifest.clock.closed
+    assert window.last_end(min(run.pane_min for run in manifest.state_runs())) <= manifest.clock.closed
     world.run(Visits(Count()), 20, evolve=Evolution(before=Sum(), change=abs))
-    (operator,) = world.newest().manifest.operators.values()
-    assert operator.runs
-    assert all(window.last_end(run.pane_min) > manifest.clock.closed for run in operator.runs)
+    runs = world.newest().manifest.state_runs()
+    assert runs
+    assert all(window.last_end(run.pane_min) > manifest.clock.closed for run in runs)
 
 
 def test_a_function_keeps_apart_what_was_published(world: World) -> None:
@@ -409,7 +409,7 @@ def test_a_function_sees_the_sum_however_it_is_stored(worlds: Callable[[], World
         world.run(Visits(Sum(), False), BEFORE)
         if compacts:
             compact(world.pipeline(Visits(Sum(), False), BEFORE))
-        runs = world.newest().manifest.operators["Visits"].runs
+        runs = world.newest().manifest.operators["Visits"].state.runs
         assert (len(runs) > 1) != compacts
         task = Visits(record(total=Sum(), keys=Sum()), False)
         world.run(task, BEFORE, evolve=Evolution(before=Sum(), change=pairs))
@@ -461,7 +461,7 @@ def test_another_task_begins_empty_where_the_old_one_stood(window: bool, world: 
     if not window:
         rows = table(world.pipeline(Other(Sum(), False)))
         assert sum(row["value"] for row in rows) == sum(row["n"] for row in ROWS[BEFORE:])
-    (account,) = world.newest().manifest.ledger.values()
+    (account,) = world.newest().manifest.accounts.values()
     assert account.read == len(ROWS)
     assert verify(world.checkpoint).ok
     with pytest.raises(OtherJob):
@@ -555,8 +555,7 @@ def test_a_pipeline_says_what_it_cannot_take(options: Any, sentence: str, world:
 def test_a_damaged_run_stops_it(world: World) -> None:
     """Rewritten unread, damage would be given a hash of its own and be nobody's fault any more."""
     world.run(Visits(OLD), BEFORE)
-    (operator,) = world.newest().manifest.operators.values()
-    name = operator.runs[-1].name
+    name = world.newest().manifest.state_runs()[-1].name
     data = bytearray(world.checkpoint.read(name).to_pybytes())
     for at in (len(data) // 3, None):
         damaged = bytes(data[:-9]) if at is None else bytes(data[:at]) + bytes([data[at] ^ 1]) + bytes(data[at + 1 :])
@@ -608,7 +607,7 @@ def test_an_evolution_killed_anywhere_equals_the_one_that_was_not(
     origin = begun(worlds, old, moment)
     newest, log = origin.newest().manifest, Log(origin.checkpoint)
     assert (log.plan(newest.base, 0) is not None) == (moment == "planned")
-    staged = {name.rpartition("/")[2] for outputs in newest.outputs for name in outputs.names()}
+    staged = {name.rpartition("/")[2] for name in newest.unpublished()}
     assert moment == "planned" or staged & set(origin.sink.list("_staged"))
 
     def outcome(world: World) -> tuple[Any, ...]:

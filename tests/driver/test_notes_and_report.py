@@ -14,6 +14,6 @@ def test_every_manifest_balances_and_every_step_is_reported() -> None:
     assert sum(step.rows for step in reports) == report.rows == 12
     assert sum(step.outputs for step in reports) == report.outputs == len(shop.sink.rows())
     for manifest, step in zip(manifests, reports):
-        assert all(account.balances for account in manifest.ledger.values())
+        assert all(account.balances for account in manifest.accounts.values())
         assert step.watermark == manifest.clock.watermark
         assert step.checkpoint_bytes >= step.manifest_bytes > 0

@@ -11,7 +11,8 @@ import pytest
 from monoids import Count
 from persistent import MemorySource, NonWindowState, PersistentTask
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest, OperatorState, Outputs
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import Aside, Batch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import new_nonce
 from persistent.driver.publish import (
@@ -30,7 +31,7 @@ from persistent.errors import Fenced, InvalidPipeline, StagedMissing
 from persistent.sinks.protocol import Staged
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Job
-from tests.checkpoint.samples import manifest, plan, run
+from tests.checkpoint.samples import manifest, operator, plan, run
 
 HEX = "0123456789abcdef" * 2
 
@@ -85,9 +86,10 @@ def aside(name: str) -> Staged:
     return Staged(f"d/Visits/e1-c5-{name}.arrow", 1, 1, "0" * 64)
 
 
-WINDOWS = Outputs(5, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
+WINDOWS = Batch(5, None, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
 LATE, DEAD = aside("1a7e"), aside("dead")
-OUTPUTS = (WINDOWS, Outputs(6, (), (LATE,), (DEAD,)))
+ASIDE: dict[str, Any] = {"aside": (Aside(6, (LATE,), (DEAD,)),)}
+OUTPUTS: dict[str, Any] = {"sinks": {"listener": SinkPart((), 5, (WINDOWS,))}, **ASIDE}
 PUBLISHED = ["late/00000000000000000006-1a7e.arrow", "dead/00000000000000000006-dead.arrow"]
 
 
@@ -106,7 +108,7 @@ def test_a_sink_is_claimed_for_the_job() -> None:
     sink = Listener()
     claim(job_of(sink), manifest(6, job="mine"))
     assert sink.asked == [("claim", "mine")]
-    claim(job_of(), manifest(6, outputs=OUTPUTS[1:]))
+    claim(job_of(), manifest(6, **ASIDE))
 
 
 @pytest.mark.parametrize("act", [claim, lambda job, one: publish(job, Log(job.storage), one)], ids=["claim", "publish"])
@@ -114,7 +116,7 @@ def test_windows_without_a_sink_are_refused_before_anything_is_done(act: Callabl
     """They might never be seen; and late rows published before the refusal are seen without them."""
     job = staged_in(job_of())
     with pytest.raises(InvalidPipeline, match="checkpoint 6 has outputs for a sink, and this pipeline has none"):
-        act(job, manifest(6, outputs=OUTPUTS))
+        act(job, manifest(6, **OUTPUTS))
     assert asides(job) == []
 
 
@@ -122,21 +124,21 @@ def test_each_output_is_published_under_the_id_that_staged_it() -> None:
     """Under another, it would be published twice after a crash."""
     sink = Retracting()
     job = staged_in(job_of(sink))
-    one = manifest(7, outputs=OUTPUTS)
+    one = manifest(7, **OUTPUTS)
     for _ in range(2):
         publish(job, Log(job.storage), one)
         assert asides(job) == PUBLISHED
     assert sink.asked == [("publish", 5, "_staged/w1", "_staged/w2")] * 2
     assert [job.storage.read(name).to_pybytes() for name in PUBLISHED] == [LATE.name.encode(), DEAD.name.encode()]
     without = staged_in(job_of())
-    publish(without, Log(without.storage), manifest(7, outputs=OUTPUTS[1:]))
+    publish(without, Log(without.storage), manifest(7, **ASIDE))
     assert asides(without) == PUBLISHED
 
 
 def test_what_was_renamed_and_is_still_there_is_published() -> None:
     """A store that copies, and dies before it deletes, has both."""
     job = staged_in(job_of())
-    one = manifest(7, outputs=OUTPUTS[1:])
+    one = manifest(7, **ASIDE)
     publish(job, Log(job.storage), one)
     publish(staged_in(job), Log(job.storage), one)
     assert asides(job) == PUBLISHED
@@ -147,7 +149,7 @@ def test_what_is_neither_staged_nor_published_is_missing() -> None:
     job = staged_in(job_of())
     job.storage.delete(DEAD.name)
     with pytest.raises(StagedMissing, match=f"{DEAD.name}: neither there nor published as {PUBLISHED[1]}"):
-        publish(job, Log(job.storage), manifest(7, outputs=OUTPUTS[1:]))
+        publish(job, Log(job.storage), manifest(7, **ASIDE))
     assert asides(job) == PUBLISHED[:1]
 
 
@@ -158,9 +160,9 @@ def test_what_a_successor_has_swept_is_not_missing() -> None:
     log.create(manifest())
     log.put(manifest(1))
     with pytest.raises(Fenced):
-        publish(job, log, manifest(0, outputs=OUTPUTS[1:]))
+        publish(job, log, manifest(0, **ASIDE))
     with pytest.raises(StagedMissing):
-        publish(job, log, manifest(1, outputs=OUTPUTS[1:]))
+        publish(job, log, manifest(1, **ASIDE))
 
 
 NAMES = [f"late/{id:020d}-a.arrow" for id in (3, 4, 6, 7)]
@@ -221,13 +223,18 @@ def names_run(name: str) -> Any:
 
 def newest(kind: str = "checkpoint", **changes: Any) -> Manifest:
     """Checkpoint 9, of which 3 is pinned, and the third of its own files is listed for publication."""
-    state = OperatorState({}, ("page",), (), (names_run(attempt(1, 9, "a")),))
-    outputs = (Outputs(9, (Staged("_staged/w", 1, 1),), (Staged(attempt(1, 9, "b"), 1, 1),)),)
-    fields = {"oldest": 7, "bases": {3: 0, 7: 0, 8: 0, 9: 0}, "outputs": outputs, "operators": {"Visits": state}}
+    state = operator({}, ("page",), (), (names_run(attempt(1, 9, "a")),))
+    fields = {
+        "oldest": 7,
+        "bases": {3: 0, 7: 0, 8: 0, 9: 0},
+        "operators": {"Visits": state},
+        "sinks": {"listener": SinkPart((), 9, (Batch(9, None, (Staged("_staged/w", 1, 1),)),))},
+        "aside": (Aside(9, (Staged(attempt(1, 9, "b"), 1, 1),)),),
+    }
     return manifest(9, kind=kind, epoch=1, **{**fields, **changes})
 
 
-KEPT = manifest(8, operators={"Visits": OperatorState({}, ("page",), (), (names_run(attempt(1, 8, "a")),))})
+KEPT = manifest(8, operators={"Visits": operator({}, ("page",), (), (names_run(attempt(1, 8, "a")),))})
 LIVE = [attempt(1, 8, "a"), attempt(1, 9, "a"), attempt(1, 9, "b"), attempt(1, 10, "c"), attempt(2, 1, "d")]
 DEAD_RUNS = [attempt(0, 99, "e"), attempt(1, 8, "c"), attempt(1, 9, "f")]
 INDEX = [attempt(1, 9, "a", "d/MemorySource"), attempt(1, 9, "b", "d/MemorySource")]
@@ -282,12 +289,12 @@ def test_the_newest_manifest_is_not_collected_whatever_it_says() -> None:
 def test_what_is_dropped_goes_with_its_files_and_plans() -> None:
     """Without a look at the rest: that would be a request for each folder in every step."""
     job, one = everything(), newest()
-    other = {"operators": {"Visits": OperatorState({}, ("page",), (), (names_run(DEAD_RUNS[0]), names_run(LIVE[0])))}}
+    other = {"Visits": operator({}, ("page",), (), (names_run(DEAD_RUNS[0]), names_run(LIVE[0])))}
     dropped = [
-        manifest(6, replan=1, **other),
+        manifest(6, replan=1, operators=other),
         manifest(7, base=7, replan=1),
         manifest(2, base=3),
-        manifest(10, operators={"Visits": OperatorState({}, (), (), (names_run(LIVE[3]), names_run(LIVE[4])))}),
+        manifest(10, operators={"Visits": operator({}, (), (), (names_run(LIVE[3]), names_run(LIVE[4])))}),
     ]
     found = deleted(job, lambda: collect_dropped(job, one, [one, KEPT], dropped))
     assert found == {DEAD_RUNS[0], PLANS[1], PLANS[2], PLANS[0], LOGGED[2], LOGGED[3], LOGGED[0], LOGGED[5]}

@@ -22,6 +22,8 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.operations import compact, pin, rollback
 
 GOLDEN = Path(__file__).parent
+MADE_IN = Path("/tmp/golden-checkpoint")
+"""Where they are written, whoever writes them: since format 2 a checkpoint records where its source is."""
 _FILE_ROWS = 8
 
 
@@ -55,8 +57,15 @@ TASKS = (Visits, Totals)
 def pipeline(task: PersistentTask, place: Path, **options: Any) -> Pipeline:
     """The pipeline of a golden checkpoint, or of a copy of it."""
     name = type(task).__name__.lower()
+    source = FileSource(
+        str(place / "input/*.jsonl"),
+        timestamp="ts",
+        timestamp_unit="ms",
+        ordered=True,
+        moved_from=None if place == MADE_IN else f"{MADE_IN}/input/",
+    )
     return Pipeline(
-        source=FileSource(str(place / "input/*.jsonl"), timestamp="ts", timestamp_unit="ms", ordered=True),
+        source=source,
         task=task,
         checkpoint=str(place / name),
         sink=FileSink(str(place / "out" / name), format="jsonl"),
@@ -108,5 +117,7 @@ if __name__ == "__main__":
         shutil.rmtree(place, ignore_errors=True)
     elif place.exists():
         sys.exit(f"{place} is there: golden checkpoints stay as they are (--replace, if no release has written it)")
-    make(place)
+    shutil.rmtree(MADE_IN, ignore_errors=True)
+    make(MADE_IN)
+    shutil.move(MADE_IN, place)
     print(f"{place}: {sum(path.is_file() for path in place.rglob('*'))} files")

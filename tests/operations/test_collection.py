@@ -73,13 +73,12 @@ def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> Non
     world.checkpoint.write(gone, b"old")
     old = entry.manifest
     named = replace(
-        old,
+        old.of_tasks({"Gone": old.operator.with_state(runs=())}),
         id=old.id + 1,
         kind="fence",
         epoch=old.epoch + 1,
         nonce=new_nonce(),
         parent=(old.id, entry.sha256),
-        operators={**old.operators, "Gone": replace(old.operators["Visits"], runs=())},
     )
     log.put(named)
     assert gone in collect_garbage(world.checkpoint)

@@ -53,9 +53,8 @@ def test_the_state_is_the_same_and_so_is_all_that_follows(
         monkeypatch.undo()
         assert world.pipeline().state().sort_by("page").equals(before.sort_by("page")), rows
         assert content(manifest) == content(old)
-        assert (manifest.base, manifest.outputs) == (old.base, old.outputs)
-        (runs,) = [operator.runs for operator in manifest.operators.values()]
-        published = next(iter(manifest.operators.values())).published
+        assert (manifest.base, manifest.sinks, manifest.aside) == (old.base, old.sinks, old.aside)
+        runs, published = manifest.state_runs(), manifest.operator.state.published
         assert bytes_max == 700 or len(runs) <= 1 + (published > 0)
         most = max(most, len(runs))
         assert verify(world.checkpoint).ok
@@ -68,8 +67,7 @@ def test_the_state_is_the_same_and_so_is_all_that_follows(
 def test_what_was_published_is_not_published_again(folder: Path) -> None:
     """Folded into one, the runs of before and after the last end of the input would all count as changed."""
     world = begun(MANY, folder, 12)
-    (operator,) = newest(world).operators.values()
-    assert operator.published
+    assert newest(world).operator.state.published
     # One more row, and not yet the end: a run that was published, and one that was not.
     world.job = replace(MANY, rows=MANY.rows[:13], end_of_input=False)
     world.run()
@@ -93,9 +91,9 @@ def test_the_index_of_a_file_source_is_folded_too(folder: Path) -> None:
     manifest = compact(world.pipeline()).manifest
     assert len(manifest.source.index) == 1
     (place / "009.jsonl").write_text('{"ts": 60, "page": "a", "n": 1}\n')
-    before = sum(account.read for account in newest(world).ledger.values())
+    before = sum(account.read for account in newest(world).accounts.values())
     world.run()
-    assert sum(account.read for account in newest(world).ledger.values()) == before + 1
+    assert sum(account.read for account in newest(world).accounts.values()) == before + 1
     check_sound(world)
 
 
@@ -167,5 +165,4 @@ def test_progress_is_told(folder: Path) -> None:
 
 def old_runs(world: World) -> Any:
     log = Log(world.checkpoint)
-    (operator,) = log.read(newest(world).base).manifest.operators.values()
-    return operator.runs
+    return log.read(newest(world).base).manifest.operator.state.runs

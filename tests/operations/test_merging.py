@@ -154,7 +154,7 @@ def test_merged_they_go_on_as_one_job_over_both(task: type[PersistentTask]) -> N
     assert shown(into.sink.rows()) == shown(whole.sink.rows()[before:])
     assert into.sink.rows()
     newest = [Log(one.storage).newest() for one in (into, whole)]
-    assert newest[0].manifest.ledger == newest[1].manifest.ledger  # type: ignore[union-attr]
+    assert newest[0].manifest.accounts == newest[1].manifest.accounts  # type: ignore[union-attr]
     collect_garbage(into.storage)
     assert not verify(into.storage).findings
 

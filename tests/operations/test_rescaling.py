@@ -125,5 +125,5 @@ def test_engines_take_turns_over_one_checkpoint(spark: Any, tmp_path: Path) -> N
         assert job.read(published(job, tmp_path)) == job.expected([Record(row) for row in job.rows]), name
         newest = Log(pipeline.storage).newest()
         assert newest is not None
-        assert sum(account.processed for account in newest.manifest.ledger.values()) == len(job.rows)
+        assert sum(account.processed for account in newest.manifest.accounts.values()) == len(job.rows)
         assert verify(pipeline.storage).ok

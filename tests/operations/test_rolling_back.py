@@ -110,12 +110,12 @@ def killed_before_publishing(folder: Path) -> World:
     world = World(VISITS, folder)
     sink: Any = world.sink
     world.run()
-    staged = [entry.manifest for entry in world.entries() if entry.manifest.outputs and entry.manifest.outputs[0].sink]
+    staged = [entry.manifest for entry in world.entries() if entry.manifest.sink.unpublished]
     last = staged[-1]
     assert last.id == newest(world).id
     published = [name for name in sink.list("") if int(name[:20]) == last.id]
     for name in published:
-        sink._files[last.outputs[0].sink[0].name] = sink._files.pop(name)
+        sink._files[last.sink.unpublished[0].staged[0].name] = sink._files.pop(name)
     sink.delete(f"_published/{last.id:020d}.json")
     return world
 
@@ -138,7 +138,7 @@ def test_what_stays_is_shown_though_it_was_not_published_yet(runs_between: bool,
     last = newest(world)
     target = max(id for id in bases(world) if id < last.id)
     back = rollback(world.checkpoint, target, outputs="again").manifest
-    assert back.outputs == last.outputs
+    assert (back.sinks, back.aside) == (last.sinks, last.aside)
     if runs_between:
         world.run()
     rollback(world.checkpoint, last.id, outputs="retract")
@@ -368,7 +368,6 @@ def test_where_the_newest_state_is_lost_too_no_way_back_is_named(folder: Path) -
     world = ended(replace(TOTALS, rows=TOTALS.rows[:-2]), folder)
     world.job = TOTALS
     world.checkpoint.delete(manifest_name(bases(world)[1]))
-    (operator,) = newest(world).operators.values()
-    world.checkpoint.delete(operator.runs[-1].name)
+    world.checkpoint.delete(newest(world).state_runs()[-1].name)
     with pytest.raises(CorruptCheckpoint, match=r"missing too: restore the folder from a copy$"):
         world.run()

@@ -17,7 +17,7 @@ from persistent import (
 )
 from persistent.checkpoint.copies import renumbered
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import OperatorState
+from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.subfolder import open_checkpoint, savepoint_folder
 from persistent.operations import collect_garbage, compact, savepoint
 from persistent.storage import LocalStorage, MemoryStorage
@@ -49,7 +49,7 @@ def test_started_from_any_checkpoint_it_ends_as_the_job_did(job: CrashJob, folde
         assert pipeline(world, sink, saved).state().equals(world.pipeline().state(at=at))
         started.run(engine="embedded", end_of_input=job.end_of_input)
         assert shown(started.state().to_pylist()) == expected.state
-        assert Log(storage).newest().manifest.ledger == expected.ledger  # type: ignore[union-attr]
+        assert Log(storage).newest().manifest.accounts == expected.ledger  # type: ignore[union-attr]
         since = [name for id, name in published.items() if id > at]
         rows = [line for name in since for line in world.sink.read(name).to_pybytes().decode().splitlines()]
         assert len(sink.rows()) == len(rows), f"from {at}: only what was published since is published"
@@ -243,7 +243,7 @@ def test_what_is_to_be_told_apart_stays_apart() -> None:
     in another order."""
 
     def numbers(*runs: Any, published: int = 0) -> list[int]:
-        found = renumbered(OperatorState({}, (), (), runs, None, published))
+        found = renumbered(StateRuns({}, runs, None, published))
         return [*(one.last for one in found.runs), found.published]
 
     old, new = run("a", first=3, last=7), run("b", first=9, last=9)

@@ -50,7 +50,7 @@ def bases(world: World) -> list[int]:
 
 def content(manifest: Manifest) -> tuple[Any, ...]:
     """What a manifest says of the job, whatever its files are called."""
-    return manifest.clock, manifest.source.positions, manifest.ledger, manifest.pins
+    return manifest.clock, manifest.source.positions, manifest.accounts, manifest.pins
 
 
 def check_sound(world: World) -> None:

@@ -103,7 +103,7 @@ class Job:
         counted = {row["id"]: row["value"] for row in pipeline.state().to_pylist()}
         dead = sorted((row["file"], row["offset"], row["reason"]) for row in pipeline.dead_letters().to_pylist())
         manifest = Log(pipeline.storage).newest().manifest  # type: ignore[union-attr]
-        return Outcome(counted, tuple(dead), manifest.ledger)
+        return Outcome(counted, tuple(dead), manifest.accounts)
 
     def _pipeline(self, before_put: Callable[[str], None] | None = None) -> Pipeline:
         source = FileSource(

@@ -25,7 +25,7 @@ _MUTANT_SECONDS = 20.0
 
 
 def _positions_stay(last: Any, copy: Manifest, *others: Any, **more: Any) -> Manifest:
-    return replace(_ROLLED_BACK(last, copy, *others, **more), source=last.manifest.source)
+    return replace(_ROLLED_BACK(last, copy, *others, **more), sources=last.manifest.sources)
 
 
 def _without_the_last_run(*all_: Any) -> Iterator[Any]:

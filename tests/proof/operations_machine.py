@@ -509,7 +509,7 @@ def _check_manifest(manifest: Any, expected: Snapshot) -> None:
     assert positions == dict(expected.positions), f"positions of {manifest.id}: {positions}, not {expected.positions}"
     for name, account in expected.accounts.items():
         there = {
-            fate: getattr(manifest.ledger[name], fate) for fate in ("read", "processed", "late", "dead", "duplicate")
+            fate: getattr(manifest.accounts[name], fate) for fate in ("read", "processed", "late", "dead", "duplicate")
         }
         assert +account == {fate: count for fate, count in there.items() if count}, f"account of {manifest.id}: {there}"
 

@@ -238,8 +238,8 @@ def given(setting: Setting) -> options_twin.Given:
 _decode = StepPlan.decode
 
 
-def _without_limits(data: bytes, place: str) -> StepPlan:
-    return replace(_decode(data, place), limits=None)
+def _without_max_future(data: bytes, place: str) -> StepPlan:
+    return replace(_decode(data, place), max_future_ms=None)
 
 
 def _nothing(*arguments: Any, **named: Any) -> None:
@@ -251,7 +251,7 @@ MUTANTS: dict[str, tuple[str, Any, str, Callable[..., Any]]] = {
         "Pipeline.max_future",
         StepPlan,
         "decode",
-        staticmethod(_without_limits),
+        staticmethod(_without_max_future),
     ),
     "what a source has recorded is not compared": ("MemorySource.timestamp", options, "require_recorded", _nothing),
     "a plan that was put is not compared": (

@@ -97,7 +97,7 @@ class Oracle:
             # Another driver may have published what this manifest names before its own driver had the answer.
             as_far = shown == published if alone else published <= shown <= expected.outputs
             _require(as_far, f"before m/{manifest.id}: shown {_diff(shown, published)}")
-            staged = sum(one.rows for outputs in manifest.outputs for one in outputs.sink)
+            staged = sum(one.rows for batch in manifest.sink.unpublished for one in batch.staged)
             _require(staged == expected.staged, f"m/{manifest.id} stages {staged} outputs, not {expected.staged}")
         else:
             _require(shown <= expected.outputs, f"shown, and not named: {_diff(shown, expected.outputs)}")
@@ -133,13 +133,13 @@ class Oracle:
         return found
 
     def _expected(self, manifest: Manifest) -> Expected:
-        read = sum(account.read for account in manifest.ledger.values())
+        read = sum(account.read for account in manifest.accounts.values())
         step = read, manifest.clock.closed, manifest.clock.end_of_input
         _require(step in self.steps, f"m/{manifest.id}: at no border of a step: {step}")
         return self.steps[step]
 
     def _check_account(self, manifest: Manifest, expected: Expected) -> None:
-        ledger = manifest.ledger.values()
+        ledger = manifest.accounts.values()
         _require(all(account.balances for account in ledger), f"m/{manifest.id}: the account does not balance")
         late, dead = sum(one.late for one in ledger), sum(one.dead for one in ledger)
         counts = len(expected.late), len(expected.dead)
@@ -152,8 +152,7 @@ class Oracle:
     def _check_state(self, disk: Readable, manifest: Manifest, expected: Expected) -> None:
         """The runs, folded in plain Python, are the fold of the input."""
         found: dict[Place, tuple[int, int]] = {}
-        (operator,) = manifest.operators.values()
-        for run in operator.runs:
+        for run in manifest.state_runs():
             data = _data(disk, f"{CHECKPOINT}/{run.name}")
             _require(data is not None, f"m/{manifest.id} names {run.name}, which is not there")
             for group, key, pane, count, total in _run_rows(data or b"", run.sha256):

@@ -23,7 +23,7 @@ def _put_any(self: Log, name: str, data: bytes, is_ours: Callable[[bytes], bool]
 
 
 def _fence_without_outputs(self: Log, manifest: Manifest) -> Entry:
-    return _PUT(self, replace(manifest, outputs=()) if manifest.kind == "fence" else manifest)
+    return _PUT(self, replace(manifest, sinks={}, aside=()) if manifest.kind == "fence" else manifest)
 
 
 def _fence_without_epoch(self: Log, manifest: Manifest) -> Entry:
@@ -31,8 +31,10 @@ def _fence_without_epoch(self: Log, manifest: Manifest) -> Entry:
 
 
 def _under_the_current_id(job: Any, log: Log, manifest: Manifest) -> None:
-    outputs = tuple(replace(staged, id=manifest.id) for staged in manifest.outputs)
-    _PUBLISH(job, log, replace(manifest, outputs=outputs))
+    id, sink = manifest.id, manifest.sink
+    sink = replace(sink, unpublished=tuple(replace(batch, id=id) for batch in sink.unpublished))
+    aside = tuple(replace(one, id=id) for one in manifest.aside)
+    _PUBLISH(job, log, replace(manifest, sinks={"sink": sink}, aside=aside))
 
 
 def _inputs_stay(runs: Any, merge: Any, output: Any) -> Any:

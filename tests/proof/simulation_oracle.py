@@ -100,7 +100,7 @@ class Oracle:
         gone = [name for name in new.files() if name not in self.checkpoint._files]
         _require(not gone, f"manifest {new.id} names what is not there: {gone}")
         self._check_account(new, snapshot)
-        if new.operators != old.operators or new.source != old.source:
+        if new.operators != old.operators or new.sources != old.sources:
             self._check_state(new, snapshot)
         if new.kind == "checkpoint":
             self._check_staged(new, snapshot)
@@ -114,15 +114,16 @@ class Oracle:
         plan = self.plans.get(plan_name(old.base, old.replan))
         _require(plan is not None, f"checkpoint {new.id} was put before a plan of {old.base}-{old.replan}")
         assert plan is not None
-        _require(plan.end == new.source.positions, f"checkpoint {new.id} did not run the plan of {old.base}")
+        read = plan.source
+        _require(read.end == new.source.positions, f"checkpoint {new.id} did not run the plan of {old.base}")
         self.ran[new.id] = plan
-        ((partition, end),) = plan.end.items()
-        rows = self.rows[self.rows_before(plan.start[partition]) : self.rows_before(end)]
-        step = Step(rows, plan.close_at, plan.end_of_input, plan.cap.get(partition))
+        ((partition, end),) = read.end.items()
+        rows = self.rows[self.rows_before(read.start[partition]) : self.rows_before(end)]
+        step = Step(rows, plan.task.close_at, plan.task.ends, read.cap.get(partition))
         return self.snapshots[old.id].after(step, self.window, self.lag_ms)
 
     def _check_account(self, new: Manifest, expected: Snapshot) -> None:
-        (account,) = new.ledger.values()
+        (account,) = new.accounts.values()
         found = account.read, account.late, account.dead, new.clock.watermark, new.clock.end_of_input
         wanted = expected.read, expected.late_count, expected.dead_count, expected.watermark, expected.ended
         _require(account.balances, f"{account} does not balance")
@@ -136,11 +137,12 @@ class Oracle:
 
     def _check_staged(self, new: Manifest, expected: Snapshot) -> None:
         outputs, late, dead = [], [], []
-        for staged in new.outputs:
-            for one in staged.sink:
+        for batch in new.sink.unpublished:
+            for one in batch.staged:
                 lines = self.sink.read(one.name).to_pybytes().decode().splitlines()
                 rows = [json.loads(line) for line in lines]
                 outputs += [(*_place(row), row["visits"], row["total"], row["top"]) for row in rows]
+        for staged in new.aside:
             late += [number for one in staged.late for number in self._aside(one.name)]
             dead += [number for one in staged.dead for number in self._aside(one.name)]
         found = tuple(sorted(outputs, key=repr)), tuple(sorted(late)), tuple(sorted(dead))
@@ -158,12 +160,14 @@ class Oracle:
         names = set()
         for id in ids:
             manifest = self.chain[id][0]
-            for staged in manifest.outputs if manifest.kind == "checkpoint" else ():
-                if where == "sink":
-                    names |= {_final(staged.id, one.name) for one in staged.sink}
-                else:
-                    names |= {aside_name("late", staged.id, one) for one in staged.late}
-                    names |= {aside_name("dead", staged.id, one) for one in staged.dead}
+            if manifest.kind != "checkpoint":
+                continue
+            if where == "sink":
+                names |= {_final(batch.id, one.name) for batch in manifest.sink.unpublished for one in batch.staged}
+                continue
+            for staged in manifest.aside:
+                names |= {aside_name("late", staged.id, one) for one in staged.late}
+                names |= {aside_name("dead", staged.id, one) for one in staged.dead}
         return names
 
     def shown(self, where: str) -> set[str]:
@@ -201,9 +205,9 @@ class Oracle:
         newest = self.newest
         if where == "sink":
             if name.startswith("_staged/"):
-                for staged in newest.outputs:
-                    for one in staged.sink:
-                        there = _final(staged.id, one.name) in self.sink.list("")
+                for batch in newest.sink.unpublished:
+                    for one in batch.staged:
+                        there = _final(batch.id, one.name) in self.sink.list("")
                         _require(one.name != name or there, f"deleted, and not yet published: {name}")
             return
         folder, _, rest = name.partition("/")
@@ -221,9 +225,9 @@ class Oracle:
         needed = {name for one in kept for name in one.files()}
         plan = self.plans.get(plan_name(newest.base, newest.replan))
         if plan is not None:
-            needed |= {run.name for run in plan.appended}
+            needed |= plan.files()
         shown = self.shown("checkpoint")
-        for staged in newest.outputs:
+        for staged in newest.aside:
             for folder, ones in (("late", staged.late), ("dead", staged.dead)):
                 needed |= {one.name for one in ones if aside_name(folder, staged.id, one) not in shown}
         return needed

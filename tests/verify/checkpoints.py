@@ -67,8 +67,17 @@ def change_newest(folder: Path, change: Callable[[Manifest], Manifest]) -> Manif
     return changed
 
 
+def at_one(manifest: Manifest, **values: Any) -> Manifest:
+    """The manifest with its only source or task changed."""
+    return replace(manifest, **manifest.at_one(**values))
+
+
 def change_account(manifest: Manifest, **values: Any) -> Manifest:
-    return replace(manifest, ledger={name: replace(one, **values) for name, one in manifest.ledger.items()})
+    return at_one(manifest, accounts={name: replace(one, **values) for name, one in manifest.accounts.items()})
+
+
+def change_key(manifest: Manifest, **values: Any) -> Manifest:
+    return at_one(manifest, operator=replace(manifest.operator, **values))
 
 
 def look(folder: Path) -> Verification:

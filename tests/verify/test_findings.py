@@ -17,7 +17,7 @@ def test_a_whole_checkpoint_verifies(made: Path) -> None:
     assert found.newest_good == found.newest == Log(LocalStorage(made)).ids()[-1]
     for part in ("manifests", "plans", "state runs", "late rows", "dead letters"):
         assert found.parts[part].checked > 0, part
-    ledger = Log(LocalStorage(made)).newest().manifest.ledger["memory"]  # type: ignore[union-attr]
+    ledger = Log(LocalStorage(made)).newest().manifest.accounts["memory"]  # type: ignore[union-attr]
     assert found.parts["late rows"].rows == ledger.late > 0
     assert found.parts["dead letters"].rows == ledger.dead == 1
 
@@ -27,7 +27,8 @@ def test_the_newest_sound_checkpoint_is_named(checkpoint: Path) -> None:
     newest = Log(LocalStorage(checkpoint)).newest()
     assert newest is not None
     made_at = {
-        int(run.name.partition("-c")[2].partition("-")[0]): run for run in newest.manifest.operators["Visits"].runs
+        int(run.name.partition("-c")[2].partition("-")[0]): run
+        for run in newest.manifest.operators["Visits"].state.runs
     }
     last = max(made_at)
     (checkpoint / made_at[last].name).unlink()

@@ -13,43 +13,52 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.operations import compact
 from persistent.storage import LocalStorage
-from tests.verify.checkpoints import change_account, change_newest, faults, look, pipeline
+from tests.verify.checkpoints import at_one, change_account, change_key, change_newest, faults, look, pipeline
 
 
 def change_run(manifest: Manifest, **values: Any) -> Manifest:
-    state = manifest.operators["Visits"]
-    runs = (*state.runs[:-1], replace(state.runs[-1], **values))
-    return replace(manifest, operators={"Visits": replace(state, runs=runs)})
+    runs = manifest.operator.state.runs
+    changed = (*runs[:-1], replace(runs[-1], **values))
+    return at_one(manifest, operator=manifest.operator.with_state(runs=changed))
+
+
+def change_source(manifest: Manifest, **values: Any) -> Manifest:
+    return at_one(manifest, source=replace(manifest.source, **values))
+
+
+def change_clock(manifest: Manifest, **values: Any) -> Manifest:
+    return at_one(manifest, clock=replace(manifest.clock, **values))
 
 
 BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
     "another parent": (lambda m: replace(m, parent=(m.id - 1, "0" * 64)), "names another parent"),
     "another job": (lambda m: replace(m, job="0" * 32), "is of job"),
     "clock back": (
-        lambda m: replace(m, clock=replace(m.clock, watermark=1, closed=1)),
+        lambda m: change_clock(m, watermark=1, closed=1),
         ": the clock never goes back",
     ),
-    "closed ahead": (lambda m: replace(m, clock=replace(m.clock, closed=1 << 40)), "ahead of the clock"),
+    "closed ahead": (lambda m: change_clock(m, closed=1 << 40), "ahead of the clock"),
     "positions back": (
-        lambda m: replace(m, source=replace(m.source, positions={"memory": (0, 1)})),
+        lambda m: change_source(m, positions={"memory": (0, 1)}),
         ": positions of memory never go back",
     ),
-    "positions lost": (lambda m: replace(m, source=replace(m.source, positions={})), "does not follow"),
+    "positions lost": (lambda m: change_source(m, positions={}), "does not follow"),
+    "partition lost": (lambda m: change_source(m, partitions=()), "none vanishes"),
     "epoch back": (lambda m: replace(m, epoch=0), "does not follow"),
     "epoch without fence": (lambda m: replace(m, epoch=m.epoch + 1), "only a fence raises the epoch"),
     "base": (lambda m: replace(m, base=m.id - 1), "with base"),
     "account": (lambda m: change_account(m, read=10_000), "does not balance"),
     "account back": (lambda m: change_account(m, read=0, processed=0, late=0, dead=0), "the account goes back"),
-    "rows": (lambda m: change_run(m, rows=m.operators["Visits"].runs[-1].rows + 1), "its manifest says"),
+    "rows": (lambda m: change_run(m, rows=m.operator.state.runs[-1].rows + 1), "its manifest says"),
     "run missing": (lambda m: change_run(m, name="d/Visits/e9-c9-0.arrow"), "missing"),
     "counted twice": (lambda m: change_run(m, first=0, last=m.id), "both count deltas"),
     "deltas ahead": (lambda m: change_run(m, first=m.id + 1, last=m.id + 1), "sums the deltas"),
     "key type": (
-        lambda m: replace(m, operators={"Visits": replace(m.operators["Visits"], key_types=("int64", "string"))}),
+        lambda m: change_key(m, key_types=("int64", "string")),
         "holds string",
     ),
     "key name": (
-        lambda m: replace(m, operators={"Visits": replace(m.operators["Visits"], key_names=("a", "b"))}),
+        lambda m: change_key(m, key_names=("a", "b")),
         "its columns are",
     ),
 }
@@ -72,8 +81,8 @@ def test_a_fence_that_changes_something_is_found(tmp_path: Path) -> None:
     assert newest is not None
     log.fence(newest, "1" * 32, 0)
     assert look(tmp_path).ok
-    change_newest(tmp_path, lambda m: replace(m, clock=replace(m.clock, watermark=m.clock.watermark + 1)))
-    assert "a fence copies clock" in faults(look(tmp_path))
+    change_newest(tmp_path, lambda m: change_clock(m, watermark=m.clock.watermark + 1))
+    assert "a fence copies clocks" in faults(look(tmp_path))
 
 
 def test_a_compaction_that_changes_more_than_runs_is_found(tmp_path: Path) -> None:
@@ -82,5 +91,5 @@ def test_a_compaction_that_changes_more_than_runs_is_found(tmp_path: Path) -> No
     made.run(engine="embedded")
     compact(made)
     assert look(tmp_path).ok
-    change_newest(tmp_path, lambda m: replace(m, clock=replace(m.clock, watermark=m.clock.watermark + 1)))
-    assert "a compaction copies clock" in faults(look(tmp_path))
+    change_newest(tmp_path, lambda m: change_clock(m, watermark=m.clock.watermark + 1))
+    assert "a compaction copies clocks" in faults(look(tmp_path))

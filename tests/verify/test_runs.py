@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.operations import compact
 from persistent.storage import LocalStorage
 from tests.few import one_in
-from tests.verify.checkpoints import change_newest, faults, look
+from tests.verify.checkpoints import at_one, change_key, change_newest, faults, look
 
 
 def kept_files(folder: Path) -> Iterator[Path]:
@@ -65,8 +64,8 @@ def test_overlapping_sums_are_found(checkpoint: Path) -> None:
     """Without it a delta could count twice: once in a folded run, and once more by itself."""
 
     def twice(manifest: Manifest) -> Manifest:
-        state = manifest.operators["Visits"]
-        return replace(manifest, operators={"Visits": replace(state, runs=(*state.runs, state.runs[0]))})
+        runs = manifest.operator.state.runs
+        return at_one(manifest, operator=manifest.operator.with_state(runs=(*runs, runs[0])))
 
     change_newest(checkpoint, twice)
     assert "both count deltas" in faults(look(checkpoint))
@@ -104,7 +103,7 @@ def test_decimal_keys_that_do_not_fit_are_damage(tmp_path: Path, said: str) -> N
     Pipeline(source=source, task=Prices(), checkpoint=str(tmp_path)).run(engine="embedded")
 
     def changed(manifest: Manifest) -> Manifest:
-        return replace(manifest, operators={"Prices": replace(manifest.operators["Prices"], key_types=(said,))})
+        return change_key(manifest, key_types=(said,))
 
     change_newest(tmp_path, changed)
     assert f"column key:price holds decimal128(4, 2), its manifest says {said}" in faults(look(tmp_path))

@@ -43,7 +43,7 @@ def test_records_lost_from_the_account_are_counted(tmp_path: Path) -> None:
     """Without it records that a bug never read would not be missed."""
     made = pipeline(tmp_path, 1500)
     made.run(engine="embedded")
-    account = newest_of(Log(made.storage)).manifest.ledger["memory"]
+    account = newest_of(Log(made.storage)).manifest.accounts["memory"]
     lost = {"read": account.read - 3, "processed": account.processed - 3}
     change_newest(tmp_path, lambda m: change_account(m, **lost))
     ((place, text),) = source_findings(made)
@@ -68,7 +68,7 @@ def test_files_are_read_once_more_up_to_the_positions(tmp_path: Path) -> None:
     (tmp_path / "input" / "3.jsonl").write_text('{"ts": 1, "page": "a", "country": "de", "bytes": 1}\n')
     log = Log(made.storage)
     entries = [log.read(id) for id in log.ids()]
-    reads = {entry.manifest.ledger["files"].read: entry for entry in entries}
+    reads = {entry.manifest.accounts["files"].read: entry for entry in entries}
     assert sorted(reads) == [0, 130, 260, 300]
     for entry in reads.values():
         assert verify_source(made, entry).findings == []
@@ -127,7 +127,7 @@ def test_a_file_that_was_read_in_part_is_told_so(tmp_path: Path) -> None:
 
 
 def _reads(made: Pipeline, id: int) -> int:
-    ledger = Log(made.storage).read(id).manifest.ledger
+    ledger = Log(made.storage).read(id).manifest.accounts
     return ledger["files"].read if ledger else 0
 
 

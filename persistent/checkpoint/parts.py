@@ -1,0 +1,260 @@
+"""The parts of a manifest: what it says of each source, task, state, input and sink, all of them by name.
+
+Each part knows how it stands in a document of the newest format.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
+from persistent.clock import Clock
+from persistent.codec import Run
+from persistent.sinks.protocol import Staged
+from persistent.sources.protocol import Positions
+
+STATE = "state"
+"""The name of the state of a task that has one, and gives it no name."""
+_MODULUS = 1 << 64
+_FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
+_NAME_LENGTH_MAX = 200
+
+
+def default_name(kind: str, part: str) -> str:
+    """The name in the checkpoint of a ``part``, "source" or "sink", that has none of its own: its kind, in our
+    alphabet.
+
+    >>> default_name("FileSource", "source"), default_name("MemorySink", "sink"), default_name("Source", "source")
+    ('file', 'memory', 'source')
+    """
+    name = _FOREIGN.sub("-", kind.removesuffix(part.capitalize())).lstrip("._=@+-").lower()
+    return name[:_NAME_LENGTH_MAX] or part
+
+
+@dataclass(frozen=True)
+class Account:
+    """What became of the records read from one partition, each counted once.
+
+    ``mix``: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp) of every record read.
+    """
+
+    read: int = 0
+    processed: int = 0
+    late: int = 0
+    dead: int = 0
+    duplicate: int = 0
+    mix: int = 0
+
+    def __add__(self, other: Account) -> Account:
+        return Account(
+            self.read + other.read,
+            self.processed + other.processed,
+            self.late + other.late,
+            self.dead + other.dead,
+            self.duplicate + other.duplicate,
+            (self.mix + other.mix) % _MODULUS,
+        )
+
+    @property
+    def balances(self) -> bool:
+        return self.read == self.processed + self.late + self.dead + self.duplicate
+
+
+Accounts = Mapping[str, Account]
+"""By partition."""
+
+
+@dataclass(frozen=True)
+class SourcePart:
+    """Where a source stands, and what was recorded of it. ``partitions``: in the order in which they joined.
+    ``largest``: the largest timestamp processed of each partition; ``idle``: the partitions that the clock does not
+    wait for. ``since``: records of an earlier time (ms) were counted when the source was read before, at positions that
+    are gone."""
+
+    kind: str
+    partitions: tuple[str, ...]
+    positions: Positions
+    recorded: Mapping[str, Any] = field(default_factory=dict)
+    index: tuple[Run, ...] = ()
+    since: int | None = None
+    largest: Mapping[str, int] = field(default_factory=dict)
+    idle: tuple[str, ...] = ()
+    codec: str = ORDINAL_OFFSET.name
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "codec": self.codec,
+            "partitions": list(self.partitions),
+            "positions": positions_to_json(self.codec, self.positions),
+            "largest": dict(self.largest),
+            "idle": list(self.idle),
+            "recorded": self.recorded,
+            "index": [run.to_json() for run in self.index],
+            "since": self.since,
+        }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> SourcePart:
+        return SourcePart(
+            body["kind"],
+            tuple(body["partitions"]),
+            positions_from_json(body["codec"], body["positions"]),
+            body["recorded"],
+            runs_from_json(body["index"]),
+            body["since"],
+            dict(body["largest"]),
+            tuple(body["idle"]),
+            body["codec"],
+        )
+
+
+@dataclass(frozen=True)
+class TaskClock:
+    """Where the clock of a task stands. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its
+    input was declared complete, and nothing has come since."""
+
+    watermark: int = 0
+    closed: int = 0
+    ended: bool = False
+
+    @staticmethod
+    def of(clock: Clock) -> TaskClock:
+        """What a clock says of the task, without the timestamps of its sources."""
+        return TaskClock(clock.watermark, clock.closed, clock.end_of_input)
+
+
+@dataclass(frozen=True)
+class StateRuns:
+    """One state of a task: what it is made of, and the runs whose sum it is, oldest first.
+
+    ``published``: the id of the checkpoint that last published a state without windows.
+    ``lowest``: the smallest pane that some open window still needs, None when nothing is held. ``known_from``: of a
+    state with history, the clock from which on its panes were kept apart, whatever history it had; None where it has
+    none, or an older release has not recorded it.
+    """
+
+    fingerprint: Mapping[str, Any]
+    runs: tuple[Run, ...] = ()
+    lowest: int | None = None
+    published: int = 0
+    known_from: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> StateRuns:
+        return StateRuns(**{**body, "runs": runs_from_json(body["runs"])})
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """What a task holds: the columns of its key, and its states by name. ``inputs``: the names of what it reads."""
+
+    inputs: tuple[str, ...]
+    key_names: tuple[str, ...]
+    key_types: tuple[str, ...]
+    states: Mapping[str, StateRuns]
+
+    @property
+    def state(self) -> StateRuns:
+        """The only state: a task of this release has one."""
+        (state,) = self.states.values()
+        return state
+
+    def with_state(self, **changes: Any) -> OperatorState:
+        """The same task, its only state changed so."""
+        ((name, state),) = self.states.items()
+        return replace(self, states={name: replace(state, **changes)})
+
+    def described(self) -> dict[str, Any]:
+        """What its only state is made of, its key included, as the words of a change are made from it."""
+        return {**self.state.fingerprint, "key": list(self.key_names)}
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "inputs": list(self.inputs),
+            "key_names": list(self.key_names),
+            "key_types": list(self.key_types),
+            "states": {name: state.to_json() for name, state in self.states.items()},
+        }
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> OperatorState:
+        return OperatorState(
+            tuple(body["inputs"]),
+            tuple(body["key_names"]),
+            tuple(body["key_types"]),
+            {name: StateRuns.from_json(state) for name, state in body["states"].items()},
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a checkpoint staged for one sink, to be published under its id. ``before``: the id of the batch before it
+    for this sink, None of the first: a checkpoint without outputs is none."""
+
+    id: int
+    before: int | None
+    staged: tuple[Staged, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.id, "before": self.before, "staged": staged_to_json(self.staged)}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Batch:
+        return Batch(body["id"], body["before"], staged_from_json(body["staged"]))
+
+
+@dataclass(frozen=True)
+class SinkPart:
+    """What a sink has been given. ``does``: which of the methods it has that a sink need not have. ``last``: the id of
+    its newest batch, or of the rollback that took back what there was. ``unpublished``: the batches that may not be
+    published yet, oldest first."""
+
+    does: tuple[str, ...] = ()
+    last: int | None = None
+    unpublished: tuple[Batch, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        unpublished = [batch.to_json() for batch in self.unpublished]
+        return {"does": list(self.does), "last": self.last, "unpublished": unpublished}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> SinkPart:
+        return SinkPart(tuple(body["does"]), body["last"], tuple(map(Batch.from_json, body["unpublished"])))
+
+
+@dataclass(frozen=True)
+class Aside:
+    """The late rows and dead letters that a checkpoint staged, to be published under its id."""
+
+    id: int
+    late: tuple[Staged, ...] = ()
+    dead: tuple[Staged, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.late or self.dead)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"id": self.id, "late": staged_to_json(self.late), "dead": staged_to_json(self.dead)}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Aside:
+        return Aside(body["id"], staged_from_json(body["late"]), staged_from_json(body["dead"]))
+
+
+def runs_from_json(entries: Sequence[dict[str, Any]]) -> tuple[Run, ...]:
+    return tuple(Run.from_json(entry) for entry in entries)
+
+
+def staged_to_json(staged: Sequence[Staged]) -> list[dict[str, Any]]:
+    return [dict(one.__dict__) for one in staged]
+
+
+def staged_from_json(entries: Sequence[Mapping[str, Any]]) -> tuple[Staged, ...]:
+    return tuple(Staged(**entry) for entry in entries)

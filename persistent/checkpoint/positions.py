@@ -1,0 +1,101 @@
+"""A position codec says how a position of a source stands in a document, and which of two positions comes first.
+
+Each part of a manifest or plan that holds positions names their codec, with its version. To add one: a class here, and
+its name in ``CODECS``. A codec that a release does not know is refused by it, and never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from persistent.codec.shapes import Misfit, Shape, items, whole
+from persistent.sources.protocol import Position, Positions
+
+_DEPTH_MAX = 4
+_VALUES_MAX = 100
+_TEXT_MAX = 1_000
+
+
+class PositionCodec(Protocol):
+    """``name``: with its version, "ordinal-offset/1". ``first``: where a partition is read from at the beginning.
+    ``shape``: of a position in a document."""
+
+    name: str
+    first: Position
+
+    def shape(self, value: Any) -> None:
+        """Misfit unless this is a position."""
+
+    def to_json(self, position: Position) -> Any:
+        """As it stands in a document."""
+
+    def from_json(self, value: Any) -> Position:
+        """The inverse of ``to_json``, of a value that is of the shape."""
+
+    def goes_back(self, before: Position, after: Position) -> bool:
+        """Whether ``after`` comes before ``before``."""
+
+
+class OrdinalOffset:
+    """Two whole numbers: which input of the partition, and where in it to read next."""
+
+    name = "ordinal-offset/1"
+    first: Position = (0, 0)
+    _shape: Shape = staticmethod(items(whole(0), whole(0)))
+
+    def shape(self, value: Any) -> None:
+        self._shape(value)
+
+    def to_json(self, position: Position) -> list[int]:
+        return list(position)
+
+    def from_json(self, value: Any) -> Position:
+        return value[0], value[1]
+
+    def goes_back(self, before: Position, after: Position) -> bool:
+        return after < before
+
+
+ORDINAL_OFFSET = OrdinalOffset()
+CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_OFFSET,)}
+"""Those that this release knows, by name."""
+
+
+def plain_position(value: Any, depth: int = 0) -> None:
+    """Misfit unless a position may be so, of whatever codec: whole numbers of 64 bits, text, and short lists of these.
+
+    >>> plain_position([4, "segment-7", [0, 17]])
+    """
+    if type(value) is list:
+        if depth == _DEPTH_MAX or len(value) > _VALUES_MAX:
+            raise Misfit(f"a position has at most {_VALUES_MAX} values, {_DEPTH_MAX} deep")
+        for item in value:
+            plain_position(item, depth + 1)
+    elif type(value) is str:
+        if len(value) > _TEXT_MAX:
+            raise Misfit(f"a text of {len(value)} characters, a position has at most {_TEXT_MAX}")
+    else:
+        whole()(value)
+
+
+def agree(part: Any, names: tuple[str, ...]) -> None:
+    """Misfit unless the positions that a part of a document holds under these names are of its codec. Of a codec that
+    is not known here nothing can be said."""
+    codec = CODECS.get(part["codec"])
+    if codec is None:
+        return
+    for name in names:
+        for partition, value in part[name].items():
+            try:
+                codec.shape(value)
+            except Misfit as misfit:
+                raise misfit.below(f"{partition:.60}").below(name) from misfit.__cause__
+
+
+def positions_to_json(codec: str, positions: Positions) -> dict[str, Any]:
+    return {partition: CODECS[codec].to_json(position) for partition, position in positions.items()}
+
+
+def positions_from_json(codec: str, values: Mapping[str, Any]) -> dict[str, Position]:
+    return {partition: CODECS[codec].from_json(value) for partition, value in values.items()}

@@ -1,0 +1,102 @@
+"""The parts of a manifest: named by our alphabet, added up, and told apart."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from persistent.checkpoint.manifest import check_name
+from persistent.checkpoint.parts import (
+    STATE,
+    Account,
+    Aside,
+    Batch,
+    OperatorState,
+    SinkPart,
+    SourcePart,
+    StateRuns,
+    TaskClock,
+    default_name,
+)
+from persistent.clock import Clock
+from persistent.sinks.protocol import Staged
+from tests.checkpoint.samples import full_manifest, operator, run
+
+STAGED = (Staged("d/V/x", 1, 1, ""),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "part", "name"),
+    [
+        ("FileSource", "source", "file"),
+        ("MemorySource", "source", "memory"),
+        ("FileSink", "sink", "file"),
+        ("Source", "source", "source"),
+        ("SourceOfAll", "source", "sourceofall"),
+        ("FileSink", "source", "filesink"),
+        ("", "source", "source"),
+        ("é", "sink", "sink"),
+        ("_Own Kafka/topic:1", "source", "own-kafka-topic-1"),
+        ("-._=@+x", "source", "x"),
+        ("k" * 300, "source", "k" * 200),
+    ],
+)
+def test_a_name_that_nobody_gave_is_that_of_the_kind(kind: str, part: str, name: str) -> None:
+    """From run to run the same, whatever a kind is called: under another name it is another source."""
+    assert default_name(kind, part) == name
+    check_name(name, "a name")
+
+
+def test_accounts_add_up() -> None:
+    """I9: the ledger is a sum like any other, its mix modulo 2**64."""
+    a, b = Account(5, 2, 1, 1, 1, (1 << 64) - 1), Account(10, 4, 1, 2, 3, 3)
+    assert a + b == Account(15, 6, 2, 3, 4, 2)
+    assert a.balances and (a + b).balances
+    assert not Account(1).balances
+    assert Account() == Account(0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["late", "dead"])
+def test_what_is_set_aside_of_one_kind_is_set_aside(kind: str) -> None:
+    """Dead letters without late rows would not be published."""
+    assert Aside(1, **{kind: STAGED})
+    assert not Aside(1)
+
+
+def test_what_is_not_said_is_nothing() -> None:
+    """A first manifest that began with something would never balance, or publish what nobody counted."""
+    assert StateRuns({}) == StateRuns({}, (), None, 0, None)
+    assert SinkPart() == SinkPart((), None, ()) and TaskClock() == TaskClock(0, 0, False)
+    assert SourcePart("K", (), {}) == SourcePart("K", (), {}, {}, (), None, {}, (), "ordinal-offset/1")
+
+
+def test_a_clock_has_two_places() -> None:
+    """What a task has reached stands with the task; the largest timestamps stand with their source."""
+    assert TaskClock.of(Clock(9, 7, {"a": 11}, True)) == TaskClock(9, 7, True)
+
+
+def test_the_only_state_is_changed_in_its_place() -> None:
+    """Key, inputs and name of the state stay what they are."""
+    one = operator({"a": 1}, ("page",), ("string",), (run(),), 3, 4, 5)
+    assert one.state == StateRuns({"a": 1}, (run(),), 3, 4, 5)
+    assert one.with_state(lowest=9) == operator({"a": 1}, ("page",), ("string",), (run(),), 9, 4, 5)
+    assert one.described() == {"a": 1, "key": ["page"]}
+    named = OperatorState(("memory",), (), (), {"other": StateRuns({})})
+    assert named.with_state(published=2).states == {"other": StateRuns({}, published=2)}
+    two = OperatorState(("memory",), (), (), {STATE: StateRuns({}), "other": StateRuns({})})
+    for act in (lambda: two.state, lambda: two.with_state(lowest=1)):
+        with pytest.raises(ValueError, match="too many values"):
+            act()
+
+
+def test_each_part_is_read_as_it_was_written() -> None:
+    """A field forgotten on the way is state, position or output lost at the next restart."""
+    one = full_manifest()
+    assert SourcePart.from_json(one.source.to_json()) == one.source
+    assert OperatorState.from_json(one.operator.to_json()) == one.operator
+    assert SinkPart.from_json(one.sink.to_json()) == one.sink
+    assert Aside.from_json(one.aside[0].to_json()) == one.aside[0]
+    batch = Batch(5, None, STAGED)
+    assert Batch.from_json(batch.to_json()) == batch
+    assert re.fullmatch(r"[a-z]+", STATE)
