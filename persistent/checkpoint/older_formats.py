@@ -165,11 +165,10 @@ def _operator(operator: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _sinks(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The sink, if there is something for it."""
-    batches: list[dict[str, Any]] = []
-    for outputs in body["outputs"]:
-        if outputs["sink"]:
-            before = batches[-1]["id"] if batches else None
-            batches.append({"id": outputs["id"], "before": before, "staged": outputs["sink"]})
-    last = batches[-1]["id"] if batches else None
-    return {SINK: {"does": [], "last": last, "unpublished": batches}} if batches else {}
+    """The sink, if there is something for it; which batches it was given before is not recorded."""
+    batches = [
+        {"id": outputs["id"], "before": None, "staged": outputs["sink"]}
+        for outputs in body["outputs"]
+        if outputs["sink"]
+    ]
+    return {SINK: {"does": [], "last": None, "unpublished": batches}} if batches else {}

@@ -196,7 +196,8 @@ class OperatorState:
 @dataclass(frozen=True)
 class Batch:
     """What a checkpoint staged for one sink, to be published under its id. ``before``: the id of the batch before it
-    for this sink, None of the first: a checkpoint without outputs is none."""
+    for this sink, where a checkpoint without outputs is none; None of the first, and where an older release has staged
+    it."""
 
     id: int
     before: int | None
