@@ -63,7 +63,7 @@ def test_killed_anywhere_and_upgraded_it_runs_on(job: CrashJob, number: int, fol
     fresh = World(job, folder)
     fresh.run(calm)
     expected, planned = fresh.outcome(), 0
-    for death in [*deaths(calm.log)][number :: 6]:
+    for death in [*deaths(calm.log)][number::6]:
         world = World(job, folder)
         with suppress(Killed):
             world.run(Operations(death.at, death.how))
