@@ -130,6 +130,23 @@ def test_what_is_staged_and_not_published_yet_still_is(folder: Path) -> None:
     assert world.outcome() == expected
 
 
+def test_what_a_sink_was_given_last_never_goes_back(folder: Path) -> None:
+    """A store that publishes in one transaction keeps a mark, and who slept meanwhile must not find it where it was."""
+    world = ended(VISITS, folder)
+    before = newest(world).sink.last
+    assert before is not None
+    again = twin(world)
+    assert rollback(again.checkpoint, bases(world)[1], outputs="again").manifest.sink.last == before
+    back = rollback(world.checkpoint, bases(world)[1], outputs="retract").manifest
+    assert back.sink.last == back.id > before
+    for one in (world, again):
+        one.run()
+        log = Log(one.checkpoint)
+        batches = [batch for id in log.ids() for batch in log.read(id).manifest.sink.unpublished]
+        first = next(batch for batch in batches if batch.id > back.id)
+        assert first.before == (back.id if one is world else before)
+
+
 @pytest.mark.parametrize("runs_between", [False, True])
 def test_what_stays_is_shown_though_it_was_not_published_yet(runs_between: bool, folder: Path) -> None:
     """ "again" says that what was committed stays. One may go back to it: then nobody would ever show it."""

@@ -59,6 +59,22 @@ def test_started_from_any_checkpoint_it_ends_as_the_job_did(job: CrashJob, folde
     check_sound(world)
 
 
+def test_revisions_go_on_in_a_job_that_is_started(folder: Path) -> None:
+    """The largest revision of a key wins: a job that began at 1 again would lose against what the one before showed."""
+    world = ended(replace(TOTALS, rows=TOTALS.rows[:5]), folder)
+    shown_before = [row["revision"] for row in world.published()]
+    url = savepoint(world.checkpoint, "half")
+    saved = Log(open_checkpoint(url)).newest().manifest  # type: ignore[union-attr]
+    assert saved.revision_base == 0 and saved.sink.last == max(shown_before) and not saved.unpublished()
+    sink, storage = MemorySink(), MemoryStorage(f"{world.name}-revisions")
+    world.job = TOTALS
+    pipeline(world, sink, storage, start_from=url).run(engine="embedded", end_of_input=True)
+    manifest = Log(storage).newest().manifest  # type: ignore[union-attr]
+    assert manifest.revision_base == saved.id and manifest.sinks.keys() == {"memory"}
+    assert {row["revision"] for row in sink.rows()} == {manifest.revision}
+    assert manifest.revision > max(shown_before)
+
+
 def test_a_savepoint_needs_nothing_of_the_job(folder: Path) -> None:
     """It is made to outlive the job: on another disk, after the job's folder is gone."""
     world = World(replace(VISITS, local=True), folder)

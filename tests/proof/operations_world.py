@@ -22,6 +22,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
+from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.sources.schemas import to_json
