@@ -5,7 +5,6 @@ Those of the newest format are here; those of the formats before are in ``persis
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from persistent.checkpoint.positions import CODECS, agree, plain_position
@@ -175,8 +174,6 @@ def _of_one_job(manifest: Any) -> None:
     for task, operator in tasks.items():
         if sorted(manifest["ledger"][task]) != sorted(operator["inputs"]):
             raise Misfit(f"{task} reads {_names(operator['inputs'])}, its account is of other inputs")
-    if not manifest["sources"] or not all(operator["states"] for operator in tasks.values()):
-        raise Misfit("a job has a source, and a task a state")
 
 
 def _names(names: Any) -> str:
@@ -265,19 +262,21 @@ def check_format(body: Any, place: str) -> None:
 
 def check_known(body: Any, place: str) -> None:
     """Refuse a manifest or plan that only a newer release can go on with: of several sources, tasks, states or sinks,
-    or with positions of an unknown codec."""
-    found = next(_unknown(body), None)
-    if found is not None:
-        raise NewerFormat(f"{place}: {found}: use a newer release")
-
-
-def _unknown(body: Any) -> Iterator[str]:
-    tasks = body.get("operators", body.get("tasks", {}))
-    parts = [("sources", body["sources"]), ("tasks", tasks), ("sinks", body.get("sinks", {}))]
-    parts += [(f"states of {task}", operator["states"]) for task, operator in body.get("operators", {}).items()]
-    for what, named in parts:
-        if len(named) > 1:
-            yield f"has {len(named)} {what} ({_names(named)}), this release knows jobs with one"
+    or with positions of an unknown codec. CorruptCheckpoint where it is of none."""
+    operators = body.get("operators", {})
+    parts = [("sources", body["sources"]), ("tasks", body.get("tasks", operators))]
+    parts += [(f"states of {task}", operator["states"]) for task, operator in operators.items()]
+    for what, of in parts:
+        if not of:
+            raise CorruptCheckpoint(f"{place}: has no {what}, and no release has written such a document")
+    for what, of in (*parts, ("sinks", body.get("sinks", {}))):
+        if len(of) > 1:
+            raise NewerFormat(
+                f"{place}: has {len(of)} {what} ({_names(of)}), this release knows jobs with one: use a newer release"
+            )
     for name, source in body["sources"].items():
         if source["codec"] not in CODECS:
-            yield f"positions of {name} are of the codec {source['codec']}, this release knows {', '.join(CODECS)}"
+            raise NewerFormat(
+                f"{place}: positions of {name} are of the codec {source['codec']}, this release knows "
+                f"{', '.join(CODECS)}: use a newer release"
+            )

@@ -176,6 +176,12 @@ def test_without_outputs_nothing_is_owed_to_a_sink() -> None:
     assert found.sinks == {} and found.aside == ()
 
 
+def test_a_manifest_without_a_task_is_refused() -> None:
+    """Its state would be nobody's."""
+    with pytest.raises(CorruptCheckpoint, match="m: has no tasks"):
+        read({**BODY, "operators": {}})
+
+
 def test_an_operator_more_is_of_a_newer_release() -> None:
     """None has written it; half of it would be lost."""
     body = {**BODY, "operators": {**BODY["operators"], "Other": BODY["operators"]["Visits"]}}

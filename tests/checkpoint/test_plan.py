@@ -63,6 +63,14 @@ def test_a_newer_plan_is_refused_by_name() -> None:
 
 
 @pytest.mark.parametrize("part", ["sources", "tasks"])
+def test_a_plan_of_none_is_refused(part: str) -> None:
+    """It would move nothing, for ever."""
+    body = decode_document(plan().encode(), "p")
+    with pytest.raises(CorruptCheckpoint, match=f"^p: has no {part}"):
+        StepPlan.decode(encode_document({**body, part: {}}), "p")
+
+
+@pytest.mark.parametrize("part", ["sources", "tasks"])
 def test_a_plan_of_two_is_refused_by_name(part: str) -> None:
     """To run half of it would leave the other half out for good."""
     body = decode_document(plan().encode(), "p")

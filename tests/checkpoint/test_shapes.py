@@ -91,8 +91,6 @@ HEADS = [
         ("manifest", "ledger", BODY["ledger"], {"Other": {}}, "ledger are of Other, the tasks are Visits"),
         ("manifest", "ledger.Visits", {"file": {}}, {"a": {}}, "Visits reads file, its account is of other inputs"),
         ("manifest", "operators.Visits.inputs", ["file"], ["file", "b"], "its account is of other inputs"),
-        ("manifest", "operators.Visits.states", OPERATOR["states"], {}, "a job has a source, and a task a state"),
-        ("manifest", "sources", BODY["sources"], {}, "a job has a source, and a task a state"),
         ("manifest", "sources", BODY["sources"], {"a/b": BODY["sources"]["file"]}, "is not a name of letters"),
         ("manifest", "sinks.file.does", ["a"] * 100, ["a b"], "is not a name of letters"),
         ("manifest", "sinks.file.unpublished.0.before", 6, 7, "the batch 7 before it is not below its id 7"),
