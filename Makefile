@@ -17,7 +17,7 @@ help:
 	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/sources/text.py: of one module'
 	@echo 'make check   the other tests: real servers, Spark, kills at every operation, every law on 200 examples'
 	@echo 'make docs    the pages as a site, in build/site'
-	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 40, make check: 200)'
+	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 25, make check: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
 	@echo 'make mutants small changes to what stores and commits, and whether tests notice; goes on where it ended'
 	@echo 'make coverage every branch of the same code must be taken by its tests'

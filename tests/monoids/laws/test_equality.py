@@ -191,6 +191,7 @@ class Biased(Coin):
         return (*b[100:], *[1] * 100) if a and b else a or b
 
 
+@pytest.mark.check
 def test_statistical_judges_estimates_not_elements() -> None:
     """A sketch that samples by the order of merging obeys no law to the bit, and all in the mean."""
     inputs = st.integers(1, 10**6)

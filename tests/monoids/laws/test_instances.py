@@ -22,7 +22,7 @@ TO_SUBCLASS = {"Monoid", "Group", "FixedWidth"}
 IDS = [repr(monoid)[:60] for monoid, _ in INSTANCES]
 
 
-@monoid_laws(*INSTANCES, examples=40)
+@monoid_laws(*INSTANCES, examples=25)
 def test_lawful(check: Callable[[], None]) -> None:
     """Without the laws no recovery, compaction, window or rescaling gives the right sum.
 
