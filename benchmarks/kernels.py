@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from benchmarks import measure
 from monoids import Count, Max, Min, Sum, record
 from monoids.groupby import summing
-from monoids.groupby.sliding import slide
+from monoids.groupby.sliding import PaneSums, slide
 from monoids.groupby.summing import GroupSums
 from persistent.worker.state_rows import fold
 
@@ -208,7 +208,7 @@ def sliding(keys: int, panes: int, runs: int, seed: int) -> measure.Figure:
     windows = panes + PANES - 1
 
     def work() -> Any:
-        return list(slide(Max(), rows, numbers, elements, PANES, 1 - PANES, panes - 1))
+        return list(slide(Max(), PaneSums(rows, numbers, elements), PANES, 1 - PANES, panes - 1))
 
     def check(_: str, pieces: Any) -> None:
         largest = np.concatenate([Max().to_arrow(part)[0].to_numpy() for *_, part in pieces]).reshape(keys, windows)

@@ -21,22 +21,22 @@ Quantiles(relative_error)               the median and others, within a relative
 exact_until(n, m)                       the sketch m of distinct values, exact up to n of them
 mapping(m)                              m for every key
 record(a=m, b=n)                        several side by side
-option(m)  dual(m)  contramap(f, m)     m and nothing, m backwards, m of what f makes of the inputs
-Monoid, Group, FixedWidth               to subclass for one's own
+option(m)  dual(m)  contramap(f, m)     m or nothing, m with operands swapped, m of f(input)
+Monoid, Group, FixedWidth               subclass these to write your own
 
 monoid.py  fixed.py     what a monoid is, and its columns
-numbers/  order/  containers/  sketches/        the monoids
-record.py  optional.py  combinators.py          what is made of them
-laws/           the laws, and assert_monoid_laws to test one's own
+numbers/  comparing/  containers/  sketches/    the monoids
+record.py  optional.py  combinators.py          monoids made of other monoids
+laws/           the laws, and assert_monoid_laws to test your own
 
 column.py  ordered.py  table.py                 columns of every kind; of values that compare; of tables of entries
-columns.py  sorting.py  segments.py             group-by
-values.py  pairs.py                             the types of inputs
+groupby/                                        group-by: sorting, cells, segments, sliding windows
+values.py  pairs.py  scalars.py  arrays.py      the inputs: their types, as single values and as columns
 encoding.py  decoding.py  encoded.py  hashing.py   plain values as canonical bytes; the hash of a key
 """
 
 from monoids.combinators import contramap, dual
-from monoids.comparing.chosen import First, Last, MaxBy, MinBy
+from monoids.comparing.arg_extremes import First, Last, MaxBy, MinBy
 from monoids.comparing.extremes import Max, Min
 from monoids.comparing.reservoir import Reservoir
 from monoids.comparing.top import BottomK, TopK
@@ -48,13 +48,13 @@ from monoids.containers.sets import SetIntersection, SetUnion
 from monoids.fixed import FixedWidth
 from monoids.monoid import Group, Monoid
 from monoids.numbers.bits import BitAnd, BitOr, BitXor
+from monoids.numbers.booleans import All, Any, CountIf
 from monoids.numbers.covariance import Correlation, Covariance
 from monoids.numbers.decayed import Decayed
 from monoids.numbers.exact import ExactSum
 from monoids.numbers.moments import Moments
 from monoids.numbers.products import Product
 from monoids.numbers.sums import Count, Mean, Sum
-from monoids.numbers.truth import All, Any, CountIf
 from monoids.optional import option
 from monoids.record import record
 from monoids.sketches.bloom import BloomFilter

@@ -1,7 +1,7 @@
-"""An array as a user gives it is made one Arrow array, which nobody can change and which all of Arrow's functions take.
+"""Converting a user's array into one immutable Arrow array, of a type that all of Arrow's functions accept.
 
-plain_array     without chunks, dictionary, run ends and views
-from_numpy      without memory that somebody can still write to
+plain_array     decodes chunks, dictionary, run ends and views
+from_numpy      copies memory that could still change
 python_list     as Python values, whatever the zone
 nearest_floats  decimals, correctly rounded
 """
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _EXACT_INT, _EXACT_POWER = 2**53, 22
-"""Integers up to here are floats, and so are powers of ten up to this one."""
+"""The largest integer, and the largest power of ten, up to which every one is exactly a float."""
 
 _ARROW_UNITS = {
     "generic": "s",
@@ -24,13 +24,13 @@ _ARROW_UNITS = {
     **dict.fromkeys("hms", "s"),
     **{unit: unit for unit in ("ms", "us", "ns")},
 }
-"""NumPy's units of time, and the nearest that loses nothing and that Arrow has."""
+"""NumPy's units of time, each with the nearest Arrow unit that loses nothing."""
 
 
 def from_numpy(values: np.ndarray[Any, Any]) -> pa.Array:
-    """A NumPy array as an Arrow array that stays as it is: memory that somebody can still write to is copied.
+    """A NumPy array as an immutable Arrow array: memory that can still be written to is copied.
 
-    Times in a unit that Arrow does not have become days or seconds. TypeError for one finer than nanoseconds.
+    Times in a unit that Arrow does not have become days or seconds. TypeError for units finer than nanoseconds.
     """
     if values.dtype.kind in "mM":
         values = _in_arrow_unit(values)
@@ -53,7 +53,7 @@ def _in_arrow_unit(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _is_frozen(values: np.ndarray[Any, Any]) -> bool:
-    """Whether the memory can be written to neither through this array nor through what it is a view of."""
+    """Whether neither this array nor any array it views allows writing to the memory."""
     owner: Any = values
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
@@ -63,7 +63,7 @@ def _is_frozen(values: np.ndarray[Any, Any]) -> bool:
 
 
 def plain_array(values: Any) -> pa.Array:
-    """An Arrow array without chunks, dictionary and views: Arrow filters and takes no views.
+    """An Arrow array without chunks, dictionary, run ends and views, which many Arrow functions do not accept.
 
     >>> plain_array(pa.chunked_array([pa.array(["a"], pa.string_view()).dictionary_encode()])).type
     DataType(string)
@@ -74,23 +74,23 @@ def plain_array(values: Any) -> pa.Array:
         if pa.types.is_run_end_encoded(values.type):
             values = pa.chunked_array([_without_runs(chunk) for chunk in values.chunks], values.type.value_type)
         if pa.types.is_dictionary(values.type):
-            # Before chunks are combined: each has a dictionary of its own, and Arrow cannot unify all of them.
-            type_ = _plain_type(values.type.value_type)
+            # Before chunks are combined: each has its own dictionary, and Arrow cannot unify all of them.
+            type_ = _without_views(values.type.value_type)
             values = pa.chunked_array([plain_array(chunk) for chunk in values.chunks], type_)
         values = values.combine_chunks()
     if pa.types.is_run_end_encoded(values.type):
         values = _without_runs(values)
     if pa.types.is_dictionary(values.type):
         found = values.type.value_type
-        if found == _plain_type(found):
+        if found == _without_views(found):
             return values.cast(found)
-        return values.dictionary.cast(_plain_type(found)).take(values.indices)
-    type_ = _plain_type(values.type)
+        return values.dictionary.cast(_without_views(found)).take(values.indices)
+    type_ = _without_views(values.type)
     return values if values.type == type_ else values.cast(type_)
 
 
 def _without_runs(values: pa.Array) -> pa.Array:
-    """The value of each row: Arrow decodes no runs of a dictionary."""
+    """The value of each row. Arrow cannot decode runs of dictionary values, so those are gathered by index."""
     if not pa.types.is_dictionary(values.type.value_type):
         return pc.run_end_decode(values)
     places = pa.array(np.arange(len(values.values)))
@@ -99,17 +99,17 @@ def _without_runs(values: pa.Array) -> pa.Array:
     )
 
 
-def _plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type with strings and bytes for views of them, at any depth."""
+def _without_views(type_: pa.DataType) -> pa.DataType:
+    """The type with plain strings and bytes in place of views, at any depth."""
     if pa.types.is_string_view(type_):
         return pa.string()
     if pa.types.is_binary_view(type_):
         return pa.binary()
-    return _within(type_, _plain_type)
+    return _with_inner_types(type_, _without_views)
 
 
-def _within(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """The type with those inside of it changed."""
+def _with_inner_types(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A nested type with ``change`` applied to the types of its fields."""
 
     def changed(field: pa.Field) -> pa.Field:
         return field.with_type(change(field.type))
@@ -128,7 +128,7 @@ def _within(type_: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) ->
 
 
 def python_list(values: Any) -> list[Any]:
-    """An Arrow array or table as a list of Python values; in UTC where a time has no year in its own zone.
+    """An Arrow array or table as a list of Python values. Times whose year Python cannot hold in their zone are in UTC.
 
     >>> end = pa.scalar(253_402_300_799, pa.timestamp("s", "UTC")).cast(pa.timestamp("s", "Asia/Tokyo"))
     >>> python_list(pa.array([end]))[0].year
@@ -145,7 +145,7 @@ def python_list(values: Any) -> list[Any]:
 
 
 def python_value(value: pa.Scalar) -> Any:
-    """An Arrow scalar as a Python value, as ``python_list`` has it."""
+    """An Arrow scalar as a Python value, converted as ``python_list`` does."""
     try:
         return value.as_py()
     except OverflowError:
@@ -153,27 +153,27 @@ def python_value(value: pa.Scalar) -> Any:
 
 
 def _in_utc(type_: pa.DataType) -> pa.DataType:
-    """The type with UTC for all other zones, at any depth."""
+    """The type with every time zone replaced by UTC, at any depth."""
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return pa.timestamp(type_.unit, "UTC")
-    return _in_utc(type_.value_type) if pa.types.is_dictionary(type_) else _within(type_, _in_utc)
+    return _in_utc(type_.value_type) if pa.types.is_dictionary(type_) else _with_inner_types(type_, _in_utc)
 
 
 def nearest_floats(values: pa.Array) -> pa.Array:
-    """Decimals as the floats nearest to them, which Arrow's own cast misses by a bit."""
+    """Decimals as the nearest floats. Arrow's own cast can be off by one bit."""
     scale = values.type.scale
     if pa.types.is_decimal128(values.type) and 0 <= scale <= _EXACT_POWER and len(values):
         words = np.frombuffer(values.buffers()[1], "<i8")[2 * values.offset :][: 2 * len(values)].reshape(-1, 2)
         units, high = words[:, 0], words[:, 1]
         valid = None if not values.null_count else values.is_valid().to_numpy(zero_copy_only=False)
         exact = (high == units >> 63) & (units >= -_EXACT_INT) & (units <= _EXACT_INT)
-        if (exact if valid is None else exact | ~valid).all():  # both are floats, so one rounding is all there is
+        if (exact if valid is None else exact | ~valid).all():  # both operands are exact floats: one rounding
             return pa.array(units / float(10**scale), mask=None if valid is None else ~valid, from_pandas=False)
     return values.cast(pa.string()).cast(pa.float64())
 
 
 def check_text(owner: str, array: pa.Array) -> None:
-    """ValueError unless bytes are text as it is stored: UTF-8, in which lone surrogates may be."""
+    """ValueError unless the stored bytes of every string are UTF-8, where lone surrogates are allowed."""
     try:
         array.cast(pa.string())
     except pa.ArrowInvalid:
@@ -187,7 +187,7 @@ def check_text(owner: str, array: pa.Array) -> None:
 
 
 def no_column(owner: str, values: Any) -> TypeError:
-    """The error for what is neither an Arrow array, a NumPy array nor a list, saying how to make it one."""
+    """The error for a value that is not an Arrow array, NumPy array or list. It says how to convert one."""
     way = next((f".{name}()" for name in ("to_arrow", "to_numpy") if hasattr(values, name)), None)
     kind = f"{type(values).__module__}.{type(values).__qualname__}".removeprefix("builtins.")
     remedy = f"give what its {way} returns" if way else "write list(...)"

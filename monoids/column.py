@@ -1,11 +1,11 @@
 """A column is an array with one row an element, of one of three kinds: numbers, Arrow values, or tables of entries.
 
-    numbers     a NumPy array; of stride 0 (``np.broadcast_to``) it is known to be constant
+    numbers     a NumPy array; stride 0 (``np.broadcast_to``) marks it as constant
     ArrowColumn a pyarrow array: strings, bytes, decimals
-    Ragged      every row is a table of its own length: a set, a sketch, a mapping
+    Ragged      each row is a table of its own length: a set, a sketch, a mapping
 
-All have a length, are sliced by ``column[start:stop]`` and gathered by ``column[rows]``. ``take``, ``concat`` and
-``repeat`` work on several at once, and are all that grouping, storing and merging need.
+All have a length; ``column[start:stop]`` slices and ``column[rows]`` gathers. Grouping, storing and merging need only
+``take``, ``concat`` and ``repeat``, which work on several columns at once.
 
     take(concat([a, b]), rows) == the rows of a, then those of b
 """
@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 Column = np.ndarray[Any, Any]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Columns = tuple[Any, ...]
 """Elements as columns: equally long columns of any kind."""
 
@@ -45,8 +46,8 @@ class ArrowColumn:
 class Ragged:
     """Row i is the entries ``starts[i] : starts[i] + lengths[i]`` of ``columns``.
 
-    Rows may be in any order, share entries and leave some out: so taking rows touches no entry, and cutting a row
-    short is a smaller length. ``flat`` brings the entries into the order of the rows.
+    Rows may stand in any order, share entries or skip some. So taking rows touches no entry, and truncating a row only
+    lowers its length. ``flat`` gathers the entries in row order.
     """
 
     starts: Column
@@ -55,7 +56,7 @@ class Ragged:
 
     @classmethod
     def of(cls, lengths: Column, columns: Columns) -> Ragged:
-        """Rows of these lengths, whose entries follow one another in ``columns``."""
+        """Rows of these lengths, whose entries are consecutive in ``columns``."""
         lengths = np.asarray(lengths, np.int64)
         ends = np.cumsum(lengths)
         return cls(ends - lengths, lengths, columns)
@@ -79,7 +80,7 @@ class Ragged:
 
     @property
     def entries(self) -> int:
-        """How many entries all rows have together."""
+        """The number of entries in all rows together."""
         return int(self.lengths.sum())
 
     def flat(self) -> Columns:
@@ -98,13 +99,13 @@ class Ragged:
         return take(self.columns, np.repeat(shifts, self.lengths) + np.arange(entries))
 
     def spread(self, values: Column) -> Column:
-        """One value a row as one value an entry, in the order of ``flat``."""
+        """One value a row, repeated for each entry of the row, in the order of ``flat``."""
         if is_constant(self.lengths):
             return values if self.lengths[0] == 1 else np.repeat(values, self.lengths[0])
         return np.repeat(values, self.lengths)
 
     def head(self, entries_max: int) -> Ragged:
-        """The first entries of each row, so many at most."""
+        """Each row cut to its first ``entries_max`` entries."""
         return Ragged(self.starts, np.minimum(self.lengths, entries_max), self.columns)
 
     def _in_order(self, entries: int) -> bool:
@@ -131,7 +132,7 @@ def _take(column: Any, rows: Any) -> Any:
 
 
 def repeat(columns: Columns, length: int) -> Columns:
-    """The first row of ``columns`` as ``length`` rows; of numbers and tables in the space of one."""
+    """The first row of ``columns``, ``length`` times. Numbers and tables take the space of one row."""
     return tuple(_repeat(column, length) for column in columns)
 
 
@@ -145,7 +146,7 @@ def _repeat(column: Any, length: int) -> Any:
 
 
 def concat(parts: Sequence[Columns]) -> Columns:
-    """The rows of all parts, one after the other; numbers constant in all of them, at one value, stay so."""
+    """The rows of all parts, in order. A column of numbers stays constant if it has the same constant in every part."""
     if len(parts) == 1:
         return parts[0]
     return tuple(_concat(columns) for columns in zip(*parts, strict=True))
@@ -177,15 +178,15 @@ def _concat_ragged(parts: Sequence[Ragged]) -> Ragged:
 
 
 def is_constant(column: Any) -> bool:
-    """Whether all rows are known to be equal, without looking: an array of stride 0."""
+    """Whether all rows are known to be equal without reading them: an array of stride 0."""
     return isinstance(column, np.ndarray) and len(column) > 0 and column.strides[0] == 0
 
 
 def _row_bytes(column: Column) -> bytes:
-    """The first row as bytes (of an object column: the reference to it)."""
+    """The first row as bytes; in an object column, the reference."""
     return column[:1].tobytes()
 
 
 def object_column(elements: Sequence[Any]) -> Column:
-    """A one-dimensional array of Python objects, whatever they are (NumPy would unpack lists)."""
+    """A one-dimensional array of Python objects of any kind, even lists, which NumPy would unpack."""
     return np.fromiter(elements, dtype=object, count=len(elements))

@@ -1,7 +1,7 @@
-"""Combinators make a monoid of another one, with the same elements and columns, laws and traits.
+"""Combinators derive a monoid from another one. It keeps that monoid's elements, columns, laws and traits.
 
-    dual(m)          m with its operands the other way round
-    contramap(f, m)  m of what f makes of each input
+    dual(m)          m with the operands of ``combine`` swapped
+    contramap(f, m)  m over f(input)
 
 ``option``, which adds an element, is in optional.py.
 """
@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,18 @@ import pyarrow as pa
 
 from monoids.arrays import from_numpy, no_column, plain_array
 from monoids.column import Column, Columns, take
-from monoids.containers.mappings import shows_plainly
+from monoids.containers.mappings import has_arrow_output
 from monoids.monoid import Group, Monoid, check, check_schema, is_column, python_values
-from monoids.optional import given, lift_given
+from monoids.optional import lift_not_null, not_null
 from monoids.scalars import is_missing
 from monoids.values import spelled
 
 
 def dual(monoid: Monoid[Any]) -> Monoid[Any]:
-    """``monoid`` with its operands the other way round: ``combine(a, b) == monoid.combine(b, a)``.
+    """``monoid`` with the operands swapped: ``combine(a, b) == monoid.combine(b, a)``.
 
-    So a list grows at its head, and "the first wins" becomes "the last wins". A Group of a Group. What commutes is
-    its own dual, and the dual of a dual is the monoid itself.
+    So a list grows at its head, and "the first wins" becomes "the last wins". The dual of a Group is a Group. A
+    commutative monoid is its own dual, and the dual of a dual is the original monoid.
 
     >>> from monoids.containers.lists import ListConcat
     >>> newest_first = dual(ListConcat(int))
@@ -52,7 +53,7 @@ class _Same(Monoid[Any]):
         self.exact = monoid.exact
         self.widens = monoid.widens
         self.schema = monoid.schema
-        self.output_type = monoid.output_type if shows_plainly(monoid) else None
+        self.output_type = monoid.output_type if has_arrow_output(monoid) else None
 
     @property
     def identity(self) -> Any:
@@ -112,7 +113,7 @@ class _Same(Monoid[Any]):
 
 
 class Dual(_Same):
-    """What ``dual`` returns of a monoid that does not commute."""
+    """What ``dual`` returns for a monoid that does not commute."""
 
     name = "dual"
 
@@ -157,18 +158,18 @@ def contramap(
     columns: Callable[[pa.Array], Any] | None = None,
     output_type: pa.DataType | None = None,
 ) -> Aggregator:
-    """An aggregator: ``prepare`` each input, sum up by ``monoid``, ``present`` the sum. A Group if ``monoid`` is one.
+    """An aggregator: ``prepare`` each input, fold with ``monoid``, ``present`` the sum. A Group if ``monoid`` is one.
 
         lift(x) == monoid.lift(prepare(x))          present(a) == present(monoid.present(a))
 
-    ``prepare`` is a pure function of one input and is never given None, which contributes nothing; it may return None
-    to contribute nothing. ``columns``: the same function of a column, for speed: of an Arrow array without nulls or
-    dictionary to an Arrow or NumPy array of as many rows; without it ``prepare`` is called for every row.
-    ``present`` is given what ``monoid`` presents; without ``output_type`` (an Arrow type) what it returns is a column
-    of JSON.
+    ``prepare`` is a pure function of one input. It is never called with None, which contributes nothing, and may return
+    None to contribute nothing. ``columns`` is the same function over a whole column, for speed: it takes an Arrow array
+    without nulls or dictionary and returns an Arrow or NumPy array of as many rows. Without it ``prepare`` is called
+    for every row. ``present`` takes what ``monoid`` presents. ``output_type`` is the Arrow type of its results; without
+    it the output column is JSON.
 
-    ``name`` and ``version`` are what a checkpoint knows ``prepare`` by: functions themselves are not compared. The
-    name is by default the function's own, a lambda needs one; raise the version when ``prepare`` changes its meaning.
+    A checkpoint identifies ``prepare`` by ``name`` and ``version``, because functions themselves cannot be compared.
+    The name defaults to the function's own; a lambda needs one. Raise the version when ``prepare`` changes its meaning.
 
     >>> from monoids.numbers.sums import Sum
     >>> letters = contramap(len, Sum(), lambda total: f"{total} letters")
@@ -187,9 +188,19 @@ def contramap(
         )
     known = name or getattr(prepare, "__qualname__", "<lambda>")
     if not isinstance(known, str) or "<lambda>" in known:
-        raise TypeError(f"contramap: {prepare!r:.60} has no name that a checkpoint could know it by: give name='...'")
+        raise TypeError(f"contramap: {prepare!r:.60} has no name to identify it in a checkpoint: give name='...'")
     kind = AggregatorGroup if isinstance(monoid, Group) else Aggregator
-    return kind(prepare, monoid, present, known, version, columns, output_type)
+    return kind(monoid, Preparation(prepare, known, version, columns), present, output_type)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A function of one input, the name and version that identify it, and the same function over a column."""
+
+    function: Callable[[Any], Any]
+    name: str
+    version: int
+    columns: Callable[[pa.Array], Any] | None
 
 
 class Aggregator(_Same):
@@ -199,41 +210,36 @@ class Aggregator(_Same):
 
     def __init__(
         self,
-        prepare: Callable[[Any], Any],
         monoid: Monoid[Any],
+        prepare: Preparation,
         present: Callable[[Any], Any] | None,
-        known: str,
-        version: int,
-        columns: Callable[[pa.Array], Any] | None,
         output_type: pa.DataType | None,
     ) -> None:
         super().__init__(monoid)
-        self.version = version
+        self.version = prepare.version
         if present is not None:
             self.output_type = output_type
         self._prepare = prepare
         self._present = present
-        self._known = known
-        self._columns = columns
 
     def parameters(self) -> dict[str, Any]:
-        return {"prepare": self._known, "monoid": self.inner.fingerprint()}
+        return {"prepare": self._prepare.name, "monoid": self.inner.fingerprint()}
 
     def __repr__(self) -> str:
-        """As it was written; of functions their names."""
-        prepare = _named(self._prepare)
+        """The call as the user wrote it, with functions by name."""
+        prepare = _function_name(self._prepare.function)
         options = {
-            "name": None if self._known == prepare else repr(self._known),
+            "name": None if self._prepare.name == prepare else repr(self._prepare.name),
             "version": None if self.version == 1 else self.version,
-            "columns": self._columns and _named(self._columns),
+            "columns": self._prepare.columns and _function_name(self._prepare.columns),
             "output_type": self._present and self.output_type and spelled(self.output_type),
         }
         written = [f"{name}={value}" for name, value in options.items() if value is not None]
-        present = [_named(self._present)] if self._present else []
+        present = [_function_name(self._present)] if self._present else []
         return f"contramap({', '.join([prepare, repr(self.inner), *present, *written])})"
 
     def lift(self, value: Any) -> Any:
-        prepared = None if is_missing(value) else self._prepare(value)
+        prepared = None if is_missing(value) else self._prepare.function(value)
         return self.inner.identity if prepared is None else self.inner.lift(prepared)
 
     def present(self, element: Any) -> Any:
@@ -241,24 +247,24 @@ class Aggregator(_Same):
         return shown if self._present is None else self._present(shown)
 
     def lift_columns(self, values: Any) -> Columns:
-        if self._columns is None or isinstance(values, list):
+        if self._prepare.columns is None or isinstance(values, list):
             return self.lift_list(python_values(values))
         if isinstance(values, np.ndarray):
             try:
                 values = from_numpy(values)
-            except UnicodeEncodeError:  # Arrow holds no lone surrogates, and ``prepare`` is the same function
+            except UnicodeEncodeError:  # Arrow cannot hold lone surrogates: ``prepare`` computes the same
                 return self.lift_list(python_values(values))
         if not isinstance(values, (pa.Array, pa.ChunkedArray)):
             raise no_column(repr(self), values)
         array = plain_array(values)
-        return lift_given(self.inner, self._lift_prepared, array, given(array))
+        return lift_not_null(self.inner, self._lift_prepared, array, not_null(array))
 
     def lift_list(self, values: list[Any]) -> Columns:
-        prepared = [None if is_missing(value) else self._prepare(value) for value in values]
-        return lift_given(self.inner, self.inner.lift_list, prepared, given(prepared))
+        prepared = [None if is_missing(value) else self._prepare.function(value) for value in values]
+        return lift_not_null(self.inner, self.inner.lift_list, prepared, not_null(prepared))
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid. A mapping of which some items are columns is a column of mappings."""
+        """As in any monoid. A mapping with at least one column among its items is a column of mappings."""
         one = isinstance(values, pa.Scalar) or not isinstance(values, Mapping)
         if one or not any(map(is_column, values.values())):
             return Monoid.lift_rows(self, values, length)
@@ -272,22 +278,22 @@ class Aggregator(_Same):
         return super().present_columns(columns) if self._present is None else Monoid.present_columns(self, columns)
 
     def _lift_prepared(self, array: pa.Array) -> Columns:
-        assert self._columns is not None
-        prepared = self._columns(array)
+        assert self._prepare.columns is not None
+        prepared = self._prepare.columns(array)
         if not is_column(prepared) or len(prepared) != len(array):
             raise ValueError(
                 f"{self!r}: columns= was given an Arrow array of {len(array)} rows and returned {prepared!r:.60}:"
-                " it is to return an Arrow or NumPy array of as many rows"
+                " return an Arrow or NumPy array of as many rows"
             )
-        return lift_given(self.inner, self.inner.lift_columns, prepared, given(prepared))
+        return lift_not_null(self.inner, self.inner.lift_columns, prepared, not_null(prepared))
 
 
-def _named(function: Callable[..., Any]) -> str:
+def _function_name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", function))
 
 
 class AggregatorGroup(Aggregator, Group[Any]):
-    """An aggregator of a Group."""
+    """An aggregator over a Group."""
 
     inner: Group[Any]
 

@@ -1,8 +1,8 @@
-"""A decimal is written as the scientific text of its value: the same whatever its scale, or the context of the caller.
+"""The text of a decimal is its value in scientific notation, independent of its scale and of the caller's context.
 
     decimal_texts(column)[i] == decimal_text(column[i])
 
-Without zeros at the end of a fraction: 1.50 is ``1.5``, 100 is ``100``, 0.00 is ``0``, 0.0000001 is ``1E-7``.
+Fractions have no trailing zeros: 1.50 is ``1.5``, 100 is ``100``, 0.00 is ``0``, 0.0000001 is ``1E-7``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLAIN_MIN = -6
 
 
 def decimal_text(value: Decimal) -> str:
-    """The text of one decimal, of at most 76 digits.
+    """The text of one decimal of at most 76 digits.
 
     >>> decimal_text(Decimal("-1.50")), decimal_text(Decimal("100")), decimal_text(Decimal("0.00"))
     ('-1.5', '100', '0')
@@ -30,14 +30,14 @@ def decimal_text(value: Decimal) -> str:
 
 
 def decimal_texts(column: pa.Array) -> pa.Array:
-    """The texts of a decimal128 column, null where it is."""
+    """The texts of a decimal128 column; null stays null."""
     whole = column.view(pa.decimal128(_DIGITS_MAX, 0)).cast(pa.string())
     digits = pc.ascii_rtrim(whole, "0")
     exponents = _lengths(whole) - _lengths(digits) - column.type.scale
     negative = pc.starts_with(digits, "-")
     digits = pc.ascii_ltrim(digits, "-")
     zero = pc.equal(digits, "")
-    # The rows of one exponent are written alike; of a column there are at most 39.
+    # Rows with the same exponent share one format; a column has at most 39 exponents.
     exponents[np.asarray(zero.fill_null(True))] = 0
     order = np.argsort(exponents.astype(np.int16), kind="stable")
     found, starts = np.unique(exponents[order], return_index=True)
@@ -53,7 +53,7 @@ def decimal_texts(column: pa.Array) -> pa.Array:
 
 
 def _of_exponent(digits: pa.Array, exponent: int) -> pa.Array:
-    """The texts of digits * 10**exponent; the digits do not end in 0, or are ``0``."""
+    """The texts of digits * 10**exponent. The digits do not end in 0, or are ``0``."""
     if not exponent:
         return digits
     if exponent > 0:

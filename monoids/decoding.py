@@ -1,8 +1,8 @@
 """Decoding turns the canonical bytes of a plain value, which ``encoding`` writes, back into the value.
 
-Whatever the bytes, it ends in a value or a ValueError, in time and memory that grow with their number: every length
-is held against the bytes that are left, and depth, integers and collisions of hashes are bounded. ``encode`` keeps the
-same bounds, so that it writes nothing that cannot be read.
+Any bytes lead to a value or a ValueError, in time and memory proportional to their length: every length is checked
+against the bytes left, and nesting, integers and hash collisions are bounded. ``encode`` keeps the same bounds, so
+everything it writes can be read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from decimal import Context, Decimal
 from typing import Any, NoReturn
 
 DEPTH_MAX = 100
-"""How deep containers may nest."""
+"""How deep containers may be nested."""
 
 INTEGER_BYTES_MAX = 1 << 20
-"""How long an integer may be: 2.5 million digits. What is then done with it takes the square of that."""
+"""The largest integer: 2.5 million digits. Printing or parsing one takes time quadratic in its length."""
 
 COLLISIONS_MAX = 1 << 12
-"""How many items of one set, or keys of one dict, may share a hash: putting them in takes the square of that."""
+"""How many items of a set, or keys of a dict, may share a hash: inserting n of them takes time quadratic in n."""
 
 EPOCH = datetime(1970, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
@@ -31,7 +31,7 @@ NAN_BYTES = struct.pack(">d", math.nan)
 
 
 def decode(data: bytes) -> Any:
-    """The inverse of ``encode``. ValueError, naming the byte, for anything that ``encode`` does not write.
+    """The inverse of ``encode``. ValueError, with the byte offset, for bytes that ``encode`` does not write.
 
     >>> from monoids.encoding import encode
     >>> decode(encode((1, "é", None)))
@@ -47,20 +47,20 @@ def decode(data: bytes) -> Any:
 def check_collisions(items: Collection[Any]) -> None:
     """ValueError if more than COLLISIONS_MAX of the items share a hash."""
     if len(items) > COLLISIONS_MAX and max(Counter(map(hash, items)).values()) > COLLISIONS_MAX:
-        raise ValueError(f"more than {COLLISIONS_MAX} items of a set or keys of a dict have one and the same hash")
+        raise ValueError(f"more than {COLLISIONS_MAX} items of a set or keys of a dict share one hash")
 
 
 def decimal_in_scientific_text(value: Decimal) -> str:
-    """Not ``str``, which writes a small ``e`` where the caller's decimal context says so."""
+    """The text of a decimal with a capital ``E``. ``str`` follows the caller's decimal context instead."""
     return _DECIMAL_CONTEXT.to_sci_string(value)
 
 
 class _Corrupt(ValueError):
-    """A fault whose place is already named."""
+    """An error that already names its place."""
 
 
 class _Reader:
-    """What is left of the bytes being decoded. Every length is checked before anything is made of it."""
+    """The bytes being decoded, and the offset reached. Every length is checked before it is used."""
 
     def __init__(self, data: bytes) -> None:
         self.data = bytes(data)
@@ -123,7 +123,7 @@ class _Reader:
             self.fail(f"no value of tag {tag!r}: {error}")
 
     def next_key(self, last: bytes, depth: int) -> tuple[Any, bytes]:
-        """An item of a set or a key of a dict, and its bytes, which must be above ``last``."""
+        """The next item of a set or key of a dict, with its bytes, which must be greater than ``last``."""
         start = self.at
         value = self.value(depth + 1)
         data = self.data[start : self.at]

@@ -2,7 +2,8 @@
 
     encoded_column(array)[i] == encode(array[i].as_py())
 
-Strings, bytes and integers are written without a Python object for each; of other types every distinct value once.
+Strings, bytes and integers are encoded without a Python object for each. Values of other types are encoded once for
+each distinct value.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TAGS = {tag: ord(tag) for tag in "isb"}
 
 
 def encoded_column(array: pa.Array) -> ArrowColumn:
-    """The encoding of each value of an Arrow array; null is None. TypeError for values that are not plain.
+    """The encoding of each value of an Arrow array; null becomes None. TypeError for values that are not plain.
 
     >>> encoded_column(pa.array(["a", None])).array.to_pylist() == [encoding.encode("a"), encoding.encode(None)]
     True
@@ -43,12 +44,12 @@ def encoded_list(values: list[Any]) -> ArrowColumn:
         try:
             return encoded_column(pa.array(values))
         except (OverflowError, UnicodeEncodeError):
-            pass  # Arrow holds neither integers of any size nor lone surrogates; encode does
+            pass  # Arrow cannot hold integers over 64 bits or lone surrogates; encode can
     return ArrowColumn(pa.array([encoding.encode(value) for value in values], pa.binary()))
 
 
 def check_encoded(owner: str, array: pa.Array) -> None:
-    """ValueError unless each value of a binary array without nulls is what ``encode`` writes of some value.
+    """ValueError unless each value of a binary array without nulls is an encoding that ``encode`` writes.
 
     >>> check_encoded("keys", encoded_column(pa.array(["a", "b"])).array)
     """
@@ -61,7 +62,7 @@ def check_encoded(owner: str, array: pa.Array) -> None:
 
 
 def _plainly_encoded(array: pa.Array) -> Column:
-    """Which values are seen at once to be the encoding of a short string, of short bytes or of an integer."""
+    """Which values are recognized, without decoding, as a short string, short bytes or an integer."""
     lengths = pc.binary_length(array).to_numpy()
     plain: Column = lengths > 2
     if not plain.any():
@@ -84,7 +85,7 @@ def _plainly_encoded(array: pa.Array) -> Column:
 
 
 def _texts(tag: bytes, array: pa.Array) -> pa.Array:
-    """Tag, length, bytes; there are few lengths, so each is written once."""
+    """Tag, length, bytes. Few lengths occur, so each is written once."""
     lengths = pc.binary_length(array).dictionary_encode()
     heads = [_head(tag, length) for length in lengths.dictionary.to_pylist()]
     return pc.binary_join_element_wise(pa.array(heads, pa.binary()).take(lengths.indices), array, b"")
@@ -96,7 +97,7 @@ def _head(tag: bytes, length: int) -> bytes:
 
 
 def _integers(values: Column) -> pa.Array:
-    """Tag, size, then as few big-endian bytes as hold the number and its sign."""
+    """Tag, size, then the fewest big-endian bytes that hold the number and its sign."""
     magnitudes = np.where(values < 0, ~values, values)
     sizes = np.ones(len(values), np.int64)
     for size in range(1, _INT_BYTES_MAX):
@@ -109,7 +110,7 @@ def _integers(values: Column) -> pa.Array:
     data[ends - sizes - 1] = sizes
     data[ends - sizes - 2] = encoding.encode(0)[0]
     if len(data) > np.iinfo(np.int32).max:
-        raise ValueError(f"{len(values)} keys are more than one Arrow column holds: use fewer rows at once")
+        raise ValueError(f"{len(values)} keys exceed what one Arrow column holds: use fewer rows at once")
     offsets = np.concatenate(([0], ends)).astype(np.int32)
     return pa.Array.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -118,7 +119,7 @@ def _by_distinct_value(array: pa.Array) -> ArrowColumn:
     if pa.types.is_nested(array.type):
         return ArrowColumn(pa.array([encoding.encode(value) for value in array.to_pylist()], pa.binary()))
     found = array.view(pa.int64()).dictionary_encode() if pa.types.is_float64(array.type) else None
-    if found is not None:  # by its bits, because 0.0 and -0.0 are encoded apart
+    if found is not None:  # by bit pattern, because 0.0 and -0.0 have different encodings
         values, indices = found.dictionary.view(pa.float64()), found.indices
     else:
         by_value = array.dictionary_encode(null_encoding="encode")

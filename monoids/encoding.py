@@ -3,14 +3,14 @@
     decode(encode(value)) == value, and has the same type all the way down
     encode(a) == encode(b)   iff a and b are equal, and of equal types all the way down
 
-Where ``==`` is coarser or finer than what a reader can see, the bytes follow the reader: -0.0 and 0.0, and
-``Decimal("1.0")`` and ``Decimal("1.00")``, keep their own; all NaN floats are one, which decodes to
-``math.nan`` itself. An aware datetime is its instant and decodes in UTC. ``1``, ``1.0`` and ``True`` differ.
+Where ``==`` is coarser or finer than what a reader sees, the encoding follows the reader: -0.0 and 0.0 differ, and so
+do ``Decimal("1.0")`` and ``Decimal("1.00")``; all NaN floats are one, which decodes to ``math.nan`` itself. An aware
+datetime is encoded as its instant and decodes in UTC. ``1``, ``1.0`` and ``True`` differ.
 Sets and dicts are sorted by encoded bytes.
 
 A value is a tag byte, then a payload. Lengths and counts are unsigned LEB128, minimal. Nothing is unpickled.
 
-Depth, integers and collisions of hashes are bounded, both ways; why is said in ``decoding``, which reads the bytes.
+Nesting, integers and hash collisions are bounded both ways; ``decoding``, which reads the bytes, says why.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = ["COLLISIONS_MAX", "DEPTH_MAX", "INTEGER_BYTES_MAX", "decode", "encode
 
 
 def encode(value: Any) -> bytes:
-    """A plain value as canonical bytes. TypeError for any other object, ValueError if nested too deep.
+    """A plain value as canonical bytes. TypeError for any other object, ValueError if nested too deeply.
 
     >>> encode({"b", "a"}) == encode({"a", "b"})
     True
@@ -95,7 +95,7 @@ def _write_bool(value: bool, out: bytearray, depth: int) -> None:
 def _write_integer(tag: bytes, value: int, out: bytearray) -> None:
     size = (value if value >= 0 else ~value).bit_length() // 8 + 1
     if size > INTEGER_BYTES_MAX:
-        raise ValueError(f"an integer of {size} bytes cannot be encoded: it may have {INTEGER_BYTES_MAX}")
+        raise ValueError(f"an integer of {size} bytes cannot be encoded: the limit is {INTEGER_BYTES_MAX}")
     out += tag
     _write_length(size, out)
     out += value.to_bytes(size, "big", signed=True)
@@ -217,9 +217,9 @@ _WRITERS: Mapping[type, Callable[[Any, bytearray, int], None]] = {
 def to_json(value: Any) -> str:
     """A presented value as canonical JSON: keys sorted, no spaces.
 
-    Tuples are lists, sets sorted lists, bytes base64; Decimals, dates, NaN and infinities are strings, aware
-    datetimes in UTC; a key that is not a str is its JSON text. A mapping in which two keys would be one text, such as
-    1 and "1", is a sorted list of pairs instead: [[key, value], ...]. TypeError for any other object.
+    Tuples become lists, sets sorted lists, bytes base64. Decimals, dates, NaN and infinities become strings, aware
+    datetimes strings in UTC. A key that is not a str becomes its JSON text; a mapping in which two keys share one text,
+    such as 1 and "1", becomes a sorted list of pairs: [[key, value], ...]. TypeError for any other object.
 
     >>> to_json({"b": {3, 1}, "a": (1.5, None, b"hi")})
     '{"a":[1.5,null,"aGk="],"b":[1,3]}'
@@ -236,7 +236,7 @@ def _json(value: Any, depth: int) -> str:
         case str():
             return _json_string(value)
         case numbers.Integral():
-            # Through Decimal, because str refuses integers of more than 4,300 digits.
+            # Through Decimal, because str refuses integers over 4,300 digits.
             return f"{Decimal(int(value)):f}"
         case numbers.Real():
             return json.dumps(float(value)) if math.isfinite(value) else f'"{float(value)}"'

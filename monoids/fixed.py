@@ -1,8 +1,8 @@
-"""A fixed-width monoid has tuples of numbers as elements, and a column for each: the short way to one's own columns.
+"""A fixed-width monoid has tuples of numbers as elements, with one column a number: the shortest way to columns.
 
     unpack(pack(elements)) == elements == unpack(from_arrow(to_arrow(pack(elements))))
 
-The schema says all that is needed; what is left to write is ``lift_array`` and ``reduce_sorted``.
+The schema describes everything else; the subclass writes only ``lift_array`` and ``reduce_sorted``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TAKES = {"i": _INTEGERS, "u": _INTEGERS, "b": (bool, np.bool_), "f": (*_INTEGER
 
 
 class FixedWidth(Monoid[tuple[Any, ...]]):
-    """Subclass, and give ``schema``: a field that is not nullable, of integers, float64 or bools, for each number.
+    """Subclass and give ``schema``: one non-nullable field of integers, float64 or bools for each number.
 
-    The elements are tuples of as many Python numbers, each of its field's type and range. ``combine`` stays the
-    definition; override ``reduce_sorted``, and ``lift_array`` with the ``input_type`` that it takes, to make it fast.
-    Columns are NumPy arrays of the schema's types. The laws compare the two halves.
+    An element is a tuple with one Python number for each field, of the field's type and in its range. ``combine`` stays
+    the definition. For speed, override ``reduce_sorted``, and ``lift_array`` together with its ``input_type``. Columns
+    are NumPy arrays of the schema's types. The laws check that both halves agree.
 
     >>> class Range(FixedWidth):
     ...     input_type = pa.int64()
@@ -49,25 +49,25 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
     """
 
     input_type: pa.DataType | None = None
-    """The Arrow type of inputs; columns of others are cast where nothing is lost, or refused.
+    """The Arrow type of inputs. Columns of other types are cast if nothing is lost, or refused.
 
-    Of integers it is int64, of floats float64, of texts string, of bytes binary: to these all widths are cast.
+    Write int64 for integers, float64 for floats, string for text, binary for bytes: other widths are cast to these.
     """
 
     @property
     def type(self) -> ValueType | None:
-        """What ``input_type`` accepts. TypeError for an input type to which no others are cast."""
+        """The inputs that ``input_type`` accepts. TypeError for an input type that is not the widest of its kind."""
         if self.input_type is None:
             return None
         accepted = value_type(type(self).__name__, self.input_type, ALL_KINDS)
         if accepted.arrow != self.input_type:
             raise TypeError(
-                f"{self!r}: input_type is {self.input_type}: write {accepted.arrow}, to which all like it are cast"
+                f"{self!r}: input_type is {self.input_type}: write {accepted.arrow}, to which its other widths are cast"
             )
         return accepted
 
     def lift_array(self, array: pa.Array) -> Columns:
-        """``lift`` of every value of an Arrow array of ``input_type``, which may have nulls."""
+        """``lift`` of every value of an Arrow array of ``input_type``, possibly with nulls."""
         return self.pack([self.lift(value) for value in python_list(array)])
 
     def lift_columns(self, values: Any) -> Columns:
@@ -75,22 +75,22 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
         return super().lift_columns(values) if accepted is None else self.lift_array(accepted.column(values))
 
     def encode(self, element: tuple[Any, ...]) -> bytes:
-        """The numbers as their fields hold them, with one zero and one NaN. Raises as ``pack`` does."""
+        """The numbers in their fields' types, with one zero and one NaN. Raises as ``pack`` does."""
         return super().encode(self.unpack(self.pack([element]))[0])
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
-        """ValueError for all that ``encode`` does not write."""
+        """The inverse of ``encode``. ValueError for bytes that ``encode`` does not write."""
         element = super().decode(data)
         try:
             canonical = element.__class__ is tuple and self.encode(element) == data
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"{self!r}: the encoded element is {element!r:.60}: {error}") from error
         if not canonical:
-            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}, and should be numbers of the schema")
+            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}, not the numbers of its schema")
         return tuple(element)
 
     def pack(self, elements: Sequence[tuple[Any, ...]]) -> Columns:
-        """TypeError for a number of another type than its field, OverflowError outside its range."""
+        """TypeError for a number whose type is not its field's, OverflowError for one outside the field's range."""
         by_field = list(zip(*elements, strict=True)) if elements else [()] * len(self.schema)
         if len(by_field) != len(self.schema):
             raise ValueError(f"{self!r}: an element has {len(by_field)} numbers, the schema {len(self.schema)} fields")
@@ -106,7 +106,7 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
         ]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError for other types, and for a null."""
+        """ValueError for other types and for nulls."""
         check_schema(self, arrays)
         return tuple(array.to_numpy(zero_copy_only=False) for array in arrays)
 
@@ -116,7 +116,7 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
         takes = _TAKES[np.dtype(dtype).kind]
         wrong = [kind for kind in {number.__class__ for number in numbers} if not issubclass(kind, takes)]
         if wrong:
-            raise TypeError(f"{self!r}: field {field.name!r} is {field.type}, and an element has a {wrong[0].__name__}")
+            raise TypeError(f"{self!r}: field {field.name!r} is {field.type}, but an element has a {wrong[0].__name__}")
         try:
             return np.array(numbers, dtype)
         except OverflowError as error:

@@ -1,10 +1,9 @@
-"""The key hash is a fixed function from canonical values to 64 bits: the same in every process, machine and release.
+"""The key hash maps canonical values to 64 bits. It is the same in every process, machine and release.
 
-Version 1. Every value becomes one 64-bit word by its type; the words of a composite key are chained; the
-chain is finished by the bijective finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom
-number generators, 2014). So keys of one null-free integer, date, time, bool or float column never collide.
-Text and bytes are read eight bytes at a time; beyond 512 bytes SHA-256 takes over. Test vectors stand in the
-tests.
+Version 1. Every value becomes one 64-bit word, by type; the words of a composite key are chained; the bijective
+finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014) finishes the chain.
+So keys from one null-free integer, date, time, bool or float column never collide. Text and bytes are read eight bytes
+at a time; values longer than 512 bytes are reduced by SHA-256 first. The tests hold test vectors.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _CHUNK_ROWS = 1 << 15
 
 
 def key_type(type_: pa.DataType) -> pa.DataType:
-    """The type a key column of this type is kept in: one type for each kind of value.
+    """The type in which a key column is kept: one type for each kind of value.
 
     >>> key_type(pa.int32()), key_type(pa.dictionary(pa.int32(), pa.string()))
     (DataType(int64), DataType(string))
@@ -81,9 +80,9 @@ def key_type(type_: pa.DataType) -> pa.DataType:
 
 
 def key_column(values: Any) -> pa.Array:
-    """Values as a canonical key column: of a ``key_type``, with -0.0 as 0.0 and one NaN.
+    """Values as a canonical key column: of a ``key_type``, with -0.0 stored as 0.0 and one NaN.
 
-    TypeError for values that are no keys; pyarrow.ArrowInvalid for those that its type does not hold.
+    TypeError for values that cannot be keys; pyarrow.ArrowInvalid for values that the key type cannot hold.
     """
     if isinstance(values, np.ndarray):
         values = from_numpy(values)
@@ -102,7 +101,7 @@ def key_column(values: Any) -> pa.Array:
 
 
 def is_injective(columns: Sequence[pa.Array]) -> bool:
-    """Whether different keys of these columns always have different hashes."""
+    """Whether different keys in these columns always have different hashes."""
     if not columns:
         return True
     (first, *rest) = columns
@@ -110,12 +109,12 @@ def is_injective(columns: Sequence[pa.Array]) -> bool:
 
 
 def hash_keys(columns: Sequence[pa.Array], rows: int) -> Words:
-    """The hash of each of ``rows`` keys; ``columns`` are key columns. Without columns: the hash of the empty key."""
+    """The hash of each of ``rows`` keys, given as key columns. Without columns, each is the hash of the empty key."""
     if not columns:
         return _finish(np.full(rows, _SEED, np.uint64))
     hashes = np.empty(rows, np.uint64)
     for start in range(0, rows, _CHUNK_ROWS):
-        # Pieces that stay in the cache from one word to the next.
+        # In chunks, which stay in the processor's cache from one column to the next.
         piece = slice(start, start + _CHUNK_ROWS)
         first, *others = (_words(column[piece]) for column in columns)
         state = _chain(_SEED, first)
@@ -126,9 +125,9 @@ def hash_keys(columns: Sequence[pa.Array], rows: int) -> Words:
 
 
 def hash_key(*values: Any) -> int:
-    """The hash of one key, given as its Python values: what ``hash_keys`` gives, one value after the other.
+    """The hash of one key, given as Python values: equal to ``hash_keys`` of the same values.
 
-    TypeError for a value that is no key; OverflowError for an integer outside int64.
+    TypeError for a value that cannot be a key; OverflowError for an integer outside int64.
 
     >>> hash_key(1) == hash_key(True) or hash_key(1) == hash_key(1.0)
     False
@@ -149,7 +148,7 @@ def _chained(state: int, word: int) -> int:
 
 
 def _word(value: Any) -> int:
-    """The word of one value: the scalar reading of ``_words``."""
+    """The word of one value: the scalar form of ``_words``."""
     match value:
         case None:
             return int(_NULL)
@@ -189,7 +188,7 @@ def _text_word(data: bytes, tag: int) -> int:
 
 
 def mix_records(partition: str, ordinal: int, offsets: Any, timestamps: Any) -> int:
-    """The sum modulo 2**64 of the key hashes of (partition, ordinal, offset, timestamp), one a record."""
+    """The sum, modulo 2**64, of the key hashes of (partition, ordinal, offset, timestamp) over all records."""
     prefix = _chain(np.array([_SEED]), _words(pa.array([partition])))
     prefix = _chain(prefix, np.array([ordinal], np.int64).view(np.uint64))
     offsets, timestamps = offsets.view(np.uint64), timestamps.view(np.uint64)
@@ -202,7 +201,7 @@ def mix_records(partition: str, ordinal: int, offsets: Any, timestamps: Any) -> 
 
 
 def _chain(state: Words | np.uint64, words: Words) -> Words:
-    """One more word: injective in ``words`` for a given state, and order matters."""
+    """Append one word. For a given state it is injective in ``words``, and order matters."""
     chained: Words = state ^ words
     chained *= _CHAIN
     chained ^= chained >> np.uint64(32)

@@ -5,8 +5,8 @@
 
 A group adds ``inverse``: ``combine(a, inverse(a)) == identity``.
 
-Elements have a second, columnar form: ``Columns``, a tuple of equally long columns, one row an element.
-A monoid that only defines the scalar half works everywhere: its columns are one array of Python objects.
+Elements also have a columnar form: ``Columns``, a tuple of equally long columns, one row an element.
+A monoid that defines only the scalar half works everywhere: its columns are one array of Python objects.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ Element = TypeVar("Element")
 class Monoid(Generic[Element]):
     """Subclass and give ``identity`` (attribute or property) and ``combine``; all else has a default.
 
-    Traits, declared here and tested by the laws: ``commutative``, ``idempotent``, ``exact`` (equal up to the
-    bit in any order of folding; False: within a rounding error).
+    Traits, declared here and tested by the laws: ``commutative``, ``idempotent``, ``exact`` (any order of folding gives
+    the same bits; False: the same within a rounding error).
 
     >>> class Longest(Monoid[str]):
     ...     identity = ""
@@ -48,16 +48,16 @@ class Monoid(Generic[Element]):
     idempotent: bool = False
     exact: bool = True
     widens: bool = False
-    """Whether elements that outgrow the types of ``schema`` are stored in wider ones: see widening.py."""
+    """Whether elements that outgrow the types of ``schema`` are stored in wider types: see widening.py."""
     name: str = ""
     version: int = 1
     schema: pa.Schema = pa.schema([pa.field("element", pa.binary(), nullable=False)])
     output_type: pa.DataType | None = None
     serializer: Serializer | None = None
-    """Of elements that are not plain Python values."""
+    """Encodes elements that are not plain Python values."""
 
     def combine(self, a: Element, b: Element) -> Element:
-        """The sum of two elements. Pure: neither operand is changed."""
+        """The sum of two elements. Pure: it changes neither operand."""
         raise NotImplementedError(f"{type(self).__name__} does not define combine(self, a, b)")
 
     def lift(self, value: Any) -> Element:
@@ -65,19 +65,19 @@ class Monoid(Generic[Element]):
         return value  # type: ignore[no-any-return]
 
     def present(self, element: Element) -> Any:
-        """What a user reads of an element."""
+        """What a user reads: the result that an element stands for."""
         return element
 
     def encode(self, element: Element) -> bytes:
-        """One element as canonical bytes: equal elements, equal bytes. Not so where a serializer is named."""
+        """One element as canonical bytes: equal elements give equal bytes, unless a serializer is named."""
         return encoding.encode(element) if self.serializer is None else self.serializer.dumps(element)
 
     def decode(self, data: bytes) -> Element:
-        """The inverse of ``encode``. ValueError for bytes that are none of its."""
+        """The inverse of ``encode``. ValueError for bytes that ``encode`` does not write."""
         return (encoding.decode if self.serializer is None else self.serializer.loads)(data)  # type: ignore[no-any-return]
 
     def fold(self, elements: Sequence[Element]) -> Element:
-        """The sum of elements, from the left. Override where all of them at once is faster."""
+        """The sum of elements, from the left. Override where folding all at once is faster."""
         if not elements:
             return self.identity  # type: ignore[no-any-return]
         total = elements[0]
@@ -92,7 +92,7 @@ class Monoid(Generic[Element]):
         return {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """What a checkpoint remembers, to refuse state of another monoid: JSON values only."""
+        """What a checkpoint stores so that it can refuse the state of another monoid. JSON values only."""
         serializer = self.serializer
         return {
             "name": self.name or type(self).__name__,
@@ -109,7 +109,7 @@ class Monoid(Generic[Element]):
     # Columns: override all of these together, or none.
 
     def lift_columns(self, values: Any) -> Columns:
-        """``lift`` of every value. ``values``: an Arrow array, a NumPy array or a list of Python values."""
+        """``lift`` of every value of an Arrow array, a NumPy array or a list of Python values."""
         return self.pack([self.lift(value) for value in python_values(values)])
 
     def pack(self, elements: Sequence[Element]) -> Columns:
@@ -121,10 +121,10 @@ class Monoid(Generic[Element]):
         return list(columns[0])
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
-        """The fold of each segment: rows ``starts[i] : starts[i + 1]`` are segment i, the last to the end.
+        """The fold of each segment. Segment i is the rows ``starts[i] : starts[i + 1]``; the last one runs to the end.
 
-        ``starts`` is strictly increasing, begins with 0, and is empty iff there are no rows. TypeError if
-        ``combine`` is seen to change an operand or the identity.
+        ``starts`` is strictly increasing, begins with 0, and is empty iff there are no rows. TypeError if ``combine``
+        is caught changing an operand or the identity.
         """
         elements = self.unpack(columns)
         if len(starts) == len(elements):
@@ -141,15 +141,15 @@ class Monoid(Generic[Element]):
         return self.pack(folded)
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        """Optional: the fold of each cell in the order of its rows, without sorting; None to have the rows sorted.
+        """Optional: the fold of each cell in row order, without sorting. None asks the caller to sort the rows.
 
-        Row i belongs to cell ``cells[i]`` (int64); ``counts`` is the number of rows of every cell; the result
-        has one row for each of ``held``, the cells that have any, ascending.
+        Row i belongs to cell ``cells[i]`` (int64). ``counts`` is the number of rows in every cell; ``held`` lists the
+        non-empty cells in ascending order. The result has one row for each of ``held``.
         """
         return None
 
     def combine_columns(self, a: Columns, b: Columns) -> Columns:
-        """``combine(a[i], b[i])`` of every row. Override where that is one operation on whole columns."""
+        """``combine(a[i], b[i])`` for every row. Override where that is one operation on whole columns."""
         rows = len(a[0])
         if not rows:
             return a
@@ -157,20 +157,20 @@ class Monoid(Generic[Element]):
         return self.reduce_sorted(take(concat([a, b]), pairs), np.arange(0, 2 * rows, 2))
 
     def present_columns(self, columns: Columns) -> pa.Array:
-        """``present`` of every element, as a column of ``output_type`` or of canonical JSON."""
+        """``present`` of every element, as a column of ``output_type``, or else of canonical JSON."""
         presented = [self.present(element) for element in self.unpack(columns)]
         if self.output_type is None:
             return pa.array([encoding.to_json(value) for value in presented], pa.string())
         return arrow_column(presented, self.output_type)
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
-        """Element columns as Arrow arrays of ``schema``; canonical: equal elements, equal bytes."""
+        """Element columns as Arrow arrays of ``schema``. Canonical: equal elements give equal bytes."""
         return [pa.array([self.encode(element) for element in self.unpack(columns)], pa.binary())]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """The inverse of ``to_arrow``. ValueError for bytes that are none of its.
+        """The inverse of ``to_arrow``. ValueError for arrays that ``to_arrow`` does not write.
 
-        Columns of another monoid with the same schema look alike: whoever stores them compares fingerprints first.
+        Columns of another monoid may have the same schema: compare fingerprints before reading stored columns.
         """
         check_schema(self, arrays)
         return self.pack([self.decode(data) for data in arrays[0].to_pylist()])
@@ -178,10 +178,10 @@ class Monoid(Generic[Element]):
     # Derived: seldom overridden.
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """``length`` elements from what a user gives for as many rows.
+        """``length`` elements from a user's input for that many rows.
 
-        A pyarrow or NumPy array is a column of ``length`` rows (ValueError if it has another length);
-        anything else, a list too, is one value for every row.
+        A pyarrow or NumPy array is a column of ``length`` rows (ValueError if its length differs).
+        Anything else, even a list, is one value for every row.
         """
         if is_column(values):
             if len(values) != length:
@@ -196,7 +196,7 @@ class Monoid(Generic[Element]):
         return self.lift_columns(values)
 
     def output_fields(self) -> dict[str, pa.DataType]:
-        """The name and type of each output column: a record has one a field, any other monoid ``value``."""
+        """The name and type of each output column: one for each field of a record, ``value`` for any other monoid."""
         return {"value": self.output_type or pa.string()}
 
     def present_fields(self, columns: Columns) -> dict[str, pa.Array]:
@@ -204,20 +204,20 @@ class Monoid(Generic[Element]):
         return {"value": self.present_columns(columns)}
 
     def _watched_fold(self, elements: Sequence[Element]) -> Element:
-        """The fold, comparing its first operands and the identity before and after."""
+        """The fold, with its first operands and the identity compared before and after."""
         watched = [elements[0], elements[1], self.identity]
         before = [self.encode(element) for element in watched]
         total = self.fold(elements)
         if [self.encode(element) for element in watched] != before:
             raise TypeError(
-                f"{self!r}: combine(a, b) changes an element that it was given; elements are shared,"
+                f"{self!r}: combine(a, b) changes one of its operands; elements are shared,"
                 " so it must return a new one: 'return a | b' rather than 'a.update(b); return a'"
             )
         return total
 
 
 class Group(Monoid[Element]):
-    """A monoid in which every element can be taken back."""
+    """A monoid in which every element has an inverse, so it can be subtracted."""
 
     def inverse(self, a: Element) -> Element:
         """The element with ``combine(a, inverse(a)) == identity``."""
@@ -225,14 +225,14 @@ class Group(Monoid[Element]):
 
 
 def check(monoid: Any) -> None:
-    """TypeError, with what to write instead, unless ``monoid`` is usable: to be called where one is given.
+    """TypeError, with what to write instead, unless ``monoid`` is usable. Call it where a user gives a monoid.
 
-    Looks at the identity only; the laws look at the rest.
+    It checks the identity only; the laws check the rest.
     """
     if isinstance(monoid, type) and issubclass(monoid, Monoid):
-        raise TypeError(f"{monoid.__name__} is a class, a monoid is an instance of it: write {monoid.__name__}()")
+        raise TypeError(f"{monoid.__name__} is a class, and a monoid is an instance: write {monoid.__name__}()")
     if not isinstance(monoid, Monoid) and isinstance(monoid, FunctionType):
-        raise TypeError(f"{monoid.__name__} is a function: if a monoid is what it returns, write {monoid.__name__}()")
+        raise TypeError(f"{monoid.__name__} is a function: if it returns a monoid, write {monoid.__name__}()")
     if not isinstance(monoid, Monoid):
         raise TypeError(f"{monoid!r} is not a monoid: use Sum(), Count(), record(...) or a subclass of Monoid")
     name = type(monoid).__name__
@@ -256,7 +256,7 @@ def check(monoid: Any) -> None:
         fault = error if isinstance(error, TypeError | ValueError) else f"{type(error).__name__}: {error}"
         raise TypeError(f"{name}: its identity {identity!r} cannot be encoded: {fault}") from error
     if again != data and monoid.serializer is None:
-        raise TypeError(f"{name}: its identity {identity!r} is another element once encoded and decoded")
+        raise TypeError(f"{name}: its identity {identity!r} decodes to a different element than was encoded")
     try:
         sum_ = monoid.combine(identity, identity)
         doubled = monoid.encode(sum_)
@@ -267,44 +267,44 @@ def check(monoid: Any) -> None:
 
 
 def decode_lifted(monoid: Monoid[Any], data: bytes) -> Any:
-    """The element that ``data`` encodes, of a monoid whose elements are what it lifts; ValueError for any other."""
+    """The element that ``data`` encodes, if the monoid's elements are lifted values. ValueError otherwise."""
     element = encoding.decode(data)
     try:
         held = monoid.lift(element)
     except (TypeError, ArithmeticError) as error:
         raise ValueError(f"{monoid!r}: the encoded element is not of its type: {error}") from error
     if encoding.encode(held) != data:
-        raise ValueError(f"{monoid!r}: the encoded element {element!r} is not as this monoid writes it")
+        raise ValueError(f"{monoid!r}: the encoded element {element!r} is not in this monoid's canonical form")
     return held
 
 
 def check_schema(monoid: Monoid[Any], arrays: Sequence[pa.Array]) -> None:
-    """ValueError unless the arrays are of one length, of the schema's types, and have no null where it has none."""
+    """ValueError unless the arrays have one length, the schema's types, and nulls only where the schema allows them."""
     types, schema = [array.type for array in arrays], monoid.schema.types
     wider = monoid.widens and len(types) == len(schema) and all(map(is_as_wide, types, schema))
     if types != schema and not wider:
         raise ValueError(
-            f"{monoid!r} is stored as columns of {_named(monoid.schema.types)}, and was given {_named(types)}:"
-            " they are of another monoid"
+            f"{monoid!r} is stored as columns of {_type_names(monoid.schema.types)}, not {_type_names(types)}:"
+            " these columns belong to another monoid"
         )
     if len(set(map(len, arrays))) > 1:
-        raise ValueError(f"{monoid!r} is stored as columns of one length, and was given {[*map(len, arrays)]} rows")
+        raise ValueError(f"{monoid!r}: its columns differ in length: {[*map(len, arrays)]} rows")
     for field, array in zip(monoid.schema, arrays):
         if array.null_count and not field.nullable:
-            raise ValueError(f"{monoid!r}: an element is null in the column {field.name!r}, which has no nulls")
+            raise ValueError(f"{monoid!r}: an element is null in the column {field.name!r}, which allows no nulls")
 
 
-def _named(types: Sequence[pa.DataType]) -> str:
+def _type_names(types: Sequence[pa.DataType]) -> str:
     return ", ".join(map(str, types)) or "nothing"
 
 
 def is_column(values: Any) -> bool:
-    """Whether ``values`` are one a row: a pyarrow array, or a NumPy array of at least one dimension."""
+    """Whether ``values`` hold one value a row: a pyarrow array, or a NumPy array of at least one dimension."""
     return isinstance(values, (pa.Array, pa.ChunkedArray)) or (isinstance(values, np.ndarray) and values.ndim > 0)
 
 
 def python_values(values: Any) -> list[Any]:
-    """A column as a list of Python values, None where it is null."""
+    """A column as a list of Python values; null becomes None."""
     if isinstance(values, list):
         return values
     if isinstance(values, np.ndarray):
@@ -316,7 +316,7 @@ def python_values(values: Any) -> list[Any]:
 
 
 def arrow_column(values: list[Any], type: pa.DataType) -> pa.Array:
-    """Presented values as an Arrow array; a lone surrogate, which Arrow cannot hold, is escaped."""
+    """Presented values as an Arrow array. Lone surrogates, which Arrow cannot hold, are escaped."""
     try:
         return pa.array(values, type)
     except UnicodeEncodeError:

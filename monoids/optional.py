@@ -1,8 +1,8 @@
-"""An option is a monoid, and below it "nothing", which is not even its identity.
+"""An option adds "nothing" to a monoid: an element below all others, distinct from the monoid's identity.
 
     combine((), a) == a == combine(a, ())       combine((x,), (y,)) == (inner.combine(x, y),)
 
-As columns: whether there is something, then the columns of the monoid, at its identity where there is nothing.
+As columns: a flag for presence, then the monoid's columns, at its identity where the flag is false.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.arrays import from_numpy, no_column, plain_array
 from monoids.column import Column, Columns, concat, repeat, take
-from monoids.containers.mappings import shows_plainly
+from monoids.containers.mappings import has_arrow_output
 from monoids.monoid import Monoid, check, check_schema, is_column
 from monoids.numbers.integers import decoded_as
 from monoids.scalars import is_missing, scalar
@@ -27,12 +27,12 @@ Maybe = tuple[Any, ...]
 
 
 def option(monoid: Monoid[Any]) -> Option:
-    """``monoid``, and nothing: presented as None until an input that is not None was lifted, then as ``monoid`` does.
+    """``monoid`` or nothing: presents None until an input is not None, then what ``monoid`` presents.
 
         combine((), a) == a == combine(a, ())       combine((x,), (y,)) == (monoid.combine(x, y),)
 
-    So a sum of nothing is None and a sum of zeros 0. Not a Group, for nothing can be made unseen: taking back leaves
-    the identity of ``monoid``. None never reaches the ``lift`` of ``monoid``.
+    So a sum of nothing is None and a sum of zeros is 0. An option is no Group, because an input cannot be unseen:
+    subtracting everything leaves the identity of ``monoid``. ``monoid.lift`` never sees None.
 
     >>> from monoids.numbers.sums import Sum
     >>> total = option(Sum())
@@ -44,7 +44,7 @@ def option(monoid: Monoid[Any]) -> Option:
 
 
 class Option(Monoid[Maybe]):
-    """What ``option`` returns. Columns: whether there is something, then those of the monoid (else its identity)."""
+    """What ``option`` returns. Columns: a flag for presence, then the monoid's columns (its identity where false)."""
 
     identity: Maybe = ()
     name = "option"
@@ -55,9 +55,9 @@ class Option(Monoid[Maybe]):
         self.idempotent = monoid.idempotent
         self.exact = monoid.exact
         self.widens = monoid.widens
-        fields = [field.with_name(_within(field.name)) for field in monoid.schema]
+        fields = [field.with_name(_inner_field(field.name)) for field in monoid.schema]
         self.schema = pa.schema([pa.field("something", pa.bool_(), nullable=False), *fields])
-        self.output_type = monoid.output_type if shows_plainly(monoid) else None
+        self.output_type = monoid.output_type if has_arrow_output(monoid) else None
 
     def parameters(self) -> dict[str, Any]:
         return {"monoid": self.inner.fingerprint()}
@@ -90,15 +90,15 @@ class Option(Monoid[Maybe]):
     # Columns.
 
     def lift_columns(self, values: Any) -> Columns:
-        something = given(values)
-        return something, *lift_given(self.inner, self.inner.lift_columns, values, something)
+        something = not_null(values)
+        return something, *lift_not_null(self.inner, self.inner.lift_columns, values, something)
 
     def lift_list(self, values: list[Any]) -> Columns:
-        something = given(values)
-        return something, *lift_given(self.inner, self.inner.lift_list, values, something)
+        something = not_null(values)
+        return something, *lift_not_null(self.inner, self.inner.lift_list, values, something)
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As the monoid does: rows with fields, each a column or one value for every row, are something each."""
+        """As the monoid does. If a row has fields, each a column or one value for every row, every row is present."""
         if is_column(values) or scalar(values) is None:
             return super().lift_rows(values, length)
         return np.broadcast_to(np.True_, length), *self.inner.lift_rows(values, length)
@@ -148,12 +148,12 @@ class Option(Monoid[Maybe]):
         inner = self.inner.from_arrow(arrays[1:])
         nothing = np.flatnonzero(~something)
         if len(nothing) and not identity_rows(self.inner, take(inner, nothing)).all():
-            raise ValueError(f"{self!r}: an element that is nothing holds something")
+            raise ValueError(f"{self!r}: an element marked as nothing holds a value")
         return something, *inner
 
 
-def given(values: Any) -> Column:
-    """Which values of a column are not null, and of a list not None."""
+def not_null(values: Any) -> Column:
+    """Which values of a column are not null; in a list, not None."""
     if isinstance(values, np.ma.MaskedArray) or (isinstance(values, np.ndarray) and values.dtype.kind in "mM"):
         values = from_numpy(values)
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
@@ -165,8 +165,8 @@ def given(values: Any) -> Column:
     return np.asarray(plain_array(values).is_valid().to_numpy(zero_copy_only=False))
 
 
-def lift_given(monoid: Monoid[Any], lift: Callable[[Any], Columns], values: Any, something: Column) -> Columns:
-    """The lifted values where there is ``something``, and the identity elsewhere."""
+def lift_not_null(monoid: Monoid[Any], lift: Callable[[Any], Columns], values: Any, something: Column) -> Columns:
+    """The lifted values where ``something`` is true, and the identity elsewhere."""
     nothing = monoid.pack([monoid.identity])
     if not something.any():
         return repeat(nothing, len(something))
@@ -181,6 +181,6 @@ def lift_given(monoid: Monoid[Any], lift: Callable[[Any], Columns], values: Any,
     return take(concat([nothing, lift(held)]), np.where(something, np.cumsum(something), 0))
 
 
-def _within(name: str) -> str:
-    """The name of an inner field, told apart from the option's own."""
+def _inner_field(name: str) -> str:
+    """The stored name of an inner field, distinct from the option's own fields."""
     return "value" if name == "element" else f"value.{name}"

@@ -1,10 +1,10 @@
-"""An ordered column holds values of one type so that they compare as 64-bit words, a whole column at a time.
+"""An ordered column stores values of one type and compares them as 64-bit words, a whole column at a time.
 
     words(column)[i] <  words(column)[j]   iff value i sorts before value j
     words(column)[i] == words(column)[j]   iff they are the same value
 
-Numbers, dates and times are stored as numbers of fixed width, strings and bytes as Arrow bytes, decimals as Arrow
-decimals. Strings sort by code point, NaN sorts above all numbers. Words of one column compare with each other only.
+Numbers, dates and times are stored as fixed-width numbers, strings and bytes as Arrow bytes, decimals as Arrow
+decimals. Strings sort by code point, NaN sorts above all numbers. Compare words only within one column.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ _SIGN = np.uint64(1 << 63)
 
 @dataclass(frozen=True)
 class Ordered:
-    """How values of one ``ValueType`` are stored in a column, and read from it."""
+    """How values of one ``ValueType`` are stored in a column and read back."""
 
     type: ValueType
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type in a file: the values' own; strings are bytes, because Arrow holds no lone surrogates."""
+        """The type in a file: the value type's own; bytes for strings, which may hold lone surrogates."""
         return pa.binary() if self.type.kind == "str" else self.type.arrow
 
     def store(self, values: Any) -> tuple[Any, Column | None]:
-        """Inputs (Arrow array, NumPy array or list) as a column, and which are not null (None: all).
+        """Inputs (Arrow array, NumPy array or list) as a column, and a mask of those that are not null (None: all).
 
-        Where null, the column holds some value. Raises as ``ValueType.column`` does.
+        The column holds an arbitrary value where the input is null. Raises as ``ValueType.column`` does.
         """
-        if isinstance(values, np.ndarray) and values.dtype.kind in "OU" and values.ndim == 1:  # with lone surrogates
+        if isinstance(values, np.ndarray) and values.dtype.kind in "OU" and values.ndim == 1:  # lone surrogates
             values = values.tolist()
         if self.type.kind == "str" and isinstance(values, list):
             accepted = [None if is_missing(value) else self.type.accept(value) for value in values]
@@ -73,7 +73,7 @@ class Ordered:
         return list(values)
 
     def to_arrow(self, column: Any, valid: Column | None = None) -> pa.Array:
-        """A column as an Arrow array of ``arrow``, null where not ``valid``."""
+        """A column as an Arrow array of type ``arrow``, null where ``valid`` is false."""
         if isinstance(column, ArrowColumn):
             return (
                 column.array
@@ -83,7 +83,7 @@ class Ordered:
         return pa.array(column, mask=None if valid is None else ~valid).view(self.type.arrow)
 
     def from_arrow(self, array: pa.Array) -> Any:
-        """The inverse of ``to_arrow``; some value where null. ValueError for what no value is stored as."""
+        """The inverse of ``to_arrow``; an arbitrary value where null. ValueError for what ``store`` never writes."""
         self.type.check_stored(array)
         return self._of_arrow(array)
 
@@ -99,7 +99,7 @@ class Ordered:
         return canonical_floats(numbers) if self.type.kind == "float" else numbers
 
     def show(self, column: Any, valid: Column | None = None) -> pa.Array:
-        """A column as an Arrow array of the values' own type, for readers."""
+        """A column as an Arrow array of the value type's own type, for readers."""
         array = self.to_arrow(column, valid)
         if self.type.kind != "str":
             return array
@@ -114,8 +114,8 @@ class Ordered:
 
 
 @dataclass(frozen=True)
-class Numbers:
-    """Integers of one width, such as the registers, hashes and buckets of sketches, stored as they are."""
+class IntegerKeys:
+    """Integers of one width, such as the registers, hashes and buckets of sketches, stored unchanged."""
 
     dtype: np.dtype[Any]
 
@@ -136,7 +136,7 @@ class Numbers:
         return np.asarray(array.to_numpy(zero_copy_only=False), self.dtype)
 
 
-Keys = Ordered | Numbers
+Keys = Ordered | IntegerKeys
 
 
 def _printable(data: bytes) -> str:
@@ -144,7 +144,7 @@ def _printable(data: bytes) -> str:
 
 
 def words(column: Any) -> Words:
-    """The values of a column as words that compare as the values do. Numbers of other widths are columns too."""
+    """The values of a column as words that compare as the values do. Accepts numbers of any width."""
     if isinstance(column, ArrowColumn):
         return _ranks(column.array)
     if column.dtype.kind == "f":
@@ -160,7 +160,7 @@ def words(column: Any) -> Words:
 
 
 def _ranks(array: pa.Array) -> Words:
-    """The place of each value among the distinct ones, sorted."""
+    """The rank of each value among the sorted distinct values."""
     encoded = array.dictionary_encode()
     order = pc.sort_indices(encoded.dictionary).to_numpy()
     ranks = np.empty(len(order), np.uint64)

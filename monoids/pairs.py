@@ -1,8 +1,8 @@
-"""A pair is an input of two named parts, each a column or one value for every row.
+"""A pair is an input of two named parts. Each part is a column, or one value for every row.
 
-One pair is a tuple or list of two, or a mapping of both names; None is no pair. A column of pairs is an Arrow struct
-array with these two fields (or, slower, a list array or a NumPy array of objects), or a list of pairs. Where rows are
-lifted, a mapping of both names or a tuple of two also holds columns, alone or beside a value for every row.
+One pair is a tuple or list of two, or a mapping with both names; None is no pair. A column of pairs is an Arrow struct
+array with these two fields (or, slower, a list array or a NumPy array of objects), or a list of pairs. For
+``lift_rows``, a mapping or tuple may also hold columns: two, or one beside a value for every row.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Names = tuple[str, str]
 
 
 def pair(value: Any, names: Names) -> tuple[Any, Any]:
-    """The two parts of one pair, Python values; both None for None.
+    """The two parts of one pair, as Python values; (None, None) for None.
 
-    TypeError for what is no pair, ValueError for a mapping of other names.
+    TypeError for a value that is no pair, ValueError for a mapping with other names.
 
     >>> pair({"y": 2, "x": 1}, ("x", "y")), pair((1, 2), ("x", "y")), pair(None, ("x", "y"))
     ((1, 2), (1, 2), (None, None))
@@ -35,11 +35,11 @@ def pair(value: Any, names: Names) -> tuple[Any, Any]:
 
 
 def pair_columns(values: Any, names: Names, length: int | None = None) -> tuple[Any, Any]:
-    """The two parts as columns of equal length: Arrow arrays, NumPy arrays or lists; null and None as given.
+    """The two parts as columns of equal length: Arrow arrays, NumPy arrays or lists. Null and None pass through.
 
-    ``values``: a column of pairs; or, if ``length`` is given, whatever ``lift_rows`` takes for so many rows. A number
-    for every row is a NumPy array of stride 0, any other value for every row a list. Where there is no pair both
-    parts are null. ValueError for a column of another length, else as ``pair`` raises.
+    ``values`` is a column of pairs; with ``length``, anything that ``lift_rows`` takes for that many rows. A number for
+    every row becomes a NumPy array of stride 0, any other value for every row a list. Where there is no pair, both
+    parts are null. ValueError for a column of another length; otherwise raises as ``pair`` does.
 
     >>> pair_columns([(1, 2), None, {"x": 3, "y": 4}], ("x", "y"))
     ([1, None, 3], [2, None, 4])
@@ -58,7 +58,7 @@ def pair_columns(values: Any, names: Names, length: int | None = None) -> tuple[
 
 
 def holds_columns(values: Any) -> bool:
-    """Whether ``values`` are a pair of which one part is a column, at least."""
+    """Whether ``values`` is a pair with at least one part that is a column."""
     parts = values.values() if isinstance(values, Mapping) else values if isinstance(values, (tuple, list)) else ()
     return any(map(is_column, parts))
 
@@ -67,7 +67,7 @@ def _parts(value: Any, names: Names) -> tuple[Any, Any]:
     if isinstance(value, Mapping):
         if value.keys() != set(names):
             given = ", ".join(map(str, value)) or "none"
-            raise ValueError(f"a pair has the fields {names[0]} and {names[1]}, and was given {given}")
+            raise ValueError(f"a pair has the fields {names[0]} and {names[1]}, not {given}")
         return value[names[0]], value[names[1]]
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         raise _no_pair(value, names)
@@ -75,7 +75,7 @@ def _parts(value: Any, names: Names) -> tuple[Any, Any]:
 
 
 def _column(part: Any, name: str, length: int) -> Any:
-    """One part for ``length`` rows."""
+    """One part as a column of ``length`` rows."""
     if is_column(part):
         if len(part) != length:
             raise ValueError(f"field {name!r} was given a column of {len(part)} values for {length} rows")

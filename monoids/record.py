@@ -1,9 +1,9 @@
-"""A record is a monoid of named fields, each a monoid of its own, columnar or scalar by itself.
+"""A record is a monoid of named fields. Each field is a monoid of its own, columnar or scalar independently.
 
     combine({a: x, b: y}, {a: u, b: v}) == {a: combine(x, u), b: combine(y, v)}
 
-An element is the tuple of the fields' elements, in the order in which they were written; the columns are
-those of the fields, one after the other.
+An element is the tuple of the fields' elements, in the order they were written. Its columns are the fields' columns,
+in the same order.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Fields = tuple[Any, ...]
 
 
 def record(**monoids: Monoid[Any]) -> Monoid[Fields]:
-    """Monoids side by side under names. A Group if all of them are; its traits are those that all share.
+    """Monoids side by side, by name. A Group if all of them are; it has the traits that all of them share.
 
-    Its lift takes a mapping of field to input: a field left out contributes nothing, an unknown one raises.
+    Its lift takes a mapping from field to input. A field left out contributes nothing; an unknown field raises.
 
     >>> from monoids import Count, Max
     >>> visits = record(visits=Count(), longest=Max())
@@ -77,7 +77,7 @@ class RecordMonoid(Monoid[Fields]):
         return tuple(monoid.combine(x, y) for monoid, x, y in zip(self._monoids, a, b))
 
     def lift(self, value: Any) -> Fields:
-        """None contributes nothing. ValueError for an unknown field, TypeError for what is no mapping."""
+        """None contributes nothing. ValueError for an unknown field, TypeError for a value that is no mapping."""
         if is_missing(value):
             return tuple(self.identity)
         self._check_mapping(value)
@@ -96,7 +96,7 @@ class RecordMonoid(Monoid[Fields]):
         if not isinstance(parts, tuple) or not all(isinstance(part, bytes) for part in parts):
             raise ValueError(f"{self!r}: the encoded element is not of a record")
         if len(parts) != len(self._monoids):
-            raise ValueError(f"{self!r}: encoded with {len(parts)} fields")
+            raise ValueError(f"{self!r}: the encoded element has {len(parts)} fields")
         return tuple(monoid.decode(part) for monoid, part in zip(self._monoids, parts))
 
     # Columns.
@@ -134,7 +134,7 @@ class RecordMonoid(Monoid[Fields]):
         return _join(parts)
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or a mapping whose fields are each a column, or one value for every row."""
+        """As in any monoid; or a mapping whose items are each a column, or one value for every row."""
         if not isinstance(values, Mapping):
             return super().lift_rows(values, length)
         self._check_mapping(values)
@@ -164,7 +164,7 @@ class RecordMonoid(Monoid[Fields]):
         return _join(monoid.combine_columns(x, y) for (monoid, x), (_, y) in fields)
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        """Fields that need their rows sorted have them sorted, once, and do not hold up the others."""
+        """Rows are sorted once for the fields that need it; the other fields do without."""
         fields = list(self._split(columns))
         parts = [monoid.reduce_cells(part, cells, counts, held) for monoid, part in fields]
         if all(part is None for part in parts):
@@ -184,7 +184,7 @@ class RecordMonoid(Monoid[Fields]):
         return {name: monoid.present_columns(part) for name, (monoid, part) in zip(self.fields, self._split(columns))}
 
     def present_columns(self, columns: Columns) -> pa.Array:
-        """One struct array: what a record shows as a field of another."""
+        """One struct array: how a record appears as a field of another record."""
         return pa.StructArray.from_arrays(list(self.present_fields(columns).values()), fields=list(self.output_type))
 
     def to_arrow(self, columns: Columns) -> list[pa.Array]:
@@ -199,7 +199,7 @@ class RecordMonoid(Monoid[Fields]):
             start = stop
         return _join(parts)
 
-    # Inside.
+    # Internals.
 
     def _split(self, columns: Columns) -> Iterator[tuple[Monoid[Any], Columns]]:
         """Each field's monoid with its columns."""
@@ -252,7 +252,7 @@ class RecordGroup(RecordMonoid, Group[Fields]):
 
 
 def _prefixed(name: str, monoid: Monoid[Any]) -> list[pa.Field]:
-    """The fields of a monoid's schema under a record's field name."""
+    """The schema fields of a monoid, prefixed with its field name in the record."""
     if monoid.schema.names == ["element"]:
         return [monoid.schema.field(0).with_name(name)]
     return [field.with_name(f"{name}.{field.name}") for field in monoid.schema]
@@ -263,5 +263,5 @@ def _join(parts: Any) -> Columns:
 
 
 def _scatter(nothing: Columns, lifted: Columns, present: Column) -> Columns:
-    """The rows of ``lifted`` where ``present``, and ``nothing`` elsewhere."""
+    """The rows of ``lifted`` where ``present`` is true, and ``nothing`` elsewhere."""
     return take(concat([nothing, lifted]), np.where(present, np.cumsum(present), 0))

@@ -1,8 +1,8 @@
-"""A single value, as a user gives it, is the Python value that a column of it would hold.
+"""A single value from a user is converted to the Python value that a column holding it would give back.
 
     scalar(column[i]) == python_values(column)[i]
 
-None, NaT and NA are no value, and contribute nothing. Arrow and NumPy scalars are unwrapped, whatever their unit.
+None, NaT and NA are missing values and contribute nothing. Arrow and NumPy scalars are unwrapped, whatever their unit.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import pyarrow as pa
 from monoids.arrays import from_numpy, no_column, python_value
 
 PLAIN = frozenset({type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset})
-"""Types whose values are plain already, and of which only None is missing."""
+"""Types that need no conversion. Of their values, only None is missing."""
 _MAY_BE_MISSING = frozenset({type(None), np.datetime64, np.timedelta64})
 _SHOWN_MAX, _SHOWN_BITS_MAX = 60, 190
 
 
 def scalar(value: Any) -> Any:
-    """One value as the Python value that a column of it would hold; None for NaT and NA.
+    """One value as the Python value that a column holding it would give back; None for NaT and NA.
 
-    TypeError for a column of another library, which would be taken for one value of every row.
+    TypeError for a column from another library, which would otherwise count as one value for every row.
 
     >>> scalar(np.int64(3)), scalar(pa.scalar("a")), scalar(np.datetime64("2024-05-06T10:00", "ns"))
     (3, 'a', datetime.datetime(2024, 5, 6, 10, 0))
@@ -46,14 +46,14 @@ def scalar(value: Any) -> Any:
 
 
 def _finest(value: Any) -> Any:
-    """Pandas' timestamps as what they are: a datetime, unless they are finer than one."""
+    """A pandas timestamp as a datetime, unless it has nanoseconds."""
     if hasattr(value, "to_pydatetime") and not value.nanosecond:
         return value.to_pydatetime()
     return value
 
 
 def is_missing(value: Any) -> bool:
-    """Whether this is no value: None, NumPy's or pandas' NaT, or pandas' NA.
+    """Whether the value is missing: None, NumPy's or pandas' NaT, or pandas' NA.
 
     >>> is_missing(None), is_missing(np.datetime64("NaT")), is_missing(0), is_missing(float("nan"))
     (True, True, False, False)
@@ -62,7 +62,7 @@ def is_missing(value: Any) -> bool:
 
 
 def may_be_missing(kind: type) -> bool:
-    """Whether a value of this type may be none."""
+    """Whether values of this type can be missing."""
     return kind in _MAY_BE_MISSING or kind.__name__ in ("NaTType", "NAType") or issubclass(kind, pa.Scalar)
 
 
@@ -74,7 +74,7 @@ def _is_null(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as an error shows it, of a length that can be read. Python refuses to print integers of many digits.
+    """A value for an error message, kept short. Python refuses to print integers of many digits.
 
     >>> shown(10**5000), shown("a" * 80)[-8:]
     ('an integer of 16610 bits', 'aaaaa...')

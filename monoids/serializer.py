@@ -1,9 +1,9 @@
-"""A serializer turns elements that are not plain Python values into bytes, for a monoid that names it.
+"""A serializer turns elements that are not plain Python values into bytes, for monoids that name one.
 
     class Forests(Monoid[Forest]):
         serializer = persistent.serializers.cloudpickle(key=fetch_key)
 
-The bytes need not be canonical: of two equal elements they may differ.
+The bytes need not be canonical: equal elements may have different bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class Serializer(Protocol):
-    """``loads(dumps(element))`` is the element again; ``name`` and ``version`` stand in the fingerprint."""
+    """``loads(dumps(element))`` equals the element. ``name`` and ``version`` are part of the monoid's fingerprint."""
 
     @property
     def name(self) -> str: ...
@@ -24,4 +24,4 @@ class Serializer(Protocol):
         """An element as bytes."""
 
     def loads(self, data: bytes) -> Any:
-        """The inverse of ``dumps``. ValueError for bytes that are none of its, before anything is made of them."""
+        """The inverse of ``dumps``. ValueError for bytes that ``dumps`` did not write, before any object is created."""

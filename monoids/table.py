@@ -1,36 +1,34 @@
-"""A table is a monoid whose element is a set of entries, each under a key of its own: sets, bags, mappings, sketches.
+"""A table is a monoid whose element is a set of entries, one for each key: a set, bag, mapping or sketch.
 
-    combine(a, b)[key] == inner.combine(a[key], b[key])       an entry that is missing is the identity of ``inner``
+    combine(a, b)[key] == inner.combine(a[key], b[key])       a missing entry is the identity of ``inner``
 
-As columns an element is one row of a ``Ragged``: its entries in the order of their keys. So the tables of any number
-of elements are summed up by one group-by of all their entries by (element, key), without a Python object for each.
+As columns, an element is one row of a ``Ragged``: its entries, ordered by key. So one group-by of all entries by
+(element, key) sums the tables of any number of elements, without a Python object for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.column import Column, Columns, Ragged, take
-from monoids.groupby.cells import Integers, cell_counts, fits_cells, segment_starts
+from monoids.groupby.cells import Integers, cell_counts, cell_ranks, fits_cells, segment_starts
 from monoids.groupby.sorting import stable_order
-from monoids.monoid import Monoid, check_schema
+from monoids.monoid import Element, Monoid, check_schema
 from monoids.ordered import Keys, words
 from monoids.text import Words
 
-Element = TypeVar("Element")
-
 
 class Table(Monoid[Element]):
-    """Subclasses give ``entries`` and ``of_entries``, and a lift; or override what they can do faster.
+    """Subclasses define ``entries``, ``of_entries`` and a lift, and may override the rest for speed.
 
-    ``keys``: how keys are stored. ``inner``: the monoid of what stands under a key; None: the keys are all there is.
-    ``entries_max``: an element keeps so many entries with the smallest keys; None: all.
-    An entry at the identity of an exact ``inner`` is no entry.
+    ``keys``: how keys are stored. ``inner``: the monoid of the values; None: the table has keys only.
+    ``entries_max``: an element keeps only its first entries, in key order; None: all of them.
+    An entry whose value is the identity of an exact ``inner`` is dropped.
     """
 
     commutative = True
@@ -43,14 +41,14 @@ class Table(Monoid[Element]):
         self.schema = pa.schema([pa.field("element", _entries_type(keys, inner), nullable=False)])
         self._inner_width = 0 if inner is None else len(inner.pack([inner.identity]))
 
-    # What a subclass gives.
+    # Defined by a subclass.
 
     def entries(self, element: Element) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The keys of an element, in any order, and what stands under them (of no ``inner``: nothing)."""
+        """The keys of an element, in any order, and the value of each (nothing without ``inner``)."""
         raise NotImplementedError(f"{type(self).__name__} does not define entries(self, element)")
 
     def of_entries(self, keys: Sequence[Any], inner: Sequence[Any]) -> Element:
-        """The element with these entries, given in the order of their keys. The inverse of ``entries``."""
+        """The element with these entries, given in key order. The inverse of ``entries``."""
         raise NotImplementedError(f"{type(self).__name__} does not define of_entries(self, keys, inner)")
 
     # Columns.
@@ -83,12 +81,10 @@ class Table(Monoid[Element]):
         return (self.merge(table, segments, len(starts)),)
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        segments = np.zeros(len(counts), np.int64)
-        segments[held] = np.arange(len(held))
-        return (self.merge(columns[0], segments[cells], len(held)),)
+        return (self.merge(columns[0], cell_ranks(cells, len(counts), held), len(held)),)
 
     def merge(self, table: Ragged, segments: Integers, count: int) -> Ragged:
-        """The sum of the rows of each of ``count`` segments; row i belongs to ``segments[i]``, in any order."""
+        """The sum of each of ``count`` segments of rows; row i belongs to ``segments[i]``, in any order."""
         keys, *given = table.flat()
         inner: Columns = tuple(given)
         segment = table.spread(segments)
@@ -111,7 +107,7 @@ class Table(Monoid[Element]):
     def _merge_cells(
         self, segment: Integers, codes: Words, bits: int, count: int, inner: Columns
     ) -> tuple[Integers | None, Columns]:
-        """As ``merge``, by addressing a cell for each (segment, key) where there are few: a row of each and its sum."""
+        """As ``merge``, with one cell for each (segment, key) if there are few: a row of each group, and its sum."""
         if not len(segment) or not fits_cells(count << bits, len(segment)):
             return None, ()
         cells = (segment << bits) + codes.astype(np.int64)
@@ -131,7 +127,7 @@ class Table(Monoid[Element]):
         return [list_array(table.lengths, entries, pa.list_(item.with_type(entries.type)))]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError for other types, and where keys are not in order or are there twice, or an entry is none."""
+        """ValueError for other types, keys out of order or repeated, and entries at the identity."""
         check_schema(self, arrays)
         lengths, entries = list_entries(arrays[0], self)
         if entries.null_count:
@@ -150,11 +146,11 @@ class Table(Monoid[Element]):
     def _inner_from_arrow(self, monoid: Monoid[Any], arrays: Sequence[pa.Array]) -> Columns:
         inner = monoid.from_arrow(arrays)
         if monoid.exact and len(inner[0]) and identity_rows(monoid, inner).any():
-            raise ValueError(f"{self!r}: an entry is at the identity, and so is no entry")
+            raise ValueError(f"{self!r}: an entry holds the identity, which is never stored")
         return inner
 
     def single(self, keys: Any, valid: Column | None, inner: Columns = ()) -> Columns:
-        """Elements of one entry each, of none where not ``valid``: what a lift of a column returns."""
+        """Elements of one entry each, or of none where ``valid`` is false: what lifting a column returns."""
         table = Ragged.singles((keys, *inner))
         return (table if valid is None else Ragged(table.starts, valid.astype(np.int64), table.columns),)
 
@@ -170,12 +166,12 @@ class Table(Monoid[Element]):
 
     def _check_order(self, table: Ragged) -> None:
         if self.entries_max is not None and len(table) and int(table.lengths.max()) > self.entries_max:
-            raise ValueError(f"{self!r}: an element of more than {self.entries_max} entries")
+            raise ValueError(f"{self!r}: an element has more than {self.entries_max} entries")
         order = words(table.columns[0])
         row = table.spread(np.arange(len(table)))
         rising = (order[1:] > order[:-1]) | (row[1:] != row[:-1])
         if not rising.all():
-            raise ValueError(f"{self!r}: the entries of an element are not in the order of their keys")
+            raise ValueError(f"{self!r}: the entries of an element are not in key order")
 
 
 def group_entries(segments: Integers, codes: Words, bits: int, count: int) -> tuple[Integers, Integers]:
@@ -200,7 +196,7 @@ def group_entries(segments: Integers, codes: Words, bits: int, count: int) -> tu
 
 
 def _codes(values: Words) -> tuple[Words, int]:
-    """Words, less the smallest, and how many bits the largest then has."""
+    """Each value minus the smallest, and the number of bits that the largest then needs."""
     if not len(values):
         return values, 0
     low = values.min()
@@ -235,15 +231,15 @@ def _equal_rows(array: pa.Array, one: pa.Array) -> np.ndarray[Any, np.dtype[np.b
 
 
 def list_array(lengths: Column, entries: pa.Array, type: pa.DataType) -> pa.Array:
-    """Rows of these lengths as an Arrow list array. ValueError beyond 2**31 - 1 entries, which one array holds."""
+    """Rows of these lengths as an Arrow list array. ValueError beyond 2**31 - 1 entries, the most one array holds."""
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     if offsets[-1] > np.iinfo(np.int32).max:
-        raise ValueError(f"{offsets[-1]} entries are more than one Arrow list column holds: use fewer rows at once")
+        raise ValueError(f"{offsets[-1]} entries exceed what one Arrow list column holds: use fewer rows at once")
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), entries, type=type)
 
 
 def list_entries(array: pa.Array, owner: Any) -> tuple[Column, pa.Array]:
-    """The length of each row of an Arrow list array, and the entries of all. ValueError where a row is null."""
+    """The length of each row of an Arrow list array, and all entries. ValueError if a row is null."""
     if array.null_count:
         raise ValueError(f"{owner!r}: an element is null")
     return np.diff(array.offsets.to_numpy()).astype(np.int64), array.flatten()
@@ -253,7 +249,7 @@ def _entries_type(keys: Keys, inner: Monoid[Any] | None) -> pa.DataType:
     if inner is None:
         return pa.list_(pa.field("item", keys.arrow, nullable=False))
     fields = [pa.field("key", keys.arrow, nullable=False)]
-    # A field of a record may be called "key" or "value" too; with a dot in front no field of a record is.
+    # A record may have a field called "key" or "value" too; none begins with a dot.
     names = {"element": ".value" if "value" in inner.schema.names else "value", "key": ".key"}
     fields += [field.with_name(names.get(field.name, field.name)) for field in inner.schema]
     return pa.list_(pa.field("item", pa.struct(fields), nullable=False))

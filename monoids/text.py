@@ -1,4 +1,4 @@
-"""Text and bytes are read eight bytes at a time, as little-endian words: the bytes after the end count as zero."""
+"""Text and bytes, read eight bytes at a time as little-endian words. Bytes past the end count as zero."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class TextWords:
         self._words = np.lib.stride_tricks.as_strided(self._first_word, (self._last + 1,), (1,), writeable=False)
 
     def lengths(self, start: int, stop: int) -> Any:
-        """How many bytes each of the rows ``start`` to ``stop`` has: int32."""
+        """The number of bytes of each row from ``start`` to ``stop``: int32."""
         return self.offsets[start + 1 : stop + 1] - self.offsets[start:stop]
 
     def words(self, start: int, stop: int, at: int) -> Words:
-        """The eight bytes at ``at`` of each of the rows ``start`` to ``stop``."""
+        """The eight bytes at offset ``at`` of each row from ``start`` to ``stop``."""
         begins = self.offsets[start:stop]
         length = int(begins[-1] - begins[0]) // max(stop - start - 1, 1)
         left = self.lengths(start, stop) - np.int32(at)
@@ -52,12 +52,12 @@ class TextWords:
         return self.words_at(begins + at, left)
 
     def words_at(self, begins: Any, left: Any) -> Words:
-        """The eight bytes at each of these places of the data, of which so many (zero or more) are left of the text."""
+        """The eight bytes at each position in the data, where ``left`` bytes (zero or more) remain of the text."""
         words: Words
         if int(begins.max(initial=0)) <= self._last:
             words = self._words[begins]
         else:
-            # The last text of the data: its word is the end of one that begins earlier.
+            # A word that begins past the last whole one: read that one and shift it.
             places = np.minimum(begins, self._last)
             missing = np.minimum(begins - places, WORD_BYTES - 1).astype(np.uint64)
             words = self._words[places] >> (missing * np.uint64(8))

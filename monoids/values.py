@@ -1,7 +1,7 @@
-"""A value type is the Arrow type of a monoid's inputs, with the rule of what it accepts.
+"""A value type is the Arrow type of a monoid's inputs, with the rule for what it accepts.
 
-Written as a Python type (int, float, bool, str, bytes, date, datetime) or as an Arrow type. Integers are
-int64, floats are float64 with one NaN and one zero, aware datetimes are in UTC. None and null are no value.
+A user writes it as a Python type (int, float, bool, str, bytes, date, datetime) or an Arrow type. Integers are int64,
+floats are float64 with one NaN and one zero, aware datetimes are in UTC. None and null are missing values.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True)
 class ValueType:
-    """``title``: the monoid as a user writes it. ``choices``: the kinds of type it could be written with.
+    """``title``: the monoid as a user writes it. ``choices``: the kinds of type that the user may choose from.
 
-    ``leading``: what a user writes before the type.
+    ``leading``: the arguments that a user writes before the type.
     """
 
     title: str
@@ -38,26 +38,26 @@ class ValueType:
     leading: str = ""
 
     def accept(self, value: Any) -> Any:
-        """A Python, NumPy or Arrow scalar, not None, as a plain value of this type; None for NaT and NA, no values.
+        """A Python, NumPy or Arrow scalar, not None, as a plain value of this type; None for NaT and NA.
 
-        TypeError for a value of another type, OverflowError for an integer outside int64, ValueError for a
-        value that this type cannot hold.
+        TypeError for a value of another type, OverflowError for an integer outside int64, ValueError for a value that
+        this type cannot hold.
         """
         plain = value if value.__class__ in PLAIN else scalar(value)
         return None if plain is None and value is not None else self._rule.accept(self, plain)
 
     def check_held(self, values: Iterable[Any]) -> None:
-        """ValueError unless these, which were decoded, are values as ``accept`` gives them."""
+        """ValueError unless each decoded value is in the form that ``accept`` returns."""
         for value in values:
             try:
                 held = encoding.encode(self.accept(value)) == encoding.encode(value)
             except (TypeError, ValueError, OverflowError) as error:
                 raise ValueError(f"{self.title}: the encoded element holds {shown(value)}: {error}") from error
             if not held:
-                raise ValueError(f"{self.title}: the encoded element holds {shown(value)}, which is none of its values")
+                raise ValueError(f"{self.title}: the encoded element holds {shown(value)}, not in canonical form")
 
     def check_stored(self, array: pa.Array) -> None:
-        """ValueError unless an Arrow array that was read holds values as ``accept`` gives them; strings as bytes."""
+        """ValueError unless a stored Arrow array holds values as ``accept`` returns them; strings as bytes."""
         if self.kind == "str":
             check_text(self.title, array)
         elif self.kind in ("date", "datetime"):
@@ -65,12 +65,12 @@ class ValueType:
         elif self.kind == "decimal" and len(array) > array.null_count:
             extremes = pc.min_max(array.view(_WHOLE.get(array.type.bit_width, array.type)))
             limit = 10**array.type.precision
-            # Not abs, which rounds to the digits that the caller's decimal context has.
+            # Not abs, which rounds to the precision of the caller's decimal context.
             if any(value.as_py().copy_abs() >= limit for value in extremes.values()):
                 raise ValueError(f"{self.title}: a stored value has more digits than {array.type} holds")
 
     def moments(self, array: pa.Array) -> list[datetime | None]:
-        """An Arrow array of datetimes as ``accept`` gives them: with a zone in UTC, where no year ends early."""
+        """Datetimes as ``accept`` returns them; those with a zone are in UTC, where none leaves the years 1 to 9999."""
         moments: list[datetime | None] = array.view(pa.timestamp(self.arrow.unit)).to_pylist()
         if self.arrow.tz is None:
             return moments
@@ -79,8 +79,8 @@ class ValueType:
     def column(self, values: Any) -> pa.Array:
         """An Arrow array, NumPy array or list of Python values as an Arrow array of this type, with nulls.
 
-        Raises as ``accept`` does; TypeError for a column of another library. Arrow arrays are taken as they are, and
-        must not change (an array over NumPy memory does as the memory does); of NumPy, what can change is copied.
+        Raises as ``accept`` does; TypeError for a column from another library. An Arrow array is used without a copy
+        and must not change (over NumPy memory it changes with that memory). NumPy memory that can change is copied.
         """
         if isinstance(values, list):
             return self._from_list(values)
@@ -90,7 +90,7 @@ class ValueType:
             if values.dtype.kind in "OSU":
                 return self._from_list(values.tolist())
             values = from_numpy(values)
-            if values.null_count == len(values):  # of no type in particular, as an empty list is
+            if values.null_count == len(values):  # of no particular type, like an empty list
                 return pa.nulls(len(values), self.arrow)
         if not isinstance(values, (pa.Array, pa.ChunkedArray)):
             raise no_column(self.title, values)
@@ -100,7 +100,7 @@ class ValueType:
         return column
 
     def refuse(self, given: str, kind: str | None) -> TypeError:
-        """The error for values of another kind, saying how to ask for theirs."""
+        """The error for values of another kind. It says how to ask for that kind."""
         kind = "float" if kind == "decimal" and "decimal" not in self.choices else kind
         owner = self.title.partition("(")[0]
         hint = (
@@ -112,7 +112,7 @@ class ValueType:
 
     @property
     def written(self) -> str:
-        """The type as a user writes it, empty if it goes without saying."""
+        """The type as a user writes it; empty for the default."""
         return self.title.partition("(")[2][:-1].removeprefix(self.leading).removeprefix(", ")
 
     @property
@@ -124,7 +124,7 @@ class ValueType:
             try:
                 return pa.array(values, self.arrow)
             except OverflowError:
-                pass  # accept says which value, and what to do
+                pass  # accept names the value and says what to do
         return pa.array([None if is_missing(value) else self.accept(value) for value in values], self.arrow)
 
     def _cast(self, values: pa.Array) -> pa.Array:
@@ -145,7 +145,7 @@ class ValueType:
             raise fault(f"{self.title} cannot hold a value of a column of {values.type}: {error}") from error
 
     def _check_years(self, array: pa.Array) -> None:
-        """ValueError for dates and times that Python does not hold."""
+        """ValueError for dates and times that Python cannot hold."""
         stored, unit = (pa.int32(), _DAY) if self.kind == "date" else (pa.int64(), _MICROSECONDS[self.arrow.unit])
         extremes = pc.min_max(array.view(stored))
         if extremes["min"].is_valid:
@@ -154,16 +154,16 @@ class ValueType:
                 raise ValueError(f"{self.title}: a column of {array.type} holds a value outside the years 1 to 9999")
 
     def _widened(self, values: pa.Array) -> pa.Array:
-        """Integers as decimals so wide that Arrow looks at the values, not at their type."""
+        """Integers as decimals wide enough for Arrow to check the values instead of their type."""
         if self.arrow.scale > 18:
             return pa.array([None if value is None else self.accept(value) for value in values.to_pylist()], self.arrow)
         return values.cast(pa.decimal128(38, self.arrow.scale))
 
 
 def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "int", leading: str = "") -> ValueType:
-    """The value type that a user wrote as ``type``; TypeError, with the choices, for anything else.
+    """The value type that a user wrote as ``type``. TypeError, with the choices, for anything else.
 
-    ``default``: the kind that goes without saying in the title. ``leading``: what is written before the type.
+    ``default``: the kind that the title leaves out. ``leading``: the arguments written before the type.
     """
     arrow = type if isinstance(type, pa.DataType) else ARROW_TYPES.get(type) if _is_class(type) else None
     kind = None if arrow is None else kind_of(arrow)
@@ -171,7 +171,7 @@ def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "i
         too_fine = " (datetimes of Python hold microseconds)" if kind == "datetime" and kind in choices else ""
         known = ", ".join(sorted(_SPELLED[kind] for kind in choices))
         raise TypeError(f"{owner}({_joined(leading, spelled(type))}){too_fine}: write one of {known}")
-    if kind == "decimal" and arrow.scale < 0:  # Arrow rescales them as soon as there is a null
+    if kind == "decimal" and arrow.scale < 0:  # Arrow rescales them as soon as one is null
         written = f"pa.decimal128({min(arrow.precision - arrow.scale, 38)}, 0)"
         raise TypeError(f"{owner}({_joined(leading, spelled(arrow))}): no scale below 0: write {written}")
     if kind == "datetime" and arrow.tz is not None:
@@ -186,7 +186,7 @@ def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "i
 def _check_zone(title: str, type: pa.DataType) -> None:
     try:
         pa.scalar(0, type).as_py()
-    except LookupError as error:  # of zoneinfo as of pytz, whichever there is
+    except LookupError as error:  # from zoneinfo or pytz, whichever is installed
         raise TypeError(
             f"{title}: there is no time zone {type.tz!r}: write one such as 'UTC' or 'Europe/Paris'"
         ) from error
@@ -210,7 +210,7 @@ def spelled(type: Any) -> str:
 
 
 def kind_of(type: pa.DataType) -> str:
-    """The kind of value in a column: ``int``, ``float``, ..., ``null``, or the Arrow type's own name."""
+    """The kind of value in a column: ``int``, ``float``, ..., ``null``, or else the Arrow type's own name."""
     return next((kind for test, kind in _KINDS if test(type)), str(type))
 
 
@@ -219,11 +219,11 @@ def _is_class(type_: Any) -> bool:
 
 
 def _kind_of_value(value: Any) -> str | None:
-    """The kind that a Python value is of; None if of none."""
+    """The kind of a Python value; None if it has none."""
     return next((kind for python, kind in _PYTHON_KINDS if isinstance(value, python)), None)
 
 
-# What is accepted, one function a kind. An unaccepted value ends in ``_refused``.
+# What each kind accepts, one function a kind. A value that is not accepted ends in ``_refused``.
 
 
 def _refused(type: ValueType, value: Any) -> TypeError:
@@ -293,7 +293,7 @@ def _accept_datetime(type: ValueType, value: Any) -> datetime:
 
 
 def _plain_datetime(value: datetime) -> datetime:
-    """As a datetime and nothing more: the timestamps of pandas are a subclass."""
+    """A plain datetime, from a subclass such as a pandas timestamp too."""
     if value.__class__ is datetime:
         return value
     parts = (value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond)
@@ -312,7 +312,7 @@ def _accept_decimal(type: ValueType, value: Any) -> Decimal:
 
 @dataclass(frozen=True)
 class _Rule:
-    """``sources``: kinds of column that are cast. ``plain``: the Python type whose lists are taken as is."""
+    """``sources``: kinds of column cast to this one. ``plain``: the Python type whose lists need no conversion."""
 
     plural: str
     sources: frozenset[str]

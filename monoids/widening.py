@@ -1,9 +1,9 @@
-"""A wider type is what a column is stored in where its values outgrow the type that the schema says.
+"""A wider type stores the values of a column that outgrow the type in the schema.
 
-    int64                decimal128(38, 0): integers, as Arrow has none of more than 64 bits
+    int64                decimal128(38, 0): Arrow has no integers of more than 64 bits
     decimal128(38, s)    decimal256(76, s)
 
-A monoid whose ``widens`` is true may give and take such columns, also within lists and structs; most never do.
+A monoid whose ``widens`` is true may read and write such columns, also inside lists and structs. Few values need it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 WIDE_INTEGER = pa.decimal128(38, 0)
-"""Of sums of 64-bit integers: 2**63 of them have no more than 38 digits."""
+"""For sums of 64-bit integers: 2**63 of them have at most 38 digits."""
 
 
 def wider(type: pa.DataType) -> pa.DataType | None:
-    """What values that outgrow a type are stored in; None where there is nothing.
+    """The type for values that outgrow ``type``; None if there is no wider one.
 
     >>> print(wider(pa.decimal128(38, 2)))
     decimal256(76, 2)
@@ -28,7 +28,7 @@ def wider(type: pa.DataType) -> pa.DataType | None:
 
 
 def is_as_wide(found: pa.DataType, type: pa.DataType) -> bool:
-    """Whether a column of ``found`` may stand for one of ``type``: it is that, or parts of it are wider.
+    """Whether a column of ``found`` may stand for one of ``type``: equal, or wider in some parts.
 
     >>> is_as_wide(pa.list_(pa.decimal128(38, 0)), pa.list_(pa.int64())), is_as_wide(pa.int64(), pa.decimal128(38, 0))
     (True, False)
@@ -42,7 +42,7 @@ def is_as_wide(found: pa.DataType, type: pa.DataType) -> bool:
 
 
 def widest(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The type of which both, as wide as the same one, are narrower forms."""
+    """The wider of two types at each part, for two types that widen the same one."""
     if is_as_wide(a, b):
         return a
     if is_as_wide(b, a):

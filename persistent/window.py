@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from monoids.column import Mask
 from monoids.groupby.cells import Integers
 from persistent.clock import Duration, bare, duration_ms
 
 _FOR_EVER = 1 << 62
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, is_constant, repeat, take
-from monoids.comparing.choosing import held_first, keys_of, least_of_cells, least_of_segments
+from monoids.comparing.least_rows import keys_of, least_of_cells, least_of_segments, present_first
 from monoids.groupby.segments import TRUE, canonical_floats
 from monoids.monoid import Monoid, check_schema, decode_lifted
 from monoids.ordered import Ordered
@@ -19,7 +19,7 @@ from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, ValueType, value_typ
 
 
 def Min(type: Any = int) -> Monoid[Any]:
-    """The smallest value, None of none. NaN is above all numbers, strings compare by code point.
+    """The smallest value; None without input. NaN is above all numbers, strings compare by code point.
 
     >>> Min(str).combine("b", "a")
     'a'
@@ -28,7 +28,7 @@ def Min(type: Any = int) -> Monoid[Any]:
 
 
 def Max(type: Any = int) -> Monoid[Any]:
-    """The largest value, None of none. NaN is above all numbers, strings compare by code point.
+    """The largest value; None without input. NaN is above all numbers, strings compare by code point.
 
     >>> Max().combine(3, Max().identity)
     3
@@ -78,9 +78,9 @@ def _larger(a: Any, b: Any) -> Any:
 
 
 class _FixedExtreme(_Extreme):
-    """An extreme in two columns: the values, as numbers of fixed width, and whether there is one.
+    """An extreme in two columns: the values, as fixed-width numbers, and a flag for whether there is one.
 
-    Where there is none, the number is the one that never wins, so that reducing needs no mask.
+    Without a value the number is one that never wins, so reducing needs no mask.
     """
 
     _kernel: ClassVar[np.ufunc]
@@ -135,7 +135,7 @@ class _FixedExtreme(_Extreme):
         return [pa.array(values, mask=None if present else ~valid).view(self.type.arrow)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError for other types, and for dates and times that Python does not hold."""
+        """ValueError for other types, and for dates and times that Python cannot hold."""
         check_schema(self, arrays)
         self.type.check_stored(arrays[0])
         return self._of_arrow(arrays[0])
@@ -169,7 +169,7 @@ class _FixedMax(_FixedExtreme):
 
 
 class _WideExtreme(_Extreme):
-    """An extreme of strings, bytes or decimals in two columns: the values, and whether there is one."""
+    """An extreme of strings, bytes or decimals in two columns: the values, and a flag for whether there is one."""
 
     _descending: ClassVar[bool]
 
@@ -199,7 +199,7 @@ class _WideExtreme(_Extreme):
 
     def _keys(self, columns: Columns) -> Any:
         column, valid = columns
-        yield from held_first(valid)
+        yield from present_first(valid)
         yield from keys_of(column, self._descending)
 
     def present_columns(self, columns: Columns) -> pa.Array:
@@ -216,7 +216,7 @@ class _WideExtreme(_Extreme):
 
 
 def _mask(valid: Column) -> Column | None:
-    """Which rows hold a value; None: all."""
+    """Which rows hold a value; None if all do."""
     return None if (is_constant(valid) and valid[0]) or valid.all() else valid
 
 

@@ -1,4 +1,4 @@
-"""An ordered pair is an input (by, value): a value, and what it is compared by. One with a None in it is none."""
+"""An ordered pair is an input (by, value): a value, and the order it is compared by. None in a pair makes it none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from monoids.scalars import scalar
 
 @dataclass(frozen=True)
 class OrderedPair:
-    """How pairs are read and stored: ``by`` and ``value``, under ``names`` where given as a mapping."""
+    """How pairs are read and stored: ``by`` and ``value``, under ``names`` if the input is a mapping."""
 
     by: Order
     value: Ordered
@@ -27,11 +27,11 @@ class OrderedPair:
 
     @property
     def stored(self) -> tuple[Ordered, ...]:
-        """How each column is stored: those of ``by`` in order of their weight, the values last."""
+        """How each column is stored: the parts of ``by``, most significant first, then the value."""
         return (*self.by.leaves, self.value)
 
     def accept(self, value: Any) -> tuple[Any, Any] | None:
-        """One pair, None for None or a pair with a None in it. TypeError for anything else."""
+        """One pair; None for None or for a pair with None in it. TypeError for anything else."""
         by, chosen = pair(value, self.names)
         held, accepted = self.by.accept(by), None if chosen is None else self.value.type.accept(chosen)
         return None if held is None or accepted is None else (held, accepted)
@@ -46,16 +46,16 @@ class OrderedPair:
         return self.by.nest(values[:-1]), values[-1]
 
     def store(self, values: Any) -> tuple[Column | None, list[Any]]:
-        """A column of pairs (Arrow struct array, list) as columns, and which rows hold a pair (None: all)."""
+        """A column of pairs (Arrow struct array or list) as columns, and which rows hold a pair (None: all)."""
         if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_list(values.type):
             values = python_list(values)
         by, chosen = pair_columns(values, self.names)
         return self._held([*self.by.store(by, len(values)), self.value.store(chosen)])
 
     def store_rows(self, values: Any, length: int) -> tuple[Column | None, list[Any]] | None:
-        """As ``store``, of a pair whose parts are each a column or one value for every row; None if it is no such.
+        """As ``store``, for a pair whose parts are each a column or one value for every row; None if it is not one.
 
-        What values are compared by may then be a list too, one a row. ValueError for a column of another length.
+        ``by`` may then also be a list, one item a row. ValueError for a column of another length.
         """
         if isinstance(values, Mapping) and values.keys() == set(self.names):
             values = tuple(values[name] for name in self.names)
@@ -71,7 +71,7 @@ class OrderedPair:
         return self._held([*self.by.store(by, length), stored])
 
     def _held(self, columns: Sequence[Stored]) -> tuple[Column | None, list[Any]]:
-        """With nothing in any column where one holds nothing: equal elements, equal bytes."""
+        """The columns, with a filler in all of them where one holds nothing: equal elements give equal bytes."""
         valid: Column | None = None
         for _, of_column in columns:
             if of_column is not None:

@@ -1,7 +1,7 @@
-"""An order is what chosen values are compared by: a value of one type, or several, compared one after the other.
+"""An order is the type that values are compared by: one type, or several in turn.
 
-Written as ``int``, ``float``, ``str``, ...; as a tuple of orders, whose values are tuples; or as a mapping of names to
-orders, whose values are tuples or mappings. A part that is None makes the whole none.
+A user writes ``int``, ``float``, ``str``, ...; a tuple of orders, whose values are tuples; or a mapping of names to
+orders, whose values are tuples or mappings. A value with a part that is None counts as None.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Stored = tuple[Any, Column | None]
 
 @dataclass(frozen=True)
 class Order:
-    """``single``: how the only value is stored; or else ``parts``, the orders of several, with ``names`` or without."""
+    """Either ``single``, how one value is stored, or ``parts``, the orders of several, with or without ``names``."""
 
     title: str
     single: Ordered | None = None
@@ -35,11 +35,11 @@ class Order:
 
     @property
     def leaves(self) -> tuple[Ordered, ...]:
-        """How each column is stored, in order of their weight."""
+        """How each column is stored, most significant first."""
         return (self.single,) if self.single else tuple(leaf for part in self.parts for leaf in part.leaves)
 
     def accept(self, value: Any) -> Any:
-        """A value of this order with its parts as they are stored; None if it or a part of it is None.
+        """A value of this order with its parts as they are stored; None if it, or a part of it, is None.
 
         TypeError for a value of another type or shape.
         """
@@ -52,14 +52,14 @@ class Order:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What each leaf is called: the names, or places, on the way to it; "" of a single value."""
+        """The path to each leaf: the names or indices on the way to it; "" for a single value."""
         if self.single:
             return ("",)
         names = self.names or tuple(map(str, range(len(self.parts))))
         return tuple(f".{name}{path}" for name, part in zip(names, self.parts) for path in part.paths)
 
     def flatten(self, value: Any) -> list[Any]:
-        """One value a leaf, of an accepted value or None."""
+        """An accepted value, or None, as one value a leaf."""
         if self.single:
             return [value]
         values = [None] * len(self.parts) if value is None else value
@@ -77,10 +77,10 @@ class Order:
         return tuple(nested)
 
     def store(self, values: Any, length: int) -> list[Stored]:
-        """Columns, one a leaf, of what a user gives for ``length`` rows.
+        """A user's input for ``length`` rows as columns, one a leaf.
 
-        An Arrow or NumPy array is a column; so is a list, because no value of an order is one. Of several parts: a
-        struct array of their names, or a tuple or mapping whose parts are each a column or one value for every row.
+        An Arrow or NumPy array is a column; so is a list, because no value of an order is a list. Several parts are a
+        struct array with their names, or a tuple or mapping whose parts are each a column or one value for every row.
         ValueError for a column of another length.
         """
         if isinstance(values, pa.Scalar):
@@ -98,7 +98,7 @@ class Order:
         return [column for part, item in zip(self.parts, values) for column in part.store(item, length)]
 
     def _split(self, value: Any) -> Sequence[Any]:
-        """What is given for each part."""
+        """The input of each part."""
         if isinstance(value, Mapping) and self.names and value.keys() == set(self.names):
             return [value[name] for name in self.names]
         if not isinstance(value, (tuple, list)) or len(value) != len(self.parts):
@@ -134,7 +134,7 @@ class Order:
 
 
 def order_of(owner: str, option: str, type: Any) -> Order:
-    """The order that a user wrote as the option ``option`` of the monoid ``owner``. TypeError for anything else."""
+    """The order that a user wrote as the option ``option`` of monoid ``owner``. TypeError for anything else."""
     return _order(f"{owner}(..., {option}={spelled(type)})", option, type)
 
 
@@ -144,7 +144,7 @@ def _order(title: str, option: str, type: Any) -> Order:
             value = value_type(option, type, ALL_KINDS)
         except TypeError as error:
             raise TypeError(f"{title}: {error}, a tuple of these, or a mapping of names to them") from None
-        # The remedy is another option, which the title shows, and not another monoid.
+        # The remedy is another value of this option, which the title shows, not another monoid.
         return Order(title, Ordered(replace(value, title=title, choices=frozenset())))
     if not type:
         raise TypeError(f"{title} orders nothing: write at least one type")
@@ -170,6 +170,6 @@ def spelled(type: Any) -> str:
 
 
 def repeated(stored: Stored, length: int) -> Stored:
-    """The only row of a column as so many rows."""
+    """The only row of a column, ``length`` times."""
     column, valid = stored
     return repeat((column,), length)[0], None if valid is None else np.broadcast_to(valid[:1], length)

@@ -1,9 +1,9 @@
-"""A reservoir is a uniform sample of k values that is a sum: those whose ids have the k smallest hashes.
+"""A reservoir is a uniform sample of k values: those whose ids have the k smallest hashes.
 
     combine(a, b) == the k entries of a and b together with the smallest hashes
 
-Bottom-k sampling (Cohen, Kaplan: Summarizing data using bottom-k sketches, 2007): a hash is a random number that its
-id brings along, so that it is the same on every replay, machine and path. An id that is seen again changes nothing.
+Bottom-k sampling (Cohen, Kaplan: Summarizing data using bottom-k sketches, 2007): the hash of an id serves as its
+random number, the same on every replay, machine and path. An id that occurs again changes nothing.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from monoids import encoding
 from monoids.arrays import python_list
 from monoids.column import Columns, Ragged, take
 from monoids.comparing.extremes import Min
-from monoids.comparing.ids import hash_id, hash_ids
+from monoids.comparing.id_hashes import hash_id, hash_ids
 from monoids.groupby.cells import Integers
 from monoids.monoid import is_column
-from monoids.ordered import Numbers
+from monoids.ordered import IntegerKeys
 from monoids.pairs import Names, pair, pair_columns
 from monoids.table import Table, list_array
 from monoids.values import ALL_KINDS, value_type
 
-Entries = tuple[tuple[int, Any], ...]
-"""An element: (hash of the id, value), in the order of the hashes."""
+SampleEntries = tuple[tuple[int, Any], ...]
+"""An element: pairs (hash of the id, value), ordered by hash."""
 
 _NAMES: Names = ("id", "value")
 
 
-class Reservoir(Table[Entries]):
-    """A sample of ``k`` values without replacement, presented as a list; all of them as long as they are fewer.
+class Reservoir(Table[SampleEntries]):
+    """A sample of ``k`` values without replacement, presented as a list; all values while there are fewer than ``k``.
 
-    Lift takes pairs (id, value). The id says which occurrence it is: ``message.order``, or any key of numbers, text,
-    bytes, dates, times, or (nested) tuples of these; mappings and struct arrays are the tuples of their values. Every
-    set of ``k`` distinct ids is equally likely, over the choice of ``seed``, up to the quality of a 64-bit hash; the
-    values play no part in it. Samples of one seed are not independent of each other where they share ids: they are
-    then the same ids, which makes them comparable. In the list the first j are a sample of j.
+    Lift takes pairs (id, value). The id names the occurrence: ``message.order``, or any key of numbers, text, bytes,
+    dates, times, or nested tuples of these; mappings and struct arrays count as the tuples of their values. Over the
+    choice of ``seed``, every set of ``k`` distinct ids is equally likely, up to the quality of a 64-bit hash; the
+    values do not matter. Two samples with the same seed are not independent: they choose the same ids where they share
+    any, which makes them comparable. The first j of the list are a sample of j.
 
-    ``type``: of the values. Of two values under one id, the smaller is kept. None, a pair with None in it, or in its
-    id, is no contribution. Two ids with one hash, 1 in 2**64, count as one.
+    ``type``: the type of values. Of two values under one id the smaller is kept. None, and a pair with None as value,
+    as id or in it, contributes nothing. Two ids with the same hash, 1 in 2**64, count as one.
 
         state.update(t, (message.order, message.value["page"]))
         state.update_batch(batch.timestamps, (batch.order, batch["page"]))
@@ -53,7 +53,7 @@ class Reservoir(Table[Entries]):
     (2, True)
     """
 
-    identity: Entries = ()
+    identity: SampleEntries = ()
     idempotent = True
     name = "Reservoir"
 
@@ -66,7 +66,7 @@ class Reservoir(Table[Entries]):
         self.seed = seed
         self._value = value_type("Reservoir", type, ALL_KINDS, leading=str(k))
         self.smallest = Min(type)
-        super().__init__(Numbers(np.dtype(np.uint64)), self.smallest, entries_max=k)
+        super().__init__(IntegerKeys(np.dtype(np.uint64)), self.smallest, entries_max=k)
         self.output_type = pa.list_(pa.field("item", self._value.arrow, nullable=False))
 
     def parameters(self) -> dict[str, Any]:
@@ -76,27 +76,27 @@ class Reservoir(Table[Entries]):
         seed = f"seed={self.seed}" if self.seed else ""
         return f"Reservoir({', '.join(filter(None, (str(self.k), self._value.written, seed)))})"
 
-    def combine(self, a: Entries, b: Entries) -> Entries:
+    def combine(self, a: SampleEntries, b: SampleEntries) -> SampleEntries:
         return self.fold((a, b)) if a and b else a or b
 
-    def fold(self, elements: Sequence[Entries]) -> Entries:
+    def fold(self, elements: Sequence[SampleEntries]) -> SampleEntries:
         kept: dict[int, Any] = {}
         for element in elements:
             for priority, value in element:
                 kept[priority] = self.smallest.combine(kept.get(priority), value)
         return tuple(sorted(kept.items(), key=lambda entry: entry[0])[: self.k])
 
-    def lift(self, value: Any) -> Entries:
+    def lift(self, value: Any) -> SampleEntries:
         """``value``: a pair, as a tuple or a mapping of ``id`` and ``value``, or None. TypeError for anything else."""
         key, given = pair(value, _NAMES)
         accepted = None if given is None else self._value.accept(given)
         priority = hash_id(self.seed, key)
         return () if accepted is None or priority is None else ((priority, accepted),)
 
-    def present(self, element: Entries) -> list[Any]:
+    def present(self, element: SampleEntries) -> list[Any]:
         return [value for _, value in element]
 
-    def decode(self, data: bytes) -> Entries:
+    def decode(self, data: bytes) -> SampleEntries:
         element = encoding.decode(data)
         try:
             held = self.fold([((priority, self._value.accept(value)),) for priority, value in element])
@@ -104,22 +104,22 @@ class Reservoir(Table[Entries]):
             raise ValueError(f"{self!r}: the encoded element is not a sample of its type: {error}") from error
         hashes = all(type(priority) is int and 0 <= priority < 2**64 for priority, _ in held)
         if not hashes or encoding.encode(held) != data:
-            raise ValueError(f"{self!r}: the encoded element is not as this monoid writes it")
+            raise ValueError(f"{self!r}: the encoded element is not in this monoid's canonical form")
         return held
 
-    def entries(self, element: Entries) -> tuple[list[int], list[Any]]:
+    def entries(self, element: SampleEntries) -> tuple[list[int], list[Any]]:
         return [priority for priority, _ in element], [value for _, value in element]
 
-    def of_entries(self, keys: Sequence[Any], inner: Sequence[Any]) -> Entries:
+    def of_entries(self, keys: Sequence[Any], inner: Sequence[Any]) -> SampleEntries:
         return tuple(zip(keys, inner))
 
     # Columns.
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or a pair (tuple or mapping) of parts that are each a column or one value for every row.
+        """As in any monoid; or a pair (tuple or mapping) whose parts are each a column or one value for every row.
 
-        Ids may then be a list too, one a row; of several parts, a struct array such as ``batch.order``, or a tuple of
-        columns. ValueError for a column of another length.
+        Ids may then also be a list, one a row; if they have several parts, a struct array such as ``batch.order``, or a
+        tuple of columns. ValueError for a column of another length.
         """
         if isinstance(values, Mapping) and values.keys() == set(_NAMES):
             values = (values["id"], values["value"])
@@ -141,7 +141,7 @@ class Reservoir(Table[Entries]):
         return self.single(priorities, None if valid.all() else valid, inner)
 
     def merge(self, table: Ragged, segments: Integers, count: int) -> Ragged:
-        """As of any table, without what is cut off: it would take memory, and stand in the padding of a file."""
+        """As in any table, but the cut-off entries are freed: they would take memory, and space in files as padding."""
         merged = super().merge(table, segments, count)
         kept = merged.flat()
         if len(kept[0]) < len(merged.columns[0]):

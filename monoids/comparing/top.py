@@ -1,9 +1,9 @@
-"""The top of many values is the k largest, or smallest, each as often as it comes.
+"""The top of many values: the k largest, or smallest, with repetitions.
 
     combine(a, b) == the first k of the values of a and b together, sorted
 
-What is cut off has k values before it, and keeps them whatever is added: so it is associative, and it commutes. It is
-not idempotent: a value that comes twice counts twice. NaN is above all numbers, strings compare by code point.
+A value that is cut off has k values before it, and always will: so ``combine`` is associative and commutative. It is
+not idempotent: a value that occurs twice counts twice. NaN is above all numbers, strings compare by code point.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from monoids import encoding
 from monoids.column import Column, Columns, Ragged, take
 from monoids.comparing.ordered_pairs import OrderedPair
 from monoids.comparing.orders import order_of, spelled
-from monoids.groupby.cells import Integers, segment_starts
+from monoids.groupby.cells import Integers, cell_ranks, segment_starts
 from monoids.monoid import Monoid, check_schema, is_column
 from monoids.ordered import Ordered, words
 from monoids.scalars import is_missing
@@ -28,17 +28,17 @@ from monoids.table import group_entries, list_array, list_entries
 from monoids.text import Words
 from monoids.values import ALL_KINDS, value_type
 
-Entries = tuple[Any, ...]
-"""An element: the values, or pairs (by, value), that are kept, in the order in which they are presented."""
+TopEntries = tuple[Any, ...]
+"""An element: the values, or pairs (by, value), in the order of presentation."""
 
 
-class _Top(Monoid[Entries]):
-    """In columns: one table a row, of the values; or of what they are compared by, and the values.
+class _Top(Monoid[TopEntries]):
+    """Columns: one table a row, with the values, preceded by ``by`` if there is one.
 
-    ``type``: of the inputs, where they are values; None where they are pairs.
+    ``type``: the type of the inputs if they are values; None if they are pairs.
     """
 
-    identity: Entries = ()
+    identity: TopEntries = ()
     commutative = True
     _largest: ClassVar[bool]
 
@@ -64,29 +64,29 @@ class _Top(Monoid[Entries]):
         by = "" if self.by is None else f"by={spelled(self.by)}"
         return f"{self.name}({', '.join(filter(None, (str(self.k), self.stored[-1].type.written, by)))})"
 
-    def combine(self, a: Entries, b: Entries) -> Entries:
+    def combine(self, a: TopEntries, b: TopEntries) -> TopEntries:
         return self._first((*a, *b)) if a and b else a or b
 
-    def fold(self, elements: Sequence[Entries]) -> Entries:
+    def fold(self, elements: Sequence[TopEntries]) -> TopEntries:
         return self._first(chain.from_iterable(elements))
 
-    def _first(self, entries: Any) -> Entries:
+    def _first(self, entries: Any) -> TopEntries:
         chosen = heapq.nlargest if self._largest else heapq.nsmallest
         return tuple(chosen(self.k, entries, key=encoding.order_key))
 
-    def lift(self, value: Any) -> Entries:
-        """``value``: a value, or with ``by=`` a pair (by, value). None, and a pair with a None in it, is nothing."""
+    def lift(self, value: Any) -> TopEntries:
+        """One value, or with ``by=`` a pair (by, value). None, and a pair with None in it, contributes nothing."""
         if self.pairs is not None:
             accepted = self.pairs.accept(value)
         else:
             accepted = None if is_missing(value) else self.stored[0].type.accept(value)
         return () if accepted is None else (accepted,)
 
-    def present(self, element: Entries) -> list[Any]:
+    def present(self, element: TopEntries) -> list[Any]:
         """The values, sorted; with ``by=`` mappings of ``by`` and ``value``."""
         return list(element) if self.pairs is None else [{"by": by, "value": value} for by, value in element]
 
-    def decode(self, data: bytes) -> Entries:
+    def decode(self, data: bytes) -> TopEntries:
         element = encoding.decode(data)
         if not isinstance(element, tuple) or len(element) > self.k:
             raise ValueError(f"{self!r}: the encoded element is not a tuple of at most {self.k} values")
@@ -95,13 +95,13 @@ class _Top(Monoid[Entries]):
         except (TypeError, ArithmeticError) as error:
             raise ValueError(f"{self!r}: the encoded element is not of its type: {error}") from error
         if encoding.encode(held) != data:
-            raise ValueError(f"{self!r}: the encoded element is not as this monoid writes it")
+            raise ValueError(f"{self!r}: the encoded element is not in this monoid's canonical form")
         return held
 
     # Columns.
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; with ``by=`` also a pair of parts that are each a column or one value for every row."""
+        """As in any monoid; with ``by=`` also a pair whose parts are each a column or one value for every row."""
         stored = None if self.pairs is None or is_column(values) else self.pairs.store_rows(values, length)
         return super().lift_rows(values, length) if stored is None else _singles(*stored)
 
@@ -111,12 +111,12 @@ class _Top(Monoid[Entries]):
         column, valid = self.stored[0].store(values)
         return _singles(valid, [column])
 
-    def pack(self, elements: Sequence[Entries]) -> Columns:
+    def pack(self, elements: Sequence[TopEntries]) -> Columns:
         lengths = np.array([len(element) for element in elements], np.int64)
         (singles,) = self.lift_columns(list(chain.from_iterable(elements)))
         return (Ragged.of(lengths, singles.columns),)
 
-    def unpack(self, columns: Columns) -> list[Entries]:
+    def unpack(self, columns: Columns) -> list[TopEntries]:
         (table,) = columns
         loaded = [kind.load(column) for kind, column in zip(self.stored, table.flat())]
         entries = loaded[0] if self.pairs is None else list(zip(*loaded))
@@ -131,9 +131,7 @@ class _Top(Monoid[Entries]):
         return self._merge(table, segments, len(starts))
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        segments = np.zeros(len(counts), np.int64)
-        segments[held] = np.arange(len(held))
-        return self._merge(columns[0], segments[cells], len(held))
+        return self._merge(columns[0], cell_ranks(cells, len(counts), held), len(held))
 
     def _merge(self, table: Ragged, segments: Integers, count: int) -> Columns:
         entries = table.flat()
@@ -153,14 +151,14 @@ class _Top(Monoid[Entries]):
         return [list_array(table.lengths, _entries_array(stored, type), type)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where an entry is null, or they are not sorted, or more than ``k``."""
+        """ValueError where an entry is null, or an element is unsorted or has more than ``k`` entries."""
         check_schema(self, arrays)
         lengths, entries = list_entries(arrays[0], self)
         parts = [entries] if self.pairs is None else entries.flatten()
         if any(part.null_count for part in parts):
             raise ValueError(f"{self!r}: an entry is null")
         if len(lengths) and int(lengths.max()) > self.k:
-            raise ValueError(f"{self!r}: an element of more than {self.k} entries")
+            raise ValueError(f"{self!r}: an element has more than {self.k} entries")
         table = Ragged.of(lengths, tuple(kind.from_arrow(part) for kind, part in zip(self.stored, parts)))
         if not self._is_sorted(table):
             raise ValueError(f"{self!r}: the entries of an element are not sorted")
@@ -178,11 +176,11 @@ class _Top(Monoid[Entries]):
 
 
 class TopK(_Top):
-    """The ``k`` largest values, each as often as it comes; presented as a list, the largest first.
+    """The ``k`` largest values, with repetitions; presented as a list, largest first.
 
-    ``type``: of the values. ``by``: the type of what they are compared by instead; lift then takes pairs (by, value),
-    ties go to the largest value, and the list is of mappings ``{"by": ..., "value": ...}``. NaN is above all numbers;
-    None, and a pair with a None in it, is no contribution; of nothing the list is empty.
+    ``type``: the type of values. ``by``: the type they are compared by, instead of the values themselves; lift then
+    takes pairs (by, value), ties go to the largest value, and the list holds mappings ``{"by": ..., "value": ...}``.
+    NaN is above all numbers. None, and a pair with None in it, contributes nothing. Without input the list is empty.
 
     >>> top = TopK(2)
     >>> top.present(top.fold([top.lift(5), top.lift(9), top.lift(9)]))
@@ -197,9 +195,9 @@ class TopK(_Top):
 
 
 class BottomK(_Top):
-    """The ``k`` smallest values, each as often as it comes; presented as a list, the smallest first.
+    """The ``k`` smallest values, with repetitions; presented as a list, smallest first.
 
-    As ``TopK``, from the other end: with ``by=`` ties go to the smallest value.
+    The mirror image of ``TopK``; with ``by=`` ties go to the smallest value.
 
     >>> bottom = BottomK(2, str)
     >>> bottom.present(bottom.fold([bottom.lift("b"), bottom.lift("c"), bottom.lift("a")]))
@@ -211,8 +209,10 @@ class BottomK(_Top):
 
 
 def first_entries(segments: Integers, columns: Columns, count: int, k: int, descending: bool) -> Integers:
-    """The first ``k`` entries of each of ``count`` segments, by the columns in turn: their numbers, segment after
-    segment and sorted in each. ``segments``: of each entry, in any order."""
+    """The row numbers of the first ``k`` entries of each segment, by the columns in turn: segment by segment, sorted.
+
+    ``segments``: the segment of each entry, below ``count``, in any order.
+    """
     codes, bits = _codes(_directed(columns[0], descending))
     order, starts = group_entries(segments, codes, bits, count)
     rank = _ranks(segments[order])
@@ -229,7 +229,7 @@ def first_entries(segments: Integers, columns: Columns, count: int, k: int, desc
 
 
 def _ranks(segments: Integers) -> Integers:
-    """The place of each entry in its segment, whose entries are neighbours."""
+    """The rank of each entry in its segment; the entries of a segment are adjacent."""
     if not len(segments):
         return np.zeros(0, np.int64)
     starts = segment_starts(segments[1:] != segments[:-1])
@@ -237,13 +237,13 @@ def _ranks(segments: Integers) -> Integers:
 
 
 def _directed(column: Any, descending: bool) -> Words:
-    """Words that compare as the values do, or the other way round."""
+    """Words that compare as the values do, or in reverse."""
     ascending = words(column)
     return ~ascending if descending else ascending
 
 
 def _codes(values: Words) -> tuple[Words, int]:
-    """Words, less the smallest, and how many bits the largest then has."""
+    """Each value minus the smallest, and the number of bits that the largest then needs."""
     if not len(values):
         return values, 0
     codes = values - values.min()
@@ -251,7 +251,7 @@ def _codes(values: Words) -> tuple[Words, int]:
 
 
 def _singles(valid: Column | None, stored: Sequence[Any]) -> Columns:
-    """Elements of one entry each, of none where not ``valid``."""
+    """Elements of one entry each, or of none where ``valid`` is false."""
     table = Ragged.singles(tuple(stored))
     return (table if valid is None else Ragged(table.starts, valid.astype(np.int64), table.columns),)
 
@@ -264,7 +264,7 @@ def _entries_type(types: Sequence[pa.DataType]) -> pa.DataType:
 
 
 def _entries_array(columns: Sequence[pa.Array], type: pa.DataType) -> pa.Array:
-    """The entries of all elements as the values of a list of this type."""
+    """The entries of all elements, as the values of a list array of this type."""
     if len(columns) == 1:
         return columns[0]
     return pa.StructArray.from_arrays(list(columns), fields=list(type.value_type))

@@ -1,4 +1,4 @@
-"""The monoids that keep what they are given: sets, bags, lists, mappings and histograms.
+"""Monoids that keep their inputs: sets, bags, lists, mappings and histograms.
 
 sets.py         SetUnion, SetIntersection
 bags.py         Bag

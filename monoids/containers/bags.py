@@ -1,8 +1,8 @@
-"""A table of counts has an integer for every key, none of them 0; a bag is one whose keys are values.
+"""A count table maps keys to non-zero integers; a bag is a count table whose keys are values.
 
     combine(a, b)[key] == a[key] + b[key]       inverse(a)[key] == -a[key]
 
-Counts are int64 and never wrap: a total outside raises OverflowError.
+Counts are int64 and never wrap: a total outside int64 raises OverflowError.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, value_type
 Tally = dict[Any, int]
 
 
-class Counts(Table[Tally], Group[Tally]):
-    """A Group. Subclasses say what the keys are, how they are lifted and shown."""
+class CountTable(Table[Tally], Group[Tally]):
+    """A Group. Subclasses define the keys, and how to lift and present them."""
 
     inner: EntrySum
 
@@ -50,7 +50,7 @@ class Counts(Table[Tally], Group[Tally]):
         return total
 
     def fold(self, elements: Sequence[Tally]) -> Tally:
-        """Their sum. OverflowError for a count outside int64, whatever it is on the way."""
+        """The sum. OverflowError for a count outside int64; intermediate counts may leave it."""
         total: Tally = {}
         for element in elements:
             for key, count in element.items():
@@ -58,18 +58,18 @@ class Counts(Table[Tally], Group[Tally]):
         return {key: self.inner.combine(0, count) for key, count in total.items() if count}
 
     def inverse(self, a: Tally) -> Tally:
-        """OverflowError for a count of -2**63, which int64 holds and its negative it does not."""
+        """OverflowError for a count of -2**63, whose negative int64 cannot hold."""
         return {key: self.inner.inverse(count) for key, count in a.items()}
 
     def decode(self, data: bytes) -> Tally:
         counts = decoded_as(self, data, dict)
         if not all(type(count) is int and INT64_MIN <= count <= INT64_MAX and count for count in counts.values()):
-            raise ValueError(f"{self!r}: the encoded element has a count that is 0, or is no 64-bit integer")
+            raise ValueError(f"{self!r}: the encoded element has a count that is 0 or outside 64-bit integers")
         self.check_keys(counts)
         return counts
 
     def check_keys(self, keys: Iterable[Any]) -> None:
-        """ValueError if a key that was decoded is none."""
+        """ValueError if a decoded key is not valid."""
         raise NotImplementedError(f"{type(self).__name__} does not define check_keys(self, keys)")
 
     # Columns.
@@ -81,12 +81,12 @@ class Counts(Table[Tally], Group[Tally]):
         return dict(zip(keys, inner))
 
 
-class Bag(Counts):
-    """The values that are not None, of one type, and how many times each: its multiplicity. A Group.
+class Bag(CountTable):
+    """The non-None values of one type, each with its multiplicity: how often it occurs. A Group.
 
-    Presented as a list of ``{"value", "count"}``, sorted by value, of nothing an empty one. Taking back more than was
-    given leaves a multiplicity below 0, which is presented as it is; 0 is no entry. All NaN are one value, -0.0 is
-    0.0; a multiplicity outside int64 raises OverflowError.
+    Presented as a list of ``{"value", "count"}`` sorted by value, empty without input. Subtracting more than was added
+    leaves a negative multiplicity, which is presented; an entry with multiplicity 0 is dropped. All NaN are one value,
+    -0.0 is 0.0. A multiplicity outside int64 raises OverflowError.
 
     >>> words = Bag(str)
     >>> words.present(words.fold([words.lift(word) for word in ("b", "a", "b")]))

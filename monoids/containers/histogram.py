@@ -1,10 +1,10 @@
-"""A histogram counts numbers by the bucket that they fall into.
+"""A histogram counts numbers by bucket.
 
-    Histogram(boundaries)       buckets [lower, upper) between boundaries that are given
+    Histogram(boundaries)       buckets [lower, upper) between given boundaries
     ExponentialHistogram(scale) buckets (lower, upper] whose bounds grow by 2 ** 2 ** -scale
 
-Elements hold only the buckets with a count. Which bucket a number falls into is decided by comparing it with
-bounds that are exact doubles, never by a logarithm: so it is the same on every machine, scalar and columnar.
+Elements hold only buckets with a count. A number's bucket is found by comparing it with bounds that are exact
+doubles, never by a logarithm: so it is the same on every machine, scalar and columnar.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, repeat
-from monoids.containers.bags import Counts, Tally
+from monoids.containers.bags import CountTable, Tally
 from monoids.groupby.segments import ONE
-from monoids.ordered import Numbers, Ordered
+from monoids.ordered import IntegerKeys, Ordered
 from monoids.scalars import is_missing, shown
 from monoids.table import list_array
 from monoids.values import ValueType
@@ -34,13 +34,13 @@ _GUARD_BITS = 256
 SCALE_MIN, SCALE_MAX = -10, 12
 
 
-class Buckets(Counts):
-    """Counts of numbered buckets, numbered in the order of their numbers. Subclasses number them and bound them."""
+class BucketHistogram(CountTable):
+    """Counts of numbered buckets, ascending. Subclasses define their numbers and bounds."""
 
     output_type = pa.list_(_BUCKET)
 
     def __init__(self) -> None:
-        super().__init__(Numbers(np.dtype(np.int32)))
+        super().__init__(IntegerKeys(np.dtype(np.int32)))
         self.type = ValueType(repr(self), "float", pa.float64(), frozenset({"float"}))
 
     def index(self, number: float) -> int:
@@ -52,27 +52,27 @@ class Buckets(Counts):
         raise NotImplementedError
 
     def are_buckets(self, indices: Column) -> Column:
-        """Which numbers are those of buckets."""
+        """Which integers are bucket numbers."""
         raise NotImplementedError
 
     def bounds(self, index: int) -> tuple[float, float]:
-        """The lower and the upper bound of a bucket; ValueError for a number that is none."""
+        """The lower and upper bound of a bucket. ValueError if there is no bucket ``index``."""
         raise NotImplementedError
 
     def estimate(self, index: int, share: Fraction) -> float:
-        """A number in the bucket, this share of its count from below."""
+        """A number in the bucket, above this share of its count."""
         raise NotImplementedError
 
     def quantile(self, element: Tally, q: float) -> float | None:
-        """An estimate of the smallest number that at least a share ``q`` of all numbers do not exceed (0 <= q <= 1).
+        """An estimate of the smallest number not exceeded by at least a share ``q`` of all numbers (0 <= q <= 1).
 
-        None without numbers. It is made of the bounds of the bucket that holds that number. NaN is above all numbers.
-        ValueError for a ``q`` outside, and where a count is below 0, which taking back too much leaves.
+        None without numbers. It is computed from the bounds of the bucket that holds that number. NaN is above all
+        numbers. ValueError for a ``q`` outside 0 to 1, or where a count is negative, after subtracting too much.
         """
         if not 0 <= q <= 1:
             raise ValueError(f"{self!r}: quantile(element, {q!r}): q is a share, from 0 to 1")
         if any(count < 0 for count in element.values()):
-            raise ValueError(f"{self!r}: a bucket has a count below 0: more was taken back than given")
+            raise ValueError(f"{self!r}: a bucket has a count below 0: more was subtracted than added")
         rank = max(math.ceil(Fraction(q) * sum(element.values())), 1)
         below = 0
         for index in sorted(element):
@@ -91,7 +91,7 @@ class Buckets(Counts):
     def check_keys(self, keys: Iterable[Any]) -> None:
         for key in keys:
             if type(key) is not int:
-                raise ValueError(f"{self!r}: {key!r:.60} is no number of a bucket")
+                raise ValueError(f"{self!r}: {key!r:.60} is not the number of a bucket")
             self.bounds(key)
 
     # Columns.
@@ -117,17 +117,16 @@ class Buckets(Counts):
         return list_array(table.lengths, pa.StructArray.from_arrays(arrays, fields=list(_BUCKET)), self.output_type)
 
 
-class Histogram(Buckets):
-    """How many numbers are in each bucket between given boundaries, ascending. A Group.
+class Histogram(BucketHistogram):
+    """The count of numbers in each bucket between given boundaries, ascending. A Group.
 
-    Of boundaries b1 < ... < bn there are the buckets [-inf, b1), [b1, b2), ..., [bn, inf]: a bucket has its lower bound
-    and not its upper one, -inf is in the first and inf in the last. NaN is in a bucket of its own, after all others,
-    whose bounds are NaN. Boundaries are finite numbers, or decimal text such as "0.1"; they and the inputs are compared
-    as float64, to which integers beyond 2**53 are rounded.
+    Boundaries b1 < ... < bn make the buckets [-inf, b1), [b1, b2), ..., [bn, inf]: a bucket includes its lower bound
+    and excludes its upper one; -inf is in the first bucket and inf in the last. NaN has a bucket of its own, after all
+    others, with NaN as bounds. Boundaries are finite numbers, or decimal text such as "0.1". Boundaries and inputs are
+    compared as float64, to which integers beyond 2**53 are rounded.
 
-    Presented as a list of ``{"lower", "upper", "count"}`` in this order, without the buckets that have no count; a
-    count below 0 is what taking back too much leaves. None contributes nothing. A count outside int64 raises
-    OverflowError.
+    Presented as a list of ``{"lower", "upper", "count"}`` in this order, without empty buckets. Subtracting too much
+    leaves a negative count. None contributes nothing. A count outside int64 raises OverflowError.
 
     >>> ages = Histogram([18, 65])
     >>> ages.present(ages.fold([ages.lift(age) for age in (30, 65, 40)]))
@@ -146,7 +145,7 @@ class Histogram(Buckets):
             raise ValueError("Histogram has no boundary: write Histogram([0, 10, 100])")
         for lower, upper in zip(self.boundaries, self.boundaries[1:]):
             if not lower < upper:
-                raise ValueError(f"Histogram: the boundaries ascend as 64-bit floats, and {upper!r} follows {lower!r}")
+                raise ValueError(f"Histogram: boundaries must ascend as 64-bit floats, but {upper!r} follows {lower!r}")
         super().__init__()
 
     def parameters(self) -> dict[str, Any]:
@@ -174,7 +173,7 @@ class Histogram(Buckets):
         return edges[index], edges[index + 1]
 
     def estimate(self, index: int, share: Fraction) -> float:
-        """As if the numbers of a bucket were spread evenly; in the first and the last bucket its finite bound."""
+        """Assumes that numbers spread evenly over a bucket; the first and last bucket give their finite bound."""
         lower, upper = self.bounds(index)
         if lower == -math.inf or upper == math.inf:
             return upper if lower == -math.inf else lower
@@ -184,33 +183,33 @@ class Histogram(Buckets):
 def _boundary(given: Any) -> float:
     """A boundary as a finite float."""
     if isinstance(given, bool) or not isinstance(given, (int, float, str, Decimal, np.integer, np.floating)):
-        raise TypeError(f"Histogram: the boundary {shown(given)} is no number")
+        raise TypeError(f"Histogram: the boundary {shown(given)} is not a number")
     try:
         number = float(Decimal(given) if isinstance(given, str) else given) + 0.0
     except (InvalidOperation, OverflowError) as error:
-        raise ValueError(f"Histogram: the boundary {shown(given)} is no number that 64-bit floats hold") from error
+        raise ValueError(f"Histogram: the boundary {shown(given)} is not a number that 64-bit floats hold") from error
     if not math.isfinite(number):
-        raise ValueError(f"Histogram: the boundary {shown(given)} is not finite: the outer buckets are there anyway")
+        raise ValueError(f"Histogram: the boundary {shown(given)} is not finite: leave it out, the outer buckets exist")
     if isinstance(given, (int, np.integer)) and int(number) != given:
-        raise ValueError(f"Histogram: the boundary {given} is no 64-bit float, the nearest is {int(number)}")
+        raise ValueError(f"Histogram: the boundary {given} is not a 64-bit float; the nearest is {int(number)}")
     return number
 
 
-class ExponentialHistogram(Buckets):
-    """How many numbers are in each of buckets that grow by ``base = 2 ** 2 ** -scale``. A Group.
+class ExponentialHistogram(BucketHistogram):
+    """The count of numbers in each bucket; bounds grow by ``base = 2 ** 2 ** -scale``. A Group.
 
-    The bucket i holds base**i < x <= base**(i + 1), as the exponential histograms of OpenTelemetry do (data model,
-    "Exponential Histogram", base 2). Its mirror image holds the negative numbers. 0, -inf, inf and NaN are in buckets
-    of their own, both of whose bounds they are. Subnormal numbers have buckets like all others. Bounds are presented
-    as the largest double that does not exceed base**i: with them the inequality above holds for every double.
+    Bucket i holds base**i < x <= base**(i + 1), as the exponential histograms of OpenTelemetry do (data model,
+    "Exponential Histogram", base 2). Negative numbers have mirror-image buckets. 0, -inf, inf, NaN each have a bucket
+    of their own, with themselves as both bounds. Subnormal numbers have buckets like all others. A bound is presented
+    as the largest double not above base**i: with it the inequality above holds for every double.
 
-    ``scale``: -10 to 12. ``quantile`` errs by at most (base - 1) / (base + 1) of the number that it estimates, as long
-    as that is a normal double: 2.2 % at scale 4 (base 1.044), 0.14 % at scale 8. An element has at most as many
-    buckets as there are different orders of magnitude: 2 ** scale for each doubling.
+    ``scale``: -10 to 12. ``quantile`` errs by at most (base - 1) / (base + 1) of the number it estimates, if that is a
+    normal double: 2.2 % at scale 4 (base 1.044), 0.14 % at scale 8. An element has at most as many buckets as its
+    numbers have orders of magnitude: 2 ** scale for each doubling.
 
-    Presented as a list of ``{"lower", "upper", "count"}``, ascending, without the buckets that have no count, and NaN
-    at the end; a count below 0 is what taking back too much leaves. None contributes nothing; integers and decimals
-    are rounded to float64. A count outside int64 raises OverflowError.
+    Presented as a list of ``{"lower", "upper", "count"}``, ascending, without empty buckets, NaN last. Subtracting too
+    much leaves a negative count. None contributes nothing; integers and decimals are rounded to float64. A count
+    outside int64 raises OverflowError.
 
     >>> times = ExponentialHistogram(0)
     >>> times.present(times.fold([times.lift(ms) for ms in (3, 4, 5)]))
@@ -272,14 +271,14 @@ class ExponentialHistogram(Buckets):
         return (lower, upper) if index > 0 else (-upper, -lower)
 
     def estimate(self, index: int, share: Fraction) -> float:
-        """The harmonic mean of the bounds: no number of the bucket is further from it, relative to itself."""
+        """The harmonic mean of the bounds: it minimizes the largest relative error over the bucket."""
         lower, upper = self.bounds(index)
         if lower == upper or not lower or not upper or lower != lower:
             return lower or upper
         return float(2 / (1 / Fraction(lower) + 1 / Fraction(upper)))
 
     def _edge(self, power: int) -> float:
-        """base**power, rounded down to a double, and the largest double beyond it."""
+        """base**power rounded down to a double; the largest double if it is beyond."""
         octave, part = divmod(power << max(-self.scale, 0), len(self._parts))
         whole, shift = self._parts[part], octave - _FRACTION_BITS
         if octave > 1023:
@@ -292,8 +291,8 @@ class ExponentialHistogram(Buckets):
 def octave_parts(scale: int) -> list[int]:
     """The bounds of the ``2**scale`` buckets from 1 to 2: ``floor(2**(j / 2**scale) * 2**52)`` for each j, exact.
 
-    Products of repeated square roots, in integers with 256 bits behind the 52. What that leaves out is below
-    ``2**-(256 - 8)``; so the floor is right if none of the products is that near to an integer, which is checked.
+    Products of repeated square roots, in integers with 256 bits after the 52. The truncation error is below
+    ``2**-(256 - 8)``, so the floor is right unless a product is that near to an integer, which is checked.
     """
     precision = _FRACTION_BITS + _GUARD_BITS
     powers, root = [1 << precision], 2 << precision
@@ -304,7 +303,7 @@ def octave_parts(scale: int) -> list[int]:
     for power in powers[1:]:
         rest = power & ((1 << _GUARD_BITS) - 1)
         if not slack < rest < (1 << _GUARD_BITS) - slack:
-            raise ArithmeticError(f"octave_parts({scale}): a bound is too near to a double to be told apart from it")
+            raise ArithmeticError(f"octave_parts({scale}): a bound is too near to a double to be distinguished from it")
     return sorted(power >> _GUARD_BITS for power in powers)
 
 

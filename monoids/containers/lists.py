@@ -1,8 +1,8 @@
-"""A list of values is the free monoid: nothing is combined, everything is kept, in the order of its arrival.
+"""A list of values is the free monoid: it combines nothing and keeps everything, in order.
 
     combine(a, b) == a + b
 
-So it does not commute.
+It does not commute.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from monoids.values import ALL_KINDS, value_type
 
 
 class ListConcat(Monoid[tuple[Any, ...]]):
-    """The values that are not None, of one type, in the order of their arrival; presented as a list.
+    """The non-None values of one type, in order of arrival; presented as a list.
 
-    Not commutative: the order of the operands is the order of the values. So it is at home where messages are folded
-    in their order, and refused by states whose windows are folded pane by pane. It grows with its input: ``TopK``,
-    ``Reservoir`` and ``Last`` are bounded. NaN is kept, -0.0 is 0.0. The identity is presented as an empty list.
+    Not commutative: the order of the operands is the order of the values. Use it where messages are folded in order;
+    states whose windows are folded pane by pane refuse it. It grows with its input: ``TopK``, ``Reservoir`` and
+    ``Last`` are bounded. NaN is kept, -0.0 is 0.0. The identity is presented as an empty list.
 
     >>> steps = ListConcat(str)
     >>> steps.present(steps.combine(steps.combine(steps.lift("b"), steps.lift(None)), steps.lift("a")))
@@ -87,7 +87,7 @@ class ListConcat(Monoid[tuple[Any, ...]]):
         return [tuple(loaded[i:j]) for i, j in zip([0, *ends[:-1]], ends)]
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
-        """Rows of a segment follow one another, and so do their values: only the lengths are added."""
+        """The rows of a segment are adjacent, and so are their values: only the lengths are added."""
         (table,) = columns
         if len(starts) == len(table):
             return columns

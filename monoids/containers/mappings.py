@@ -1,8 +1,8 @@
-"""A mapping is a monoid for every key.
+"""A mapping holds an element of one monoid for every key.
 
-    combine(a, b)[key] == inner.combine(a[key], b[key])       a key that is missing has the identity
+    combine(a, b)[key] == inner.combine(a[key], b[key])       a missing key has the identity
 
-As columns it is a table: no Python object for a key, whatever its type and whatever the inner monoid.
+As columns it is a table: no key needs a Python object, whatever its type and the inner monoid.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from monoids.scalars import is_missing, shown
 from monoids.table import Table, identity_rows
 from monoids.values import ALL_KINDS, ValueType, value_type
 
-Entries = dict[Any, Any]
-"""An element of a mapping: key to element. A key is a value of ``key=``, without it the encoded bytes of any."""
+MappingEntries = dict[Any, Any]
+"""An element of a mapping: key to element. A key is a value of type ``key=``, else the encoded bytes of any value."""
 
 
-def mapping(monoid: Monoid[Any], *, key: Any = None) -> Monoid[Entries]:
-    """A monoid for every key; its lift takes a mapping of keys to inputs. An exact Group makes a Group.
+def mapping(monoid: Monoid[Any], *, key: Any = None) -> Monoid[MappingEntries]:
+    """``monoid`` for every key; its lift takes a mapping from keys to inputs. A Group if ``monoid`` is an exact one.
 
-    Keys are any plain values; 1, 1.0 and True are different keys (where presenting brings them together, as a
-    Python dict must, their elements are combined); None is a key. ``key``: the type of all keys, such as ``str``;
-    then they are told apart as values of this type (for ``key=float`` 1 and 1.0 are one), None is none of them, and
-    the output is an Arrow map rather than JSON, if ``monoid`` has an Arrow type of output.
+    Keys are any plain values, None too. 1, 1.0 and True are different keys; where presenting unites them, as a Python
+    dict must, their elements are combined. ``key`` is the type of all keys, such as ``str``. Then keys are compared as
+    values of this type (for ``key=float`` 1 and 1.0 are one), None is not a key, and the output is an Arrow map instead
+    of JSON, if ``monoid`` has an Arrow output type.
 
-    An input is a mapping, or a list of (key, value) tuples, where a key may come twice; in columns an Arrow map or
-    struct array. An input at the identity makes no entry. An entry at the identity is no entry, unless rounding decides
-    (``monoid`` is not exact). It commutes if ``monoid`` does;
-    otherwise each key has its inputs in their order. The identity is presented as {}. In JSON, a mapping with two keys
-    of one text, such as 1 and "1", is a list of pairs [key, value].
+    An input is a mapping, or a list of (key, value) tuples in which keys may repeat; as a column, an Arrow map or
+    struct array. An input at the identity makes no entry. An entry that reaches the identity is dropped if ``monoid``
+    is exact, because otherwise rounding would decide. A mapping commutes if ``monoid`` does; otherwise each key folds
+    its inputs in order. The identity is presented as {}. In JSON, a mapping with two keys of the same text, such as 1
+    and "1", is a list of pairs [key, value].
 
     >>> from monoids.numbers.sums import Sum
     >>> words = mapping(Sum())
@@ -52,7 +52,7 @@ def mapping(monoid: Monoid[Any], *, key: Any = None) -> Monoid[Entries]:
     return (MappingGroup if isinstance(monoid, Group) and monoid.exact else MappingMonoid)(monoid, key)
 
 
-class MappingMonoid(Table[Entries]):
+class MappingMonoid(Table[MappingEntries]):
     """What ``mapping`` returns."""
 
     inner: Monoid[Any]
@@ -69,12 +69,12 @@ class MappingMonoid(Table[Entries]):
         if key is not None:
             title = f"mapping({monoid!r}, key={typed.written or typed.kind})"
             self.key = replace(typed, title=title, choices=frozenset())
-            if shows_plainly(monoid):
+            if has_arrow_output(monoid):
                 self.output_type = pa.map_(typed.arrow, monoid.output_type)
         self._nothing = monoid.encode(monoid.identity)
 
     @property
-    def identity(self) -> Entries:
+    def identity(self) -> MappingEntries:
         return {}
 
     def parameters(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class MappingMonoid(Table[Entries]):
     def __repr__(self) -> str:
         return f"mapping({self.inner!r})" if self.key is None else self.key.title
 
-    def combine(self, a: Entries, b: Entries) -> Entries:
+    def combine(self, a: MappingEntries, b: MappingEntries) -> MappingEntries:
         if not a or not b:
             return a or b
         total = dict(a)
@@ -92,7 +92,7 @@ class MappingMonoid(Table[Entries]):
             self._add(total, key, element)
         return total
 
-    def fold(self, elements: Sequence[Entries]) -> Entries:
+    def fold(self, elements: Sequence[MappingEntries]) -> MappingEntries:
         gathered: dict[Any, list[Any]] = {}
         for entries in elements:
             for key, item in entries.items():
@@ -100,16 +100,16 @@ class MappingMonoid(Table[Entries]):
         folded = ((key, self.inner.fold(items)) for key, items in gathered.items())
         return {key: element for key, element in folded if not (self.exact and self._is_nothing(element))}
 
-    def lift(self, value: Any) -> Entries:
-        """Of a mapping, a list of (key, value) tuples or None. TypeError for all else, and for keys not of ``key=``."""
-        lifted: Entries = {}
+    def lift(self, value: Any) -> MappingEntries:
+        """A mapping, a list of (key, value) tuples or None. TypeError for anything else, or keys not of ``key=``."""
+        lifted: MappingEntries = {}
         for key, item in self._pairs(value):
             element = self.inner.lift(item)
             if not self._is_nothing(element):
                 self._add(lifted, self._accepted(key), element)
         return lifted
 
-    def present(self, element: Entries) -> dict[Any, Any]:
+    def present(self, element: MappingEntries) -> dict[Any, Any]:
         if self.key is not None:
             return {key: self.inner.present(element[key]) for key in sorted(element, key=encoding.order_key)}
         merged: dict[Any, Any] = {}
@@ -118,10 +118,10 @@ class MappingMonoid(Table[Entries]):
             merged[key] = self.inner.combine(merged[key], item) if key in merged else item
         return {key: self.inner.present(item) for key, item in merged.items()}
 
-    def encode(self, element: Entries) -> bytes:
+    def encode(self, element: MappingEntries) -> bytes:
         return encoding.encode({key: self.inner.encode(item) for key, item in element.items()})
 
-    def decode(self, data: bytes) -> Entries:
+    def decode(self, data: bytes) -> MappingEntries:
         entries = decoded_as(self, data, dict)
         if not all(type(item) is bytes for item in entries.values()):
             raise ValueError(f"{self!r}: the encoded element is not of a mapping")
@@ -130,15 +130,15 @@ class MappingMonoid(Table[Entries]):
         elif not all(type(key) is bytes and encoding.encode(encoding.decode(key)) == key for key in entries):
             raise ValueError(f"{self!r}: the encoded element is not of a mapping")
         if self.exact and self._nothing in entries.values():
-            raise ValueError(f"{self!r}: the encoded element has an entry at the identity, which is no entry")
+            raise ValueError(f"{self!r}: the encoded element has an entry at the identity, which is never stored")
         return {key: self.inner.decode(item) for key, item in entries.items()}
 
     # Columns.
 
-    def entries(self, element: Entries) -> tuple[list[Any], list[Any]]:
+    def entries(self, element: MappingEntries) -> tuple[list[Any], list[Any]]:
         return list(element), list(element.values())
 
-    def of_entries(self, keys: Sequence[Any], inner: Sequence[Any]) -> Entries:
+    def of_entries(self, keys: Sequence[Any], inner: Sequence[Any]) -> MappingEntries:
         return dict(zip(keys, inner))
 
     def lift_columns(self, values: Any) -> Columns:
@@ -151,7 +151,7 @@ class MappingMonoid(Table[Entries]):
             values = plain_array(values)
         if not isinstance(values, (pa.MapArray, pa.StructArray, pa.NullArray)):
             given = values.type if isinstance(values, pa.Array) else getattr(values, "dtype", type(values).__name__)
-            raise TypeError(f"{self!r} takes columns of mappings (Arrow map or struct), not of {given}")
+            raise TypeError(f"{self!r} takes columns of mappings (Arrow map or struct), not {given}")
         rows = np.flatnonzero(values.is_valid().to_numpy(zero_copy_only=False))
         filled = values.drop_null() if values.null_count else values
         if isinstance(filled, pa.MapArray):
@@ -168,14 +168,14 @@ class MappingMonoid(Table[Entries]):
         return self._of_lifted(self._stored(keys), inner, segments, len(rows))
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or a mapping whose items are each a column, or one value for every row."""
+        """As in any monoid; or a mapping whose items are each a column, or one value for every row."""
         one = isinstance(values, pa.Scalar) or not isinstance(values, Mapping)
         if one or not any(map(is_column, values.values())):
             return super().lift_rows(values, length)
         return self._lift_fields(list(values), list(values.values()), np.arange(length), length)
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """As of any table; ValueError, too, for a key that is not as ``encode`` writes it."""
+        """As in any table; ValueError, too, for a key that ``encode`` does not write."""
         columns = super().from_arrow(arrays)
         if self.key is None:
             check_encoded(repr(self), columns[0].columns[0].array)
@@ -188,14 +188,14 @@ class MappingMonoid(Table[Entries]):
         keys, *inner = table.flat()
         ends = np.concatenate(([0], np.cumsum(table.lengths)))
         if ends[-1] > np.iinfo(np.int32).max:
-            raise ValueError(f"{ends[-1]} entries are more than one Arrow map column holds: use fewer rows at once")
+            raise ValueError(f"{ends[-1]} entries exceed what one Arrow map column holds: use fewer rows at once")
         parts = (self.ordered.show(keys), self.inner.present_columns(tuple(inner)))
         return pa.MapArray.from_arrays(pa.array(ends.astype(np.int32)), *parts, type=self.output_type)
 
-    # Inside.
+    # Internals.
 
     def _pairs(self, value: Any) -> Collection[tuple[Any, Any]]:
-        """The keys and inputs of one value. A list of pairs is what Arrow makes of a map, with keys that repeat."""
+        """The keys and inputs of one value. Arrow returns a map as a list of pairs, whose keys may repeat."""
         if is_missing(value):
             return ()
         if isinstance(value, Mapping):
@@ -204,8 +204,8 @@ class MappingMonoid(Table[Entries]):
             return value
         raise TypeError(f"{self!r} takes mappings of key to value, not {shown(value)} ({type(value).__name__})")
 
-    def _add(self, total: Entries, key: Any, element: Any) -> None:
-        """Combine ``element`` into the entry of a key, in a dict that nobody else holds."""
+    def _add(self, total: MappingEntries, key: Any, element: Any) -> None:
+        """Combine ``element`` into the entry of a key, in a dict that is not shared."""
         if key not in total:
             total[key] = element
             return
@@ -219,7 +219,7 @@ class MappingMonoid(Table[Entries]):
         return self.inner.encode(element) == self._nothing
 
     def _accepted(self, key: Any) -> Any:
-        """One key as it stands in an element. TypeError for one that is none."""
+        """One key as an element holds it. TypeError for a value that is no key."""
         if self.key is None:
             return encoding.encode(key)
         accepted = self.key.accept(key)
@@ -228,7 +228,7 @@ class MappingMonoid(Table[Entries]):
         return accepted
 
     def _stored(self, keys: Any) -> Any:
-        """Keys as a user gives them (a list or an Arrow array) as a column."""
+        """A user's keys (a list or an Arrow array) as a column."""
         if self.key is None:
             return encoded_list(keys) if isinstance(keys, list) else encoded_column(keys)
         stored, valid = Ordered(self.key).store(keys)
@@ -243,7 +243,7 @@ class MappingMonoid(Table[Entries]):
         return self._of_lifted(self._stored(filled.keys[entries]), inner, np.repeat(rows, np.diff(offsets)), length)
 
     def _lift_fields(self, names: list[Any], items: list[Any], rows: Column, length: int) -> Columns:
-        """``items``: of each name what its inner monoid lifts for these rows."""
+        """``items``: for each name, what its inner monoid lifted for these rows."""
         for name, item in zip(names, items):
             if is_column(item) and len(item) != len(rows):
                 raise ValueError(f"key {name!r} was given a column of {len(item)} values for {len(rows)} rows")
@@ -254,7 +254,7 @@ class MappingMonoid(Table[Entries]):
         return self._of_lifted(keys, inner, np.tile(rows, len(names)), length)
 
     def _of_lifted(self, keys: Any, inner: Columns, segments: Column, count: int) -> Columns:
-        """Elements of these entries, entry i in row ``segments[i]``; what is at the identity is left out."""
+        """Elements of these entries, entry i in row ``segments[i]``, without entries at the identity."""
         columns: Columns = (keys, *inner)
         if len(segments):
             something = ~identity_rows(self.inner, inner)
@@ -265,16 +265,16 @@ class MappingMonoid(Table[Entries]):
         return (self.merge(Ragged.singles(columns), segments, count),)
 
 
-class MappingGroup(MappingMonoid, Group[Entries]):
-    """A mapping whose every entry can be taken back."""
+class MappingGroup(MappingMonoid, Group[MappingEntries]):
+    """A mapping over a Group."""
 
     inner: Group[Any]
 
-    def inverse(self, a: Entries) -> Entries:
+    def inverse(self, a: MappingEntries) -> MappingEntries:
         return {key: self.inner.inverse(element) for key, element in a.items()}
 
 
-def shows_plainly(monoid: Monoid[Any]) -> bool:
-    """Whether what is presented is of an Arrow type all the way down, so that no part of it is JSON."""
+def has_arrow_output(monoid: Monoid[Any]) -> bool:
+    """Whether the output is of Arrow types all the way down, with no part of it JSON."""
     parts = getattr(monoid, "fields", {})
-    return monoid.output_type is not None and all(map(shows_plainly, parts.values()))
+    return monoid.output_type is not None and all(map(has_arrow_output, parts.values()))

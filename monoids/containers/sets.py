@@ -1,7 +1,7 @@
 """Sets of values of one type: their union, and their intersection.
 
-Values are told apart as their type does: -0.0 is 0.0, all NaN are one value, equal instants are one datetime.
-None and null are no value.
+Values are compared as their type compares them: -0.0 is 0.0, all NaN are one value, equal instants are one datetime.
+None and null are missing values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from monoids import encoding
 from monoids.arrays import from_numpy, no_column, plain_array
 from monoids.column import Column, Columns, Ragged, take
-from monoids.groupby.cells import cell_counts, fits_cells
+from monoids.groupby.cells import cell_counts, cell_ranks, fits_cells
 from monoids.monoid import Monoid, check_schema
 from monoids.numbers.integers import decoded_as
 from monoids.ordered import Ordered, words
@@ -26,7 +26,7 @@ from monoids.values import ALL_KINDS, value_type
 
 
 class SetUnion(Table[frozenset[Any]]):
-    """The distinct values that are not None, of one type; presented as a sorted list, of nothing as an empty one.
+    """The distinct non-None values of one type; presented as a sorted list, empty without input.
 
     All NaN are one value, above all numbers; -0.0 is 0.0.
 
@@ -85,15 +85,14 @@ class SetUnion(Table[frozenset[Any]]):
 
 
 class SetIntersection(Monoid[frozenset[Any] | None]):
-    """The values that are in all sets; every input is a whole set of values of one type.
+    """The values that are in all sets. Every input is a whole set of values of one type.
 
         combine(a, b) == a & b          combine(None, a) == a
 
-    The identity is None, "everything": nothing was lifted yet, so no value is ruled out. It is presented as None,
-    any other element as a sorted list, empty if the sets have nothing in common. ``lift`` takes a set, frozenset,
-    list or tuple (in columns an Arrow list array, or a list of sets); None contributes nothing, a None or null
-    inside of a set is no value. All NaN are one value, above all numbers; -0.0 is 0.0. TypeError for anything else, a
-    single value too.
+    The identity is None, "everything": no set has ruled out a value yet. It is presented as None, any other element as
+    a sorted list, empty if the sets have nothing in common. ``lift`` takes a set, frozenset, list or tuple (as a
+    column, an Arrow list array or a list of sets). None contributes nothing; None or null inside a set is ignored. All
+    NaN are one value, above all numbers; -0.0 is 0.0. TypeError for anything else, even a single value.
 
     >>> features = SetIntersection(str)
     >>> features.present(features.combine(features.lift({"wifi", "bar"}), features.lift(["bar", "pool"])))
@@ -139,7 +138,7 @@ class SetIntersection(Monoid[frozenset[Any] | None]):
     def decode(self, data: bytes) -> frozenset[Any] | None:
         return None if data == _EVERYTHING else self._sets.decode(data)
 
-    # Columns: the sets, empty where everything is in; and where everything is.
+    # Columns: the sets, empty for "everything"; and a flag for "everything".
 
     def lift_columns(self, values: Any) -> Columns:
         if isinstance(values, np.ndarray) and values.dtype.kind == "O" and values.ndim == 1:
@@ -176,12 +175,10 @@ class SetIntersection(Monoid[frozenset[Any] | None]):
         return self._intersect(columns, np.repeat(np.arange(len(starts)), np.diff(starts, append=rows)), len(starts))
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        segments = np.zeros(len(counts), np.int64)
-        segments[held] = np.arange(len(held))
-        return self._intersect(columns, segments[cells], len(held))
+        return self._intersect(columns, cell_ranks(cells, len(counts), held), len(held))
 
     def _intersect(self, columns: Columns, segments: Column, count: int) -> Columns:
-        """A value is in the result of a segment iff as many rows have it as are sets there."""
+        """A value is in the result of a segment iff it is in as many rows as the segment has sets."""
         table, everything = columns
         sets = np.bincount(segments[~everything], minlength=count)
         return _common_entries(table, segments, sets), sets == 0
@@ -204,7 +201,7 @@ class SetIntersection(Monoid[frozenset[Any] | None]):
 
 
 def _common_entries(table: Ragged, segments: Column, sets: Column) -> Ragged:
-    """For each segment the keys that as many of its rows have as ``sets`` says; rows have their keys once."""
+    """For each segment, the keys that occur in as many of its rows as ``sets`` says. No row repeats a key."""
     (keys,) = table.flat()
     segment, count = table.spread(segments), len(sets)
     if not len(segment):
@@ -227,13 +224,13 @@ def _common_entries(table: Ragged, segments: Column, sets: Column) -> Ragged:
 
 
 def _flattened(monoid: Monoid[Any], lists: Any) -> tuple[Column, pa.Array]:
-    """The values in an Arrow list array without nulls, and the row of each. TypeError for another column."""
+    """The row of each value in an Arrow list array without nulls, and the values. TypeError for another column."""
     if isinstance(lists, pa.NullArray):
         return np.zeros(0, np.int64), pa.nulls(0)
     kinds = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.ListViewArray)
     if not isinstance(lists, kinds) or isinstance(lists, pa.MapArray):
         given = lists.type if isinstance(lists, pa.Array) else lists.dtype
-        raise TypeError(f"{monoid!r} takes columns of lists, not of {given}: each input is a whole set of values")
+        raise TypeError(f"{monoid!r} takes columns of lists, not {given}: each input is a whole set of values")
     lengths = pc.list_value_length(lists).to_numpy(zero_copy_only=False)
     return np.repeat(np.arange(len(lists)), lengths), lists.flatten()
 
@@ -242,7 +239,7 @@ _EVERYTHING = encoding.encode(None)
 
 
 def _nullable(lists: pa.Array, nulls: Column) -> pa.Array:
-    """An Arrow list array, null instead where ``nulls``."""
+    """An Arrow list array, null where ``nulls`` is true."""
     if not nulls.any():
         return lists
     return pa.ListArray.from_arrays(lists.offsets, lists.values, type=lists.type, mask=pa.array(nulls))

@@ -1,8 +1,8 @@
-"""Group by (key, pane): the one engine that sums up rows as columns.
+"""Group by (key, pane): the one engine that sums rows, as columns.
 
 neighbours, sorting   equal rows side by side
-distinct              keys get small numbers
-cells, grouping       rows are put together by number and pane
-segments, summing     each group becomes one element
-merging, sliding      sums of sums: of runs, of windows that overlap
+distinct              small numbers for keys
+cells, grouping       rows grouped by key number and pane
+segments, summing     each group reduced to one element
+merging, sliding      sums of sums: of runs, of overlapping windows
 """

@@ -1,8 +1,8 @@
-"""A cell is one (code, pane): a small integer, by which rows are addressed, counted or sorted into groups.
+"""A cell is a (code, pane) as one small integer, by which rows are addressed, counted or sorted into groups.
 
     cell = code * panes + pane
 
-Groups are in the order of their cells, and equal cells keep their rows in order of arrival, so that grouping serves
+Groups follow the order of their cells, and rows of one cell keep their order of arrival, so grouping also serves
 monoids that do not commute.
 """
 
@@ -19,6 +19,7 @@ __all__ = [
     "Integers",
     "PaneCodes",
     "cell_counts",
+    "cell_ranks",
     "code_panes",
     "distinct_panes",
     "fits_cells",
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 CHUNK_ROWS = 1 << 15
-"""So many rows of a few columns stay in the second cache between two passes over them."""
+"""This many rows of a few columns stay in the second-level cache between two passes."""
 
 _CELLS_PER_ROW = 8
 _DENSE_RANGE_MIN = 1 << 16
@@ -40,7 +41,7 @@ _NO_STARTS = np.zeros(0, np.int64)
 
 
 def segment_starts(changed: np.ndarray[Any, np.dtype[np.bool_]]) -> Integers:
-    """Where segments begin, given for rows 1.. whether each differs from the row before."""
+    """The starts of segments. ``changed``: for each row but the first, whether it differs from the row before."""
     inner = np.flatnonzero(changed)
     starts = np.empty(len(inner) + 1, np.int64)
     starts[0] = 0
@@ -49,7 +50,7 @@ def segment_starts(changed: np.ndarray[Any, np.dtype[np.bool_]]) -> Integers:
 
 
 def run_starts(ordered: Any) -> Integers:
-    """Where runs of equal numbers begin.
+    """The starts of runs of equal numbers.
 
     >>> run_starts(np.array([3, 3, 5])).tolist()
     [0, 2]
@@ -61,8 +62,8 @@ def run_starts(ordered: Any) -> Integers:
 
 @dataclass(frozen=True)
 class PaneCodes:
-    """Panes as codes, zero or more and below ``size``, in the order of the panes: ``pane = low + code * step``,
-    or ``values[code]`` where panes are few and far between."""
+    """Panes as codes from 0 to ``size`` - 1, in pane order: ``pane = low + code * step``, or for sparse panes
+    ``values[code]``."""
 
     size: int
     low: int
@@ -94,7 +95,7 @@ class PaneCodes:
 
 
 def code_panes(panes: Integers, step: int) -> PaneCodes:
-    """How to code these panes, at least one, all multiples of ``step`` apart."""
+    """The codes for these panes: at least one, all multiples of ``step`` apart."""
     low, high = int(panes.min()), int(panes.max())
     size = (high - low) // step + 1
     if (size - 1).bit_length() <= _PANE_BITS_MAX:
@@ -104,8 +105,7 @@ def code_panes(panes: Integers, step: int) -> PaneCodes:
 
 
 def pane_codes(panes: Integers, step: int) -> tuple[Integers, int]:
-    """Small codes, zero or more, in the order of the panes, and how many there may be. All panes are
-    multiples of ``step`` apart.
+    """Small codes, zero or more, in pane order, and a bound on their number. All panes are multiples of ``step`` apart.
 
     >>> codes, size = pane_codes(np.array([60_000, 180_000, 60_000]), 60_000)
     >>> codes.tolist(), size
@@ -129,21 +129,28 @@ def distinct_panes(panes: Integers, step: int) -> Integers:
 
 
 def cell_counts(cells: Integers, size: int) -> tuple[Integers, Integers]:
-    """How many rows each cell has, and the cells that have any, ascending."""
+    """The number of rows in each cell, and the non-empty cells in ascending order."""
     counts = np.bincount(cells, minlength=size)
     return counts, np.flatnonzero(counts != 0)
 
 
+def cell_ranks(cells: Integers, size: int, held: Integers) -> Integers:
+    """The rank among the non-empty cells, ``held``, of each row's cell, which is below ``size``."""
+    ranks = np.zeros(size, np.int64)
+    ranks[held] = np.arange(len(held))
+    return ranks[cells]
+
+
 def fits_cells(size: int, rows: int) -> bool:
-    """Whether so many cells are few enough to address directly instead of sorting the rows."""
+    """Whether ``size`` cells are few enough to address directly instead of sorting the rows."""
     return size <= max(_DENSE_RANGE_MIN, _CELLS_PER_ROW * rows)
 
 
 def group_cells(cells: Any, size: int) -> tuple[Integers, Integers, Any]:
-    """Order rows by (cell, arrival): the permutation, the starts of the groups in it, and the cell of each group, of
-    the type of ``cells``.
+    """Order rows by (cell, arrival): the permutation, the starts of its groups, and the cell of each group, in the type
+    of ``cells``.
 
-    ``cells``: integers, zero or more and below ``size``.
+    ``cells``: integers from 0 to ``size`` - 1.
 
     >>> order, starts, held = group_cells(np.array([5, 2, 5]), 8)
     >>> order.tolist(), starts.tolist(), held.tolist()
@@ -157,9 +164,9 @@ def group_cells(cells: Any, size: int) -> tuple[Integers, Integers, Any]:
 
 
 def group_codes(codes: Integers, panes: Integers, step: int = 1) -> tuple[Integers, Integers]:
-    """Order rows by (code, pane, arrival): the permutation, and the starts of the groups in it.
+    """Order rows by (code, pane, arrival): the permutation, and the starts of its groups.
 
-    ``codes``: int64, zero or more, one a row, dense (their order is the order of the groups). ``panes``: int64.
+    ``codes``: int64, one a row, zero or more and dense; groups follow their order. ``panes``: int64.
     """
     if not len(codes):
         return _NO_STARTS, _NO_STARTS

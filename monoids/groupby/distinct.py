@@ -1,4 +1,4 @@
-"""Distinct keys have numbers: those of their order by (hash, key), found through a table where keys are dense or few.
+"""Distinct keys are numbered in the order (hash, key), through a lookup table where they are dense or few.
 
 distinct[number of row i] == key of row i
 """
@@ -47,12 +47,12 @@ class KeyNumbers:
 
 
 def is_dense(keys: Sequence[pa.Array]) -> bool:
-    """Whether the keys are one integer column of a range not much larger than its rows."""
+    """Whether the keys are one integer column whose range is not much larger than its number of rows."""
     return dense_range(keys) is not None
 
 
 def dense_range(keys: Sequence[pa.Array]) -> tuple[int, int] | None:
-    """The smallest and the largest key of a dense column, None of others."""
+    """The smallest and the largest key of a dense column; None if it is not dense."""
     if len(keys) != 1 or not pa.types.is_int64(keys[0].type) or keys[0].null_count or not len(keys[0]):
         return None
     values = keys[0].to_numpy()
@@ -65,7 +65,7 @@ def dense_range(keys: Sequence[pa.Array]) -> tuple[int, int] | None:
 
 
 def has_few_keys(keys: Sequence[pa.Array], rows: int) -> bool:
-    """Whether a table of the distinct keys is likely to stay in a cache, judged by the first rows."""
+    """Whether a table of the distinct keys is likely to stay in the cache, judged by the first rows."""
     if not keys or rows <= _FEW_ROWS:
         return True
     combined = 1
@@ -75,7 +75,7 @@ def has_few_keys(keys: Sequence[pa.Array], rows: int) -> bool:
 
 
 def distinct_keys(keys: Sequence[pa.Array], rows: int) -> tuple[tuple[pa.Array, ...], Words, Integers]:
-    """The distinct keys in the order (hash, key), their hashes, and for every row the number of its key.
+    """The distinct keys in the order (hash, key), their hashes, and the number of each row's key.
 
     >>> distinct, hashes, numbers = distinct_keys([pa.array(["b", "a", "b"])], 3)
     >>> distinct[0].take(pa.array(numbers)).to_pylist()
@@ -88,7 +88,7 @@ def distinct_keys(keys: Sequence[pa.Array], rows: int) -> tuple[tuple[pa.Array, 
 def number_distinct(
     keys: Sequence[pa.Array], rows: int, dense: tuple[int, int] | None
 ) -> tuple[tuple[pa.Array, ...], Words, KeyNumbers]:
-    """``distinct_keys`` of keys with this ``dense_range``, the numbers as a table."""
+    """``distinct_keys`` for keys with this ``dense_range``, the numbers as a table."""
     if dense is not None:
         return _dense(keys[0], *dense)
     if not keys:
@@ -119,7 +119,7 @@ def _dense(keys: pa.Array, low: int, high: int) -> tuple[tuple[pa.Array, ...], W
 
 
 def _dictionary(column: pa.Array) -> tuple[pa.Array, Any]:
-    """The distinct values in order of appearance, and for every row the number of its own."""
+    """The distinct values in order of appearance, and the number of each row's value."""
     if pa.types.is_floating(column.type):
         bits, codes = _dictionary(column.view(pa.int64()))
         return bits.view(pa.float64()), codes

@@ -1,7 +1,7 @@
-"""A group is all rows of one (key, pane): rows are ordered by the hash of the key, the key, the pane and arrival.
+"""A group is all rows of one (key, pane). Rows are ordered by the hash of the key, the key, the pane and arrival.
 
-The sort takes as much of the hash as tells keys apart with near certainty, beside the pane; where neighbours share that
-much and their keys differ, the few rows are sorted again by all of it. So no two keys are ever taken for one.
+The sort key is the pane and as many bits of the hash as separate keys almost surely. Where neighbours share those bits
+but differ in their keys, those few rows are sorted again by the whole hash. So two keys are never taken for one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
+from monoids.column import Mask
 from monoids.groupby.cells import CHUNK_ROWS, Integers, PaneCodes, code_panes, segment_starts
-from monoids.groupby.neighbours import Mask, same_as_next
+from monoids.groupby.neighbours import same_as_next
 from monoids.groupby.sorting import stable_order
 from monoids.hashing import hash_keys, is_injective
 from monoids.text import Words
@@ -27,7 +28,7 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows in the order (hash, key, pane, arrival). Group i is the rows ``order[starts[i] : starts[i + 1]]``, of key
+    """Rows in the order (hash, key, pane, arrival). Group i is the rows ``order[starts[i] : starts[i + 1]]``, with key
     number ``keys[i]`` and pane ``panes[i]``; the first row of key number k is ``key_rows[k]``."""
 
     order: Integers
@@ -38,7 +39,7 @@ class Groups:
 
 
 def group_rows(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: int = 1) -> Groups:
-    """The groups of rows, given the hash of each. ``panes`` are multiples of ``step`` apart."""
+    """The groups of rows, given the hash of each row. ``panes`` are multiples of ``step`` apart."""
     rows = len(hashes)
     if not rows:
         return Groups(_NONE, _NONE, _NONE, _NONE, _NONE)
@@ -63,8 +64,8 @@ def group_rows(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: i
 def _sorted_rows(
     keys: Sequence[pa.Array], hashes: Words, panes: Integers, coding: PaneCodes
 ) -> tuple[Integers, Words, Mask]:
-    """Rows in the order (hash, key, pane, arrival), what they were sorted by, which ends in the code of the pane, and
-    whether each is of the key of the next."""
+    """Rows in the order (hash, key, pane, arrival); their sort keys, which end in the pane code; and whether each row
+    has the same key as the next."""
     rows = len(hashes)
     key_bits = min(64 - coding.bits, (rows - 1).bit_length() + _SPARE_BITS)
     bits = np.uint64(coding.bits)
@@ -80,13 +81,13 @@ def _sorted_rows(
 
 
 def group_hashes(keys: Sequence[pa.Array], hashes: Words, panes: Integers, step: int = 1) -> tuple[Integers, Integers]:
-    """Order rows by (hash, key, pane, arrival): the permutation, and the starts of the groups in it."""
+    """Order rows by (hash, key, pane, arrival): the permutation, and the starts of its groups."""
     groups = group_rows(keys, hashes, panes, step)
     return groups.order, groups.starts
 
 
 def hash_order(keys: Sequence[pa.Array], rows: int) -> tuple[Words, Integers]:
-    """The hashes of distinct keys in the order (hash, key), and that order."""
+    """The hashes of distinct keys in the order (hash, key), and the permutation to that order."""
     hashes = hash_keys(keys, rows)
     if not rows:
         return hashes, _NONE
@@ -95,7 +96,7 @@ def hash_order(keys: Sequence[pa.Array], rows: int) -> tuple[Words, Integers]:
 
 
 def number_keys(keys: Sequence[pa.Array], hashes: Words) -> tuple[Integers, Integers]:
-    """Of rows in the order (hash, key): the number of each row's key, from 0, and the first row of each key."""
+    """For rows in the order (hash, key): the number of each row's key, from 0, and the first row of each key."""
     other = hashes[1:] != hashes[:-1]
     if not is_injective(keys):
         other |= ~same_as_next(keys, np.arange(len(hashes)))
@@ -118,7 +119,7 @@ def take_keys(keys: Sequence[pa.Array], rows: Integers) -> tuple[pa.Array, ...]:
 
 
 def _packed(hashes: Words, panes: Integers, coding: PaneCodes, key_bits: int) -> Words:
-    """The first bits of the hash, then the code of the pane."""
+    """The first bits of the hash, followed by the pane code."""
     packed = np.empty(len(hashes), np.uint64)
     for start in range(0, len(hashes), CHUNK_ROWS):
         piece = slice(start, start + CHUNK_ROWS)
@@ -133,7 +134,7 @@ def _packed(hashes: Words, panes: Integers, coding: PaneCodes, key_bits: int) ->
 def _same_neighbours(
     keys: Sequence[pa.Array], hashes: Words, key_bits: int, order: Integers, same_prefix: Mask
 ) -> Mask:
-    """Whether neighbours are of one key. That of few candidates only is looked at."""
+    """Whether neighbours have the same key. Keys are compared only where the prefixes are equal."""
     candidates = np.flatnonzero(same_prefix)
     if 4 * len(candidates) < len(order):
         same = same_prefix.copy()
@@ -156,7 +157,7 @@ def _same_neighbours(
 
 
 def _same_prefix(ordered: Words, bits: np.uint64) -> Mask:
-    """Whether neighbours share all but the last bits."""
+    """Whether neighbours agree in all but the last bits."""
     same = np.empty(max(len(ordered) - 1, 0), np.bool_)
     for start in range(0, len(same), CHUNK_ROWS):
         prefixes = ordered[start : start + CHUNK_ROWS + 1] >> bits
@@ -165,7 +166,7 @@ def _same_prefix(ordered: Words, bits: np.uint64) -> Mask:
 
 
 def _runs_of(ordered: Words, prefixes: Words, bits: np.uint64) -> Integers:
-    """The places of every number with one of these prefixes, ascending."""
+    """The positions of every number with one of these prefixes, ascending."""
     lows = np.unique(prefixes) << bits
     begins = np.searchsorted(ordered, lows)
     lengths = np.searchsorted(ordered, lows | np.uint64((1 << int(bits)) - 1), side="right") - begins
@@ -176,7 +177,7 @@ def _runs_of(ordered: Words, prefixes: Words, bits: np.uint64) -> Integers:
 def _sort_places(
     order: Integers, same: Mask, places: Integers, keys: Sequence[pa.Array], hashes: Words, panes: Integers
 ) -> None:
-    """Sort the rows at these places by (hash, key, pane, arrival), in place, and look again at who is the same."""
+    """Sort the rows at these positions by (hash, key, pane, arrival), in place, and update ``same``."""
     rows = order[places]
     rows = rows[np.lexsort((rows, panes[rows], hashes[rows]))]
     like_next = same_as_next(keys, rows)

@@ -1,9 +1,9 @@
-"""A merge is the sum of sums: runs of rows in the order (hash, key, pane) become one run, equal rows one element.
+"""A merge sums runs: rows in the order (hash, key, pane) become one run, equal rows one element.
 
     merge([merge([a, b]), c]) == merge([a, b, c]) == merge([a, merge([b, c])])          by associativity
 
-Where one run is much longer than the others together, their rows are looked for in it and set into it; else all rows
-are sorted. Older runs stand on the left of ``combine``.
+If one run is much longer than the others together, their rows are looked up in it and inserted; otherwise all rows are
+sorted. Older runs are the left operands of ``combine``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TIMES_LONGER = 4
 
 
 def merge_groups(monoid: Monoid[Any], runs: Sequence[GroupSums], step: int) -> GroupSums:
-    """The sum of runs, oldest first. Key columns of all runs are of the same types.
+    """The sum of runs, oldest first. The key columns of all runs have the same types.
 
     >>> from monoids import Sum
     >>> def run(keys, values):
@@ -46,9 +46,9 @@ def merge_groups(monoid: Monoid[Any], runs: Sequence[GroupSums], step: int) -> G
         return _sorted(monoid, runs, step)
     merged = runs[longest]
     if longest:
-        merged = _set_into(monoid, merge_groups(monoid, runs[:longest], step), merged, step, is_newer=False)
+        merged = _insert_into(monoid, merge_groups(monoid, runs[:longest], step), merged, step, is_newer=False)
     if longest + 1 < len(runs):
-        merged = _set_into(monoid, merge_groups(monoid, runs[longest + 1 :], step), merged, step, is_newer=True)
+        merged = _insert_into(monoid, merge_groups(monoid, runs[longest + 1 :], step), merged, step, is_newer=True)
     return merged
 
 
@@ -67,16 +67,16 @@ def _sorted(monoid: Monoid[Any], runs: Sequence[GroupSums], step: int) -> GroupS
     return GroupSums(hashes[first], take_keys(keys, first), groups.panes, columns)
 
 
-def _set_into(monoid: Monoid[Any], short: GroupSums, long: GroupSums, step: int, *, is_newer: bool) -> GroupSums:
-    """The sum of a short and a long run, of which the short one is the newer or the older."""
-    found = _look_for(short, long)
+def _insert_into(monoid: Monoid[Any], short: GroupSums, long: GroupSums, step: int, *, is_newer: bool) -> GroupSums:
+    """The sum of a short and a long run. ``is_newer``: whether the short run is the newer one."""
+    found = _find_rows(short, long)
     if found is None:
         return _sorted(monoid, [long, short] if is_newer else [short, long], step)
     places, is_found = found
     both, alone = np.flatnonzero(is_found), np.flatnonzero(~is_found)
     pair = (take(long.columns, places[both]), take(short.columns, both))
     summed = _pairwise(monoid, *(pair if is_newer else pair[::-1]), len(both))
-    setting = _Setting(len(long.panes), places[alone], places[both])
+    setting = _Insertion(len(long.panes), places[alone], places[both])
     added = take((short.hashes, short.panes, *short.columns), alone)
     hashes, panes = (setting(old, new, None) for old, new in zip((long.hashes, long.panes), added[:2]))
     keys = tuple(setting.keys(column, new) for column, new in zip(long.keys, take_keys(short.keys, alone)))
@@ -84,9 +84,9 @@ def _set_into(monoid: Monoid[Any], short: GroupSums, long: GroupSums, step: int,
     return GroupSums(hashes, keys, panes, tuple(columns))
 
 
-class _Setting:
-    """New rows set between old ones, before those at ``before`` (ascending); and others put in place of the old ones
-    at ``at``."""
+class _Insertion:
+    """New rows inserted before the old rows ``before`` (ascending), and changed rows that replace the old rows
+    ``at``."""
 
     def __init__(self, rows: int, before: Integers, at: Integers) -> None:
         self.rows = rows
@@ -96,7 +96,7 @@ class _Setting:
         self.changed = np.flatnonzero(self.is_old)[at] if len(before) else at
 
     def __call__(self, old: Any, new: Any, changed: Any) -> Any:
-        """The column, with the new rows and, unless None, the changed ones."""
+        """The column with the new rows and, unless None, the changed ones."""
         if not len(self.added) and changed is None:
             return old
         parts = [part for part in (old, new, changed) if part is not None and len(part)]
@@ -117,7 +117,7 @@ class _Setting:
         return column
 
     def keys(self, old: pa.Array, new: pa.Array) -> pa.Array:
-        """The column of keys with the new rows."""
+        """The key column with the new rows."""
         if not len(self.added):
             return old
         if pa.types.is_int64(old.type) and not old.null_count and not new.null_count:
@@ -126,7 +126,7 @@ class _Setting:
 
     @cached_property
     def order(self) -> Integers:
-        """Which row of the old ones, then the new ones, stands where."""
+        """The permutation of the old rows followed by the new ones."""
         order = np.empty(len(self.is_old), np.int64)
         order[self.is_old] = np.arange(self.rows)
         order[self.added] = np.arange(self.rows, len(order))
@@ -134,22 +134,22 @@ class _Setting:
 
     @cached_property
     def _order_changed(self) -> Integers:
-        """Which row of the old ones, then the new ones, then the changed ones, stands where."""
+        """The permutation of the old rows followed by the new ones and the changed ones."""
         order = self.order.copy()
         order[self.changed] = len(order) + np.arange(len(self.changed))
         return order
 
 
 def _pairwise(monoid: Monoid[Any], older: Any, newer: Any, rows: int) -> Any:
-    """``combine(older[i], newer[i])`` of every row."""
+    """``combine(older[i], newer[i])`` for every row."""
     if not rows:
         return older
     pairs = np.arange(2 * rows).reshape(2, rows).T.ravel()
     return monoid.reduce_sorted(take(concat([older, newer]), pairs), np.arange(0, 2 * rows, 2))
 
 
-def _look_for(short: GroupSums, long: GroupSums) -> tuple[Integers, Any] | None:
-    """For every row of ``short`` the first row of ``long`` that is not before it, and whether that is of the same
+def _find_rows(short: GroupSums, long: GroupSums) -> tuple[Integers, Any] | None:
+    """For every row of ``short``, the first row of ``long`` that is not before it, and whether both have the same
     (key, pane). None where different keys share a hash."""
     places = np.searchsorted(long.hashes, short.hashes)
     last = len(long.hashes) - 1
@@ -166,7 +166,7 @@ def _look_for(short: GroupSums, long: GroupSums) -> tuple[Integers, Any] | None:
             theirs = take_keys(long.keys, other)
             if not all(null_safe_equal(a, b).all() for a, b in zip(own, theirs)):
                 return None
-    # A run of one hash that begins and ends with the key has no other.
+    # If a run of one hash begins and ends with the key, the whole run has it.
     at = _search_panes(long.panes, begins, ends, panes)
     places[rows] = at
     is_found[rows] = (at < ends) & (long.panes[np.minimum(at, last)] == panes)
@@ -174,7 +174,7 @@ def _look_for(short: GroupSums, long: GroupSums) -> tuple[Integers, Any] | None:
 
 
 def _search_panes(ordered: Integers, begins: Integers, ends: Integers, panes: Integers) -> Integers:
-    """The first place in ``begins[i] : ends[i]`` whose pane is at least ``panes[i]``, by halving all ranges at once."""
+    """The first row in ``begins[i] : ends[i]`` with a pane of at least ``panes[i]``: one search for all ranges."""
     low, high = begins.copy(), ends.copy()
     while (open_ := low < high).any():
         middle = (low + high) >> 1

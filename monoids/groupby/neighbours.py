@@ -1,4 +1,4 @@
-"""Neighbours are rows next to each other in an order: their keys are the same, or they are not.
+"""Neighbours are adjacent rows in an order; this says whether they have the same key.
 
 Null equals null and NaN equals NaN, as in a dictionary of keys.
 """
@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from monoids.column import Mask
 from monoids.groupby.cells import CHUNK_ROWS, Integers
 from monoids.hashing import null_safe_equal
 from monoids.text import WORD_BYTES, TextWords
-
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _SHORT_BYTES = 2 * WORD_BYTES
 
 
 def same_as_next(keys: Sequence[pa.Array], order: Integers) -> Mask:
-    """For every row of ``order`` but the last, whether its key is that of the row after it.
+    """For every row of ``order`` but the last, whether its key equals the key of the next row.
 
     >>> same_as_next([pa.array(["a", "b", "a", None])], np.array([0, 2, 1, 3])).tolist()
     [True, False, False]
@@ -34,10 +33,10 @@ def same_as_next(keys: Sequence[pa.Array], order: Integers) -> Mask:
     return same
 
 
-def _equality(column: pa.Array, looks: int) -> Callable[[Integers], Mask]:
-    """A function from rows to whether each is the same as the next, to be asked about so many rows in all."""
+def _equality(column: pa.Array, lookups: int) -> Callable[[Integers], Mask]:
+    """A function from rows to whether each equals the next; the caller will ask for ``lookups`` rows in total."""
     is_text = pa.types.is_string(column.type) or pa.types.is_binary(column.type)
-    if is_text and not column.null_count and 4 * looks >= len(column):
+    if is_text and not column.null_count and 4 * lookups >= len(column):
         text = TextWords(column)
         lengths = text.lengths(0, len(column))
         longest = int(lengths.max(initial=0))
@@ -49,7 +48,7 @@ def _equality(column: pa.Array, looks: int) -> Callable[[Integers], Mask]:
 
 
 def _word_pairs(text: TextWords, rows: int) -> Any:
-    """The two words of every row of short text, side by side, so that rows in any order are looked up once."""
+    """The two words of every row of short text, side by side, so that each row takes one lookup."""
     words = np.empty((rows, 2), np.uint64)
     for start in range(0, rows, CHUNK_ROWS):
         stop = min(start + CHUNK_ROWS, rows)
@@ -59,7 +58,7 @@ def _word_pairs(text: TextWords, rows: int) -> Any:
 
 
 def _pairs_equal(pairs: Any, sizes: Any, rows: Integers) -> Mask:
-    """``sizes``: the lengths in bytes, None if all are the same."""
+    """``sizes``: the lengths in bytes; None if all are equal."""
     words = pairs[rows].view(np.uint64)
     equal = words[2:] == words[:-2]
     same: Mask = equal[::2] & equal[1::2]

@@ -1,4 +1,4 @@
-"""Sums of segments of a column, for the numeric monoids. Integers never wrap; floats have one NaN and one zero."""
+"""Sums of segments of a column, for numeric monoids. Integers never wrap; floats have one NaN and one zero."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ONE: Columns = (np.ones(1, np.int64),)
 TRUE: Columns = (np.ones(1, np.bool_),)
 
 
-_COUNTED = "there cannot have been so many inputs: was an element combined with itself, or taken back too often?"
+_COUNTED = "inputs cannot be this many: was an element combined with itself, or subtracted too often?"
 _REMEDIES = {"Sum": "use Sum(int, unbounded=True), or Sum(float)", "Product": "use Product(float)"}
 
 
 def overflow(monoid: Monoid[Any], total: int | None = None) -> OverflowError:
-    """The error for a total, or a count of inputs, that int64 does not hold."""
+    """The error for a total, or a count of inputs, that int64 cannot hold."""
     shown = "a total" if total is None else f"the total {total}"
     return OverflowError(f"{monoid!r}: {shown} is outside 64-bit integers; {_REMEDIES.get(monoid.name, _COUNTED)}")
 
 
 def sum_int64(monoid: Monoid[Any], values: Column, starts: Column) -> Column:
-    """The sum of each segment. Sums that wrap on their way to a total that fits are right."""
+    """The sum of each segment. Intermediate sums may wrap if the total fits."""
     rows = len(values)
     if len(starts) == rows:
         return values
@@ -42,7 +42,7 @@ def sum_int64(monoid: Monoid[Any], values: Column, starts: Column) -> Column:
 
 
 def _sizes(starts: Column, rows: int) -> Column:
-    """How many rows each segment has."""
+    """The number of rows in each segment."""
     sizes = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=sizes[:-1])
     sizes[-1:] = rows - starts[-1:]
@@ -50,7 +50,7 @@ def _sizes(starts: Column, rows: int) -> Column:
 
 
 def _sum_int64_halves(monoid: Monoid[Any], values: Column, starts: Column) -> Column:
-    """The sum of each segment by halves of 32 bits, which cannot wrap below 2**31 rows."""
+    """The sum of each segment by 32-bit halves, which cannot wrap below 2**31 rows."""
     low = np.add.reduceat(values & 0xFFFFFFFF, starts)
     high = np.add.reduceat(values >> 32, starts) + (low >> 32)
     if high.min() < -(2**31) or high.max() >= 2**31:
@@ -59,7 +59,7 @@ def _sum_int64_halves(monoid: Monoid[Any], values: Column, starts: Column) -> Co
 
 
 def add_int64(values: Column, cells: Column, counts: Column, held: Column) -> Column | None:
-    """The sum of each held cell; None where a total might not fit."""
+    """The sum of each held cell; None if a total might not fit."""
     if not len(values):
         return values[:0]
     one = values[:1] if is_constant(values) else values

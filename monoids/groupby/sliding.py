@@ -1,16 +1,16 @@
-"""Sliding windows are sums of panes that overlap; no inverse is needed.
+"""Sliding windows are sums of overlapping panes; no inverse is needed.
 
-    window w of a key = panes w, w + 1, ..., w + width - 1 of it, from the left
+    window w of a key = its panes w, w + 1, ..., w + width - 1, from the left
 
-Where panes are many, sums of 2, 4, 8, ... neighbouring panes are made of one another, and windows of those, for all
-keys at once: at most two ``combine`` a window for every bit of its width. Where panes are few and far between, each
-window is summed anew.
+Where panes are dense, sums of 2, 4, 8, ... adjacent panes are built from one another, and windows from those, for all
+keys at once: at most two ``combine`` a window for every bit of its width. Where panes are sparse, each window is
+summed directly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,20 @@ from monoids.column import Columns, concat, is_constant, take
 from monoids.groupby.cells import Integers, group_cells
 from monoids.monoid import Monoid
 
+
+class PaneSums(NamedTuple):
+    """One row a (key, pane): key numbers from 0, ascending; panes, ascending within a key, each once; elements."""
+
+    keys: Integers
+    panes: Integers
+    columns: Columns
+
+    def take(self, rows: Any) -> PaneSums:
+        return PaneSums(self.keys[rows], self.panes[rows], take(self.columns, rows))
+
+
 Windows = tuple[Integers, Integers, Columns]
-"""Key numbers, window numbers, and the sum of each: within a piece in the order (key, window)."""
+"""Key numbers, window numbers, and the sum of each window, in the order (key, window) within a piece."""
 
 _BLOCK_CELLS = 1 << 17
 _KEY_CELLS_MAX = 1 << 20
@@ -27,62 +39,60 @@ _COPIES_MAX = 1 << 20
 _COPY_COST = 3
 
 
-def slide(
-    monoid: Monoid[Any], keys: Integers, panes: Integers, columns: Columns, width: int, first: int, last: int
-) -> Iterator[Windows]:
-    """The windows ``first`` to ``last`` of every key that hold a pane of it, in pieces: of some keys, or some windows.
+def slide(monoid: Monoid[Any], rows: PaneSums, width: int, first: int, last: int) -> Iterator[Windows]:
+    """The windows ``first`` to ``last`` of every key that hold one of its panes, in pieces by key or by window.
 
-    ``keys``: numbers from 0, ascending; ``panes``: numbers, ascending within a key, each once; ``width``: the panes
-    of a window.
+    ``width``: the number of panes in a window.
 
     >>> from monoids import Max
     >>> keys, panes = np.array([0, 0, 1]), np.array([0, 2, 1])
-    >>> for numbers, windows, columns in slide(Max(), keys, panes, Max().pack([5, 3, 4]), 2, 0, 2):
+    >>> for numbers, windows, columns in slide(Max(), PaneSums(keys, panes, Max().pack([5, 3, 4])), 2, 0, 2):
     ...     print(numbers.tolist(), windows.tolist(), Max().unpack(columns))
     [0, 0, 0, 1, 1] [0, 1, 2, 0, 1] [5, 3, 3, 4, 4]
     """
+    panes = rows.panes
     if not len(panes) or last < first:
         return
     low, high = int(panes.min()), int(panes.max())
     if low < first or high >= last + width:
-        rows = np.flatnonzero((panes >= first) & (panes < last + width))
-        yield from slide(monoid, keys[rows], panes[rows], take(columns, rows), width, first, last)
+        inside = np.flatnonzero((panes >= first) & (panes < last + width))
+        yield from slide(monoid, rows.take(inside), width, first, last)
         return
     first, last = max(first, low - width + 1), min(last, high)
     key_cells = last - first + width
     if key_cells > _KEY_CELLS_MAX and first < last:
         middle = (first + last) // 2
-        yield from slide(monoid, keys, panes, columns, width, first, middle)
-        yield from slide(monoid, keys, panes, columns, width, middle + 1, last)
+        yield from slide(monoid, rows, width, first, middle)
+        yield from slide(monoid, rows, width, middle + 1, last)
         return
+    keys = rows.keys
     cells = key_cells * (int(keys[-1]) - int(keys[0]) + 1)
     if len(panes) * min(width, last - first + 1) * _COPY_COST <= cells:
-        yield from _anew(monoid, keys, panes, columns, width, first, last)
+        yield from _slide_directly(monoid, rows, width, first, last)
         return
     begins = np.searchsorted(keys, np.arange(int(keys[0]), int(keys[-1]) + 1, max(1, _BLOCK_CELLS // key_cells)))
     for start, stop in zip(begins.tolist(), [*begins[1:].tolist(), len(keys)]):
         if start < stop:
-            piece = slice(start, stop)
-            part = take(columns, piece)
+            piece = rows.take(slice(start, stop))
             try:
-                yield _doubled(monoid, keys[piece], panes[piece], part, width, first, last)
+                yield _slide_by_doubling(monoid, piece, width, first, last)
             except OverflowError:
-                # Of a part of a window, perhaps, the whole of which fits.
-                yield from _anew(monoid, keys[piece], panes[piece], part, width, first, last)
+                # One part of a window may overflow though the whole fits.
+                yield from _slide_directly(monoid, piece, width, first, last)
 
 
-def _anew(
-    monoid: Monoid[Any], keys: Integers, panes: Integers, columns: Columns, width: int, first: int, last: int
-) -> Iterator[Windows]:
-    lows = np.maximum(panes - width + 1, first)
-    yield from slide_anew(monoid, keys, lows, np.minimum(panes, last) - lows + 1, columns)
+def _slide_directly(monoid: Monoid[Any], rows: PaneSums, width: int, first: int, last: int) -> Iterator[Windows]:
+    lows = np.maximum(rows.panes - width + 1, first)
+    yield from sum_windows(monoid, rows.keys, lows, np.minimum(rows.panes, last) - lows + 1, rows.columns)
 
 
-def slide_anew(
+def sum_windows(
     monoid: Monoid[Any], keys: Integers, firsts: Integers, times: Integers, columns: Columns
 ) -> Iterator[Windows]:
-    """Row i is in the windows ``firsts[i]``, ..., ``firsts[i] + times[i] - 1``: each is summed from its rows, in their
-    order. Keys ascend. In pieces of a bounded number of copies: by keys, and by windows where one key has too many."""
+    """Sum each window from its rows, in order. Row i is in the windows ``firsts[i]`` to ``firsts[i] + times[i] - 1``.
+
+    Keys ascend. Each piece copies a bounded number of rows: it has some keys, or some windows of a key with too many.
+    """
     copies = np.cumsum(times)
     if not len(copies) or not copies[-1]:
         return
@@ -94,7 +104,7 @@ def slide_anew(
         middle = int(np.searchsorted(copies, copies[-1] // 2))
         cut = int(np.searchsorted(keys, keys[middle])) or int(np.searchsorted(keys, keys[middle], side="right"))
         for piece in (slice(0, cut), slice(cut, len(keys))):
-            yield from slide_anew(monoid, keys[piece], firsts[piece], times[piece], take(columns, piece))
+            yield from sum_windows(monoid, keys[piece], firsts[piece], times[piece], take(columns, piece))
         return
     low, high = int(firsts[times > 0].min()), int(ends[times > 0].max())
     if high - low == 1:
@@ -104,7 +114,7 @@ def slide_anew(
         begins = np.maximum(firsts, start)
         counts = np.maximum(np.minimum(ends, stop) - begins, 0)
         rows = np.flatnonzero(counts)
-        yield from slide_anew(monoid, keys[rows], begins[rows], counts[rows], take(columns, rows))
+        yield from sum_windows(monoid, keys[rows], begins[rows], counts[rows], take(columns, rows))
 
 
 def _sum_copies(monoid: Monoid[Any], keys: Integers, firsts: Integers, times: Integers, columns: Columns) -> Windows:
@@ -120,13 +130,12 @@ def _sum_copies(monoid: Monoid[Any], keys: Integers, firsts: Integers, times: In
     return numbers + low_key, held - numbers * count + low, reduced
 
 
-def _doubled(
-    monoid: Monoid[Any], keys: Integers, panes: Integers, columns: Columns, width: int, first: int, last: int
-) -> Windows:
+def _slide_by_doubling(monoid: Monoid[Any], rows: PaneSums, width: int, first: int, last: int) -> Windows:
     """The windows of some keys.
 
-    Cells are laid out by (pane, key), so that neighbouring panes of all keys are two slices.
+    Cells are laid out by (pane, key), so that adjacent panes of all keys are two slices.
     """
+    keys, panes, columns = rows
     low_key, windows = int(keys[0]), last - first + 1
     key_count = int(keys[-1]) - low_key + 1
     cells = panes * key_count
@@ -141,13 +150,13 @@ def _doubled(
     if is_any.all():
         numbers = np.repeat(np.arange(low_key, low_key + key_count), windows)
         return numbers, np.tile(np.arange(first, last + 1), key_count), sums
-    rows = np.flatnonzero(_by_key((is_any,), windows, key_count)[0])
-    numbers = rows // windows
-    return numbers + low_key, rows - numbers * windows + first, take(sums, rows)
+    held = np.flatnonzero(_by_key((is_any,), windows, key_count)[0])
+    numbers = held // windows
+    return numbers + low_key, held - numbers * windows + first, take(sums, held)
 
 
 def _by_key(columns: Columns, windows: int, key_count: int) -> Columns:
-    """Rows by (window, key) as rows by (key, window)."""
+    """Rows in the order (window, key), reordered by (key, window)."""
     if all(isinstance(column, np.ndarray) for column in columns):
         return tuple(
             column
@@ -175,7 +184,7 @@ def _spread(monoid: Monoid[Any], columns: Columns, cells: Integers, size: int) -
 
 
 def _window_sums(monoid: Any, cells: Columns, width: int, key_count: int) -> Columns:
-    """The sums of ``width`` panes from each pane that has as many from it on: cells and sums by (pane, key)."""
+    """The sum of ``width`` panes from each pane that has that many after it; cells and sums are by (pane, key)."""
     total, covered = None, 0
     power, size = cells, 1
     while True:
@@ -192,7 +201,7 @@ def _window_sums(monoid: Any, cells: Columns, width: int, key_count: int) -> Col
 
 
 class _Any:
-    """Whether a pane is held: all that ``_window_sums`` asks of a monoid."""
+    """Whether a pane is held. It has only the method that ``_window_sums`` calls."""
 
     def combine_columns(self, a: Columns, b: Columns) -> Columns:
         return (a[0] | b[0],)

@@ -1,8 +1,8 @@
-"""A stable sort of bounded integers counts them, twice: by high bits into pieces, then each piece by its low bits.
+"""A stable sort of bounded integers by counting, twice: by high bits into pieces, then each piece by its low bits.
 
-A piece of some thousand rows fits the nearest cache, where NumPy's radix sort of 16-bit integers takes a few
-nanoseconds a row; Arrow's counting sort, of up to 12 bits, makes the pieces. Sorting 5 million rows by 26 bits so
-takes a quarter of the time that a comparison sort of 64-bit integers takes.
+A piece of some thousand rows fits the first-level cache, where NumPy's radix sort of 16-bit integers takes a few
+nanoseconds a row. Arrow's counting sort, of up to 12 bits, makes the pieces. Sorting 5 million rows by 26 bits this
+way takes a quarter of the time of a comparison sort of 64-bit integers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIGIT_BITS = 16
 
 
 def stable_order(numbers: Any, bits: int) -> tuple[Integers, Any]:
-    """The rows in ascending order of their numbers, equal ones in order of arrival; and the numbers in that order.
+    """The rows in ascending order of their numbers, equal ones in order of arrival; and the sorted numbers.
 
     ``numbers``: one-dimensional, of an integer type, each at least 0 and below ``2**bits``.
 
@@ -58,7 +58,7 @@ def stable_order(numbers: Any, bits: int) -> tuple[Integers, Any]:
 
 
 def _counted_bits(rows: int, bits: int) -> int:
-    """How many of the bits to count at once: all, or such that pieces fit a cache, or one digit less is left."""
+    """How many bits to count first: all of them, as many as make pieces fit the cache, or all but one digit."""
     if bits <= _COUNTED_BITS_MAX:
         return bits
     wanted = min((rows // _PIECE_ROWS).bit_length(), _COUNTED_BITS_MAX)
@@ -72,7 +72,7 @@ def _counting_order(numbers: Any) -> Integers:
 
 
 def _piece_ends(numbers: Any, order: Integers) -> Integers:
-    """Where each number from 0 to the largest ends in this order: all are looked for at once, by halving."""
+    """The end of each number, from 0 to the largest, in this order: one binary search for all of them."""
     wanted = np.arange(1, int(numbers[order[-1]]) + 2)
     low, high = np.zeros(len(wanted), np.int64), np.full(len(wanted), len(order))
     for _ in range(len(order).bit_length()):

@@ -1,10 +1,10 @@
-"""A group-by sums up rows by (key, pane): one element for each, in the order (hash, key, pane).
+"""A group-by sums rows by (key, pane): one element for each, in the order (hash, key, pane).
 
-    few cells      (key, pane) is a number by which elements are added up where they are, unordered
-    more           rows are sorted by that number
-    many keys      rows are sorted by the hash of their key instead: no table of keys is needed
+    few cells      (key, pane) is a number by which elements are added in place, without sorting
+    more cells     rows are sorted by that number
+    many keys      rows are sorted by the hash of their key, without a table of keys
 
-Sorting is stable, so that it serves monoids that do not commute.
+Sorting is stable, so it also serves monoids that do not commute.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def group_by(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, col
 def _by_cells(
     monoid: Monoid[Any], numbers: KeyNumbers, panes: Integers, coding: PaneCodes, size: int, columns: Columns
 ) -> tuple[Any, Columns]:
-    """The cells that have rows, ascending, and the sum of each."""
+    """The non-empty cells, ascending, and the sum of each."""
     cells = None
     if size <= _cells_max(len(panes), columns):
         cells = _cells(numbers, panes, coding, np.int64)
@@ -109,13 +109,13 @@ def _by_cells(
 
 
 def _cells_max(rows: int, columns: Columns) -> int:
-    """How many cells are addressed directly: where elements are constant, as counts are, only rows are counted."""
+    """How many cells to address directly. Constant elements, such as counts, need only the number of rows."""
     per_row = 2 if all(map(is_constant, columns)) else 1
     return max(_CELLS_MIN, min(per_row * rows, _CELLS_MAX))
 
 
 def _cells(numbers: KeyNumbers, panes: Integers, coding: PaneCodes, dtype: Any) -> Any:
-    """``number of the key * panes + pane`` of every row."""
+    """``key number * panes + pane`` of every row."""
     cells = np.empty(len(panes), dtype)
     for start in range(0, len(cells), CHUNK_ROWS):
         piece = slice(start, start + CHUNK_ROWS)
@@ -136,7 +136,7 @@ def _by_hash(monoid: Monoid[Any], keys: Sequence[pa.Array], panes: Integers, col
 
 
 def take_once(columns: Columns, rows: Integers) -> Columns:
-    """``take``; columns that are the same memory are gathered once."""
+    """``take``, but columns that share memory are gathered once."""
     taken: dict[Any, Any] = {}
     found: list[Any] = []
     for column in columns:

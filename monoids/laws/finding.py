@@ -41,7 +41,7 @@ class Found:
 def public_monoids(package: str) -> list[Found]:
     """The public monoids of an importable package or module. ImportError if there is none of that name.
 
-    >>> sorted(found.title for found in public_monoids("monoids.numbers.truth"))
+    >>> sorted(found.title for found in public_monoids("monoids.numbers.booleans"))
     ['All()', 'Any()', 'CountIf()']
     """
     modules = list(_modules(package))

@@ -1,11 +1,11 @@
-"""The monoids of numbers and truth values.
+"""Monoids of numbers and truth values.
 
 sums.py  unbounded.py  decimals.py  exact.py    Sum of every kind, Count, Mean, ExactSum
-products.py  bits.py  truth.py                  Product; BitAnd, BitOr, BitXor; CountIf, Any, All
+products.py  bits.py  booleans.py               Product; BitAnd, BitOr, BitXor; CountIf, Any, All
 moments.py  covariance.py  decayed.py           Moments; Covariance, Correlation; Decayed
 integers.py     monoids of one int64 column
 power_sums.py   exact sums of products of several variables
 rounding.py     floats as integers times a power of two
 digits.py       vectors of integers of any size, as columns
-limbs.py  doubled.py    whole columns of large integers, and of floats of twice the bits: to present many keys
+limbs.py  double_double.py    columns of large integers, and of floats with twice the bits, to present many keys
 """

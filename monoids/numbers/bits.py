@@ -1,4 +1,4 @@
-"""The bitwise monoids: And, Or and Xor of 64-bit integers, in two's complement.
+"""Bitwise monoids: And, Or and Xor of 64-bit integers, in two's complement.
 
 BitAnd  identity -1 (all bits set)   idempotent
 BitOr   identity 0                   idempotent
@@ -34,9 +34,9 @@ class Bits(IntegerMonoid):
 
 
 class BitAnd(Bits):
-    """The bits set in all integers that are not None; -1, all of them, of none.
+    """The bits set in all non-None integers; without input -1, which has all bits set.
 
-    Inputs are integers of 64 bits and bools: OverflowError beyond, TypeError for a float (so for NaN).
+    Inputs are 64-bit integers and bools: OverflowError beyond, TypeError for a float (even NaN).
 
     >>> flags = BitAnd()
     >>> flags.combine(flags.lift(0b110), flags.lift(0b011)), flags.lift(None)
@@ -50,9 +50,9 @@ class BitAnd(Bits):
 
 
 class BitOr(Bits):
-    """The bits set in any of the integers that are not None; 0 of none.
+    """The bits set in any of the non-None integers; 0 without input.
 
-    Inputs are integers of 64 bits and bools: OverflowError beyond, TypeError for a float (so for NaN).
+    Inputs are 64-bit integers and bools: OverflowError beyond, TypeError for a float (even NaN).
 
     >>> flags = BitOr()
     >>> flags.combine(flags.lift(0b100), flags.lift(0b001))
@@ -66,9 +66,9 @@ class BitOr(Bits):
 
 
 class BitXor(Bits, Group[int]):
-    """The bits set in an odd number of the integers that are not None; 0 of none. A Group: checksums are taken back.
+    """The bits set in an odd number of the non-None integers; 0 without input. A Group, so checksums can be subtracted.
 
-    Inputs are integers of 64 bits and bools: OverflowError beyond, TypeError for a float (so for NaN).
+    Inputs are 64-bit integers and bools: OverflowError beyond, TypeError for a float (even NaN).
 
     >>> parity = BitXor()
     >>> total = parity.combine(parity.lift(0b110), parity.lift(0b011))

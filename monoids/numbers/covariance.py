@@ -1,4 +1,4 @@
-"""How two variables vary together: covariance and correlation of pairs, of the whole population, from exact sums."""
+"""Covariance and correlation of pairs, over the whole population, from exact sums."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class Pairs(PowerSums):
         return pair_columns(values, NAMES)
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or x and y, as a tuple or a mapping, are each a column, or one value for every row."""
+        """As in any monoid; or x and y, in a tuple or mapping, each a column or one value for every row."""
         if holds_columns(values):
             return self._lifted(pair_columns(values, NAMES, length))
         return super().lift_rows(values, length)
 
 
 class Covariance(Pairs):
-    """The covariance of pairs of numbers: the mean of ``(x - mean of x) * (y - mean of y)``; None of none.
+    """The covariance of pairs of numbers: the mean of ``(x - mean of x) * (y - mean of y)``; None without input.
 
-    A pair is a tuple (x, y) or a mapping of x and y, in columns a struct array with these fields; or, of whole columns,
-    a tuple or mapping of both. A pair without one of the two contributes nothing. It is that of the population (times
-    n / (n - 1) that of a sample), in the product of the units of x and y.
+    A pair is a tuple (x, y) or a mapping of x and y; as a column, a struct array with these fields, or a tuple or
+    mapping of two columns. A pair without x or y contributes nothing. This is the population's covariance (the sample's
+    is n / (n - 1) times it), in the product of the units of x and y.
 
-    Exact, so order-free to the bit, and a Group: the element is the count and the sums of x, y and x * y as integers.
-    The covariance is correctly rounded, infinite beyond the floats; NaN if any x or y is NaN or infinite. Inputs are
-    numbers; integers and Decimals are first rounded to floats.
+    Exact, so the same to the bit in any order, and a Group: the element is the count and the sums of x, y and x * y as
+    integers. The result is correctly rounded and infinite beyond the floats; NaN if any x or y is NaN or infinite.
+    Inputs are numbers; integers and Decimals are first rounded to floats.
 
     >>> together = Covariance()
     >>> total = together.fold([together.lift(pair) for pair in ((1, 10), (2, 20), (3, 60))])
@@ -72,12 +72,12 @@ class Covariance(Pairs):
 
 
 class Correlation(Pairs):
-    """Pearson's correlation of pairs of numbers, from -1 to 1; None of none, and where all x or all y are equal.
+    """Pearson's correlation of pairs of numbers, from -1 to 1; None without input, or if all x or all y are equal.
 
-    Pairs are given as to ``Covariance``; so are None, NaN and infinities treated.
+    Takes pairs, None, NaN and infinities as ``Covariance`` does.
 
-    Exact, so order-free to the bit, and a Group: the element is the count and the sums of x, y, x * y, x * x and y * y
-    as integers. The correlation is correctly rounded.
+    Exact, so the same to the bit in any order, and a Group: the element is the count and the sums of x, y, x * y, x * x
+    and y * y as integers. The result is correctly rounded.
 
     >>> together = Correlation()
     >>> total = together.fold([together.lift({"x": x, "y": -3 * x}) for x in (1, 2, 4)])

@@ -1,11 +1,11 @@
-"""An exponentially decayed sum: a value counts half for each half-life that has passed since it came.
+"""An exponentially decayed sum: the weight of a value halves with each half-life since its timestamp.
 
     element == (newest timestamp, sum of value * 2**-((newest - timestamp) / half_life))
 
-To combine two, the older is decayed to the newer's time. Weights are of floats by additions and multiplications alone,
-so they are the same on every machine.
+``combine`` decays the older operand to the newer timestamp. Weights are computed by float additions and
+multiplications alone, so they are the same on every machine.
 
-Source: G. Cormode, V. Shkapenyuk, D. Srivastava, B. Xu, Forward Decay (ICDE 2009), with a landmark that moves.
+Source: G. Cormode, V. Shkapenyuk, D. Srivastava, B. Xu, Forward Decay (ICDE 2009), with a moving landmark.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from monoids.pairs import holds_columns, pair, pair_columns
 from monoids.values import ValueType
 
 Decaying = tuple[int | None, float]
-"""The newest timestamp, None of no input, and the sum at that time."""
+"""The newest timestamp, None without input, and the sum at that time."""
 
 NAMES = ("timestamp", "value")
 TIME_LIMIT_MS = 2**62
@@ -41,14 +41,15 @@ _LN2 = 0.6931471805599453
 
 
 class Decayed(Monoid[Decaying]):
-    """The sum of values, each decayed by half for each ``half_life``, at the newest timestamp; 0.0 of none.
+    """The sum of values at the newest timestamp, each halved for every ``half_life`` of its age; 0.0 without input.
 
     ``half_life``: milliseconds, a timedelta, or a text such as "1 h" (units ms, s, min, h, days, weeks). An input is a
-    pair (timestamp, value), given as to ``Covariance`` but by these names: milliseconds as an integer, in any order,
-    and a number. A pair without one of the two contributes nothing. ``present_at(element, time)`` is the sum later.
+    pair (timestamp, value): an integer of milliseconds, in any order, and a number; pairs have the forms of
+    ``Covariance``, with these names. A pair without timestamp or value contributes nothing. ``present_at(element,
+    time)`` is the sum at a later time.
 
-    Not exact: of n inputs within ``n * 2**-50`` times the decayed sum of their magnitudes, above the subnormal floats.
-    A NaN makes the sum NaN; infinities do not decay, and give NaN where both signs meet.
+    Not exact: the error of n inputs is at most ``n * 2**-50`` times the decayed sum of their magnitudes, above
+    subnormals. A NaN makes the sum NaN. Infinities do not decay; both signs together give NaN.
 
     >>> load = Decayed("1 min")
     >>> total = load.combine(load.lift((0, 8.0)), load.lift((60_000, 1.0)))
@@ -81,7 +82,7 @@ class Decayed(Monoid[Decaying]):
         return (newest, self._decay(a[1], newest - a[0]) + self._decay(b[1], newest - b[0]) + 0.0)
 
     def lift(self, value: Any) -> Decaying:
-        """ValueError for a timestamp of 2**62 ms or more, either side of 0."""
+        """ValueError for a timestamp of 2**62 ms or more in magnitude."""
         time, number = pair(value, NAMES)
         if time is None or number is None:
             return self.identity
@@ -94,32 +95,32 @@ class Decayed(Monoid[Decaying]):
         return element[1] + 0.0
 
     def present_at(self, element: Decaying, time: int) -> float:
-        """The sum at ``time``, an int of milliseconds. ValueError if an input is newer: what was before is unknown."""
+        """The sum at ``time``, an int of milliseconds. ValueError if an input is newer: earlier sums are not kept."""
         if not isinstance(time, (int, np.integer)):
             raise TypeError(f"{self!r}: present_at takes a time in whole milliseconds: write an int, not {time!r:.60}")
         newest, value = element
         if newest is None:
             return 0.0
         if time < newest:
-            raise ValueError(f"{self!r}: the newest input is of {newest} ms: ask for that time or later")
+            raise ValueError(f"{self!r}: the newest input is at {newest} ms: ask for that time or later")
         return self._decay(value, int(time) - newest)
 
     def decode(self, data: bytes) -> Decaying:
         element = decoded_as(self, data, tuple)
         if len(element) != 2 or (element[0].__class__ is not int and element != self.identity):
-            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}, and should be a timestamp and a sum")
+            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}, not a timestamp and a sum")
         if element[0] is not None and abs(element[0]) >= TIME_LIMIT_MS:
             raise ValueError(f"{self!r}: the encoded element has the timestamp {element[0]}, which is out of range")
         decoded_float(self, element[1])
         return element
 
-    # Columns: the newest timestamps, the least int64 where there is none, and the sums.
+    # Columns: the newest timestamps, the least int64 without input; and the sums.
 
     def lift_columns(self, values: Any) -> Columns:
         return self._lifted(*pair_columns(values, NAMES))
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or timestamp and value, as a tuple or a mapping, are each a column or one value for all."""
+        """As in any monoid; or timestamp and value, in a tuple or mapping, each a column or one value for all rows."""
         if holds_columns(values):
             return self._lifted(*pair_columns(values, NAMES, length))
         return super().lift_rows(values, length)
@@ -159,14 +160,14 @@ class Decayed(Monoid[Decaying]):
         return [pa.array(times, mask=none), pa.array(canonical_floats(values))]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError also for a timestamp out of range, and for a sum of no inputs."""
+        """ValueError also for a timestamp out of range, and for a sum without inputs."""
         check_schema(self, arrays)
         times, values = arrays[0].fill_null(0).to_numpy(), arrays[1].to_numpy()
         if len(times) and max(int(times.max()), -int(times.min())) >= TIME_LIMIT_MS:
             raise ValueError(f"{self!r}: a stored element has a timestamp that is out of range")
         none = arrays[0].is_null().to_numpy(zero_copy_only=False)
         if (values[none] != 0).any():
-            raise ValueError(f"{self!r}: a stored element has a sum of no inputs")
+            raise ValueError(f"{self!r}: a stored element has a sum without inputs")
         return (np.where(none, _NONE, times), values)
 
     # Decay.
@@ -176,7 +177,7 @@ class Decayed(Monoid[Decaying]):
         return math.ldexp(value * _weight(rest / self.half_life_ms), -min(halvings, _HALVINGS_MAX))
 
     def _decay_columns(self, values: Column, until: Column, times: Column) -> Column:
-        """The values at the times ``until``; where there is none it is 0.0, and stays so."""
+        """The values at the times ``until``. A row without input is 0.0 and stays 0.0."""
         decayed = np.empty(len(values))
         with np.errstate(invalid="ignore", over="ignore", under="ignore"):
             for begin in range(0, len(values), _BLOCK_ROWS):
@@ -203,7 +204,7 @@ class Decayed(Monoid[Decaying]):
 
 
 def _weight(lives: Any) -> Any:
-    """``2**-lives`` for 0 to 1 half-lives, of floats or arrays: a Taylor series, within 2 units in the last place."""
+    """``2**-lives`` for 0 to 1 half-lives, as floats or arrays: a Taylor series, within 2 units in the last place."""
     power = lives * -_LN2
     total = power * _TERMS[0] + _TERMS[1]
     for term in _TERMS[2:]:
@@ -217,7 +218,7 @@ def _milliseconds(half_life: int | timedelta | str) -> int:
         case timedelta():
             duration, rest = divmod(half_life, timedelta(milliseconds=1))
             if rest:
-                raise ValueError(f"Decayed({half_life!r}): a half-life is of whole milliseconds")
+                raise ValueError(f"Decayed({half_life!r}): a half-life is a whole number of milliseconds")
         case str():
             found = re.fullmatch(r"(\d+) ?(?:(ms|s|min|h)|(day|week)s?)", half_life, re.ASCII)
             if not found:

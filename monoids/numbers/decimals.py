@@ -1,7 +1,7 @@
 """The exact sum of decimals of one scale: ``Sum(pa.decimal128(precision, scale))``, a Group of 38 digits.
 
-An element is the sum in units of the last decimal place, an int: 1.50 with scale 2 is 150. In columns it is two words,
-low and high, as Arrow's decimal128 is; the high one is a Python integer where 64 bits do not hold it.
+An element is the sum in units of the last decimal place, an int: 1.50 with scale 2 is 150. As columns it is two words,
+low and high, like Arrow's decimal128; high words that exceed 64 bits are Python integers.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _WIDE_CONTEXT = Context(prec=2 * PRECISION + 1)
 
 
 class DecimalSum(Group[int]):
-    """``Sum(pa.decimal128(precision, scale))``: the sum of the decimals that are not None; 0 of none.
+    """``Sum(pa.decimal128(precision, scale))``: the sum of the non-None decimals; 0 without input.
 
-    Inputs are Decimals and integers of at most this precision and scale: ValueError for one that would be rounded or
-    does not fit, and for NaN and infinities; TypeError for a float. The output has 38 digits, and the same scale;
-    a total may have more on its way: OverflowError where one is presented that has.
+    Inputs are Decimals and integers of at most this precision and scale: ValueError for one that does not fit or would
+    be rounded, and for NaN and infinities; TypeError for a float. The output has 38 digits and the same scale. A
+    running total may have more digits; presenting it then raises OverflowError.
 
     >>> from monoids import Sum
     >>> money = Sum(pa.decimal128(10, 2))
@@ -115,7 +115,7 @@ class DecimalSum(Group[int]):
         return _joined(sums)
 
     def present_columns(self, columns: Columns) -> pa.Array:
-        """OverflowError, with the first that has more than 38 digits."""
+        """OverflowError, naming the first total that has more than 38 digits."""
         beyond = _beyond(columns)
         if len(beyond):
             raise self._overflow(self.unpack(take(columns, beyond[:1]))[0])
@@ -164,7 +164,7 @@ class DecimalSum(Group[int]):
 
 
 def _joined(quarters: Sequence[Column]) -> Columns:
-    """Two words of sums by quarter."""
+    """The two words of sums given as 32-bit quarters."""
     parts, carry = [], np.zeros(len(quarters[0]), np.int64)
     for quarter in quarters[:3]:
         carry = quarter + carry
@@ -177,7 +177,7 @@ def _joined(quarters: Sequence[Column]) -> Columns:
 
 
 def _beyond(columns: Columns) -> Column:
-    """The rows with more than 38 digits. The high word decides; the few near the limit are compared whole."""
+    """The rows with more than 38 digits. The high word decides; only values near the limit are compared whole."""
     low, high = columns
     near = np.flatnonzero((high >= _LIMIT >> 64) | (high <= -_LIMIT >> 64))
     totals = zip(low[near].view(np.uint64).tolist(), high[near].tolist())
@@ -186,6 +186,6 @@ def _beyond(columns: Columns) -> Column:
 
 
 def _quarters(columns: Columns) -> list[Column]:
-    """The value in four parts of 32 bits, the last of which has the sign: sums of 2**31 rows do not wrap."""
+    """The value as four 32-bit parts, the last of which is signed: sums of up to 2**31 rows do not wrap."""
     low, high = columns
     return [low & _MASK, (low >> 32) & _MASK, high & _MASK, high >> 32]

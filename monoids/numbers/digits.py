@@ -1,10 +1,10 @@
-"""A table of digits is a vector of integers of any size: one for each lane, a range of slots of its own.
+"""A table of digits is a vector of integers of any size, one in each lane; a lane is a range of slots.
 
     integer of a lane == sum(digit * 2**(32 * (slot - first slot of the lane)))    -2**31 <= digit < 2**31
 
-Digits so balanced are unique, whatever the sign, and few where the integer has few: equal integers, equal entries.
-Zero digits are not stored; the entries of a row ascend by slot. In columns: a ``Ragged`` of slots and digits, both
-int32. Sums are exact, in any order, of fewer than 2**30 rows at once.
+Balanced digits are unique and short: equal integers have equal entries, whatever their sign. Zero digits are not
+stored; the entries of a row ascend by slot. As columns: a ``Ragged`` of slots and digits, both int32. Sums of fewer
+than 2**30 rows at once are exact, in any order.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Lanes = Sequence[int]
 
 
 @dataclass(frozen=True)
-class DigitLimits:
-    """How large the integers of ``owner`` may be: lane i has the slots ``bounds[i] : bounds[i + 1]``, less two bits."""
+class LaneLimits:
+    """The size of ``owner``'s integers: lane i has the slots ``bounds[i] : bounds[i + 1]``, less two bits."""
 
     owner: str
     bounds: Lanes
@@ -51,10 +51,10 @@ class DigitLimits:
         """OverflowError unless the integer fits this lane."""
         bits = 32 * (self.bounds[lane_number + 1] - self.bounds[lane_number]) - 2
         if integer.bit_length() > bits:
-            raise OverflowError(f"{self.owner}: a total has more than {bits} bits, which are all that it can have")
+            raise OverflowError(f"{self.owner}: a total has more than {bits} bits, which no inputs have")
 
     def check_table(self, table: Ragged) -> None:
-        """OverflowError unless each integer fits: only those are looked at whose last digit is large."""
+        """OverflowError unless each integer fits. Only integers whose last digit is large are checked."""
         slots, digits = table.flat()
         last = np.zeros(self.bounds[-1], np.bool_)
         last[np.array(self.bounds[1:]) - 1] = True
@@ -65,14 +65,14 @@ class DigitLimits:
                 self.check(integers)
 
 
-NO_LIMITS = DigitLimits("", (0,))
+NO_LIMITS = LaneLimits("", (0,))
 
 
 @dataclass(frozen=True)
 class Addend:
-    """For each of some rows an integer, in pieces: ``sum(pieces[i] * 2**(32 * (slots + i)))``.
+    """One integer for each of some rows, in pieces: ``sum(pieces[i] * 2**(32 * (slots + i)))``.
 
-    ``rows``: which rows, None for all. ``pieces``: int64, of 32 bits and a sign.
+    ``rows``: which rows; None for all. ``pieces``: int64, of 32 bits and a sign.
     """
 
     rows: Column | None
@@ -81,18 +81,18 @@ class Addend:
 
 
 Explode = Callable[..., list[Addend]]
-"""What the heads of a block of rows add; a head is a column of numbers that are not yet in digits."""
+"""Converts the heads of a block of rows to addends. A head is a column of numbers that are not yet in digits."""
 
 
 def no_digits(rows: int) -> Ragged:
-    """So many rows of nothing but zeros."""
+    """A table of zeros, with this many rows."""
     none = np.zeros(0, np.int32)
     (zeros,) = repeat((np.zeros(1, np.int64),), rows)
     return Ragged(zeros, zeros, (none, none))
 
 
 def sum_sorted(
-    heads: Sequence[Column], table: Ragged, starts: Column, explode: Explode, limits: DigitLimits = NO_LIMITS
+    heads: Sequence[Column], table: Ragged, starts: Column, explode: Explode, limits: LaneLimits = NO_LIMITS
 ) -> Ragged:
     """The sum of each segment of rows, of what their heads and their tables hold. OverflowError beyond the limits."""
     alone = np.diff(starts, append=len(table)) == 1
@@ -109,8 +109,8 @@ def sum_sorted(
     return merged
 
 
-def _sum_others(table: Ragged, starts: Column, alone: Column, limits: DigitLimits) -> Ragged:
-    """The sums of tables, of which some are alone in their segment: these are left as they are."""
+def _sum_others(table: Ragged, starts: Column, alone: Column, limits: LaneLimits) -> Ragged:
+    """The sums of tables. A table that is alone in its segment is left unchanged."""
     sizes = np.diff(starts, append=len(table))
     others = table[np.flatnonzero(np.repeat(~alone, sizes))]
     ends = np.cumsum(sizes[~alone])
@@ -119,27 +119,19 @@ def _sum_others(table: Ragged, starts: Column, alone: Column, limits: DigitLimit
     return both[np.where(alone, np.cumsum(alone), int(alone.sum()) + np.cumsum(~alone)) - 1]
 
 
-def sum_cells(
-    heads: Sequence[Column],
-    table: Ragged,
-    cells: Column,
-    held: Column,
-    size: int,
-    explode: Explode,
-    limits: DigitLimits = NO_LIMITS,
+def sum_segments(
+    heads: Sequence[Column], table: Ragged, segments: Column, count: int, explode: Explode, limits: LaneLimits
 ) -> Ragged | None:
-    """The sum of each held cell, of ``size`` in all; None where there are so many that sorting is better.
+    """The sum of each of ``count`` segments, with row i in ``segments[i]``; None for so many that sorting is faster.
 
     OverflowError beyond the limits.
     """
-    ranks = np.zeros(size, np.int64)
-    ranks[held] = np.arange(len(held))
-    total = _Sum(len(held), limits, _CELLS_MAX)
-    return total.table() if total.add_rows(heads, table, ranks[cells], explode) else None
+    total = _Sum(count, limits, _CELLS_MAX)
+    return total.table() if total.add_rows(heads, table, segments, explode) else None
 
 
 def _blocks(starts: Column, rows: int) -> Iterator[tuple[slice, slice]]:
-    """Segments, and their rows, of as much work as the caches hold."""
+    """Segments and their rows, in blocks of as much work as the cache holds."""
     low, segments = 0, len(starts)
     while low < segments:
         high = int(np.searchsorted(starts, starts[low] + _BLOCK_ROWS, "right")) - 1
@@ -149,9 +141,9 @@ def _blocks(starts: Column, rows: int) -> Iterator[tuple[slice, slice]]:
 
 
 class _Sum:
-    """Sums of digits, one a segment: a row of ``_sums`` is a slot, its columns are the segments."""
+    """Sums of digits, one a segment: the rows of ``_sums`` are slots, its columns are segments."""
 
-    def __init__(self, segments: int, limits: DigitLimits, cells_max: int = 1 << 62) -> None:
+    def __init__(self, segments: int, limits: LaneLimits, cells_max: int = 1 << 62) -> None:
         self._segments = segments
         self._limits = limits
         self._lanes = {end - 1: number for number, end in enumerate(limits.bounds[1:])}
@@ -191,7 +183,7 @@ class _Sum:
         return True
 
     def _places(self, slots: Column, width: int) -> Column:
-        """For each slot the place of its first segment; there will be one for the slots and their carry."""
+        """The cell of each slot's first segment; adds cells for the slots and their carry."""
         reach = int(slots.max()) + width + 1
         used = np.zeros(max(reach, int(self._slots.max(initial=-1)) + 1), np.bool_)
         used[slots] = True
@@ -209,7 +201,7 @@ class _Sum:
         return places
 
     def table(self) -> Ragged:
-        """The sums in balanced digits. Nothing can be added afterwards."""
+        """The sums in balanced digits. Nothing can be added after this."""
         order = np.argsort(self._slots)
         slots = self._slots[order]
         sums = [self._sums[row] for row in order.tolist()]
@@ -226,7 +218,7 @@ class _Sum:
         return Ragged.of(filled.sum(axis=1), columns)
 
     def _check(self, sums: Sequence[Column], slots: Column, last: int) -> None:
-        """OverflowError unless the sums of the lane of this last slot fit it; of what is below, carries are taken."""
+        """OverflowError unless the sums of the lane that ends at this slot fit it, carries from below included."""
         number = self._lanes[int(slots[last])]
         first_slot = self._limits.bounds[number]
         for segment in np.flatnonzero((sums[last] >= _LARGE) | (sums[last] <= -_LARGE)).tolist():
@@ -236,7 +228,7 @@ class _Sum:
 
 
 def lane(table: Ragged, first_slot: int, end: int) -> Ragged:
-    """The tables of one lane, as if it began at 0."""
+    """The tables of one lane, renumbered to begin at slot 0."""
     slots, digits = table.flat()
     inside = (slots >= first_slot) & (slots < end)
     if inside.all() and not first_slot:
@@ -246,7 +238,7 @@ def lane(table: Ragged, first_slot: int, end: int) -> Ragged:
 
 
 def signs(table: Ragged) -> Column:
-    """The sign of each row of a table of one lane, -1, 0 or 1: that of its last digit."""
+    """The sign of each row of a one-lane table, -1, 0 or 1: the sign of its last digit."""
     _, digits = table.flat()
     held = np.flatnonzero(table.lengths)
     found = np.zeros(len(table), np.int64)
@@ -258,7 +250,7 @@ def signs(table: Ragged) -> Column:
 
 
 def table_of_ints(rows: Sequence[Sequence[int]], lanes: Lanes) -> Ragged:
-    """One row of integers a row, one integer a lane."""
+    """One table row for each row of integers, with one integer a lane."""
     slots: list[Column] = []
     digits: list[Column] = []
     lengths = np.zeros(len(rows), np.int64)
@@ -297,7 +289,7 @@ def ints_of_table(table: Ragged, lanes: Lanes) -> list[list[int]]:
 
 
 def _balanced(integer: int) -> Column:
-    """The digits of an integer, those that are 0 too: as unsigned ones of the integer shifted to be positive."""
+    """The digits of an integer, zeros included: the unsigned digits of the integer shifted to be positive."""
     count = (integer.bit_length() + 1) // 32 + 1
     data = (integer + _bias(count)).to_bytes(4 * count, "little")
     return (np.frombuffer(data, "<u4").astype(np.uint32) ^ np.uint32(_HALF)).view(np.int32)
@@ -313,7 +305,7 @@ def _bias(count: int) -> int:
 
 
 def encode_integers(integers: Sequence[int]) -> bytes:
-    """Integers as canonical bytes: of each the binary zeros at its end are counted, not written."""
+    """Integers as canonical bytes. The binary zeros at the end of each are counted, not written."""
     zeros = [(integer & -integer).bit_length() - 1 if integer else 0 for integer in integers]
     return encoding.encode(tuple((integer >> count, count) for integer, count in zip(integers, zeros)))
 
@@ -321,12 +313,12 @@ def encode_integers(integers: Sequence[int]) -> bytes:
 def decode_integers(monoid: Monoid[Any], data: bytes, bounds: Lanes) -> list[int]:
     """The inverse of ``encode_integers``. ValueError for other bytes, or integers too large for their lanes.
 
-    ``bounds``: the first slot of each lane, and where the last ends.
+    ``bounds``: the first slot of each lane, and the end of the last.
     """
     parts = decoded_as(monoid, data, tuple)
     pairs = all(type(part) is tuple and list(map(type, part)) == [int, int] for part in parts)
     if not pairs or len(parts) != len(bounds) - 1:
-        raise ValueError(f"{monoid!r}: the encoded element is not of {len(bounds) - 1} integers")
+        raise ValueError(f"{monoid!r}: the encoded element does not have {len(bounds) - 1} integers")
     integers = []
     for (odd, zeros), first_slot, end in zip(parts, bounds, bounds[1:]):
         bits = 32 * (end - first_slot) - 2
@@ -344,8 +336,8 @@ def table_to_arrow(table: Ragged) -> list[pa.Array]:
     return [pa.ListArray.from_arrays(offsets, pa.array(column), type=DIGITS_TYPE) for column in table.flat()]
 
 
-def table_from_arrow(arrays: Sequence[pa.Array], limits: DigitLimits) -> Ragged:
-    """The inverse of ``table_to_arrow``. ValueError for what is no table, or has integers beyond the limits."""
+def table_from_arrow(arrays: Sequence[pa.Array], limits: LaneLimits) -> Ragged:
+    """The inverse of ``table_to_arrow``. ValueError for lists that are no table, or integers beyond the limits."""
     slot_lists, digit_lists = arrays
     lengths = np.diff(slot_lists.offsets.to_numpy()).astype(np.int64)
     entries = [lists.flatten() for lists in arrays]
@@ -362,7 +354,7 @@ def table_from_arrow(arrays: Sequence[pa.Array], limits: DigitLimits) -> Ragged:
     )
     if not alike or not ascending.all() or not digits.all():
         raise ValueError(
-            f"{limits.owner}: a stored table of digits has slots that do not ascend, or digits that are 0 or of no slot"
+            f"{limits.owner}: a stored table of digits has unsorted slots, or digits that are 0 or have no slot"
         )
     if len(slots) and not (slots.min() >= 0 and slots.max() < limits.bounds[-1]):
         raise ValueError(f"{limits.owner}: a stored table of digits has slots outside 0 to {limits.bounds[-1] - 1}")

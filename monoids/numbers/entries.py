@@ -1,4 +1,4 @@
-"""An entry of a table of counts is a sum in int64, which names the table where it overflows."""
+"""An entry sum is one count of a table: a sum in int64 whose overflow error names the table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monoids.values import INT64_MAX, INT64_MIN
 
 
 class EntrySum(IntegerMonoid, Group[int]):
-    """A sum of the entries of ``owner``: a count outside int64 raises OverflowError that says whose it is."""
+    """A sum of the entries of ``owner``. A count outside int64 raises an OverflowError that names ``owner``."""
 
     identity = 0
     name = "Sum"
@@ -30,7 +30,7 @@ class EntrySum(IntegerMonoid, Group[int]):
         return total
 
     def inverse(self, a: int) -> int:
-        """OverflowError for -2**63, which int64 holds and its negative it does not."""
+        """OverflowError for -2**63, whose negative int64 cannot hold."""
         return self.combine(0, -a)
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
@@ -45,5 +45,5 @@ class EntrySum(IntegerMonoid, Group[int]):
 
     def _overflow(self) -> OverflowError:
         return OverflowError(
-            f"{self.owner!r}: a count is outside 64-bit integers; give it smaller weights, or a shorter window"
+            f"{self.owner!r}: a count is outside 64-bit integers; use smaller weights, or a shorter window"
         )

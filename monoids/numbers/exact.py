@@ -1,12 +1,12 @@
-"""The exact sum of floats: the same to the bit in any order, rounded once, when it is presented.
+"""The exact sum of floats: the same to the bit in any order, and rounded once, when it is presented.
 
     present(element) == the float nearest to the true sum of the inputs
 
-Floats are integers in units of 2**-1074, and so is their sum; NaN and the infinities are counted beside it. All of
-these are integers, which can be taken back: a Group. In columns, inputs stay floats until they are first summed; the
-sums are tables of digits, see digits.py.
+A float is an integer in units of 2**-1074, and so is the sum; NaN and infinities are counted separately. Integers can
+be subtracted, so this is a Group. As columns, inputs stay floats until they are first summed; the sums are tables of
+digits, see digits.py.
 
-Source: the accumulator of U. Kulisch, Computer Arithmetic and Validity (2013), held sparse.
+Source: the accumulator of U. Kulisch, Computer Arithmetic and Validity (2013), stored sparsely.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant, repeat
+from monoids.groupby.cells import cell_ranks
 from monoids.monoid import Group, check_schema
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
     Addend,
-    DigitLimits,
+    LaneLimits,
     decode_integers,
     encode_integers,
     ints_of_table,
     lane,
     no_digits,
     signs,
-    sum_cells,
+    sum_segments,
     sum_sorted,
     table_from_arrow,
     table_of_ints,
@@ -41,7 +42,7 @@ from monoids.scalars import is_missing
 from monoids.values import ValueType
 
 ExactSums = tuple[int, int, int, int]
-"""The sum of the finite inputs in units of 2**-1074, and how many are NaN, infinity and minus infinity."""
+"""The sum of the finite inputs in units of 2**-1074, and the counts of NaN, infinity and minus infinity."""
 
 UNIT = -1074
 LANES = (0, 70, 73, 76)
@@ -50,13 +51,13 @@ SLOTS = 79
 
 
 class ExactSum(Group[ExactSums]):
-    """The sum of floats, order-free to the bit: correctly rounded, ties to even, like ``math.fsum``; 0.0 of none.
+    """The sum of floats, the same to the bit in any order: correctly rounded like ``math.fsum``; 0.0 without input.
 
-    Inputs are numbers; an integer or Decimal is first rounded to a float. None contributes nothing; -0.0 is 0.0. With
-    a NaN, or infinities of both signs, the sum is NaN, with one infinity it is that; as they are counted, ``inverse``
-    takes them back, and ``present(inverse(a)) == -present(a)``. A sum beyond the floats is presented as infinite, and
-    is finite again when enough is taken back. Error: half a unit in the last place of the presented sum, whatever the
-    inputs. An element takes about 8 bytes for each 32 bits between its largest and its smallest binary digit.
+    Inputs are numbers; an integer or Decimal is first rounded to a float. None contributes nothing; -0.0 is 0.0. With a
+    NaN, or infinities of both signs, the sum is NaN; with infinities of one sign it is that infinity. Because these are
+    counted, ``inverse`` subtracts them too, and ``present(inverse(a)) == -present(a)``. A sum beyond the floats is
+    presented as infinite, and is finite again once enough is subtracted. The error is half a unit in the last place of
+    the presented sum, ties to even. An element takes about 8 bytes for each 32 bits between its highest and lowest bit.
 
     >>> total = ExactSum()
     >>> total.present(total.fold([total.lift(x) for x in (1e100, 1.0, -1e100, 2**-60)]))
@@ -70,11 +71,11 @@ class ExactSum(Group[ExactSums]):
     output_type = pa.float64()
 
     def combine(self, a: ExactSums, b: ExactSums) -> ExactSums:
-        """OverflowError for a sum that 2**63 inputs cannot have, as of an element combined with itself many times."""
+        """OverflowError for a sum that 2**63 inputs cannot have, such as an element combined with itself many times."""
         return self.fold((a, b))
 
     def fold(self, elements: Sequence[ExactSums]) -> ExactSums:
-        """Their sum. OverflowError as of ``combine``, whatever it is on the way."""
+        """The sum. OverflowError as in ``combine``; intermediate sums may exceed the limit."""
         total, nans, above, below = (sum(parts) for parts in zip(self.identity, *elements))
         _LIMITS.check((total, nans, above, below))
         return (total, nans, above, below)
@@ -125,7 +126,8 @@ class ExactSum(Group[ExactSums]):
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         floats, table = columns
-        sums = sum_cells(heads(floats), table, cells, held, len(counts), _explode, _LIMITS)
+        segments = cell_ranks(cells, len(counts), held)
+        sums = sum_segments(heads(floats), table, segments, len(held), _explode, _LIMITS)
         return None if sums is None else _summed(sums)
 
     def present_columns(self, columns: Columns) -> pa.Array:
@@ -149,7 +151,7 @@ def scaled(number: float) -> int:
 
 
 def nearest(total: int) -> float:
-    """The float nearest to an integer of units of 2**-1074, infinite beyond the largest."""
+    """The float nearest to an integer in units of 2**-1074, infinite beyond the largest."""
     try:
         return total / (1 << -UNIT)
     except OverflowError:
@@ -157,9 +159,9 @@ def nearest(total: int) -> float:
 
 
 def not_finite(nans: int, above: int, below: int) -> float:
-    """A sum of which so many terms are NaN, infinity and minus infinity, where one of them is not 0.
+    """A sum with these counts of NaN, infinity and minus infinity, at least one of which is not 0.
 
-    One taken back before it was given counts as one of the other sign.
+    An infinity subtracted before it was added counts as one of the other sign.
     """
     up, down = above > 0 or below < 0, above < 0 or below > 0
     if nans or (up and down):
@@ -168,20 +170,20 @@ def not_finite(nans: int, above: int, below: int) -> float:
 
 
 def with_not_finite(floats: Column, nans: Column, above: Column, below: Column) -> Column:
-    """The floats, but as ``not_finite`` says where any of these counts is not 0; their signs will do."""
+    """The floats, replaced by ``not_finite`` where a count is not 0. Only the signs of the counts matter."""
     up, down = (above > 0) | (below < 0), (above < 0) | (below > 0)
     floats = np.where(up, math.inf, np.where(down, -math.inf, floats))
     return np.where((nans != 0) | (up & down), math.nan, floats)
 
 
 def finite_rows(values: Column) -> Column | None:
-    """The rows of the floats that are finite, None if all are."""
+    """The rows of finite floats; None if all are finite."""
     kept = np.isfinite(values)
     return None if kept.all() else np.flatnonzero(kept)
 
 
 def counts_not_finite(values: Column, first_slots: Sequence[int]) -> list[Addend]:
-    """Ones for NaN, infinity and minus infinity, in the lanes that begin at these slots."""
+    """A one for each NaN, infinity and minus infinity, in the lanes that begin at these slots."""
     if np.isfinite(values).all():
         return []
     kinds = (np.isnan(values), values == math.inf, values == -math.inf)
@@ -202,7 +204,7 @@ def _explode(values: Column) -> list[Addend]:
 
 
 def _summed(table: Ragged) -> Columns:
-    """Columns in which all is in the table."""
+    """Columns whose sums are all in the table."""
     return (repeat((_ZERO,), len(table))[0], table)
 
 
@@ -213,5 +215,5 @@ def _table(columns: Columns) -> Ragged:
 
 
 _ZERO = np.zeros(1)
-_LIMITS = DigitLimits("ExactSum()", (*LANES, SLOTS))
+_LIMITS = LaneLimits("ExactSum()", (*LANES, SLOTS))
 _FLOAT = ValueType("ExactSum()", "float", pa.float64(), frozenset({"float"}))

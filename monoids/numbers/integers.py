@@ -1,4 +1,4 @@
-"""A monoid of 64-bit integers has one int64 column. IntegerMonoid never wrap: what does not fit raises, or is wide."""
+"""A monoid of 64-bit integers has one int64 column. Integers never wrap: totals that do not fit raise, or are wide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class IntegerMonoid(Monoid[int]):
-    """To subclass: ``identity``, ``name``, ``combine`` and the reductions are left to give.
+    """Subclass and define ``identity``, ``name``, ``combine`` and the reductions.
 
     ``lift``: the identity for None; TypeError for a float, OverflowError for an integer outside int64.
     """
@@ -34,7 +34,7 @@ class IntegerMonoid(Monoid[int]):
 
     @property
     def type(self) -> ValueType:
-        """What is lifted."""
+        """The type of inputs."""
         return ValueType(repr(self), "int", pa.int64(), frozenset({"int"}))
 
     def lift(self, value: Any) -> int:
@@ -65,24 +65,24 @@ class IntegerMonoid(Monoid[int]):
 
 
 def int64(monoid: Monoid[Any], total: int) -> int:
-    """A total that int64 holds; OverflowError for any other."""
+    """A total that fits int64; OverflowError for any other."""
     if not INT64_MIN <= total <= INT64_MAX:
         raise overflow(monoid)
     return total
 
 
 def decoded_as(monoid: Monoid[Any], data: bytes, type: type[T]) -> T:
-    """A decoded value of exactly this type; ValueError for any other."""
+    """The decoded value, if it is of exactly this type; ValueError otherwise."""
     value = encoding.decode(data)
     if value.__class__ is not type:
-        raise ValueError(f"{monoid!r}: the encoded element is {shown(value)}, and should be of type {type.__name__}")
+        raise ValueError(f"{monoid!r}: the encoded element is {shown(value)}, not of type {type.__name__}")
     return value
 
 
 def decoded_float(monoid: Monoid[Any], value: Any) -> float:
-    """A decoded float, or part of an element; ValueError for anything else, and for -0.0, which no element has."""
+    """A decoded float, or part of an element. ValueError for anything else, and for -0.0, which is never encoded."""
     if value.__class__ is not float or (value == 0.0 and math.copysign(1.0, value) < 0):
-        raise ValueError(f"{monoid!r}: the encoded element holds {shown(value)}, and should hold a float, not -0.0")
+        raise ValueError(f"{monoid!r}: the encoded element holds {shown(value)}, which must be a float and not -0.0")
     return float(value)
 
 

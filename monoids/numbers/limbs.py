@@ -1,9 +1,9 @@
-"""Integers in limbs are many at once: exact sums and products of whole columns of them, in floats.
+"""Limbs are columns of large integers: exact sums and products of whole columns at once, computed in floats.
 
-    integer of a row == sum(limbs[i] * 2**(24 * i))        limbs are floats, of at most 2**23 + 1 either side of 0
+    integer of a row == sum(limbs[i] * 2**(24 * i))        limbs are floats, at most 2**23 + 1 in magnitude
 
-A column is an array of one row a limb, the lowest first. The sign is that of the highest limb that is not 0, and 0 has
-no other form than all zeros. All that floats compute here is below 2**53, so exact: see ``LIMBS_MAX``.
+A column is an array with one row a limb, lowest first. The sign is that of the highest non-zero limb; 0 is all zeros.
+Every float computed here stays below 2**53, so it is exact: see ``LIMBS_MAX``.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from monoids.column import Column, Ragged
-from monoids.numbers.doubled import Doubled, two_sum
+from monoids.numbers.double_double import DoubleDouble, two_sum
 
 BITS = 24
 LIMBS_MAX = 64
-"""Of the shorter factor: 64 products of two limbs are below 2**53."""
+"""The limit of the shorter factor: a sum of 64 products of two limbs is below 2**53."""
 
 _SCALE = 2.0**BITS
 _DIGITS_MAX = 12
@@ -28,7 +28,7 @@ Limbs = Column
 
 
 def carried(sums: Limbs) -> Limbs:
-    """Limbs of up to 2**53 as such of at most 2**23 + 1, two more of them. Changes what it is given."""
+    """Limbs of up to 2**53 as limbs of at most 2**23 + 1, and two more of them. Changes its argument."""
     limbs = np.zeros((len(sums) + 2, sums.shape[1]))
     limbs[:-2] = sums
     for _ in range(3):
@@ -41,7 +41,7 @@ def carried(sums: Limbs) -> Limbs:
 
 
 def product(a: Limbs, b: Limbs) -> Limbs:
-    """The products."""
+    """The product of each row."""
     if len(a) > len(b):
         a, b = b, a
     sums = np.zeros((len(a) + len(b), a.shape[1]))
@@ -53,14 +53,14 @@ def product(a: Limbs, b: Limbs) -> Limbs:
 
 
 def combination(*terms: tuple[Column | float, Limbs]) -> Limbs:
-    """The sum of limbs, each times a factor: factors are whole, and all together below 2**29."""
+    """The sum of limbs times their factors. Factors are whole numbers and sum to less than 2**29."""
     sums = np.zeros((max(len(limbs) for _, limbs in terms), terms[0][1].shape[1]))
     for factor, limbs in terms:
         sums[: len(limbs)] += factor * limbs
     return carried(sums)
 
 
-def leading(limbs: Limbs, exponents: Column | int) -> Doubled:
+def leading(limbs: Limbs, exponents: Column | int) -> DoubleDouble:
     """The integers times ``2**exponents`` as pairs of floats, within 2**-104 of each."""
     rows = np.arange(limbs.shape[1])
     padded = np.concatenate((np.zeros((_LEADING, len(rows))), limbs))
@@ -69,14 +69,14 @@ def leading(limbs: Limbs, exponents: Column | int) -> Doubled:
     high, low = two_sum((first * _SCALE + second) * _SCALE**4, (third * _SCALE + fourth) * _SCALE**2)
     low, rest = two_sum(low, fifth * _SCALE + sixth)
     exact = (rest == 0) & (highest < 2 * _LEADING)
-    return Doubled.of(high, low, BITS * (highest - _LEADING - 5) + exponents, exact)
+    return DoubleDouble.of(high, low, BITS * (highest - _LEADING - 5) + exponents, exact)
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """The integers of some rows of a table of digits, in limbs.
+    """The integers of some rows of a table of digits, as limbs.
 
-    ``lanes``: of each lane of degree d the integers in units of ``2**(units * d)``. ``fits``: which rows are small
+    ``lanes``: for each lane of degree d, the integers in units of ``2**(units * d)``. ``fits``: which rows are small
     enough; the others are 0.
     """
 
@@ -86,10 +86,10 @@ class Vectors:
 
     @classmethod
     def of(cls, table: Ragged, bounds: Sequence[int], degrees: Sequence[int]) -> Vectors:
-        """Of the first lanes, of these degrees, where all others are 0; ``bounds`` as of ``digits.Limits``."""
+        """The first lanes, with these degrees, where all other lanes are 0; ``bounds`` as in ``digits.LaneLimits``."""
         firsts, ends = np.array(bounds[: len(degrees)]), np.array(bounds[1 : len(degrees) + 1])
         widths = np.repeat(degrees, ends - firsts)
-        # Each lane gets rows of its own: its cells begin at ``begins``.
+        # Each lane has rows of its own; its cells begin at ``begins``.
         begins = _DIGITS_MAX * (np.cumsum(degrees) - degrees)
         places = np.arange(len(widths)) - np.repeat(firsts, ends - firsts)
         begin_of = np.repeat(begins, ends - firsts)
@@ -119,7 +119,7 @@ class Vectors:
 
 
 def _of_digits(digits: Column) -> Limbs:
-    """Digits of 32 bits, by three: which are four limbs."""
+    """32-bit digits as limbs: three digits are four limbs."""
     first, second, third = digits[:, 0], digits[:, 1], digits[:, 2]
     limbs = np.empty((len(digits), 4, digits.shape[2]))
     limbs[:, 0] = first & 0xFFFFFF

@@ -1,4 +1,4 @@
-"""The moments of numbers: mean, variance, skewness and kurtosis of the whole population, from exact power sums."""
+"""The moments of numbers: mean, variance, skewness and kurtosis, over the whole population, from exact power sums."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ FIELDS = ("mean", "variance", "stddev", "skewness", "kurtosis")
 
 
 class Moments(PowerSums):
-    """Count, mean, variance, standard deviation, skewness and kurtosis of the numbers that are not None.
+    """Count, mean, variance, standard deviation, skewness and kurtosis of the non-None numbers.
 
-    They are of the population: the variance is the mean of ``(x - mean)**2``, in squared units of the input (that of a
-    sample is n / (n - 1) times it); skewness and kurtosis are the means of the third and fourth power of
-    ``(x - mean) / stddev`` (kurtosis is 3 for a normal distribution). All but the count are None of no input, skewness
-    and kurtosis also where all inputs are equal.
+    These are population moments: the variance is the mean of ``(x - mean)**2``, in squared units of the input (the
+    sample's is n / (n - 1) times it); skewness and kurtosis are the means of the third and fourth power of
+    ``(x - mean) / stddev`` (kurtosis is 3 for a normal distribution). Without input all but the count are None;
+    skewness and kurtosis are None also if all inputs are equal.
 
-    Exact, so order-free to the bit, and a Group: the element is the count and the sums of the first four powers as
-    integers; every field is correctly rounded, infinite where it is beyond the floats. Inputs are numbers; integers
-    and Decimals are first rounded to floats. A NaN counts, and makes all the others NaN; so does an infinity, but for
-    the mean, which is infinite.
+    Exact, so the same to the bit in any order, and a Group: the element is the count and the sums of the first four
+    powers as integers. Every field is correctly rounded, and infinite beyond the floats. Inputs are numbers; integers
+    and Decimals are first rounded to floats. A NaN is counted and makes all other fields NaN; so does an infinity,
+    except for the mean, which is infinite.
 
     >>> moments = Moments()
     >>> total = moments.fold([moments.lift(1e9 + x) for x in (1, 2, 3, 4)])
@@ -63,7 +63,7 @@ class Moments(PowerSums):
 
 
 def _central(count: Column, first: Limbs, second: Limbs, third: Limbs, fourth: Limbs) -> tuple[Limbs, Limbs, Limbs]:
-    """The central moments times count**2, count**3, count**4: as in ``_moments``, of whole columns."""
+    """The central moments times count**2, count**3, count**4: as in ``_moments``, for whole columns."""
     first_2 = product(first, first)
     square = combination((count, second), (-1, first_2))
     cube = combination((count, third), (-3, product(first, second)))
@@ -74,7 +74,7 @@ def _central(count: Column, first: Limbs, second: Limbs, third: Limbs, fourth: L
 
 
 def _moments(count: int, sums: Sequence[int]) -> tuple[float | None, ...]:
-    """The fields, of integers in units that only the mean and the variance depend on."""
+    """The fields, from sums in arbitrary units; only the mean and the variance depend on the units."""
     powers, counts = sums[:4], sums[4:]
     if not count:
         return (None,) * len(FIELDS)

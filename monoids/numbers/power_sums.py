@@ -1,10 +1,10 @@
-"""Power sums are how many inputs there were, and the exact sums of products of their variables.
+"""Power sums are the count of inputs and the exact sums of products of their variables.
 
-    element == (count, sum of each product ..., how many were not finite ...)
+    element == (count, sum of each product ..., counts of non-finite inputs ...)
 
-They are integers, so sums of them are exact in any order, and can be taken back: a Group. What is computed of them is
-rounded only then: nothing cancels, whatever the inputs have in common. A product of d floats is in units of
-2**(-1074 * d). In columns, inputs stay floats until they are first summed; the sums are tables of digits.
+They are integers, so sums are exact in any order and can be subtracted: a Group. Rounding happens once, in the result,
+so nothing cancels, whatever the inputs have in common. A product of d floats is in units of 2**(-1074 * d). As
+columns, inputs stay floats until they are first summed; the sums are tables of digits.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant, repeat
+from monoids.groupby.cells import cell_ranks
 from monoids.groupby.segments import ONE, add_int64, sum_int64
 from monoids.monoid import Group, check_schema
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
     Addend,
-    DigitLimits,
+    LaneLimits,
     decode_integers,
     encode_integers,
     ints_of_table,
     no_digits,
-    sum_cells,
+    sum_segments,
     sum_sorted,
     table_from_arrow,
     table_of_ints,
@@ -43,12 +44,12 @@ from monoids.scalars import is_missing
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
 Powers = tuple[int, ...]
-"""The count, the sum of each product, and how many inputs are NaN, infinity and minus infinity.
+"""The count, the sum of each product, and the counts of NaN, infinity and minus infinity.
 
-An input of several variables is NaN if any of them is not finite."""
+An input of several variables counts as NaN if any of them is not finite."""
 
 Degrees = tuple[int, ...]
-"""Of a product, in each variable."""
+"""The degree of a product in each variable."""
 
 _COUNT_SLOTS = 3
 _COUNT_LIMIT = 1 << 24
@@ -64,15 +65,15 @@ def without_common_zeros(sums: Sequence[int], degrees: Sequence[int]) -> tuple[l
 
 
 def _bounds(degrees: Sequence[Degrees]) -> tuple[int, ...]:
-    """The first slot of the lane of each sum, and of each count; and the end. There may be 2**63 inputs."""
+    """The first slot of the lane of each sum and of each count, and the end. There may be 2**63 inputs."""
     widths = [-(-(2098 * sum(degree) + 65) // 32) for degree in degrees] + [_COUNT_SLOTS] * 3
     return tuple(sum(widths[:lane]) for lane in range(len(widths) + 1))
 
 
 class PowerSums(Group[Powers]):
-    """To subclass: give ``degrees``, of each product in each variable, and ``present``.
+    """Subclass and define ``degrees``, the degree of each product in each variable, and ``present``.
 
-    An input without one of its variables is none. Of one that is not finite nothing is in the sums.
+    An input that lacks a variable contributes nothing. A non-finite input is counted but not added to the sums.
     """
 
     commutative = True
@@ -82,7 +83,7 @@ class PowerSums(Group[Powers]):
     def __init__(self) -> None:
         self._bounds = _bounds(self.degrees)
         self._nothing = (0,) * len(self.degrees)
-        self._limits = DigitLimits(repr(self), self._bounds)
+        self._limits = LaneLimits(repr(self), self._bounds)
 
     def variables(self, value: Any) -> Sequence[Any]:
         """The variables of one input that is not None."""
@@ -94,7 +95,7 @@ class PowerSums(Group[Powers]):
 
     @property
     def type(self) -> ValueType:
-        """Of a variable."""
+        """The type of one variable."""
         return ValueType(repr(self), "float", pa.float64(), frozenset({"float"}))
 
     def lift(self, value: Any) -> Powers:
@@ -116,17 +117,17 @@ class PowerSums(Group[Powers]):
         return f"{self.name}()"
 
     def combine(self, a: Powers, b: Powers) -> Powers:
-        """OverflowError for a count outside int64, and for sums that no so many inputs have."""
+        """OverflowError for a count outside int64, and for sums that this many inputs cannot have."""
         return self.fold((a, b))
 
     def fold(self, elements: Sequence[Powers]) -> Powers:
-        """Their sum. OverflowError as of ``combine``, whatever it is on the way."""
+        """The sum. OverflowError as in ``combine``; intermediate sums may exceed the limits."""
         count, *sums = map(sum, zip(self.identity, *elements))
         self._limits.check(sums)
         return (int64(self, count), *sums)
 
     def inverse(self, a: Powers) -> Powers:
-        """OverflowError for a count of -2**63, which int64 holds and its negative it does not."""
+        """OverflowError for a count of -2**63, whose negative int64 cannot hold."""
         return (int64(self, -a[0]), *(-x for x in a[1:]))
 
     def encode(self, element: Powers) -> bytes:
@@ -161,11 +162,12 @@ class PowerSums(Group[Powers]):
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         numbers, table, *variables = columns
         totals = add_int64(numbers, cells, counts, held)
-        sums = sum_cells(_not_summed(variables), table, cells, held, len(counts), self._explode, self._limits)
+        segments = cell_ranks(cells, len(counts), held)
+        sums = sum_segments(_not_summed(variables), table, segments, len(held), self._explode, self._limits)
         return None if totals is None or sums is None else self._summed(totals, sums)
 
     def present_columns(self, columns: Columns) -> pa.Array:
-        """By ``nearest`` in blocks; the few rows of which it is not sure, and few rows altogether, one by one."""
+        """By ``nearest`` in blocks. Rows that it is not sure of, and short columns, are presented one by one."""
         counts, table = self._tables(columns)
         if len(counts) < _FEW_ROWS:
             return super().present_columns(columns)
@@ -173,7 +175,7 @@ class PowerSums(Group[Powers]):
         return pa.concat_arrays([self._present_block(counts[rows], table[rows]) for rows in blocks])
 
     def nearest(self, counts: Column, vectors: Vectors) -> tuple[pa.Array, Column]:
-        """What is presented of rows with ``counts`` above 0, and for which rows that is sure to be right."""
+        """The results for rows with ``counts`` above 0, and the rows for which they are certainly correct."""
         raise NotImplementedError(f"{type(self).__name__} does not define nearest(self, counts, vectors)")
 
     def _present_block(self, counts: Column, table: Ragged) -> pa.Array:
@@ -221,7 +223,7 @@ class PowerSums(Group[Powers]):
         return [*addends, *counts_not_finite(marks, self._bounds[len(self.degrees) :])]
 
     def _summed(self, counts: Column, table: Ragged) -> Columns:
-        """Columns in which all is in the tables."""
+        """Columns whose sums are all in the tables."""
         return (counts, table, *repeat((_ZERO,), len(counts)) * len(self.degrees[0]))
 
     def _tables(self, columns: Columns) -> tuple[Column, Ragged]:
@@ -248,7 +250,7 @@ class _Powers:
         return self._products[degree]
 
     def negative(self, degree: Degrees) -> Column | None:
-        """-1 where the product is negative, else 0; None if it is nowhere."""
+        """-1 where the product is negative, else 0; None if no product is negative."""
         odd = [sign for sign, power in zip(self._signs, degree) if power % 2]
         return functools.reduce(operator.xor, odd) if odd else None
 

@@ -1,9 +1,9 @@
-"""The product of the values that are not None: of integers in int64, or of floats within rounding.
+"""The product of the non-None values: of integers in int64, or of floats within rounding.
 
     combine(a, b) == a * b, identity 1
 
-Not a Group: a factor 0 cannot be taken back. A product of integers that has left 64 bits never comes back, whatever the
-further factors, but for 0, and for 2**63, which -1 makes -2**63. So all beyond are one element, ``BEYOND``.
+Not a Group: a factor 0 cannot be divided out. A product of integers that has left 64 bits does not return, whatever the
+further factors, except by 0, and by -1 from 2**63 to -2**63. So all larger products are one element, ``BEYOND``.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ def Product(type: type[float]) -> FloatProduct: ...
 @overload
 def Product(type: pa.DataType) -> Any: ...
 def Product(type: Any = int) -> IntegerProduct | FloatProduct:
-    """The product, 1 of none: of integers (and bools) exact in int64, of floats by ``Product(float)`` within rounding.
+    """The product; 1 without input. Of integers and bools, exact in int64; ``Product(float)`` of floats, with rounding.
 
-    OverflowError where a product of integers is presented that is outside int64. A factor 0 makes it 0, whatever the
-    others are.
+    Presenting a product of integers outside int64 raises OverflowError. A factor 0 makes the product 0, whatever the
+    other factors.
 
     >>> growth = Product()
     >>> growth.combine(growth.lift(6), growth.lift(7)), growth.lift(None)
@@ -49,7 +49,7 @@ def Product(type: Any = int) -> IntegerProduct | FloatProduct:
 
 
 BEYOND = 2**64
-"""Stands for every product of integers of a magnitude above 2**63."""
+"""Stands for every product of integers with a magnitude above 2**63."""
 
 
 class IntegerProduct(WideIntegers):
@@ -88,10 +88,10 @@ class IntegerProduct(WideIntegers):
         (values,) = columns
         if len(starts) == len(values):
             return columns
-        # In floats, a product of up to 2**32 factors errs by 1 part in 2**20. NaN is infinity times 0, so it is 0.
+        # As floats, a product of up to 2**32 factors errs by 1 part in 2**20. NaN means infinity times 0, so 0.
         with np.errstate(over="ignore", invalid="ignore"):
             sizes = np.abs(np.multiply.reduceat(values.astype(np.float64), starts))
-        # A segment with a factor that is wide is large, or 0 by another one.
+        # A segment with a wide factor is large, or 0 because of another factor.
         factors = np.where(values > INT64_MAX, 1, values).astype(np.int64) if is_wide(values) else values
         totals = np.multiply.reduceat(factors, starts)
         large = np.flatnonzero(sizes >= 2.0**62)
@@ -105,7 +105,7 @@ class IntegerProduct(WideIntegers):
         return (totals,)
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
-        """None where a product might not fit; one on the way that does not is right in the end, if the end fits."""
+        """None where a product might not fit. Intermediate products may wrap if the result fits."""
         (values,) = columns
         if is_wide(values):
             return None
@@ -118,16 +118,16 @@ class IntegerProduct(WideIntegers):
         return (totals[held],)
 
     def _product(self, factors: Column, size: float) -> int:
-        """A product of about this size, which int64 may hold or not."""
+        """A product of about this size, which may be too large for int64."""
         return self.combine(1, math.prod(factors.tolist())) if size < 2.0**64 else BEYOND
 
 
 class FloatProduct(Monoid[float]):
     """``Product(float)``: one float64 column, with the rules of IEEE 754.
 
-    Of n factors within n * 2**-53 of its magnitude, while no product on the way leaves the range of normal floats
-    (2.2e-308 to 1.8e308): beyond, products are infinite or lose digits, and which depends on the order. NaN makes a
-    product NaN, and so does infinity times 0. There is one zero.
+    The relative error of n factors is at most n * 2**-53 while every intermediate product is a normal float (2.2e-308
+    to 1.8e308). Outside that range products are infinite or lose digits, depending on the order. NaN makes the product
+    NaN, and so does infinity times 0. There is one zero.
     """
 
     identity = 1.0

@@ -1,8 +1,8 @@
-"""A float is an integer of 53 bits times a power of two: exactly, in columns, with products and sums that lose nothing.
+"""A float is an integer of 53 bits times a power of two. Columns of these multiply and add without loss.
 
     value == sign * magnitude * 2**-1074        magnitude == sum(limbs[i] * 2**(32 * i)) * 2**exponent
 
-Sums of products are taken in digits: see digits.py. The way back rounds once, to the nearest float, ties to even.
+Sums of products are taken in digits: see digits.py. Converting back rounds once, to the nearest float, ties to even.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """``sum(limbs[i] * 2**(32 * i)) * 2**exponents``: limbs are uint64 below 2**32, together of so many ``bits``."""
+    """``sum(limbs[i] * 2**(32 * i)) * 2**exponents``. Limbs are uint64 below 2**32 and have ``bits`` bits together."""
 
     limbs: Sequence[Column]
     exponents: Column
@@ -36,7 +36,7 @@ def magnitudes(values: Column) -> Magnitudes:
     mantissas += (exponents > 0).astype(np.int64) << 52
     exponents -= exponents > 0
     if not mantissas.all():
-        # Zeros have any exponent, so they take one that others have.
+        # Zeros may have any exponent, so they take one that occurs.
         exponents[mantissas == 0] = exponents.max()
     unsigned = mantissas.view(np.uint64)
     low, high = unsigned & np.uint64(MASK), unsigned >> np.uint64(32)
@@ -63,7 +63,7 @@ def multiply(a: Magnitudes, b: Magnitudes) -> Magnitudes:
 
 
 def shifted(numbers: Magnitudes, first_slot: int, negative: Column | None) -> tuple[Column, list[Column]]:
-    """Slots and pieces of an addend, of a lane that begins at ``first_slot``. ``negative``: -1 where so, else 0."""
+    """Slots and pieces of an addend; the lane begins at ``first_slot``. ``negative``: -1 where negative, else 0."""
     offsets = (numbers.exponents & 31).view(np.uint64)
     slots = (numbers.exponents >> 5) + first_slot
     back, mask = np.uint64(32) - offsets, np.uint64(MASK)
@@ -79,13 +79,13 @@ def shifted(numbers: Magnitudes, first_slot: int, negative: Column | None) -> tu
 
 
 def nearest_floats(table: Ragged, unit: int) -> Column:
-    """The nearest float to each integer times ``2**unit``, infinite beyond the largest; of tables of one lane.
+    """The nearest float to each integer of a one-lane table times ``2**unit``, infinite beyond the largest.
 
-    ``unit`` is at least -1074: so an integer of at most 53 bits is exact, and no subnormal is rounded twice.
+    ``unit`` is at least -1074, so an integer of at most 53 bits is exact and no subnormal is rounded twice.
     """
     (top, second, third, fourth), slots, rest = _leading(table)
     negative = -(top < 0).astype(np.int64)
-    # What is below four digits only decides ties, and borrows one if it is negative.
+    # Anything below four digits only decides ties, and borrows one if it is negative.
     rest = (rest ^ negative) - negative
     carry = -(rest < 0).astype(np.int64)
     words = []
@@ -101,7 +101,7 @@ def nearest_floats(table: Ragged, unit: int) -> Column:
 
 
 def _leading(table: Ragged) -> tuple[list[Column], Column, Column]:
-    """The four leading digits of each row, the slot of the first, and the sign of what follows them."""
+    """The four leading digits of each row, the slot of the first, and the sign of the remaining digits."""
     slots, digits = table.flat()
     lengths = np.asarray(table.lengths)
     last = np.cumsum(lengths) - 1
@@ -119,7 +119,7 @@ def _leading(table: Ragged) -> tuple[list[Column], Column, Column]:
 
 
 def _rounded(high: Column, low: Column, more: Column, units: Column) -> Column:
-    """``(high * 2**64 + low) * 2**units`` to the nearest float, ties to even; ``more``: and a little above it."""
+    """The nearest float to ``(high * 2**64 + low) * 2**units``, ties to even. ``more``: the value is slightly above."""
     shifts = np.zeros(len(high), np.uint64)
     normal = high.copy()
     for bits in (32, 16, 8, 4, 2, 1):
@@ -151,7 +151,7 @@ def ratio(numerator: int, denominator: int, unit: int) -> float:
 
 
 def root(numerator: int, denominator: int, unit: int) -> float:
-    """The float nearest to ``sqrt(numerator / denominator) * 2**unit``, NaN of a negative quotient."""
+    """The float nearest to ``sqrt(numerator / denominator) * 2**unit``; NaN for a negative quotient."""
     if denominator < 0:
         numerator, denominator = -numerator, -denominator
     if numerator < 0:
@@ -159,7 +159,7 @@ def root(numerator: int, denominator: int, unit: int) -> float:
     places = max(0, 128 + denominator.bit_length() - numerator.bit_length()) // 2
     quotient, rest = divmod(numerator << (2 * places), denominator)
     whole = math.isqrt(quotient)
-    # One more bit, for what is cut off: the quotient has so many that it decides nothing but ties.
+    # One more bit for the remainder: the quotient is so long that the remainder decides only ties.
     return ratio(2 * whole + (rest > 0 or whole * whole < quotient), 1, unit - places - 1)
 
 

@@ -1,8 +1,8 @@
-"""The numeric monoids: Sum, Count and Mean of the values that are not None, columnar throughout.
+"""The numeric monoids Sum, Count and Mean of the non-None values, columnar throughout.
 
 Their elements are int64 (``Sum()``, ``Count()``), float64 (``Sum(float)``), or a pair of them (``Mean()``).
-Integers never wrap: a total outside int64 is wide, and raises OverflowError when it is presented. Decimals and integers
-of any size have their own files.
+Integers never wrap: a total outside int64 is wide, and presenting it raises OverflowError. Sums of decimals and of
+unbounded integers have modules of their own.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ def Sum(type: type[float]) -> FloatSum: ...
 @overload
 def Sum(type: pa.DataType) -> Any: ...
 def Sum(type: Any = int, *, unbounded: bool = False) -> IntegerSum | UnboundedSum | DecimalSum | FloatSum:
-    """The sum of the values that are not None, 0 of none.
+    """The sum of the non-None values; 0 without input.
 
-    ``Sum()``: of integers, and bools as 0 and 1; a Group. Inputs and results are int64: a total may be outside on its
-    way; OverflowError where one is presented that is. TypeError for a float, so for NaN.
-    ``Sum(int, unbounded=True)``: of integers of any size; a Group.
-    ``Sum(pa.decimal128(precision, scale))``: of decimals; a Group of 38 digits.
-    ``Sum(float)``: of floats, by the rules of IEEE 754: of n values within n * 2**-53 times the sum of their
-    magnitudes; infinite beyond the floats, and NaN if any is NaN, or infinities of both signs meet. There is one zero.
-    ``ExactSum()`` is exact.
+    ``Sum()``: of integers, and bools as 0 and 1; a Group. Inputs and results are int64. A running total may leave
+    int64; presenting it then raises OverflowError. TypeError for a float, even NaN. ``Sum(int, unbounded=True)``: of
+    integers of any size; a Group. ``Sum(pa.decimal128(precision, scale))``: of decimals; a Group of 38 digits.
+    ``Sum(float)``: of floats, by the rules of IEEE 754. The error of n values is at most n * 2**-53 times the sum of
+    their magnitudes. The sum is infinite beyond the floats, and NaN if any value is NaN or infinities of both signs
+    meet. There is one zero. ``ExactSum()`` is exact.
 
     >>> total = Sum()
     >>> total.combine(total.lift(2), total.lift(None))
@@ -58,7 +57,7 @@ def Sum(type: Any = int, *, unbounded: bool = False) -> IntegerSum | UnboundedSu
     """
     value = value_type("Sum", type, _KINDS)
     if unbounded is not False and (unbounded is not True or value.kind != "int"):
-        raise TypeError("Sum(unbounded=...) is of integers: write Sum(int, unbounded=True)")
+        raise TypeError("Sum(unbounded=...) applies to integers: write Sum(int, unbounded=True)")
     match value.kind:
         case "decimal":
             return DecimalSum(type)
@@ -115,7 +114,7 @@ class IntegerSum(WideIntegers, Group[int]):
 
 
 class Count(IntegerSum):
-    """How many values are not None, whatever they are (NaN is a value). A Group.
+    """The number of non-None values of any kind (NaN is a value). A Group.
 
     >>> Count().lift("anything"), Count().lift(None)
     (1, 0)
@@ -145,7 +144,7 @@ class Count(IntegerSum):
         return (np.fromiter((not is_missing(value) for value in values), np.int64, len(values)),)
 
     def _lift_arrow(self, values: pa.Array) -> Columns:
-        """Of dictionaries, run-end encoded and union arrays, Arrow counts as nulls not all that are."""
+        """In dictionaries, run-end encoded arrays and unions, Arrow's null count misses some nulls."""
         kind = values.type
         if pa.types.is_run_end_encoded(kind):
             return self._lift_arrow(pc.run_end_decode(values))
@@ -159,7 +158,7 @@ class Count(IntegerSum):
 
 
 class FloatSum(Monoid[float]):
-    """``Sum(float)``: one float64 column. Not a Group: infinities and NaN cannot be taken back."""
+    """``Sum(float)``: one float64 column. Not a Group: infinities and NaN cannot be subtracted."""
 
     identity = 0.0
     commutative = True
@@ -214,11 +213,11 @@ class FloatSum(Monoid[float]):
 
 
 class Mean(Monoid[tuple[int, float]]):
-    """The mean of the values that are not None, None of none: their count and their sum, within rounding.
+    """The mean of the non-None values; None without input. Holds their count and their sum, with rounding.
 
-    The sum is that of ``Sum(float)``: of n inputs the mean errs by at most (n + 1) * 2**-53 times the mean of their
-    magnitudes. A sum beyond the floats is infinite, and so is the mean; ``Moments()`` is exact. A NaN makes it NaN, and
-    so do infinities of both signs. The count is int64; OverflowError outside.
+    The sum is that of ``Sum(float)``: the mean of n inputs errs by at most (n + 1) * 2**-53 times the mean of their
+    magnitudes. A sum beyond the floats is infinite, and so is the mean; ``Moments()`` is exact. A NaN makes the mean
+    NaN, and so do infinities of both signs. The count is int64; OverflowError outside.
 
     >>> mean = Mean()
     >>> mean.present(mean.combine(mean.lift(1), mean.lift(2)))
@@ -242,10 +241,10 @@ class Mean(Monoid[tuple[int, float]]):
     def decode(self, data: bytes) -> tuple[int, float]:
         element = decoded_as(self, data, tuple)
         if len(element) != 2 or element[0].__class__ is not int or not 0 <= element[0] <= INT64_MAX:
-            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}, and should be a count and a sum")
+            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}, not a count and a sum")
         decoded_float(self, element[1])
         if element[0] == 0 and element != self.identity:
-            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}: a sum of no inputs")
+            raise ValueError(f"{self!r}: the encoded element is {element!r:.60}: a sum without inputs")
         return element
 
     def present(self, element: tuple[int, float]) -> float | None:
@@ -281,11 +280,11 @@ class Mean(Monoid[tuple[int, float]]):
         return [pa.array(columns[0]), pa.array(canonical_floats(columns[1]))]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError also for a count below 0, and for a sum of no inputs."""
+        """ValueError also for a count below 0, and for a sum without inputs."""
         check_schema(self, arrays)
         counts, totals = (array.to_numpy() for array in arrays)
         if len(counts) and (counts.min() < 0 or (totals[counts == 0] != 0).any()):
-            raise ValueError(f"{self!r}: a stored element has a count below 0, or a sum of no inputs")
+            raise ValueError(f"{self!r}: a stored element has a count below 0, or a sum without inputs")
         return (counts, totals)
 
 
@@ -296,7 +295,7 @@ _MEAN = ValueType("Mean()", "float", pa.float64(), frozenset({"float"}))
 
 
 def _floats(type: ValueType, values: Any, null: float) -> tuple[Column, Column]:
-    """A column as float64, ``null`` where there is no value; and whether there is one."""
+    """A column as float64, ``null`` where there is no value; and a mask of the values."""
     column = type.column(values)
     if not column.null_count:
         return column.to_numpy(), repeat(TRUE, len(column))[0]

@@ -1,7 +1,7 @@
 """The sum of integers of any size: ``Sum(int, unbounded=True)``, a Group that never overflows.
 
-In columns an integer is an int64 and a table of digits, of which it is the sum. The canonical form, which is stored:
-all in the int64 where it fits, with no digits; all in digits where it does not.
+As columns, an integer is the sum of an int64 and a table of digits. The stored form is canonical: everything in the
+int64 if it fits, without digits; otherwise everything in digits.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged
+from monoids.groupby.cells import cell_ranks
 from monoids.groupby.segments import add_int64, sum_int64
 from monoids.monoid import Group, check_schema, python_values
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
     Addend,
-    DigitLimits,
+    LaneLimits,
     ints_of_table,
     no_digits,
-    sum_cells,
+    sum_segments,
     sum_sorted,
     table_from_arrow,
     table_of_ints,
@@ -32,16 +33,15 @@ from monoids.scalars import is_missing
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
 SLOTS_MAX = 1 << 12
-"""How many digits of 32 bits an integer has at most: one in a row of 12 bytes takes not more than 16 KiB."""
+"""The most 32-bit digits of an integer: one a row of 12 bytes takes at most 16 KiB."""
 
 
 class UnboundedSum(Group[int]):
-    """``Sum(int, unbounded=True)``: the exact sum of the integers that are not None; 0 of none.
+    """``Sum(int, unbounded=True)``: the exact sum of the non-None integers; 0 without input.
 
-    Inputs are integers of any size that has a use, and bools; TypeError for a float (so for NaN) or a Decimal.
-    OverflowError for an input of more than 131,006 bits (39,436 decimal digits): a total has 64 bits more, so that no
-    inputs overflow it. Presented as an int; in columns as a string of decimal digits, since Arrow has no integer of any
-    size.
+    Inputs are integers of any practical size, and bools; TypeError for a float (even NaN) or a Decimal. OverflowError
+    for an input of more than 131,006 bits (39,436 decimal digits). A total has 64 bits more, so inputs cannot overflow
+    it. Presented as an int; as a column, a string of decimal digits, since Arrow has no integers of any size.
 
     >>> from monoids import Sum
     >>> total = Sum(int, unbounded=True)
@@ -65,7 +65,7 @@ class UnboundedSum(Group[int]):
         return self.fold((a, b))
 
     def fold(self, elements: Sequence[int]) -> int:
-        """Their sum. OverflowError beyond 131,070 bits, whatever it is on the way."""
+        """The sum. OverflowError beyond 131,070 bits; intermediate sums may exceed them."""
         total = sum(elements)
         _LIMITS.check((total,))
         return total
@@ -129,7 +129,8 @@ class UnboundedSum(Group[int]):
             totals = add_int64(small, cells, counts, held)
             if totals is not None:
                 return (totals, no_digits(len(held)))
-        sums = sum_cells((small,), table, cells, held, len(counts), _explode, _LIMITS)
+        segments = cell_ranks(cells, len(counts), held)
+        sums = sum_segments((small,), table, segments, len(held), _explode, _LIMITS)
         return None if sums is None else _canonical(sums)
 
     def present_columns(self, columns: Columns) -> pa.Array:
@@ -145,18 +146,18 @@ class UnboundedSum(Group[int]):
         small = arrays[0].to_numpy()
         table = table_from_arrow(arrays[1:], _LIMITS)
         if np.any((table.lengths > 0) & (small != 0)) or np.any(_small(table)[0] & (table.lengths > 0)):
-            raise ValueError(f"{self!r}: a stored integer is not all in its int64 where it fits, or all in digits")
+            raise ValueError(f"{self!r}: a stored integer is split between its int64 and its digits")
         return (small, table)
 
 
 def _explode(values: Column) -> list[Addend]:
-    """An int64 as two digits; or a uint64."""
+    """An int64, or a uint64, as two digits."""
     low, high = values & values.dtype.type(0xFFFFFFFF), values >> values.dtype.type(32)
     return [Addend(None, np.zeros(len(values), np.int64), [low.view(np.int64), high.view(np.int64)])]
 
 
 def _has_uint64(values: Any) -> bool:
-    """Whether these are a column of the integers that may be above int64."""
+    """Whether the values are a column of unsigned integers, which may exceed int64."""
     if isinstance(values, np.ndarray):
         return bool(values.dtype.newbyteorder("=") == np.uint64)
     held = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
@@ -179,13 +180,13 @@ def _canonical(table: Ragged) -> Columns:
 
 
 def _small(table: Ragged) -> tuple[Column, Column]:
-    """Which rows fit an int64, and their values, 0 for the others."""
+    """Which rows fit int64, and their values; 0 for the other rows."""
     slots, digits = table.flat()
     rows = np.repeat(np.arange(len(table)), table.lengths)
     leading = np.zeros((4, len(table)), np.int64)
     leading[np.minimum(slots, 3), rows] = digits
     first, second, third, more = leading
-    # Between the largest int64 of two balanced digits and 2**63, and below -2**63, the third digit tells.
+    # Between the largest int64 of two balanced digits and 2**63, and below -2**63, the third digit decides.
     below = (second == -(2**31)) & (first < 0)
     fits = (more == 0) & (third == below)
     return fits, np.where(fits, (second << 32) + first, 0)
@@ -194,5 +195,5 @@ def _small(table: Ragged) -> tuple[Column, Column]:
 _INTEGER = ValueType("Sum(int, unbounded=True)", "int", pa.int64(), frozenset({"int"}))
 _UNSIGNED = ValueType("Sum(int, unbounded=True)", "int", pa.uint64(), frozenset({"int"}))
 _LANES = (0,)
-_LIMITS = DigitLimits("Sum(int, unbounded=True)", (0, SLOTS_MAX))
+_LIMITS = LaneLimits("Sum(int, unbounded=True)", (0, SLOTS_MAX))
 _INPUT_BITS = 32 * SLOTS_MAX - 2 - 64

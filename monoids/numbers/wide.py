@@ -1,9 +1,9 @@
-"""A wide column has totals that 64 bits do not hold: Python integers in memory, decimals without places in Arrow.
+"""A wide column holds totals that exceed 64 bits: as Python integers in memory, as decimals without places in Arrow.
 
-    values fit int64        an int64 column, as ever
-    some of them do not     an object column of Python integers; ``narrow`` brings back what fits again
+all values fit int64    an int64 column
+some do not             an object column of Python integers; ``narrow`` converts it back once all fit
 
-So a total that leaves 64 bits costs the columns it is in some speed, and nobody else anything.
+So a total that leaves 64 bits slows down only the columns it is in.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LIMIT: int = 10**WIDE_INTEGER.precision
 
 
 class WideIntegers(IntegerMonoid):
-    """Integers whose sums may leave 64 bits, as long as they come back before they are presented.
+    """Integers whose sums may leave 64 bits if they return before they are presented.
 
-    To subclass as ``IntegerMonoid``. ``combine`` and the folds never raise; ``present`` does, outside int64.
+    Subclass as ``IntegerMonoid``. ``combine`` and the folds never raise; ``present`` raises outside int64.
     """
 
     widens = True
@@ -42,7 +42,7 @@ class WideIntegers(IntegerMonoid):
     def decode(self, data: bytes) -> int:
         element = decoded_as(self, data, int)
         if not self.is_element(element):
-            raise ValueError(f"{self!r}: the encoded element {element!r:.60} is none of its totals")
+            raise ValueError(f"{self!r}: the encoded element {element!r:.60} is not a total that inputs can have")
         return element
 
     def is_element(self, number: int) -> bool:
@@ -53,7 +53,7 @@ class WideIntegers(IntegerMonoid):
         return (packed(elements),)
 
     def present_columns(self, columns: Columns) -> pa.Array:
-        """OverflowError, with the first that is outside int64."""
+        """OverflowError, naming the first total outside int64."""
         column = narrow(columns[0])
         if is_wide(column):
             raise overflow(self, next(total for total in column.tolist() if not INT64_MIN <= total <= INT64_MAX))
@@ -69,17 +69,17 @@ class WideIntegers(IntegerMonoid):
             return (arrays[0].to_numpy(),)
         column = _integers(arrays[0])
         if is_wide(column) and not all(map(self.is_element, column.tolist())):
-            raise ValueError(f"{self!r}: a stored element is none of its totals")
+            raise ValueError(f"{self!r}: a stored element is not a total that inputs can have")
         return (column,)
 
 
 def is_wide(column: Column) -> bool:
-    """Whether a column holds Python integers, of which some may not fit 64 bits."""
+    """Whether a column holds Python integers, some of which may not fit 64 bits."""
     return bool(column.dtype == object)
 
 
 def narrow(column: Column) -> Column:
-    """The column as int64 where all of it fits."""
+    """The column as int64 if all of it fits."""
     if not is_wide(column):
         return column
     try:
@@ -97,10 +97,10 @@ def packed(elements: Sequence[int]) -> Column:
 
 
 def add_wide(values: Column, starts: Column) -> Column:
-    """The sum of each segment, whatever its size."""
+    """The sum of each segment, of any size."""
     if is_wide(values):
         return narrow(np.asarray(np.add.reduceat(values, starts)))
-    # By halves of 32 bits, which cannot wrap below 2**31 rows.
+    # By 32-bit halves, which cannot wrap below 2**31 rows.
     low = np.add.reduceat(values & _LOW, starts)
     high = np.add.reduceat(values >> 32, starts) + (low >> 32)
     totals = (high << 32) | (low & _LOW)
@@ -113,7 +113,7 @@ def add_wide(values: Column, starts: Column) -> Column:
 
 
 def words(array: pa.Array) -> tuple[Column, Column]:
-    """The low and the high 64 bits of the values of a decimal128 array, which has no nulls."""
+    """The low and the high 64 bits of the values of a decimal128 array without nulls."""
     if not len(array):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     both = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset : array.offset + len(array)]
@@ -121,7 +121,7 @@ def words(array: pa.Array) -> tuple[Column, Column]:
 
 
 def of_words(type: pa.DataType, *parts: Column) -> pa.Array:
-    """A decimal array of the words of its values, the lowest first."""
+    """A decimal array from the words of its values, lowest first."""
     together = np.ascontiguousarray(np.stack(parts, axis=1))
     return pa.Array.from_buffers(type, len(together), [None, pa.py_buffer(together)])
 

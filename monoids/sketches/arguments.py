@@ -1,4 +1,4 @@
-"""The arguments of a sketch are exact numbers: integers, or decimal fractions written as text."""
+"""The arguments of a sketch are exact numbers: integers, or decimal fractions as text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _DECIMALS_MAX = 30
 
 
 def fraction(owner: str, name: str, value: Any, low: str, high: str, *, ends: bool = False) -> Fraction:
-    """An argument between ``low`` and ``high``, which are excluded unless ``ends``.
+    """An argument between ``low`` and ``high``, exclusive unless ``ends``.
 
-    TypeError for a float, which would not be the number that was written; ValueError outside the range.
+    TypeError for a float, which is not exactly the number as written; ValueError outside the range.
 
     >>> fraction("CountMin", "error", "0.001", "0", "1")
     Fraction(1, 1000)
@@ -36,7 +36,7 @@ def _within(number: Decimal, low: Decimal, high: Decimal, ends: bool) -> bool:
 
 
 def integer(owner: str, name: str, value: Any, low: int, high: int) -> int:
-    """An argument from ``low`` to ``high``, both included. TypeError for what is no int, ValueError outside."""
+    """An argument from ``low`` to ``high``, inclusive. TypeError for anything but an int, ValueError outside."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{owner}({name}={value!r}): write an integer, {name}={max(low, min(high, 1000))}")
     if not low <= value <= high:

@@ -1,4 +1,4 @@
-"""BloomFilter: a set of bits that knows of every value added, and of some others, that it was added."""
+"""A Bloom filter is a set of bits that reports every added value, and a few others, as added."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged
 from monoids.numbers.bits import BitOr
-from monoids.ordered import Numbers
-from monoids.sketches.inputs import hash_column, key_hash
+from monoids.ordered import IntegerKeys
+from monoids.sketches.hashed_inputs import hash_column, key_hash
 from monoids.table import Table
 from monoids.text import Words
 
@@ -31,26 +31,26 @@ _ENTRY = np.dtype([("word", "<u4"), ("bits", "<u8")])
 
 
 class BloomFilter(Table[int]):
-    """Which values that are not None were added: never a false no, and a false yes at most at the rate ``error``.
+    """Which non-None values were added: never a false no, and a false yes at most at the rate ``error``.
 
-    ``capacity``: how many distinct values; ``error``: the share of other values that seem to be in a filter of so many
-    (0.01, or a text or Decimal), from 1e-9 to 0.5. With more values than that the error grows, nothing else. Each
-    value sets about -log2(error) bits; the filter has a little more than 1.44 times as many for each of ``capacity``.
+    ``capacity``: the number of distinct values. ``error``: the rate of false yes in a filter of that many values (0.01,
+    or a text or Decimal), from 1e-9 to 0.5. With more values only the error grows. Each value sets about -log2(error)
+    bits; the filter has a little more than 1.44 times that for each value of ``capacity``.
 
         combine(a, b) == a | b      commutative, idempotent, exact
 
-    An element is an int, whose bits are those of the filter; a file holds the words that are not 0. Presented is how
-    many distinct values it holds, estimated from the number of its bits (Swamidass, Baldi, 2007); 0 of the identity.
-    An int is made anew each time, so ``lift``, ``combine`` and ``contains`` of one value take time in proportion to the
-    bits of the filter: of many values use columns, and ``contains_column``.
+    An element is an int, whose bits are the filter's bits; a file holds its non-zero words. Presented is the number of
+    distinct values, estimated from the number of set bits (Swamidass, Baldi, 2007); 0 for the identity. ``lift``,
+    ``combine`` and ``contains`` create a new int each time, so for one value they take time in proportion to the size
+    of the filter: for many values use columns and ``contains_column``.
 
-    Values are those that can be keys: int, float, bool, str, bytes, date, datetime, Decimal. ``1``, ``1.0`` and
-    ``True`` are three values; all NaN are one, -0.0 is 0.0. Integers outside int64 raise OverflowError.
+    Values are the types of keys: int, float, bool, str, bytes, date, datetime, Decimal. ``1``, ``1.0`` and ``True`` are
+    three values; all NaN are one, -0.0 is 0.0. Integers outside int64 raise OverflowError.
 
-    Source: Bloom: Space/time trade-offs in hash coding with allowable errors, 1970; the size allows for the spread of
-    the number of set bits (Bose and others: On the false-positive rate of Bloom filters, 2008). The bits of a value are
-    drawn by SplitMix64 from its key hash: double hashing (Kirsch, Mitzenmacher, 2006) would be as good in large filters
-    only, and in one of 50 values exceeds an error of 0.001 by half.
+    Source: Bloom: Space/time trade-offs in hash coding with allowable errors, 1970. The size allows for the variance of
+    the number of set bits (Bose and others: On the false-positive rate of Bloom filters, 2008). SplitMix64 draws the
+    bits of a value from its key hash. Double hashing (Kirsch, Mitzenmacher, 2006) would be as good only in large
+    filters; in one of 50 values it exceeds an error of 0.001 by half.
 
     >>> seen = BloomFilter(1_000, 0.01)
     >>> both = seen.combine(seen.lift("ann"), seen.lift("bob"))
@@ -74,7 +74,7 @@ class BloomFilter(Table[int]):
         self.capacity = capacity
         self.error = _share(error)
         self.bits, self.hashes = _shape(capacity, self.error)
-        super().__init__(Numbers(np.dtype(np.uint32)), BitOr())
+        super().__init__(IntegerKeys(np.dtype(np.uint32)), BitOr())
 
     def parameters(self) -> dict[str, Any]:
         return {"capacity": self.capacity, "error": str(self.error), "bits": self.bits, "hashes": self.hashes}
@@ -94,12 +94,12 @@ class BloomFilter(Table[int]):
         return bits
 
     def contains(self, element: int, value: Any) -> bool:
-        """Whether ``value`` was added. False is certain, True is wrong at most at the rate ``error``."""
+        """Whether ``value`` was added. False is certain; True is wrong at most at the rate ``error``."""
         positions = self._bits_of(value)
         return bool(positions) and all(element >> position & 1 for position in positions)
 
     def contains_column(self, element: int, values: Any) -> pa.BooleanArray:
-        """``contains`` of every value of a column."""
+        """``contains`` for every value of a column."""
         hashes, valid = hash_column(values, key_hash, repr(self))
         bits = np.frombuffer(element.to_bytes(self.bits // 8, "little"), np.uint8)
         found = np.empty(len(hashes), bool)
@@ -110,25 +110,25 @@ class BloomFilter(Table[int]):
         return pa.array(found if valid is None else found & valid)
 
     def present(self, element: int) -> int:
-        """How many distinct values there are, estimated; 0 of the identity."""
+        """The estimated number of distinct values; 0 for the identity."""
         return int(self._estimates(np.array([element.bit_count()]))[0])
 
     def encode(self, element: int) -> bytes:
-        """The words of 64 bits that are not 0, in order: four bytes its number, eight its bits (little-endian)."""
+        """The non-zero 64-bit words in order: four bytes of word number, eight bytes of bits (little-endian)."""
         numbers, bits = self._entries(element)
         data = np.empty(len(numbers), _ENTRY)
         data["word"], data["bits"] = numbers, bits
         return struct.pack("<QB", self.bits, self.hashes) + data.tobytes()
 
     def decode(self, data: bytes) -> int:
-        """ValueError for a filter of another shape, and for bytes that are none."""
+        """ValueError for a filter of another shape, and for bytes that are no filter."""
         head = struct.calcsize("<QB")
         if len(data) < head or (len(data) - head) % _ENTRY.itemsize:
-            raise ValueError(f"{self!r}: {len(data)} bytes that are no BloomFilter")
+            raise ValueError(f"{self!r}: these {len(data)} bytes are no BloomFilter")
         shape = struct.unpack_from("<QB", data)
         if shape != (self.bits, self.hashes):
             raise ValueError(
-                f"{self!r} has {self.bits} bits and {self.hashes} hashes, and was given a filter of {shape[0]} and"
+                f"{self!r} has {self.bits} bits and {self.hashes} hashes, but this filter has {shape[0]} and"
                 f" {shape[1]}: read it with the capacity and error it was made with"
             )
         words = np.frombuffer(data, _ENTRY, offset=head)
@@ -167,20 +167,20 @@ class BloomFilter(Table[int]):
         return pa.array(self._estimates(np.bincount(rows, weights=bits, minlength=len(table))))
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where words are not in order, 0, or not of a filter of this size."""
+        """ValueError where words are out of order, 0, or outside a filter of this size."""
         columns = super().from_arrow(arrays)
         self._check(columns[0])
         return columns
 
-    # Inside.
+    # Internals.
 
     def _bits_of(self, value: Any) -> list[int]:
-        """The bits of one value, ascending; none of None."""
+        """The bits of one value, ascending; empty for None."""
         hashes, valid = hash_column([value], key_hash, repr(self))
         return sorted(set(self._positions(hashes)[0].tolist())) if valid is None else []
 
     def _positions(self, hashes: Words) -> Words:
-        """The bits of each value, one row each; some may be the same."""
+        """The bits of each value, one row a value; bits may repeat."""
         turns = hashes[:, None] + np.arange(1, self.hashes + 1, dtype=np.uint64) * _STEP
         for bits, factor in _MIXING:
             turns ^= turns >> bits
@@ -191,7 +191,7 @@ class BloomFilter(Table[int]):
         return turns
 
     def _lifted(self, hashes: Words) -> Ragged:
-        """One row a value: its bits, those of one word together."""
+        """One row a value: its bits, grouped by word."""
         lengths, numbers, bits = [], [], []
         for start in range(0, len(hashes), _CHUNK_ROWS):
             positions = self._positions(hashes[start : start + _CHUNK_ROWS])
@@ -222,30 +222,31 @@ class BloomFilter(Table[int]):
             raise ValueError(f"{self!r}: a word without a bit")
 
     def _estimates(self, set_bits: Column) -> Column:
-        """The number of values that set so many bits; a full filter counts as one with one bit left."""
+        """The number of values that set this many bits; a full filter counts as one with a single bit left."""
         share = np.minimum(set_bits, self.bits - 1) / self.bits
         return np.rint(np.log1p(-share) * (-self.bits / self.hashes)).astype(np.int64)
 
 
 def _share(error: Any) -> Decimal:
-    """An error rate as it is written, in its shortest form."""
+    """An error rate as the user wrote it, in its shortest form."""
     if isinstance(error, bool) or not isinstance(error, (float, str, Decimal)):
         raise TypeError(f"BloomFilter(capacity, error) takes an error rate, such as 0.01, not {error!r}")
     try:
         share = Decimal(str(error)).normalize(_DECIMALS)
     except InvalidOperation:
-        raise ValueError(f"BloomFilter: {error!r} is no error rate: write one such as 0.01") from None
+        raise ValueError(f"BloomFilter: {error!r} is not an error rate: write one such as 0.01") from None
     if not share.is_finite() or not Decimal("1e-9") <= share <= Decimal("0.5"):
         raise ValueError(
-            f"BloomFilter: an error rate of {error} cannot be had: write one from 1e-9 to 0.5, such as 0.01"
+            f"BloomFilter: an error rate of {error} is not possible: write one from 1e-9 to 0.5, such as 0.01"
         )
     return share
 
 
 def _shape(capacity: int, error: Decimal) -> tuple[int, int]:
-    """Bits, and bits of one value, so that a filter of ``capacity`` values has this error; the same on every machine.
+    """The number of bits, and of bits for each value, that give a filter of ``capacity`` values this error everywhere.
 
-    Of h hashes it is about (1 - exp(-h * capacity / bits)) ** h, which needs the fewest bits at h = -log2(error).
+    With h hashes the error is about (1 - exp(-h * capacity / bits)) ** h, which needs the fewest bits at h =
+    -log2(error).
     """
     with localcontext(_DECIMALS):
         hashes = max(1, math.ceil(-error.ln() / Decimal(2).ln()))
@@ -262,7 +263,7 @@ def _shape(capacity: int, error: Decimal) -> tuple[int, int]:
 
 
 def _rate(bits: int, hashes: int, capacity: int) -> Decimal:
-    """The expected share of false yes: of fill ** hashes to the second order of the spread of the fill."""
+    """The expected rate of false yes: fill ** hashes, to second order in the variance of the fill."""
     one, two = 1 - 1 / Decimal(bits), 1 - 2 / Decimal(bits)
     empty, both_empty = one ** (hashes * capacity), two ** (hashes * capacity)
     variance = (empty - both_empty) / bits + both_empty - empty * empty

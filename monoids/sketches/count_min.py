@@ -1,15 +1,15 @@
-"""CountMin counts how often each value came, in a table of ``depth`` rows of ``width`` cells.
+"""CountMin counts how often each value occurs, in a table of ``depth`` rows of ``width`` cells.
 
     lift(value)[r * width + h_r(value)] == 1 for each row r     the other cells are 0
-    combine(a, b)[cell] == a[cell] + b[cell]                    a Group: linear in what was put in
+    combine(a, b)[cell] == a[cell] + b[cell]                    a Group: linear in its inputs
     estimate(e, value) == the least of the value's ``depth`` cells
 
-Of weights that are not negative, with N their sum:
+If no weight is negative and N is their sum:
 
     true <= estimate                                            always
     estimate <= true + e / width * N                            with probability 1 - exp(-depth) or more, for each value
 
-Not the conservative update, which raises only the least of a value's cells: what it counts depends on the order.
+The conservative update, which raises only the least of a value's cells, is not used: its counts depend on the order.
 
 Source: Cormode, Muthukrishnan: An improved data stream summary: the Count-Min sketch and its applications, 2005.
 """
@@ -31,7 +31,7 @@ from monoids.hashing import hash_key, hash_keys, key_column
 from monoids.monoid import Group, is_column
 from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
-from monoids.ordered import Numbers, Ordered
+from monoids.ordered import IntegerKeys, Ordered
 from monoids.pairs import Names, pair, pair_columns
 from monoids.scalars import is_missing, scalar
 from monoids.sketches import count_min_bytes
@@ -42,7 +42,7 @@ from monoids.text import Words
 from monoids.values import ALL_KINDS, INT64_MAX, INT64_MIN, ValueType, value_type
 
 Cells = dict[int, int]
-"""An element: the number of a cell to its count, without those of count 0."""
+"""An element: cell number to count, without zero counts."""
 
 _NAMES: Names = ("value", "weight")
 _E = Decimal("2.718281828459045235360287471352662497757")
@@ -51,15 +51,15 @@ _CHUNK_ROWS = 1 << 14
 
 
 class CountMin(Table[Cells], Group[Cells]):
-    """Counts of values of one type, too high by ``error`` of all at most, with probability ``confidence``.
+    """Counts of values of one type, too high by at most ``error`` of the total, with probability ``confidence``.
 
-    An input is a value, or a pair (value, weight) or {"value": v, "weight": w} of an integer weight; None, or a
-    None in the pair, is none. Give ``error`` and ``confidence`` as text, or the ``width`` and ``depth`` that follow
-    from them. -0.0 is 0.0, all NaN are one value. A count outside int64 raises OverflowError. Presented as N, the
-    sum of all weights. Memory: at most ``width * depth`` cells of 12 bytes, and of few values no more than
-    ``depth`` for each.
+    An input is a value, or a pair (value, weight) or {"value": v, "weight": w} with an integer weight; None, or a pair
+    with None in it, contributes nothing. Give ``error`` and ``confidence`` as text, or the ``width`` and ``depth`` that
+    follow from them. -0.0 is 0.0, all NaN are one value. A count outside int64 raises OverflowError. Presented is N,
+    the sum of all weights. Memory: at most ``width * depth`` cells of 12 bytes, and at most ``depth`` cells for each
+    value.
 
-    Integers, strings and bytes have the cells that Apache DataSketches gives them, ``to_datasketches`` and
+    Integers, strings and bytes have the same cells as in Apache DataSketches; ``to_datasketches`` and
     ``from_datasketches`` write and read its bytes.
 
     >>> words = CountMin(str, error="0.01", confidence="0.95")
@@ -92,7 +92,7 @@ class CountMin(Table[Cells], Group[Cells]):
         self.weights = ValueType("a weight of CountMin", "int", pa.int64(), frozenset({"int"}))
         self.row_seeds = tuple(count_min_bytes.row_seeds(self.seed, self.depth))
         self._counts = EntrySum(self)
-        super().__init__(Numbers(np.dtype(np.uint32)), self._counts)
+        super().__init__(IntegerKeys(np.dtype(np.uint32)), self._counts)
 
     @property
     def identity(self) -> Cells:
@@ -127,22 +127,22 @@ class CountMin(Table[Cells], Group[Cells]):
         return self._counts.combine(0, sum(count for cell, count in element.items() if cell < self.width))
 
     def estimate(self, element: Cells, value: Any) -> int:
-        """How often ``value`` came, or more, where the weights of no value sum up to less than 0.
+        """How often ``value`` occurs, or more, if no value's weights sum to less than 0.
 
         TypeError for a value of another type.
         """
         return 0 if value is None else min(element.get(cell, 0) for cell in self.cells(value))
 
     def bounds(self, element: Cells, value: Any) -> tuple[int, int]:
-        """Between which the true count is: not below the first with probability ``1 - exp(-depth)``, never above.
+        """Bounds of the true count: below the first with probability ``exp(-depth)`` at most, never above the second.
 
-        Both hold where the weights of no value sum up to less than 0. ValueError where a cell is less than 0, so that
-        those of one do; where others of the same cells hide it, nothing tells.
+        They hold if no value's weights sum to less than 0. ValueError if a cell is negative, which proves that some
+        value's weights do; where positive weights in the same cells hide it, it goes undetected.
         """
         if min(element.values(), default=0) < 0:
             raise ValueError(
-                f"{self!r}: the weights of some value sum up to less than 0: then there are no bounds, and no estimate:"
-                " give what is taken back a sketch of its own"
+                f"{self!r}: the weights of some value sum to less than 0, so there are no bounds and no estimate:"
+                " put subtracted values into a sketch of their own"
             )
         estimate = self.estimate(element, value)
         error = _EXACT.divide(_EXACT.multiply(_E, self.present(element)), self.width).to_integral_value(ROUND_CEILING)
@@ -170,15 +170,15 @@ class CountMin(Table[Cells], Group[Cells]):
         return encoding.encode((self.width, self.depth, self.seed, element))
 
     def decode(self, data: bytes) -> Cells:
-        """ValueError for a sketch of another size or seed, and for bytes that are none."""
+        """ValueError for a sketch of another size or seed, and for bytes that are no sketch."""
         *shape, element = decoded_as(self, data, tuple) or (None,)
         if len(shape) != 3 or not all(part.__class__ is int for part in shape) or element.__class__ is not dict:
             raise ValueError(f"{self!r}: the encoded element is no Count-Min sketch")
         if shape != [self.width, self.depth, self.seed]:
             written = "width={}, depth={}, seed={}".format(*shape)
             raise ValueError(
-                f"{self!r} was given a sketch of {written}, whose cells are others: read it with CountMin({written}),"
-                " and make all that are to be combined alike"
+                f"{self!r} cannot read a sketch of {written}, whose cells differ: read it with CountMin({written}),"
+                " and make all sketches that are combined the same way"
             )
         sums = [0] * self.depth
         for cell, count in element.items():
@@ -192,18 +192,18 @@ class CountMin(Table[Cells], Group[Cells]):
         return dict(element)
 
     def to_datasketches(self, element: Cells) -> bytes:
-        """As ``datasketches.count_min_sketch.deserialize`` reads it. OverflowError for counts beyond 2**53.
+        """Bytes for ``datasketches.count_min_sketch.deserialize``. OverflowError for counts beyond 2**53.
 
-        Its total weight, of which its bounds are a share, is written as the absolute value of N. DataSketches itself
-        sums up absolute weights: where some are negative, its own total is larger.
+        The total weight, from which DataSketches computes its bounds, is written as the absolute value of N.
+        DataSketches itself adds absolute weights, so with negative weights its own total is larger.
         """
         return count_min_bytes.write(self, element)
 
     def from_datasketches(self, data: bytes) -> Cells:
-        """What ``datasketches.count_min_sketch.serialize`` wrote.
+        """The element in the bytes of ``datasketches.count_min_sketch.serialize``.
 
-        ValueError for bytes that are none, are cut short, or are of a sketch of another width, depth or seed; for
-        weights that are not integers.
+        ValueError for bytes that are no sketch, are truncated, or belong to a sketch of another width, depth or seed,
+        and for weights that are not integers.
         """
         return count_min_bytes.read(self, data)
 
@@ -219,7 +219,7 @@ class CountMin(Table[Cells], Group[Cells]):
         return self._lift(*_columns(values))
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or a mapping of value and weight, or a tuple of both, each a column or one for all."""
+        """As in any monoid; or a mapping or tuple of value and weight, each a column or one value for every row."""
         values = scalar(values) if isinstance(values, pa.Scalar) else values
         if isinstance(values, (Mapping, tuple)):
             return self._lift(*pair_columns(values, _NAMES, length))
@@ -235,7 +235,7 @@ class CountMin(Table[Cells], Group[Cells]):
         return (self.lift_stored(column, counted if valid is None else valid & counted, counts),)
 
     def lift_stored(self, column: Any, valid: Column | None, weights: Column | None = None) -> Ragged:
-        """The elements of stored values, where ``valid``; without weights, of weight 1."""
+        """The elements of stored values where ``valid``; without weights, the weight is 1."""
         rows = len(column)
         lengths: Column = np.broadcast_to(np.int64(self.depth), rows)
         ones = np.broadcast_to(np.int64(1), rows * self.depth)
@@ -246,7 +246,7 @@ class CountMin(Table[Cells], Group[Cells]):
         )
 
     def cell_columns(self, column: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """The cells of each value of a stored column: one row a value, of ``depth`` cells."""
+        """The cells of each value of a stored column: one row a value, with ``depth`` cells."""
         rows = len(column)
         cells = np.empty((rows, self.depth), np.uint32)
         seeds = np.array(self.row_seeds, np.uint64)[:, None]
@@ -268,7 +268,7 @@ class CountMin(Table[Cells], Group[Cells]):
         return murmur3_words(hash_keys((keys,), len(keys)), seeds)
 
     def estimate_columns(self, table: Ragged, rows: Integers, column: Any) -> Integers:
-        """For each value of a stored column its estimate in row ``rows[i]`` of a table of elements."""
+        """The estimate of each value of a stored column in row ``rows[i]`` of a table of elements."""
         keys, counts = table.flat()
         size = self.width * self.depth
         held = table.spread(np.arange(len(table))) * size + keys
@@ -290,13 +290,13 @@ class CountMin(Table[Cells], Group[Cells]):
         return pa.array(totals)
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where a cell is none of its, a count is 0, or the rows of a sketch have different sums."""
+        """ValueError where a cell or a count is invalid, or the rows of a sketch have different sums."""
         (table,) = super().from_arrow(arrays)
         keys, counts = table.flat()
         if not len(keys):
             return (table,)
         if int(keys.max()) >= self.width * self.depth or not counts.all():
-            raise ValueError(f"{self!r}: an entry that is none of its {self.width * self.depth} cells, or counts 0")
+            raise ValueError(f"{self!r}: an entry is outside its {self.width * self.depth} cells, or counts 0")
         rows = table.spread(np.arange(len(table))) * self.depth + keys // np.uint32(self.width)
         starts = segment_starts(rows[1:] != rows[:-1])
         sums = np.zeros((len(table), self.depth), np.int64)
@@ -307,9 +307,9 @@ class CountMin(Table[Cells], Group[Cells]):
 
 
 def _size(error: Any, confidence: Any, width: Any, depth: Any) -> tuple[int, int]:
-    """Width and depth, given or derived. The sketch has fewer than 2**30 cells, as in DataSketches."""
+    """Width and depth, given or derived. A sketch has fewer than 2**30 cells, as in DataSketches."""
     if (width is not None and error is not None) or (depth is not None and confidence is not None):
-        raise TypeError("CountMin: width= follows from error= and depth= from confidence=: write one of each two")
+        raise TypeError("CountMin: width= follows from error= and depth= from confidence=: write one of each pair")
     if width is None:
         most = fraction("CountMin", "error", "0.001" if error is None else error, "0", "0.91")
         quotient = _EXACT.divide(_EXACT.multiply(_E, most.denominator), most.numerator)

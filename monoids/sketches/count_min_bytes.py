@@ -1,12 +1,12 @@
 """The bytes of Apache DataSketches' Count-Min sketch of doubles: a header, the total weight, every cell.
 
     byte  0   2, words of header         8   width, uint32              16  total weight, float64
-          1   1, the version            12   depth, uint8               24  the cells, float64, row after row
+          1   1, the version            12   depth, uint8               24  the cells, float64, row by row
           2   18, Count-Min             13   hash of the seed, uint16
-          3   flags: 1, empty           15   0                          little-endian; of an empty one 16 bytes
+          3   flags: 1, empty           15   0                          little-endian; an empty sketch has 16 bytes
 
-The seed of each row is drawn by C++'s ``default_random_engine``, as GNU's library defines it: so the cells are those
-of DataSketches built with it, such as its packages for Linux. Other libraries draw other seeds.
+C++'s ``default_random_engine``, as GNU's library defines it, draws the seed of each row. So the cells equal those of
+DataSketches built with that library, such as its packages for Linux; other libraries draw other seeds.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ def row_seeds(seed: int, depth: int) -> list[int]:
 
 
 def write(sketch: Any, element: dict[int, int]) -> bytes:
-    """OverflowError for counts that a double does not hold exactly."""
+    """OverflowError for counts that a double cannot hold exactly."""
     flags = 0 if element else _EMPTY
     header = _HEADER.pack(*_KIND, flags, sketch.width, sketch.depth, _seed_hash(sketch.seed))
     if not element:
         return header
     if max(map(abs, element.values())) > _EXACT_MAX or abs(sketch.present(element)) > _EXACT_MAX:
-        raise OverflowError(f"{sketch!r}: DataSketches counts in doubles, which hold no count beyond 2**53")
+        raise OverflowError(f"{sketch!r}: DataSketches counts in doubles, which cannot hold a count beyond 2**53")
     cells = np.zeros(sketch.width * sketch.depth, "<f8")
     cells[list(element)] = list(element.values())
     return header + struct.pack("<d", abs(sketch.present(element))) + cells.tobytes()
 
 
 def read(sketch: Any, data: bytes) -> dict[int, int]:
-    """ValueError for all that ``sketch`` could not have written, before anything of its size is made."""
+    """ValueError for bytes that ``sketch`` could not have written, before any memory of its size is allocated."""
     if len(data) < _HEADER.size:
-        raise ValueError(f"{sketch!r}: {len(data)} bytes are no DataSketches Count-Min sketch")
+        raise ValueError(f"{sketch!r}: these {len(data)} bytes are no DataSketches Count-Min sketch")
     *kind, flags, width, depth, seed_hash = _HEADER.unpack_from(data)
     if tuple(kind) != _KIND or flags & ~_EMPTY:
         raise ValueError(f"{sketch!r}: bytes that begin with {data[:4].hex(' ')} are no DataSketches Count-Min sketch")
     if (width, depth) != (sketch.width, sketch.depth):
         remedy = f"{sketch.type.title[:-1]}, width={width}, depth={depth})"
-        raise ValueError(f"{sketch!r} was given a sketch of width {width} and depth {depth}: read it with {remedy}")
+        raise ValueError(f"{sketch!r} cannot read a sketch of width {width} and depth {depth}: read it with {remedy}")
     if seed_hash != _seed_hash(sketch.seed):
-        raise ValueError(f"{sketch!r} was given a sketch made with another seed: name it, as in seed=1")
+        raise ValueError(f"{sketch!r} cannot read a sketch made with another seed: name it, as in seed=1")
     size = _HEADER.size if flags & _EMPTY else _HEADER.size + 8 + 8 * width * depth
     if len(data) != size:
         raise ValueError(f"{sketch!r}: a sketch of width {width} and depth {depth} has {size} bytes, not {len(data)}")
@@ -71,12 +71,12 @@ def read(sketch: Any, data: bytes) -> dict[int, int]:
 def _cells(sketch: Any, data: bytes) -> dict[int, int]:
     weights = np.frombuffer(data, "<f8", sketch.width * sketch.depth, _HEADER.size + 8)
     if not (np.abs(weights) <= _EXACT_MAX).all() or (weights != np.floor(weights)).any():
-        raise ValueError(f"{sketch!r}: the sketch counts fractions, or beyond 2**53")
+        raise ValueError(f"{sketch!r}: the sketch holds fractions, or counts beyond 2**53")
     counts = weights.astype(np.int64)
     sums = counts.reshape(sketch.depth, sketch.width).astype(object).sum(axis=1)
     (total,) = struct.unpack_from("<d", data, _HEADER.size)
     if (sums != sums[0]).any() or not abs(sums[0]) <= total <= _EXACT_MAX:
-        raise ValueError(f"{sketch!r}: the rows of the sketch have different sums, or not that of its weights")
+        raise ValueError(f"{sketch!r}: the rows of the sketch have different sums, or sums other than its total weight")
     held = np.flatnonzero(counts)
     return dict(zip(held.tolist(), counts[held].tolist()))
 
@@ -86,7 +86,7 @@ def _seed_hash(seed: int) -> int:
 
 
 def _minimal_standard(seed: int) -> Iterator[int]:
-    """``std::minstd_rand0``, less 1: numbers from 0 to 2**31 - 3."""
+    """``std::minstd_rand0``, minus 1: numbers from 0 to 2**31 - 3."""
     state = seed % _MODULUS or 1
     while True:
         state = state * _FACTOR % _MODULUS

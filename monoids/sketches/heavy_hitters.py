@@ -1,21 +1,21 @@
-"""HeavyHitters finds the values that came most often: a CountMin, and a sample of occurrences for what to ask it.
+"""HeavyHitters finds the most frequent values: a CountMin counts them, a sample of occurrences supplies candidates.
 
-Every occurrence of a value has a priority, the hash of its id and the value; a value has the least of its
-occurrences'. The ``track`` values of least (priority, value) are the candidates; their counts are CountMin's. Shown are
-the ``k`` candidates of the largest counts, which is no part of an element.
+Every occurrence of a value has a priority, the hash of its id and the value; a value's priority is the least of its
+occurrences'. The ``track`` values with the least (priority, value) are the candidates; CountMin counts them. Presented
+are the ``k`` candidates with the largest counts; ``k`` is not part of an element.
 
     candidates(S + T) == candidates(candidates(S) + candidates(T))
 
-Proof. Let v, of priority p, be a candidate of S + T, and p come from S. Were v no candidate of S, then ``track`` values
-came before it in S, and come before it in S + T, where priorities are no higher: so it is one, at p. Another value w of
-candidates(S) or (T) stands there at its priority in S + T or above, so after all candidates of S + T: it falls out.
-Hence ``combine`` is associative and commutative to the bit, which a heap of the highest estimates is not: there, what
-is dropped early depends on the order of merges.
+Proof. Let v be a candidate of S + T, with priority p from S. If v were no candidate of S, then ``track`` values would
+precede it in S, and also in S + T, where priorities are no higher: a contradiction. So v is a candidate of S, with
+priority p. Any other value w among candidates(S) and candidates(T) has there its priority in S + T or a higher one, so
+it follows all candidates of S + T and is dropped. Hence ``combine`` is associative and commutative to the bit. A heap
+of the highest estimates is not: what it drops early depends on the order of merges.
 
-What is promised, of N occurrences with ids of their own: a value that is a share f of them is missed with probability
-``(1 - f)**track`` at most, because the first ``track`` occurrences by priority are a random sample without
-replacement, whose values are all candidates. No count is too low; a count is too high as CountMin's is. Not promised:
-that every candidate came often; those that came seldom have small counts and stand last.
+Guarantee, for N occurrences with distinct ids: a value with a share f of them is missed with probability at most
+``(1 - f)**track``, because the first ``track`` occurrences by priority are a random sample without replacement, and
+all their values are candidates. No count is too low; a count is too high as in CountMin. Not every candidate is
+frequent: rare ones have small counts and come last.
 
 Sources: Cormode, Muthukrishnan: An improved data stream summary, 2005; Cohen, Kaplan: Summarizing data using bottom-k
 sketches, 2007.
@@ -32,7 +32,7 @@ import pyarrow as pa
 from monoids import encoding
 from monoids.arrays import python_list
 from monoids.column import Column, Columns, Ragged, take
-from monoids.comparing.ids import hash_id, hash_ids
+from monoids.comparing.id_hashes import hash_id, hash_ids
 from monoids.groupby.cells import Integers
 from monoids.hashing import hash_key, hash_keys, key_column
 from monoids.monoid import Monoid, check_schema, is_column
@@ -47,9 +47,9 @@ from monoids.text import Words
 from monoids.values import ValueType, spelled
 
 Candidates = dict[Any, int]
-"""A value to its priority, of ``k`` values at most."""
+"""Value to priority, for at most ``track`` values."""
 Hitters = tuple[Cells, Candidates]
-"""An element: the counts, and the candidates."""
+"""An element: the counts and the candidates."""
 
 _NAMES: Names = ("id", "value")
 _NOTHING = 2**64 - 1
@@ -59,27 +59,27 @@ _TRACK_MOST = 2**20
 
 
 class HeavyHitters(Monoid[Hitters]):
-    """The ``k`` values of one type that came most often, the most frequent first, each with how often or a bit more.
+    """The ``k`` most frequent values of one type, most frequent first, each with its count or a little more.
 
-    An input is a pair (id, value) or {"id": i, "value": v}. The id tells occurrences apart and makes the sample random:
-    ``message.order``, a position, a request number; not the value itself, nor a time that many share. It is a key of
-    numbers, text, bytes, dates, times, or a (nested) tuple of these; mappings and struct arrays are the tuples of their
-    values. None, a pair with None in it, or in its id, is no input. The same (id, value) twice counts twice, and is one
-    draw of the sample.
+    An input is a pair (id, value) or {"id": i, "value": v}. The id identifies the occurrence and makes the sample
+    random: ``message.order``, a position or a request number; not the value itself, nor a time that many share. An id
+    is a key of numbers, text, bytes, dates, times, or a nested tuple of these; mappings and struct arrays count as the
+    tuples of their values. None, and a pair with None as value, as id or in it, contributes nothing. The same (id,
+    value) twice counts twice but is one draw of the sample.
 
         state.update(t, (message.order, message.value["page"]))
         state.update_batch(batch.timestamps, (batch.order, batch["page"]))
 
-    The bound. ``track`` values are kept, by default 100 for each shown and at least 1,000. As long as no more values
-    than that came, none is missing. Else a value that is a share f of all occurrences is missing with a probability of
-    at most ``(1 - f)**track``: by default, one of a share of 1 / (10 k), which is 1 % for k = 10, once in 20,000 times.
-    No count is too low. Each is too high by more than ``error`` (0.1 %) of all once in 100 times at most, so values
-    whose counts are that close may change places: for a k beyond 10 give an error of about 1 / (100 k).
+    The bound: ``track`` values are kept, by default 100 for each shown and at least 1,000. Up to that many distinct
+    values none is missing. Beyond, a value with a share f of all occurrences is missing with probability at most
+    ``(1 - f)**track``: by default, a share of 1 / (10 k), which is 1 % for k = 10, is missing once in 20,000 times. No
+    count is too low. Each is too high by more than ``error`` (0.1 %) of the total at most once in 100 times, so values
+    with counts that close may swap places: for a k above 10 choose an error of about 1 / (100 k).
 
     ``error`` and ``confidence``, or ``width`` and ``depth``, are those of CountMin. Presented as a list of {value,
-    count}, of equal counts the smaller value first. Memory: CountMin's, and ``track`` values with 8 bytes each. State
-    depends on ``track`` and not on ``k``, which may change from run to run; a checkpoint of an earlier version, made
-    with HeavyHitters(10, str), tracks ten: ``HeavyHitters(10, str, track=10)`` goes on with it.
+    count}; equal counts put the smaller value first. Memory: CountMin's, and ``track`` values with 8 bytes each. State
+    depends on ``track`` and not on ``k``, which may change from run to run. A checkpoint made with HeavyHitters(10,
+    str) before ``track`` existed tracks ten values: continue it with ``HeavyHitters(10, str, track=10)``.
 
     >>> words = HeavyHitters(2, str)
     >>> total = words.fold([words.lift((at, word)) for at, word in enumerate("to be or not to be or else".split())])
@@ -103,7 +103,7 @@ class HeavyHitters(Monoid[Hitters]):
     ) -> None:
         if not isinstance(k, int):
             raise TypeError(
-                f"HeavyHitters({spelled(k)}, ...): k comes first, how many values, then their type:"
+                f"HeavyHitters({spelled(k)}, ...): k comes first, the number of values, then their type:"
                 " HeavyHitters(10, str)"
             )
         self.k = integer("HeavyHitters", "k", k, 1, _TRACK_MOST)
@@ -112,7 +112,7 @@ class HeavyHitters(Monoid[Hitters]):
         if self.track < self.k:
             raise ValueError(
                 f"HeavyHitters({k}, track={track}) cannot show {k} values and track {track}: track at least as many as"
-                f" are shown, or leave track= out, which tracks {least:,}"
+                f" you show, or leave out track=, which tracks {least:,}"
             )
         self.counts = CountMin(type, error=error, confidence=confidence, width=width, depth=depth)
         self.candidates = _CandidateTable(self.counts.type, self.track)
@@ -128,7 +128,7 @@ class HeavyHitters(Monoid[Hitters]):
         return {}, {}
 
     def parameters(self) -> dict[str, Any]:
-        """``k`` here is how many are tracked, as it was when one number said both; how many are shown is no state."""
+        """``k`` here is the number tracked, from when one number meant both. The number shown is not state."""
         return {"k": self.track, **self.counts.parameters()}
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ class HeavyHitters(Monoid[Hitters]):
         return self.counts.combine(a[0], b[0]), self.candidates.combine(a[1], b[1])
 
     def lift(self, value: Any) -> Hitters:
-        """TypeError for what is no pair, and for an id that is no key."""
+        """TypeError for a value that is no pair, and for an id that cannot be a key."""
         id, value = pair(value, _NAMES)
         accepted = None if is_missing(value) else self.type.accept(value)
         hashed = hash_id(0, id)
@@ -155,7 +155,7 @@ class HeavyHitters(Monoid[Hitters]):
         return [{"value": value, "count": count} for value, count in counted[: self.k]]
 
     def estimate(self, element: Hitters, value: Any) -> int:
-        """How often any value came, or more, whether a candidate or not."""
+        """How often any value occurs, or more, whether it is a candidate or not."""
         return self.counts.estimate(element[0], value)
 
     def encode(self, element: Hitters) -> bytes:
@@ -164,15 +164,15 @@ class HeavyHitters(Monoid[Hitters]):
     def decode(self, data: bytes) -> Hitters:
         parts = decoded_as(self, data, tuple)
         if [part.__class__ for part in parts] != [int, bytes, bytes]:
-            raise ValueError(f"{self!r}: the encoded element is not of counts and candidates")
+            raise ValueError(f"{self!r}: the encoded element is not counts and candidates")
         if parts[0] != self.track:
-            raise ValueError(f"{self!r} was given a sketch of {parts[0]} candidates: read it with track={parts[0]}")
+            raise ValueError(f"{self!r} cannot read a sketch of {parts[0]} candidates: read it with track={parts[0]}")
         cells, candidates = self.counts.decode(parts[1]), self.candidates.decode(parts[2])
         if bool(cells) != bool(candidates) or not all(self.counts.estimate(cells, value) > 0 for value in candidates):
             raise ValueError(f"{self!r}: a candidate without a count, or counts without a candidate")
         return cells, candidates
 
-    # Columns: the cells, and the candidates, each a table.
+    # Columns: the cells and the candidates, each a table.
 
     def pack(self, elements: Sequence[Hitters]) -> Columns:
         (cells,) = self.counts.pack([element[0] for element in elements])
@@ -189,10 +189,10 @@ class HeavyHitters(Monoid[Hitters]):
         return self._lift(ids, given, len(values))
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or a pair (tuple or mapping) of parts that are each a column or one value for every row.
+        """As in any monoid; or a pair (tuple or mapping) whose parts are each a column or one value for every row.
 
-        Ids may then be a list too, one a row; of several parts, a struct array such as ``batch.order``, or a tuple of
-        columns. ValueError for a column of another length.
+        Ids may then also be a list, one a row; if they have several parts, a struct array such as ``batch.order``, or a
+        tuple of columns. ValueError for a column of another length.
         """
         if isinstance(values, Mapping) and values.keys() == set(_NAMES):
             values = (values["id"], values["value"])
@@ -236,7 +236,7 @@ class HeavyHitters(Monoid[Hitters]):
         return [*self.counts.to_arrow(columns[:1]), *self.candidates.to_arrow(columns[1:])]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError as of CountMin, and for a candidate without a count or counts without a candidate."""
+        """ValueError as in CountMin, and for a candidate without a count or counts without a candidate."""
         check_schema(self, arrays)
         (cells,), (candidates,) = self.counts.from_arrow(arrays[:1]), self.candidates.from_arrow(arrays[1:])
         values, _ = candidates.flat()
@@ -247,7 +247,7 @@ class HeavyHitters(Monoid[Hitters]):
 
 
 class _Priority(Monoid[int]):
-    """The least priority. 2**64 - 1 is that of no occurrence."""
+    """The least priority; 2**64 - 1 without an occurrence."""
 
     identity = _NOTHING
     commutative = True
@@ -276,7 +276,7 @@ class _Priority(Monoid[int]):
 
 
 class _CandidateTable(Table[Candidates]):
-    """The ``track`` values of least (priority, value), each with its priority."""
+    """The ``track`` values with the least (priority, value), each with its priority."""
 
     identity: Candidates = {}
     idempotent = True
@@ -296,7 +296,7 @@ class _CandidateTable(Table[Candidates]):
     def decode(self, data: bytes) -> Candidates:
         candidates = decoded_as(self, data, dict)
         if len(candidates) > self.track:
-            raise ValueError(f"{self!r}: {len(candidates)} candidates are more than track={self.track}")
+            raise ValueError(f"{self!r}: {len(candidates)} candidates exceed track={self.track}")
         for value, priority in candidates.items():
             if encoding.encode(_accepted(self.type, value)) != encoding.encode(value):
                 raise ValueError(f"{self!r}: the candidate {shown(value)} is no {self.type.arrow}")
@@ -311,7 +311,7 @@ class _CandidateTable(Table[Candidates]):
         return dict(zip(keys, inner))
 
     def merge(self, table: Ragged, segments: Integers, count: int) -> Ragged:
-        """The values of each segment merged, then of each that has more than ``track`` those of least priority kept."""
+        """The values of each segment merged; of more than ``track``, those with the least priority are kept."""
         merged = super().merge(table, segments, count)
         if not len(merged) or int(merged.lengths.max()) <= self.track:
             return merged
@@ -330,14 +330,14 @@ class _CandidateTable(Table[Candidates]):
         (table,) = super().from_arrow(arrays)
         _, priorities = table.flat()
         if len(table) and int(table.lengths.max()) > self.track:
-            raise ValueError(f"{self!r}: an element of more than track={self.track} candidates")
+            raise ValueError(f"{self!r}: an element has more than track={self.track} candidates")
         if (priorities == np.uint64(_NOTHING)).any():
             raise ValueError(f"{self!r}: a candidate without a priority")
         return (table,)
 
 
 def _accepted(type: ValueType, value: Any) -> Any:
-    """ValueError for a decoded value that is none of this type."""
+    """ValueError for a decoded value that is not of this type."""
     try:
         return type.accept(value)
     except (TypeError, OverflowError) as error:
@@ -349,7 +349,7 @@ def _is_list_column(values: Any) -> bool:
 
 
 def _priority(id: int, value: Any) -> int:
-    """Of an occurrence of ``value``; ``id``: the hash of its id."""
+    """The priority of an occurrence of ``value``; ``id`` is the hash of its id."""
     value = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return min(hash_key(id - (id >> 63 << 64), value), _NOTHING - 1)
 

@@ -1,4 +1,4 @@
-"""HyperLogLog: how many distinct values there were, from the longest run of zeros among the hashes of each register."""
+"""HyperLogLog estimates the number of distinct values from the longest run of zeros in each register's hashes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant
 from monoids.groupby.cells import Integers
-from monoids.ordered import Numbers
-from monoids.sketches.inputs import hash_column, hash_value, key_hash
+from monoids.ordered import IntegerKeys
+from monoids.sketches.hashed_inputs import hash_column, hash_value, key_hash
 from monoids.sketches.radix import CHUNK_ROWS, sorted_words, split_bits, split_words
 from monoids.table import Table
 from monoids.values import INT64_MAX
 
 Registers = frozenset[int]
-"""The registers that are not empty, each as ``register << 6 | rank``."""
+"""The non-empty registers, each as ``register << 6 | rank``."""
 
 PRECISIONS = range(4, 19)
 
@@ -31,25 +31,26 @@ _PRESENTED_ROWS = 1 << 13
 
 
 class HyperLogLog(Table[Registers]):
-    """How many distinct values that are not None, at a precision of 8 or more within 1.04 / sqrt(2**precision).
+    """The number of distinct non-None values; from precision 8, with a standard error of 1.04 / sqrt(2**precision).
 
-    ``precision``: from 4 to 18; an element has up to 2**precision registers (of 4 bytes, only those in use).
-    At 12 the standard error is 1.6 %: of a hundred estimates about 95 are within 3.3 %. The error is that of one hash
+    ``precision``: from 4 to 18; an element has up to 2**precision registers (4 bytes each, only those in use). At 12
+    the standard error is 1.6 %: about 95 of a hundred estimates are within 3.3 %. The error is that of one hash
     function over random values: it is the same every time for the same values.
 
-    The mean is too high, of many values by 1.1 / 2**precision: 0.03 % at 12, 0.4 % at 8. With few registers that is
-    much: at 4, 5, 6 and 7 the mean is up to 6.9, 3.5, 1.8 and 0.9 % too high, and the error (root mean square) up to
-    31, 21, 14 and 9.5 %. The nearest whole number is presented, which moves the mean of few values by up to half a
-    value: at 8 ten values are read as 9.83 on average. Their error is yet below that of many.
+    The mean is too high, for many values by 1.1 / 2**precision: 0.03 % at 12, 0.4 % at 8. With few registers the bias
+    is large: at 4, 5, 6 and 7 the mean is up to 6.9, 3.5, 1.8 and 0.9 % too high, and the error (root mean square) is
+    up to 31, 21, 14 and 9.5 %. The estimate is presented as the nearest whole number, which shifts the mean of few
+    values by up to half a value: at 8, ten values are read as 9.83 on average. Their error is still below that of many
+    values.
 
-    Values are those that can be keys: int, float, bool, str, bytes, date, datetime, Decimal. ``1``, ``1.0`` and
-    ``True`` are three values; all NaN are one, -0.0 is 0.0. Integers outside int64 raise OverflowError.
+    Values are the types of keys: int, float, bool, str, bytes, date, datetime, Decimal. ``1``, ``1.0`` and ``True`` are
+    three values; all NaN are one, -0.0 is 0.0. Integers outside int64 raise OverflowError.
 
         combine(a, b) == the larger rank of each register     commutative, idempotent, exact
 
-    Source: Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, 2007; the estimator is the improved raw one of Ertl: New
+    Source: Flajolet, Fusy, Gandouet, Meunier: HyperLogLog, 2007. The estimator is the improved raw one of Ertl: New
     cardinality estimation algorithms for HyperLogLog sketches, 2017 (algorithm 6): for all counts from 0 to 2**63,
-    without tables or thresholds; its constant is that of infinitely many registers, hence the bias of few.
+    without tables or thresholds. Its constant assumes infinitely many registers, hence the bias with few.
 
     >>> visitors = HyperLogLog()
     >>> both = visitors.combine(visitors.lift("ann"), visitors.lift("bob"))
@@ -72,7 +73,7 @@ class HyperLogLog(Table[Registers]):
                 " halve it"
             )
         self.precision = precision
-        super().__init__(Numbers(np.dtype(np.uint32)))
+        super().__init__(IntegerKeys(np.dtype(np.uint32)))
 
     def parameters(self) -> dict[str, Any]:
         return {"precision": self.precision}
@@ -95,7 +96,7 @@ class HyperLogLog(Table[Registers]):
         return self.identity if word is None else frozenset((word,))
 
     def present(self, element: Registers) -> int:
-        """The estimate, rounded; 0 of the identity."""
+        """The estimate, rounded; 0 for the identity."""
         counts = [0] * (self._rank_max + 1)
         for word in element:
             counts[word & _RANK_MASK] += 1
@@ -107,13 +108,13 @@ class HyperLogLog(Table[Registers]):
         return bytes((self.precision,)) + np.array(sorted(element), "<u4").tobytes()
 
     def decode(self, data: bytes) -> Registers:
-        """ValueError for a sketch of another precision, and for bytes that are none."""
+        """ValueError for a sketch of another precision, and for bytes that are no sketch."""
         if not data or len(data) % 4 != 1 or data[0] not in PRECISIONS:
-            raise ValueError(f"{self!r}: {len(data)} bytes that are no HyperLogLog")
+            raise ValueError(f"{self!r}: these {len(data)} bytes are no HyperLogLog")
         if data[0] != self.precision:
             raise ValueError(
-                f"{self!r} was given a sketch of precision {data[0]}, whose registers are others: read it with "
-                f"HyperLogLog({data[0]}), and make all that are to be combined with one precision"
+                f"{self!r} cannot read a sketch of precision {data[0]}, whose registers differ: read it with "
+                f"HyperLogLog({data[0]}), and use one precision for all sketches that are combined"
             )
         words = np.frombuffer(data, "<u4", offset=1).astype(np.uint32)
         self._check(Ragged.of(np.array([len(words)]), (words,)))
@@ -160,19 +161,19 @@ class HyperLogLog(Table[Registers]):
         return pa.array(np.concatenate(parts) if parts else np.zeros(0, np.int64))
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where registers are not in order, not of this precision, or a rank is out of bounds."""
+        """ValueError where registers are out of order or beyond this precision, or a rank is out of bounds."""
         columns = super().from_arrow(arrays)
         self._check(columns[0])
         return columns
 
-    # Inside.
+    # Internals.
 
     @property
     def _rank_max(self) -> int:
         return 64 - self.precision + 1
 
     def _words(self, column: pa.Array) -> Column:
-        """For each value its register, the upper bits of its hash, and its rank, one more than the zeros at the end."""
+        """The register of each value, the upper bits of its hash, and its rank, its trailing zeros plus one."""
         hashes = key_hash(column)
         words = (hashes >> np.uint64(64 - self.precision)).astype(np.uint32)
         words <<= np.uint32(_RANK_BITS)
@@ -182,7 +183,7 @@ class HyperLogLog(Table[Registers]):
         return words
 
     def _chunks(self, table: Ragged, segments: Integers) -> Iterator[tuple[Integers, Column]]:
-        """The entries of all rows: the segment and the word of each."""
+        """The entries of all rows, as the segment and the word of each."""
         (words,) = table.columns
         starts = table.starts
         if not (is_constant(table.lengths) and table.lengths[0] == 1):
@@ -208,7 +209,7 @@ class HyperLogLog(Table[Registers]):
         if not ranks.all() or int(ranks.max()) > self._rank_max:
             raise ValueError(f"{self!r}: a rank is not in 1 to {self._rank_max}")
         if ((registers[1:] <= registers[:-1]) & (row[1:] == row[:-1])).any():
-            raise ValueError(f"{self!r}: the registers of an element are not in order, each once")
+            raise ValueError(f"{self!r}: the registers of an element do not ascend")
 
     def _present(self, table: Ragged) -> Column:
         (words,) = table.flat()
@@ -221,12 +222,12 @@ class HyperLogLog(Table[Registers]):
 
 
 def _is_dense(registers: int, words: int) -> bool:
-    """Whether so many registers are few enough to address each of them."""
+    """Whether there are few enough registers to address each of them."""
     return registers <= min(_REGISTERS_PER_WORD * words, _REGISTERS_MAX)
 
 
 def _largest_addressed(words: Column, registers: int) -> Column:
-    """Of words in any order the one with the largest rank of each register, in order."""
+    """From words in any order, the one with the largest rank for each register, in order."""
     ranks = np.zeros(registers, np.uint8)
     for start in range(0, len(words), _ADDRESSED_ROWS):
         chunk = words[start : start + _ADDRESSED_ROWS]
@@ -239,7 +240,7 @@ def _largest_addressed(words: Column, registers: int) -> Column:
 
 
 def _largest_sorted(words: Column) -> Column:
-    """Of sorted words the last of each register: the one with the largest rank."""
+    """From sorted words, the last for each register: the one with the largest rank."""
     registers = words >> words.dtype.type(_RANK_BITS)
     last = np.empty(len(words), bool)
     last[-1:] = True
@@ -248,7 +249,7 @@ def _largest_sorted(words: Column) -> Column:
 
 
 def _count(lengths: Column, packed: Column, bits: int) -> None:
-    """Set ``lengths`` of each segment to how many of the sorted words, one at least, are of it.
+    """Set ``lengths`` of each segment to the number of sorted words, at least one, that belong to it.
 
     A word is ``segment << bits | word``.
     """
@@ -257,11 +258,11 @@ def _count(lengths: Column, packed: Column, bits: int) -> None:
     lengths[segments[last]] = np.diff(last, prepend=-1)
 
 
-# The estimator, of one element and of many: the same operations in the same order, so the same bits.
+# The estimator, for one element and for many: the same operations in the same order, so the same bits.
 
 
 def _estimate(counts: Sequence[int]) -> int:
-    """Ertl's improved raw estimate; ``counts[k]``: how many registers have rank k."""
+    """Ertl's improved raw estimate; ``counts[k]`` is the number of registers with rank k."""
     registers = sum(counts)
     if counts[0] == registers:
         return 0
@@ -274,7 +275,7 @@ def _estimate(counts: Sequence[int]) -> int:
 
 
 def _sigma(x: float) -> float:
-    """The sum of x**(2**k) * 2**(k - 1) over k >= 0, and x / 2 more; for x < 1."""
+    """The sum of x**(2**k) * 2**(k - 1) over k >= 0, plus x / 2; for x < 1."""
     y, z, before = 1.0, x, -1.0
     while z != before:
         x, before = x * x, z
@@ -311,6 +312,6 @@ def _estimates(counts: Column) -> Column:
 
 
 def _each(function: Any, values: Column) -> Column:
-    """A function of each distinct value: of shares of a few thousand registers there are few."""
+    """A function applied to each distinct value: the shares of a few thousand registers repeat often."""
     distinct, places = np.unique(values, return_inverse=True)
     return np.array([function(value) for value in distinct.tolist()])[places]

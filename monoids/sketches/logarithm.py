@@ -1,19 +1,19 @@
-"""A logarithm of floats that is an integer: the number of a bucket whose numbers differ by a relative error at most.
+"""An integer logarithm of floats: the number of a bucket whose members differ from its number by a bounded error.
 
     bucket(x) <= bucket(y)                            if x <= y
     |number(bucket(x)) - x| <= error * |x|            for every finite x
 
-Each octave, the numbers from 2**n to 2**(n + 1), is cut alike. The significand of x is an integer s with 2**52 <= s <
-2**53, and x = s * 2**m. Its buckets begin at the integers B[0] = 2**52 < B[1] < ..., and S[j] stands for those in
-B[j] <= s < B[j + 1]:
+Each octave, the numbers from 2**n to 2**(n + 1), is cut the same way. The significand of x is an integer s with
+2**52 <= s < 2**53, and x = s * 2**m. Its buckets begin at the integers B[0] = 2**52 < B[1] < ..., and S[j] represents
+all s with B[j] <= s < B[j + 1]:
 
     S[j] = floor(B[j] * (1 + error))                  so S[j] <= (1 + error) * s, for B[j] <= s
     B[j + 1] = floor(S[j] / (1 - error)) + 1          so (1 - error) * s <= S[j], for s <= B[j + 1] - 1
 
-That is all of the proof: integers and one fraction, no rounding, no library's logarithm, so the same bits on every
-machine. The last bucket of an octave ends with it, and S[j] is a significand of the same octave, so that number() is
-a float, exactly; of subnormal floats the nearest, by which 2**-1075 may be added to the error. There are
-log(2) / log((1 + error) / (1 - error)) buckets in an octave, which is the least, rounded up.
+That is the whole proof: integers and one fraction, no rounding and no library's logarithm, so the same bits on every
+machine. The last bucket of an octave ends with it, and S[j] is a significand of the same octave, so number() is
+exactly a float; for subnormal numbers it is the nearest float, which may add 2**-1075 to the error. An octave has
+log(2) / log((1 + error) / (1 - error)) buckets, rounded up, the least possible.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
-Numbers = np.ndarray[Any, np.dtype[np.int32]]
+BucketNumbers = np.ndarray[Any, np.dtype[np.int32]]
 
 _OCTAVES = 2098
 _BITS = 52
@@ -36,10 +36,10 @@ _LEAST_EXPONENT = 1074
 _NORMAL_MIN = -1000
 
 
-class Buckets:
-    """The buckets of one relative error.
+class LogarithmicBuckets:
+    """The buckets for one relative error.
 
-    0 is that of zero, ``-b`` that of the negatives of ``b``; ``last - 1`` that of infinity, ``last`` that of NaN.
+    Bucket 0 holds zero, ``-b`` the negatives of ``b``, ``last - 1`` infinity, ``last`` NaN.
     """
 
     def __init__(self, error: Fraction) -> None:
@@ -71,7 +71,7 @@ class Buckets:
         return bucket if x > 0 else -bucket
 
     def number(self, bucket: int) -> float:
-        """The number that stands for a bucket."""
+        """The number that represents a bucket."""
         if bucket == self.last:
             return math.nan
         size = abs(bucket)
@@ -88,7 +88,7 @@ class Buckets:
 
     # Columns.
 
-    def bucket_columns(self, numbers: Floats) -> Numbers:
+    def bucket_columns(self, numbers: Floats) -> BucketNumbers:
         """The bucket of each number."""
         bits = np.ascontiguousarray(numbers, np.float64).view(np.int64)
         octaves, significands = (bits >> _BITS) & 0x7FF, bits & (_ONE - 1)
@@ -97,15 +97,15 @@ class Buckets:
         significands |= _ONE
         within = self._first_of[(significands - _ONE) >> self._shift]
         within += significands >= self._bounds[within]
-        buckets: Numbers = (octaves * self.per_octave + within + 1).astype(np.int32)
+        buckets: BucketNumbers = (octaves * self.per_octave + within + 1).astype(np.int32)
         np.negative(buckets, out=buckets, where=bits < 0)
         if strange.any():
             places = np.flatnonzero(strange)
             buckets[places] = self._strange(numbers[places])
         return buckets
 
-    def _strange(self, numbers: Floats) -> Numbers:
-        """Of zeros, subnormal numbers, infinities and NaN."""
+    def _strange(self, numbers: Floats) -> BucketNumbers:
+        """The buckets of zeros, subnormal numbers, infinities and NaN."""
         buckets = np.zeros(len(numbers), np.int32)
         buckets[np.isnan(numbers)] = self.last
         infinite = np.isinf(numbers)
@@ -117,8 +117,8 @@ class Buckets:
             buckets[small] = np.where(scaled > 0, scaled - shift, scaled + shift)
         return buckets
 
-    def number_columns(self, buckets: Numbers) -> Floats:
-        """The number that stands for each bucket."""
+    def number_columns(self, buckets: BucketNumbers) -> Floats:
+        """The number that represents each bucket."""
         sizes = np.abs(buckets)
         octaves, within = np.divmod(np.clip(sizes - 1, 0, self.infinity - 2), self.per_octave)
         exponents = octaves - _LEAST_EXPONENT - _BITS
@@ -133,7 +133,7 @@ class Buckets:
 
 
 def _cut(error: Fraction) -> tuple[list[int], list[int]]:
-    """Where the buckets of an octave begin, and the significand that stands for each."""
+    """The first significand of each bucket of an octave, and the significand that represents it."""
     up, down, unit = error.denominator + error.numerator, error.denominator - error.numerator, error.denominator
     starts, standing = [], []
     start, end = _ONE, 2 * _ONE

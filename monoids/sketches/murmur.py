@@ -1,14 +1,14 @@
-"""MurmurHash3 x64 128 is the hash of Apache DataSketches: two 64-bit words for bytes and a seed.
+"""MurmurHash3 x64 128 is the hash of Apache DataSketches: it maps bytes and a seed to two 64-bit words.
 
-    murmur3(data, seed) == (h1, h2)                        one item, as the definition reads
+    murmur3(data, seed) == (h1, h2)                        one item, as in the definition
     murmur3_words(words, seed)[i] == h1 of the eight bytes of words[i], little-endian
     murmur3_bytes(array, seed)[i] == h1 of the bytes of array[i]
-    hash_values(column)[i] == h1 >> 1 of the bytes of value i, under SEED: what theta sketches keep
+    hash_values(column)[i] == h1 >> 1 of the bytes of value i, under SEED: the hashes in theta sketches
 
-A seed is a word, or a column of words of shape (n, 1): then the result has n rows, one for each seed.
+A seed is a word, or a column of words of shape (n, 1); then the result has n rows, one for each seed.
 
-Bytes of a value, as in DataSketches: of an integer its eight (little-endian, two's complement), of a float the eight of
-the IEEE double, of a string its UTF-8, of bytes themselves. Values that DataSketches does not hash (bool, date,
+The bytes of a value are those of DataSketches: eight for an integer (little-endian, two's complement), eight for a
+float (the IEEE double), UTF-8 for a string, bytes as they are. Types that DataSketches does not hash (bool, date,
 datetime, Decimal) have the eight bytes of their key hash. Source: Appleby: MurmurHash3, 2011 (public domain).
 """
 
@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.sketches.inputs import key_hash
+from monoids.sketches.hashed_inputs import key_hash
 from monoids.text import Words
 
 SEED = 9001
-"""The seed that DataSketches uses unless told otherwise."""
+"""The default seed of DataSketches."""
 
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 _MIX_1, _MIX_2 = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53
@@ -47,15 +47,15 @@ def hash_values(column: pa.Array) -> Words:
 
 
 def murmur3_words(words: Words, seed: Any) -> Words:
-    """The first word of the hash of items of eight bytes each."""
+    """The first word of the hash of eight-byte items."""
     h2 = np.asarray(seed, np.uint64) ^ np.uint64(8)
     return _finish(_mixed_word(words, _C1, 31, _C2) ^ h2, h2)
 
 
 def murmur3_bytes(array: pa.Array, seed: Any) -> Words:
-    """The first word of the hash of Arrow strings or bytes, without nulls.
+    """The first word of the hash of Arrow strings or bytes without nulls.
 
-    All rows take their next block together; the few that are much longer than the others go on alone.
+    All rows advance block by block together; the few that are much longer than the others are hashed separately.
     """
     seeds = np.asarray(seed, np.uint64)
     data, offsets = _data(array)
@@ -85,7 +85,7 @@ def murmur3_bytes(array: pa.Array, seed: Any) -> Words:
 
 
 def _data(array: pa.Array) -> tuple[Any, Any]:
-    """The bytes of all rows, with room to read two words at the end of the last, and where each begins."""
+    """The bytes of all rows, padded so that two words can be read at its end, and the offset of each row."""
     _, offset_buffer, data_buffer = array.buffers()
     offsets = np.zeros(1, np.int64)
     if len(array):
@@ -98,7 +98,7 @@ def _data(array: pa.Array) -> tuple[Any, Any]:
 
 
 def _low_bytes(count: Any) -> Words:
-    """A mask of so many bytes, 0 to 8."""
+    """A mask of the lowest ``count`` bytes, 0 to 8."""
     bits = (count * 8).astype(np.uint64)
     return np.where(count == 8, np.uint64(_ALL), (np.uint64(1) << (bits & np.uint64(63))) - np.uint64(1))
 
@@ -123,7 +123,7 @@ def _rotated(x: Words, bits: int) -> Words:
 
 
 def _finish(h1: Words, h2: Words) -> Words:
-    """The first word; ``h1`` is changed."""
+    """The first word of the result. Changes ``h1``."""
     h1 += h2
     h2 = _mixed(h1 + h2)
     h1 = _mixed(h1)
@@ -132,7 +132,7 @@ def _finish(h1: Words, h2: Words) -> Words:
 
 
 def _mixed(k: Words) -> Words:
-    """In place."""
+    """The 64-bit finalizer, in place."""
     for factor in (_MIX_1, _MIX_2):
         k ^= k >> np.uint64(33)
         k *= np.uint64(factor)
@@ -140,11 +140,11 @@ def _mixed(k: Words) -> Words:
     return k
 
 
-# The same of one item.
+# The same for one item.
 
 
 def murmur3(data: bytes, seed: int) -> tuple[int, int]:
-    """The 128 bits of MurmurHash3 x64 as two words, as the definition reads.
+    """The 128 bits of MurmurHash3 x64 as two words, as in the definition.
 
     >>> [hex(word) for word in murmur3(b"hello", 0)]
     ['0xcbd8a7b341bd9b02', '0x5b1e906a48ae1d19']
@@ -166,7 +166,7 @@ def _blocks_one(data: bytes, start: int, h1: int, h2: int) -> tuple[int, int]:
 
 
 def _finish_one(data: bytes, whole: int, h1: int, h2: int) -> tuple[int, int]:
-    """The bytes after the whole blocks, and the finalizer."""
+    """The bytes after the last whole block, and the finalizer."""
     k1 = int.from_bytes(data[whole : whole + 8], "little")
     k2 = int.from_bytes(data[whole + 8 :], "little")
     h2 ^= _rotated_one(k2 * _C2 & _ALL, 33) * _C1 & _ALL

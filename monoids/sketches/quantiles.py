@@ -1,13 +1,13 @@
-"""Quantiles counts numbers in buckets so narrow that one number stands for all of a bucket, within a relative error.
+"""Quantiles counts numbers in buckets so narrow that one number represents its bucket, within a relative error.
 
     lift(x)[bucket(x)] == 1;  combine adds the counts of each bucket: a Group, exact, in any order
     |number(bucket(x)) - x| <= relative_error * |x|
 
-So the quantile that is read is within the relative error of the true one: of the very number that stands at that
-place of the sorted inputs. See ``logarithm.py`` for the buckets and the proof.
+So a quantile is within the relative error of the true one, the number at that position of the sorted inputs.
+``logarithm.py`` has the buckets and the proof.
 
-Source: Masson, Rim, Lee: DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees, 2019;
-without the collapsing of buckets, which would depend on the order of merges.
+Source: Masson, Rim, Lee: DDSketch: a fast and fully-mergeable quantile sketch with relative-error guarantees, 2019,
+without collapsing buckets, which would depend on the order of merges.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from monoids.groupby.segments import ONE
 from monoids.monoid import Group
 from monoids.numbers.entries import EntrySum
 from monoids.numbers.integers import decoded_as
-from monoids.ordered import Numbers
+from monoids.ordered import IntegerKeys
 from monoids.scalars import is_missing
 from monoids.sketches.arguments import fraction
-from monoids.sketches.logarithm import Buckets
+from monoids.sketches.logarithm import LogarithmicBuckets
 from monoids.table import Table
 from monoids.values import INT64_MAX, INT64_MIN, ValueType
 
-Counts = dict[int, int]
-"""An element: bucket to count, without those of count 0. Buckets are numbered in the order of the numbers in them."""
+BucketCounts = dict[int, int]
+"""An element: bucket to count, without zero counts. Bucket numbers ascend with the numbers they hold."""
 
 
-class Quantiles(Table[Counts], Group[Counts]):
+class Quantiles(Table[BucketCounts], Group[BucketCounts]):
     """Quantiles of numbers, each within ``relative_error`` of the number that a sort would give.
 
-    The quantile q of n numbers is the one at place floor(q * (n - 1)) of the sorted, from 0: no interpolation. Zero
-    is a bucket of its own and exact, -0.0 is 0.0; infinities are exact; NaN is a number above infinity. None is no
-    input. Below 2**-1022 (subnormal) half of 2**-1074 may come on top of the error.
+    The quantile q of n numbers is the one at position floor(q * (n - 1)) of the sorted numbers, from 0, without
+    interpolation. Zero has a bucket of its own and is exact, -0.0 is 0.0; infinities are exact; NaN sorts above
+    infinity. None contributes nothing. Below 2**-1022 (subnormal) the error may grow by half of 2**-1074.
 
-    Presented as a struct of the ``quantiles``: 0.5 is ``p50``, 0.999 is ``p999``; None of no number. Where more was
-    taken back from a bucket than put into it, it is read as empty.
+    Presented as a struct of the ``quantiles``: 0.5 is ``p50``, 0.999 is ``p999``; None without numbers. A bucket with a
+    negative count, after subtracting too much, is read as empty.
 
-    Memory: 12 bytes for each bucket that holds anything, whatever the number of inputs. At 0.01 there are 35 for every
+    Memory: 12 bytes for each non-empty bucket, whatever the number of inputs. At 0.01 there are 35 buckets for every
     factor of 2: at most 1,120 for numbers from 1 to 4e9, and 146,863 for all floats.
 
     >>> delays = Quantiles(relative_error="0.01", quantiles=("0.5", "0.99"))
@@ -66,20 +66,20 @@ class Quantiles(Table[Counts], Group[Counts]):
         quantiles: Sequence[Any] = ("0.5", "0.9", "0.95", "0.99", "0.999"),
     ) -> None:
         self.relative_error = fraction("Quantiles", "relative_error", relative_error, "0.00001", "0.5", ends=True)
-        self.buckets = Buckets(self.relative_error)
+        self.buckets = LogarithmicBuckets(self.relative_error)
         if not isinstance(quantiles, (tuple, list)) or not quantiles:
             raise TypeError(f"Quantiles(quantiles={quantiles!r}): write a tuple, quantiles=('0.5', '0.99')")
         self.quantiles = tuple(_quantile(q) for q in quantiles)
         self.names = tuple(map(_name, self.quantiles))
         if len(set(self.names)) < len(self.names):
-            raise ValueError(f"Quantiles: a quantile is there twice: {', '.join(self.names)}")
+            raise ValueError(f"Quantiles: a quantile is given twice: {', '.join(self.names)}")
         self.type = ValueType("Quantiles()", "float", pa.float64(), frozenset({"float"}))
         self.output_type: pa.DataType = pa.struct([pa.field(name, pa.float64()) for name in self.names])
         self._counts = EntrySum(self)
-        super().__init__(Numbers(np.dtype(np.int32)), self._counts)
+        super().__init__(IntegerKeys(np.dtype(np.int32)), self._counts)
 
     @property
-    def identity(self) -> Counts:
+    def identity(self) -> BucketCounts:
         return {}
 
     def parameters(self) -> dict[str, Any]:
@@ -89,28 +89,28 @@ class Quantiles(Table[Counts], Group[Counts]):
         quantiles = tuple(map(_text, self.quantiles))
         return f"Quantiles({_text(self.relative_error)!r}, quantiles={quantiles!r})"
 
-    def combine(self, a: Counts, b: Counts) -> Counts:
+    def combine(self, a: BucketCounts, b: BucketCounts) -> BucketCounts:
         """OverflowError where a count is outside int64."""
         total = dict(a)
         for bucket, count in b.items():
             total[bucket] = self._counts.combine(total.get(bucket, 0), count)
         return {bucket: count for bucket, count in total.items() if count}
 
-    def inverse(self, a: Counts) -> Counts:
+    def inverse(self, a: BucketCounts) -> BucketCounts:
         return {bucket: self._counts.inverse(count) for bucket, count in a.items()}
 
-    def lift(self, value: Any) -> Counts:
-        """TypeError for what is no number."""
+    def lift(self, value: Any) -> BucketCounts:
+        """TypeError for a value that is not a number."""
         return {} if is_missing(value) else {self.buckets.bucket(self.type.accept(value)): 1}
 
-    def present(self, element: Counts) -> dict[str, float] | None:
+    def present(self, element: BucketCounts) -> dict[str, float] | None:
         held = _held(element)
         if not held:
             return None
         return {name: self._at(held, q) for name, q in zip(self.names, self.quantiles)}
 
-    def quantile(self, element: Counts, q: Any) -> float | None:
-        """One quantile; ``q`` from 0 to 1, as text. None of no number."""
+    def quantile(self, element: BucketCounts, q: Any) -> float | None:
+        """One quantile; ``q`` from 0 to 1, as text. None without numbers."""
         held = _held(element)
         return self._at(held, _quantile(q)) if held else None
 
@@ -119,33 +119,33 @@ class Quantiles(Table[Counts], Group[Counts]):
         counted = accumulate(count for _, count in held)
         return self.buckets.number(next(bucket for (bucket, _), below in zip(held, counted) if below > place))
 
-    def encode(self, element: Counts) -> bytes:
+    def encode(self, element: BucketCounts) -> bytes:
         return encoding.encode((_text(self.relative_error), element))
 
-    def decode(self, data: bytes) -> Counts:
-        """ValueError for a sketch of another error, and for bytes that are none."""
+    def decode(self, data: bytes) -> BucketCounts:
+        """ValueError for a sketch with another error, and for bytes that are no sketch."""
         parts = decoded_as(self, data, tuple)
         if len(parts) != 2 or parts[0].__class__ is not str or parts[1].__class__ is not dict:
             raise ValueError(f"{self!r}: the encoded element is no sketch of quantiles")
         error, element = parts
         if error != _text(self.relative_error):
             raise ValueError(
-                f"{self!r} was given a sketch of relative error {error!r:.40}, whose buckets are others: read it with"
-                f" Quantiles({error!r:.40}), and make all that are to be combined alike"
+                f"{self!r} cannot read a sketch of relative error {error!r:.40}, whose buckets differ: read it with"
+                f" Quantiles({error!r:.40}), and make all sketches that are combined the same way"
             )
         for bucket, count in element.items():
             if bucket.__class__ is not int or not self.buckets.first <= bucket <= self.buckets.last:
-                raise ValueError(f"{self!r}: {bucket!r:.60} is none of its buckets")
+                raise ValueError(f"{self!r}: {bucket!r:.60} is not one of its buckets")
             if count.__class__ is not int or not count or not INT64_MIN <= count <= INT64_MAX:
                 raise ValueError(f"{self!r}: a count of {count!r:.60} in bucket {bucket}")
         return dict(element)
 
     # Columns.
 
-    def entries(self, element: Counts) -> tuple[list[int], list[int]]:
+    def entries(self, element: BucketCounts) -> tuple[list[int], list[int]]:
         return list(element), list(element.values())
 
-    def of_entries(self, keys: Sequence[int], inner: Sequence[int]) -> Counts:
+    def of_entries(self, keys: Sequence[int], inner: Sequence[int]) -> BucketCounts:
         return dict(zip(keys, inner))
 
     def lift_columns(self, values: Any) -> Columns:
@@ -162,7 +162,7 @@ class Quantiles(Table[Counts], Group[Counts]):
         return pa.StructArray.from_arrays(list(shown.values()), fields=list(self.output_type), mask=empty)
 
     def quantile_column(self, table: Ragged, q: Fraction) -> pa.Array:
-        """The quantile of every row of a table of elements; null of no number."""
+        """The quantile of every row of a table of elements; null without numbers."""
         keys, counts = table.flat()
         rows = table.spread(np.arange(len(table)))
         held = np.flatnonzero(counts > 0)
@@ -180,15 +180,15 @@ class Quantiles(Table[Counts], Group[Counts]):
         return pa.array(numbers, mask=sizes == 0)
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError for a bucket that is none of its, and for a count of 0."""
+        """ValueError for a bucket number out of range, and for a count of 0."""
         (table,) = super().from_arrow(arrays)
         keys, counts = table.flat()
         if len(keys) and (keys.min() < self.buckets.first or keys.max() > self.buckets.last or not counts.all()):
-            raise ValueError(f"{self!r}: an entry that is none of its buckets, or counts 0")
+            raise ValueError(f"{self!r}: an entry is outside its buckets, or counts 0")
         return (table,)
 
 
-def _held(element: Counts) -> list[tuple[int, int]]:
+def _held(element: BucketCounts) -> list[tuple[int, int]]:
     return sorted((bucket, count) for bucket, count in element.items() if count > 0)
 
 
@@ -207,7 +207,7 @@ def _quantile(q: Any) -> Fraction:
 
 
 def _name(q: Fraction) -> str:
-    """0.5: p50, 0.05: p05, 0.999: p999, 1: p100."""
+    """The output name: 0.5 is p50, 0.05 is p05, 0.999 is p999, 1 is p100."""
     digits = f"{q.numerator * 10**9 // q.denominator:010d}"
     return "p100" if digits[0] == "1" else f"p{digits[1:].rstrip('0').ljust(2, '0')}"
 

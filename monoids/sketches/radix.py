@@ -1,7 +1,7 @@
-"""UnsignedWords of many segments are sorted by splitting them on their upper bits, until a part fits a sorting network.
+"""Words of many segments are sorted by splitting on their upper bits, until parts are small enough to sort directly.
 
-Sorting five million words at once takes twenty steps of comparison each; to count them into a hundred parts takes one,
-and each of those into a hundred again another; parts of a few hundred NumPy then sorts without a branch.
+Sorting five million words at once takes twenty rounds of comparisons. Counting them into a hundred parts takes one
+pass, and each of those into a hundred again another; NumPy sorts parts of a few hundred without a branch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from monoids.groupby.cells import Integers
 
 CHUNK_ROWS = 1 << 18
-"""How many words to hand over at a time: what stays in the cache while it is split."""
+"""How many words to pass at a time: they stay in the cache while they are split."""
 
 UnsignedWords = np.ndarray[Any, Any]
 """Unsigned integers of 32 or 64 bits."""
@@ -27,24 +27,24 @@ _SPLIT_BITS_MAX = 8
 
 
 def split_bits(rows: int) -> int:
-    """Into how many parts to split so many rows, as a power of two, for parts that fit the cache."""
+    """The number of parts, as a power of two, that makes parts of this many rows fit the cache."""
     return min((rows // _PART_ROWS).bit_length(), _SPLIT_BITS_MAX)
 
 
 def split_words(
     chunks: Iterable[tuple[Integers, UnsignedWords]], rows: int, segment_bits: int, word_bits: int, splits: int
 ) -> Iterator[tuple[int, int, UnsignedWords]]:
-    """UnsignedWords in parts ``(first, bits, packed)`` of neighbouring segments, ascending; in a part in any order.
+    """Split words into parts ``(first, bits, packed)`` of adjacent segments, ascending; unordered within a part.
 
-    ``chunks`` give the segment and the word of each of ``rows`` rows, below ``2**segment_bits`` and ``2**word_bits``;
-    there are at most ``2**splits`` parts. In a part a row is ``(segment - first) << word_bits | word``, below
-    ``2**bits``, of uint32 where that fits, and the caller's to change.
+    ``chunks`` yields the segment and the word of each of ``rows`` rows, below ``2**segment_bits`` and ``2**word_bits``.
+    There are at most ``2**splits`` parts. A row of a part is ``(segment - first) << word_bits | word``, below
+    ``2**bits``, as uint32 where that fits; the caller may overwrite it.
     """
     splits = min(splits, segment_bits)
     shift = segment_bits - splits
     dtype = np.dtype(np.uint32 if shift + word_bits <= 32 else np.uint64)
     parts: list[list[UnsignedWords]] = [[] for _ in range(1 << splits)]
-    # One array for all chunks: the pages of many are a third of the time.
+    # One array for all chunks: allocating the pages of many arrays takes a third of the time.
     split, end = np.empty(rows if splits else 0, dtype), 0
     for segments, words in chunks:
         packed = segments.astype(dtype)
@@ -64,7 +64,7 @@ def split_words(
 
 
 def sorted_words(words: UnsignedWords, bits: int) -> UnsignedWords:
-    """UnsignedWords below ``2**bits``, which may be overwritten, in order."""
+    """The words, below ``2**bits``, in order. May overwrite its argument."""
     splits = min((len(words) // _LEAF_ROWS).bit_length(), _SPLIT_BITS_MAX, bits)
     if splits <= 1:
         words.sort()
@@ -86,9 +86,9 @@ def sorted_words(words: UnsignedWords, bits: int) -> UnsignedWords:
 
 
 def _split(codes: UnsignedWords, packed: UnsignedWords, parts: list[list[UnsignedWords]], split: UnsignedWords) -> None:
-    """Append to each of ``parts`` the rows whose code is its number; they are written to ``split``."""
+    """Append to each of ``parts`` the rows whose code is its number, written to ``split``."""
     order, ends = _order(codes, len(parts))
-    packed = packed.take(order, out=split, mode="clip")  # rows are in range: not to check them is a quarter faster
+    packed = packed.take(order, out=split, mode="clip")  # rows are in range; skipping the check is a quarter faster
     start = 0
     for part, end in zip(parts, ends):
         if end > start:
@@ -97,7 +97,7 @@ def _split(codes: UnsignedWords, packed: UnsignedWords, parts: list[list[Unsigne
 
 
 def _order(codes: UnsignedWords, count: int) -> tuple[Integers, list[int]]:
-    """The permutation that sorts codes below ``count``, and where each code ends in it."""
+    """The permutation that sorts codes below ``count``, and the end of each code in it."""
     order = np.asarray(pc.array_sort_indices(pa.array(codes))).view(np.int64)
     ends = np.searchsorted(codes, np.arange(count, dtype=codes.dtype), side="right", sorter=order)
     return order, ends.tolist()

@@ -1,6 +1,6 @@
-"""Theta: the distinct values whose hash is below a threshold, so that sets of any size can be estimated and compared.
+"""Theta keeps the distinct values whose hash is below a threshold, to estimate and compare sets of any size.
 
-combine(a, b) == the k smallest hashes of both below both thetas; theta is the next one, if there is a next one
+combine(a, b) == the k smallest hashes of both below both thetas; theta is the next hash, if there is one
 """
 
 from __future__ import annotations
@@ -14,40 +14,40 @@ import pyarrow as pa
 
 from monoids.column import Column, Columns, Ragged, is_constant
 from monoids.monoid import Monoid, check_schema
-from monoids.ordered import Numbers
-from monoids.sketches.inputs import hash_column, hash_value
+from monoids.ordered import IntegerKeys
+from monoids.sketches.hashed_inputs import hash_column, hash_value
 from monoids.sketches.murmur import hash_values
 from monoids.sketches.theta_bytes import THETA_MAX, from_bytes, to_bytes
 from monoids.table import Table, list_array, list_entries
 from monoids.values import INT64_MAX
 
-_HASHES = Numbers(np.dtype(np.uint64))
+_HASHES = IntegerKeys(np.dtype(np.uint64))
 _LIST = pa.list_(pa.field("item", pa.uint64(), nullable=False))
 
 
 @dataclass(frozen=True)
-class Sample:
-    """All ``hashes`` below ``theta`` of a set of values, ascending. ``theta`` of 2**63 - 1: of all its values."""
+class ThetaSample:
+    """All ``hashes`` of a set of values below ``theta``, ascending. A ``theta`` of 2**63 - 1 keeps all values."""
 
     theta: int
     hashes: tuple[int, ...]
 
 
-class Theta(Monoid[Sample]):
-    """How many distinct values that are not None, with set operations; also known as KMV, the k minimum values.
+class Theta(Monoid[ThetaSample]):
+    """The number of distinct non-None values, with set operations; also known as KMV, the k minimum values.
 
-    ``k``: how many hashes are kept, from 2 to 2**26. Up to k distinct values the count is exact; beyond, its standard
+    ``k``: the number of hashes kept, from 2 to 2**26. Up to k distinct values the count is exact; beyond, its standard
     error is 1 / sqrt(k - 1), 1.6 % for 4096.
 
         combine(a, b) == union(a, b)      commutative, idempotent, exact
 
-    ``intersection`` and ``difference`` give elements too, so the operations nest; ``estimate`` reads any of them. They
-    keep only hashes below the theta of both sides, so with n values in the union of all that took part, s in the
-    result, the standard error is about sqrt(n / s / k) of s: small parts of large sets are estimated badly.
+    ``intersection`` and ``difference`` return elements too, so operations nest; ``estimate`` reads any of them. They
+    keep only hashes below the theta of both sides. With n values in the union of all operands and s in the result, the
+    standard error is about sqrt(n / s / k) of s: estimates of small parts of large sets are poor.
 
-    Values and their hashes are those of DataSketches: int, float and str, seed 9001 (and bytes as there from C++), so
-    that ``from_datasketches`` and ``to_datasketches`` go both ways; an empty string, which DataSketches leaves out, is
-    a value. Of bool, date, datetime and Decimal the key hash is hashed. ``1``, ``1.0`` and ``True`` are three values;
+    Values and their hashes are those of DataSketches: int, float and str, seed 9001 (and bytes, as there from C++), so
+    ``from_datasketches`` and ``to_datasketches`` convert both ways. An empty string, which DataSketches ignores, is a
+    value. For bool, date, datetime and Decimal the key hash is hashed. ``1``, ``1.0`` and ``True`` are three values;
     all NaN are one, -0.0 is 0.0; a str and its UTF-8 bytes are one. Integers outside int64 raise OverflowError.
 
     Source: Dasgupta, Lang, Rhodes, Thaler: A framework for estimating stream expression cardinalities, 2016; Beyer and
@@ -66,7 +66,7 @@ class Theta(Monoid[Sample]):
     idempotent = True
     counts_distinct = True
     name = "Theta"
-    identity = Sample(THETA_MAX, ())
+    identity = ThetaSample(THETA_MAX, ())
     output_type = pa.int64()
     schema = pa.schema([pa.field("theta", pa.uint64(), nullable=False), pa.field("hashes", _LIST, nullable=False)])
 
@@ -88,86 +88,86 @@ class Theta(Monoid[Sample]):
 
     # One element.
 
-    def combine(self, a: Sample, b: Sample) -> Sample:
+    def combine(self, a: ThetaSample, b: ThetaSample) -> ThetaSample:
         theta = min(a.theta, b.theta)
         return self._sample(theta, {hash for hash in (*a.hashes, *b.hashes) if hash < theta})
 
-    def fold(self, elements: Sequence[Sample]) -> Sample:
+    def fold(self, elements: Sequence[ThetaSample]) -> ThetaSample:
         theta = min((element.theta for element in elements), default=THETA_MAX)
         return self._sample(theta, {hash for element in elements for hash in element.hashes if hash < theta})
 
-    def lift(self, value: Any) -> Sample:
+    def lift(self, value: Any) -> ThetaSample:
         hash = hash_value(value, hash_values, repr(self))
-        return Sample(THETA_MAX, (hash,)) if hash and hash < THETA_MAX else self.identity
+        return ThetaSample(THETA_MAX, (hash,)) if hash and hash < THETA_MAX else self.identity
 
-    def present(self, element: Sample) -> int:
-        """The estimate, rounded; 0 of the identity."""
+    def present(self, element: ThetaSample) -> int:
+        """The estimate, rounded; 0 for the identity."""
         estimate = self.estimate(element)
         return round(estimate) if estimate < 2.0**63 else INT64_MAX
 
-    def estimate(self, element: Sample) -> float:
-        """How many distinct values are in the set: of those kept, one in every ``theta`` / 2**63 of all."""
+    def estimate(self, element: ThetaSample) -> float:
+        """The estimated number of distinct values: the number kept, divided by their share, ``theta`` / 2**63."""
         return len(element.hashes) / (element.theta / THETA_MAX)
 
-    def union(self, a: Sample, b: Sample) -> Sample:
+    def union(self, a: ThetaSample, b: ThetaSample) -> ThetaSample:
         """The values in ``a`` or ``b``: ``combine``."""
         return self.combine(a, b)
 
-    def intersection(self, a: Sample, b: Sample) -> Sample:
+    def intersection(self, a: ThetaSample, b: ThetaSample) -> ThetaSample:
         """The values in both ``a`` and ``b``; see the class for the error."""
         return self._sample(min(a.theta, b.theta), set(a.hashes) & set(b.hashes))
 
-    def difference(self, a: Sample, b: Sample) -> Sample:
+    def difference(self, a: ThetaSample, b: ThetaSample) -> ThetaSample:
         """The values in ``a`` that are not in ``b``; see the class for the error."""
         theta = min(a.theta, b.theta)
         return self._sample(theta, {hash for hash in set(a.hashes) - set(b.hashes) if hash < theta})
 
-    def jaccard(self, a: Sample, b: Sample) -> float:
-        """The share of the values in ``a`` or ``b`` that are in both; 1.0 if there are none at all.
+    def jaccard(self, a: ThetaSample, b: ThetaSample) -> float:
+        """The share of the values in ``a`` or ``b`` that are in both; 1.0 if both are empty.
 
-        The standard error is sqrt(j * (1 - j) / h) for a share of j, of h hashes in ``a`` or ``b`` below both thetas:
-        k of them or more where both are lifted or unions and one has more than k values, and fewer, so a larger error,
-        where one is an intersection or a difference.
+        The standard error for a share j is sqrt(j * (1 - j) / h), with h hashes of ``a`` or ``b`` below both thetas. h
+        is at least k if both are lifted or unions and one has more than k values. It is less, and the error larger, if
+        one is an intersection or a difference.
         """
         theta = min(a.theta, b.theta)
         either = {hash for hash in (*a.hashes, *b.hashes) if hash < theta}
         return len(either.intersection(a.hashes).intersection(b.hashes)) / len(either) if either else 1.0
 
-    def to_datasketches(self, element: Sample) -> bytes:
+    def to_datasketches(self, element: ThetaSample) -> bytes:
         """The bytes of DataSketches' compact theta sketch, which its ``deserialize`` reads."""
         return to_bytes(element.theta, element.hashes)
 
-    def from_datasketches(self, data: bytes) -> Sample:
-        """The element in the bytes of a compact theta sketch of DataSketches; of its hashes at most k are kept.
+    def from_datasketches(self, data: bytes) -> ThetaSample:
+        """The element in the bytes of a compact theta sketch of DataSketches; at most k of its hashes are kept.
 
-        ValueError for other bytes, sketches of another seed, and the compressed serial version 4.
+        ValueError for other bytes, sketches with another seed, and the compressed serial version 4.
         """
         theta, hashes = from_bytes(data)
         return self._sample(theta, set(hashes[: self.k + 1].tolist()))
 
-    def encode(self, element: Sample) -> bytes:
+    def encode(self, element: ThetaSample) -> bytes:
         """As ``to_datasketches``."""
         return self.to_datasketches(element)
 
-    def decode(self, data: bytes) -> Sample:
-        """The inverse of ``encode``. ValueError for other bytes, and for a sketch that keeps more than k hashes."""
+    def decode(self, data: bytes) -> ThetaSample:
+        """The inverse of ``encode``. ValueError for other bytes, and for a sketch with more than k hashes."""
         try:
             theta, hashes = from_bytes(data)
         except ValueError as error:
             raise ValueError(f"{self!r}: {error}") from error
         if len(hashes) > self.k:
             raise ValueError(
-                f"{self!r} was given a sketch of {len(hashes)} hashes: read it with the k it was made with"
+                f"{self!r} cannot read a sketch of {len(hashes)} hashes: read it with the k it was made with"
             )
-        element = Sample(theta, tuple(hashes.tolist()))
+        element = ThetaSample(theta, tuple(hashes.tolist()))
         if self.encode(element) != data:
-            raise ValueError(f"{self!r}: bytes of DataSketches that are not written by it: use from_datasketches")
+            raise ValueError(f"{self!r}: these bytes of DataSketches were not written by it: use from_datasketches")
         return element
 
-    def _sample(self, theta: int, hashes: set[int]) -> Sample:
-        """The k smallest of hashes below theta."""
+    def _sample(self, theta: int, hashes: set[int]) -> ThetaSample:
+        """The k smallest hashes below theta."""
         kept = sorted(hashes)
-        return Sample(theta if len(kept) <= self.k else kept[self.k], tuple(kept[: self.k]))
+        return ThetaSample(theta if len(kept) <= self.k else kept[self.k], tuple(kept[: self.k]))
 
     # Columns: theta, and the hashes as a table.
 
@@ -178,16 +178,16 @@ class Theta(Monoid[Sample]):
             valid = ~ends if valid is None else valid & ~ends
         return (_thetas_max(len(hashes)), *self._smallest.single(hashes, valid))
 
-    def pack(self, elements: Sequence[Sample]) -> Columns:
+    def pack(self, elements: Sequence[ThetaSample]) -> Columns:
         lengths = np.array([len(element.hashes) for element in elements], np.int64)
         hashes = np.array([hash for element in elements for hash in element.hashes], np.uint64)
         return (np.array([element.theta for element in elements], np.uint64), Ragged.of(lengths, (hashes,)))
 
-    def unpack(self, columns: Columns) -> list[Sample]:
+    def unpack(self, columns: Columns) -> list[ThetaSample]:
         thetas, table = columns
         hashes = table.flat()[0].tolist()
         ends = np.cumsum(table.lengths).tolist()
-        return [Sample(theta, tuple(hashes[i:j])) for theta, i, j in zip(thetas.tolist(), [0, *ends[:-1]], ends)]
+        return [ThetaSample(theta, tuple(hashes[i:j])) for theta, i, j in zip(thetas.tolist(), [0, *ends[:-1]], ends)]
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         thetas, table = columns
@@ -220,23 +220,23 @@ class Theta(Monoid[Sample]):
         return [pa.array(np.ascontiguousarray(thetas)), list_array(table.lengths, pa.array(table.flat()[0]), _LIST)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where hashes are not in order, not below theta, or more than k."""
+        """ValueError where hashes are out of order, not below theta, or more than k."""
         check_schema(self, arrays)
         if arrays[0].null_count:
             raise ValueError(f"{self!r}: a theta is null")
         thetas, (lengths, _) = arrays[0].to_numpy(), list_entries(arrays[1], self)
         if (lengths > self.k).any():
-            raise ValueError(f"{self!r}: an element of more than {self.k} hashes: read it with the k it was made with")
+            raise ValueError(f"{self!r}: an element has more than {self.k} hashes: read it with the k it was made with")
         if ((thetas < 1) | (thetas > THETA_MAX)).any():
-            raise ValueError(f"{self!r}: a theta that is not in 1 to {THETA_MAX}")
+            raise ValueError(f"{self!r}: a theta is outside 1 to {THETA_MAX}")
         (table,) = self._smallest.from_arrow([arrays[1]])
         (hashes,) = table.flat()
         if (hashes >= table.spread(thetas)).any() or not hashes.all():
-            raise ValueError(f"{self!r}: a hash of 0, or one that is not below theta")
+            raise ValueError(f"{self!r}: a hash is 0, or not below theta")
         return (thetas, table)
 
     def _cut(self, thetas: Column, table: Ragged) -> Columns:
-        """Only the hashes below the theta of their row, and of k + 1 of them the largest as theta."""
+        """Keep only the hashes below the theta of their row; from k + 1 of them, the largest becomes theta."""
         if not is_constant(thetas):
             (hashes,) = table.flat()
             below = hashes < table.spread(thetas)
@@ -251,7 +251,7 @@ class Theta(Monoid[Sample]):
 
 
 class _Smallest(Table[tuple[int, ...]]):
-    """The smallest hashes of a set, so many at most; named as the sketch they are part of."""
+    """The smallest hashes of a set, up to ``entries_max``; named after the sketch they belong to."""
 
     identity = ()
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from monoids.column import take
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.grouping import number_keys, take_keys
-from monoids.groupby.sliding import slide, slide_anew
+from monoids.groupby.sliding import PaneSums, slide, sum_windows
 from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.errors import UserCodeError
@@ -133,13 +133,13 @@ def _window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[
     if window.size_ms % window.every_ms:
         firsts: Integers = np.maximum(window.first_number(rows.panes), low)
         times: Integers = np.maximum(np.minimum(window.last_number(rows.panes), high) - firsts + 1, 0)
-        pieces = slide_anew(monoid, keys, firsts, times, rows.columns)
+        pieces = sum_windows(monoid, keys, firsts, times, rows.columns)
     else:
         panes, columns = window.last_number(rows.panes), rows.columns
         starts = segment_starts((keys[1:] != keys[:-1]) | (panes[1:] != panes[:-1]))
         if len(starts) < len(panes):
             keys, panes, columns = keys[starts], panes[starts], monoid.reduce_sorted(columns, starts)
-        pieces = slide(monoid, keys, panes, columns, window.size_ms // window.every_ms, low, high)
+        pieces = slide(monoid, PaneSums(keys, panes, columns), window.size_ms // window.every_ms, low, high)
     most = _rows_max(rows)
     for numbers, held_windows, sums in pieces:
         for start in range(0, len(numbers), most):

@@ -190,7 +190,7 @@ def test_contramap_of_a_group_is_one() -> None:
         ({"prepare": len, "version": True}, "version=True: write an integer"),
         ({"prepare": len, "output_type": pa.int64()}, "is the Arrow type of what present returns"),
         ({"prepare": len, "present": str, "output_type": int}, "is the Arrow type of what present returns"),
-        ({"prepare": len, "monoid": Sum}, r"what it returns, write Sum"),
+        ({"prepare": len, "monoid": Sum}, r"if it returns a monoid, write Sum"),
     ],
 )
 def test_contramap_refuses_wrong_arguments(arguments: dict[str, Any], fault: str) -> None:

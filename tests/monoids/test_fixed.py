@@ -112,7 +112,7 @@ def test_only_numbers_of_the_schema_are_stored() -> None:
     assert monoid.decode(monoid.encode(element)) == element == monoid.unpack(monoid.pack([element]))[0]
     for wrong in [(1.5, 0.5, True), (1, "x", True), (1, 0.5, 1), (None, 0.5, True)]:
         with pytest.raises(
-            TypeError, match=r"^Widths\(\): field '(small|size|sure)' is (int8|double|bool), and an element"
+            TypeError, match=r"^Widths\(\): field '(small|size|sure)' is (int8|double|bool), but an element"
         ):
             monoid.pack([element, wrong])
         with pytest.raises(ValueError, match=r"^Widths\(\): the encoded element is"):
@@ -153,5 +153,5 @@ def test_types_that_would_change_what_they_hold_are_refused() -> None:
     class Short(FastExtent):
         input_type = pa.int32()
 
-    with pytest.raises(TypeError, match=r"input_type is int32: write int64, to which all like it are cast"):
+    with pytest.raises(TypeError, match=r"input_type is int32: write int64, to which its other widths are cast"):
         Short().lift_columns([1])

@@ -78,9 +78,9 @@ def test_combine_that_mutates_is_found() -> None:
     """It would change elements that other panes and keys share."""
     monoid = Updating()
     columns = monoid.pack([{"a": 1}, {"b": 1}, {"c": 1}])
-    with pytest.raises(TypeError, match=r"Updating\(\): combine\(a, b\) changes an element.*'return a \| b'"):
+    with pytest.raises(TypeError, match=r"Updating\(\): combine\(a, b\) changes one of its operands.*'return a \| b'"):
         monoid.reduce_sorted(columns, np.array([0, 1]))
-    with pytest.raises(TypeError, match="changes an element"):
+    with pytest.raises(TypeError, match="changes one of its operands"):
         both = record(n=Count(), m=monoid)
         both.reduce_sorted(both.lift_list([{"m": {"a": 1}}, {"m": {"b": 1}}]), np.array([0]))
     assert monoid.unpack(monoid.reduce_sorted(columns, np.arange(3))) == monoid.unpack(columns)
@@ -96,7 +96,7 @@ def test_combine_that_changes_the_identity_is_found() -> None:
             self.identity.append(1)
             return a + b
 
-    with pytest.raises(TypeError, match="changes an element"):
+    with pytest.raises(TypeError, match="changes one of its operands"):
         Growing().reduce_sorted(Growing().pack([[1], [2]]), np.array([0]))
 
 
@@ -113,14 +113,14 @@ def add(self: Any, a: Any, b: Any) -> Any:
 @pytest.mark.parametrize(
     ("monoid", "message"),
     [
-        (Count, r"Count is a class, a monoid is an instance of it: write Count\(\)"),
+        (Count, r"Count is a class, and a monoid is an instance: write Count\(\)"),
         (3, "3 is not a monoid: use Sum"),
         (incomplete(identity=0), r"Mine does not define combine\(self, a, b\)"),
         (incomplete(combine=add), "Mine has no identity: .*'identity = 0'"),
         (incomplete(combine=add, identity=0, parent=Group), r"Mine does not define inverse\(self, a\)"),
         (incomplete(combine=add, identity=object()), "cannot be encoded: an object of type object has no canonical"),
         (incomplete(combine=add, identity=np.int64(0)), r"cannot be encoded: .*write value.item\(\)"),
-        (incomplete(combine=add, identity=0, decode=lambda self, data: 1), "another element once encoded and decoded"),
+        (incomplete(combine=add, identity=0, decode=lambda self, data: 1), "decodes to a different element"),
         (incomplete(combine=add, identity=1), r"combine\(identity, identity\) is not the identity 1"),
     ],
 )
@@ -182,5 +182,5 @@ def test_columns_of_another_schema_are_refused(monoid: Monoid[Any]) -> None:
     """State of another monoid read as this one's is a wrong number, or an error that names neither."""
     foreign = [pa.array([[["x"]]])] * len(monoid.schema)
     for arrays in (foreign, [], [*foreign, *foreign]):
-        with pytest.raises(ValueError, match="they are of another monoid"):
+        with pytest.raises(ValueError, match="these columns belong to another monoid"):
             monoid.from_arrow(arrays)

@@ -111,7 +111,7 @@ def test_bytes_of_something_else_are_no_option(value: Any) -> None:
 
 def test_a_stored_nothing_that_holds_something_is_refused() -> None:
     """It would come to light with the next combine."""
-    with pytest.raises(ValueError, match=r"option\(Sum\(\)\): an element that is nothing holds something"):
+    with pytest.raises(ValueError, match=r"option\(Sum\(\)\): an element marked as nothing holds a value"):
         option(Sum()).from_arrow([pa.array([True, False]), pa.array([1, 1])])
     with pytest.raises(ValueError, match="an element is null"):
         option(Sum()).from_arrow([pa.array([True, None]), pa.array([1, 1])])

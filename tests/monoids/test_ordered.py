@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monoids.encoding import order_key
-from monoids.ordered import Numbers, Ordered, words
+from monoids.ordered import IntegerKeys, Ordered, words
 from monoids.values import ALL_KINDS, value_type
 
 EXTREMES = st.sampled_from([-(2**63), -1, 0, 1, 2**63 - 1])
@@ -98,7 +98,7 @@ def test_decimals_of_one_scale() -> None:
 @pytest.mark.parametrize("dtype", ["uint16", "uint64", "int32", "uint8"])
 def test_numbers_are_stored_at_their_width(dtype: str) -> None:
     """Registers of sketches widened to 64 bits would quadruple a checkpoint."""
-    store = Numbers(np.dtype(dtype))
+    store = IntegerKeys(np.dtype(dtype))
     info = np.iinfo(dtype)
     column, _ = store.store([int(info.max), int(info.min), 1])
     assert column.dtype == dtype and store.arrow == pa.from_numpy_dtype(np.dtype(dtype))

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from monoids import Max, Monoid, Sum, record
 from monoids import table as table_module
 from monoids.column import Ragged, concat
-from monoids.ordered import Numbers, Ordered
+from monoids.ordered import IntegerKeys, Ordered
 from monoids.table import Table, group_entries, identity_rows
 from monoids.values import ALL_KINDS, value_type
 
 INTEGERS = Ordered(value_type("Table", int, ALL_KINDS))
 TEXTS = Ordered(value_type("Table", str, ALL_KINDS))
-HASHES = Numbers(np.dtype(np.uint64))
+HASHES = IntegerKeys(np.dtype(np.uint64))
 
 
 class Dictionary(Table[dict[Any, Any]]):
@@ -135,8 +135,8 @@ def test_identity_rows(monoid: Monoid[Any], elements: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("arrays", "hint"),
     [
-        ([[(2, 1), (1, 1)]], "not in the order"),
-        ([[(1, 1), (1, 1)]], "not in the order"),
+        ([[(2, 1), (1, 1)]], "not in key order"),
+        ([[(1, 1), (1, 1)]], "not in key order"),
         ([None], "an element is null"),
     ],
 )

@@ -177,7 +177,7 @@ def test_errors_are_written_as_the_monoid_is() -> None:
             "Min(pa.timestamp('ns')) (datetimes of Python hold microseconds): write one of",
         ),
         (lambda: First(int, order=list), "a tuple of these, or a mapping of names to them"),
-        (lambda: mapping(Sum), "Sum is a function: if a monoid is what it returns, write Sum()"),  # type: ignore[arg-type]
+        (lambda: mapping(Sum), "Sum is a function: if it returns a monoid, write Sum()"),  # type: ignore[arg-type]
         (lambda: record(a=Sum), "write Sum()"),  # type: ignore[arg-type]
     ]
     for make, fault in wrong:

@@ -74,7 +74,7 @@ def test_bytes_of_something_else_are_no_bag(value: object) -> None:
 def test_a_stored_count_of_nothing_is_refused() -> None:
     """Two files of equal bags would differ."""
     stored = pa.array([[{"key": 1, "value": 0}]], Bag(int).schema.field(0).type)
-    with pytest.raises(ValueError, match=r"Bag\(int\): an entry is at the identity"):
+    with pytest.raises(ValueError, match=r"Bag\(int\): an entry holds the identity"):
         Bag(int).from_arrow([stored])
 
 

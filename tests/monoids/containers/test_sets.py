@@ -99,7 +99,7 @@ def test_an_intersection_takes_whole_sets(value: Any) -> None:
     """A string would be taken for the set of its letters."""
     with pytest.raises(TypeError, match=r"SetIntersection\(str\) takes sets of values, not"):
         SetIntersection(str).lift(value)
-    with pytest.raises(TypeError, match="takes columns of lists, not of"):
+    with pytest.raises(TypeError, match="takes columns of lists, not "):
         SetIntersection(str).lift_columns(pa.array([value]))
 
 
@@ -115,5 +115,5 @@ def test_sets_and_lists_need_a_type() -> None:
     for monoid in (SetUnion, SetIntersection, ListConcat):
         with pytest.raises(TypeError, match=r"write one of .*bool"):
             monoid(list)
-    with pytest.raises(ValueError, match="should be of type"):
+    with pytest.raises(ValueError, match="not of type"):
         SetUnion(int).decode(Count().encode(3))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monoids import Bag, Max, Monoid, SetUnion, Sum, record
 from monoids.groupby import sliding
-from monoids.groupby.sliding import slide, slide_anew
+from monoids.groupby.sliding import PaneSums, slide, sum_windows
 from tests.few import examples
 
 
@@ -69,7 +69,7 @@ def listed(monoid: Monoid[Any], pieces: Any) -> list[tuple[int, int, Any]]:
 def test_every_window_is_the_fold_of_its_panes(
     monoid: Monoid[Any], cells: set[tuple[int, int]], width: int, first: int, more: int, limits: dict[str, int]
 ) -> None:
-    """By doubling and anew, whole and in pieces; windows without a pane of the key do not appear."""
+    """By doubling and directly, whole and in pieces; windows without a pane of the key do not appear."""
     rows = sorted(cells)
     elements = [lifted(monoid, number) for number in range(len(rows))]
     last = first + more
@@ -83,7 +83,7 @@ def test_every_window_is_the_fold_of_its_panes(
     with pytest.MonkeyPatch.context() as patch:
         for name, value in limits.items():
             patch.setattr(sliding, name, value)
-        pieces = list(slide(monoid, keys, panes, monoid.pack(elements), width, first, last))
+        pieces = list(slide(monoid, PaneSums(keys, panes, monoid.pack(elements)), width, first, last))
     assert listed(monoid, pieces) == expected
 
 
@@ -103,7 +103,7 @@ def test_windows_of_any_shape_are_summed_anew(rows: list[tuple[int, int, int]], 
     columns = [np.array([row[i] for row in rows], np.int64) for i in range(3)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sliding, "_COPIES_MAX", copies_max)
-        pieces = list(slide_anew(monoid, *columns, monoid.pack([(number,) for number in range(len(rows))])))
+        pieces = list(sum_windows(monoid, *columns, monoid.pack([(number,) for number in range(len(rows))])))
     assert listed(monoid, pieces) == [(*place, monoid.encode(element)) for place, element in sorted(expected.items())]
     for keys, windows, _ in pieces:
         assert len(keys) <= copies_max or len(set(zip(keys.tolist(), windows.tolist()))) == 1 or copies_max > 1
@@ -113,27 +113,28 @@ def test_part_of_a_window_may_leave_64_bits() -> None:
     """-1 + max + 1 + -1 fits, max + 1 does not: what is summed in which order must not decide."""
     values = [-1, 2**63 - 1, 1, -1]
     keys, panes = np.zeros(4, np.int64), np.arange(4)
-    ((_, windows, columns),) = slide(Sum(), keys, panes, Sum().pack(values), 4, 0, 0)
+    ((_, windows, columns),) = slide(Sum(), PaneSums(keys, panes, Sum().pack(values)), 4, 0, 0)
     assert windows.tolist() == [0] and columns[0].tolist() == [2**63 - 2]
-    ((_, _, columns),) = slide(Sum(), keys, panes, Sum().pack([1, 2**63 - 1, 1, -1]), 3, 0, 0)
+    ((_, _, columns),) = slide(Sum(), PaneSums(keys, panes, Sum().pack([1, 2**63 - 1, 1, -1])), 3, 0, 0)
     assert Sum().unpack(columns) == [2**63 + 1]
 
 
 def test_part_of_a_window_may_raise() -> None:
-    """The same, of counts in a sketch, which raise: a window that fits is summed anew, from the left."""
+    """The same, of counts in a sketch, which raise: a window that fits is summed directly, from the left."""
     bag = Bag(str)
     values = [{"a": count} for count in (-1, 2**63 - 1, 1, -1)]
     keys, panes = np.zeros(4, np.int64), np.arange(4)
-    ((_, _, columns),) = slide(bag, keys, panes, bag.pack(values), 4, 0, 0)
+    ((_, _, columns),) = slide(bag, PaneSums(keys, panes, bag.pack(values)), 4, 0, 0)
     assert bag.unpack(columns) == [{"a": 2**63 - 2}]
     with pytest.raises(OverflowError, match="a count is outside 64-bit integers"):
-        list(slide(bag, keys, panes, bag.pack([*values[1:], {"a": 1}]), 2, 0, 0))
+        list(slide(bag, PaneSums(keys, panes, bag.pack([*values[1:], {"a": 1}])), 2, 0, 0))
 
 
 def test_a_long_history_of_one_key_is_closed_in_bounded_pieces() -> None:
     """A day of windows that start each second: 86,400 of one key, of as many panes each."""
     panes = np.arange(0, 3_000_000, 1_000)
-    pieces = list(slide(Max(), np.zeros(len(panes), np.int64), panes, Max().pack(panes.tolist()), 86_400, 0, 2_999_999))
+    rows = PaneSums(np.zeros(len(panes), np.int64), panes, Max().pack(panes.tolist()))
+    pieces = list(slide(Max(), rows, 86_400, 0, 2_999_999))
     windows = np.concatenate([piece[1] for piece in pieces])
     largest = np.concatenate([piece[2][0] for piece in pieces])
     assert max(len(piece[1]) for piece in pieces) <= 1 << 20

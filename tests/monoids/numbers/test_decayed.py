@@ -94,7 +94,7 @@ def test_not_finite() -> None:
 
 def test_earlier_times_are_refused() -> None:
     """What the sum was before its newest input is not in the element."""
-    with pytest.raises(ValueError, match="the newest input is of 5 ms"):
+    with pytest.raises(ValueError, match="the newest input is at 5 ms"):
         LOAD.present_at(LOAD.lift((5, 1.0)), 4)
 
 
@@ -138,8 +138,8 @@ def test_foreign_columns_are_refused() -> None:
         (2**63 - 1, 1.0, "out of range"),
         (-(2**63), 1.0, "out of range"),
         (2**62, 1.0, "out of range"),
-        (None, 1.0, "no inputs"),
-        (None, math.nan, "no inputs"),
+        (None, 1.0, "without inputs"),
+        (None, math.nan, "without inputs"),
     ]:
         with pytest.raises(ValueError, match=fault):
             LOAD.from_arrow([pa.array([0, time], pa.int64()), pa.array([1.0, value])])

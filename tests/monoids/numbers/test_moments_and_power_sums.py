@@ -139,7 +139,7 @@ def test_counts_and_sums_beyond_their_bounds_raise_both_ways() -> None:
         lambda: MOMENTS.combine(one, one),
         lambda: MOMENTS.reduce_sorted(MOMENTS.pack([one, one]), np.array([0])),
     ):
-        with pytest.raises(OverflowError, match=r"Moments\(\): a total is outside 64-bit integers; there cannot"):
+        with pytest.raises(OverflowError, match=r"Moments\(\): a total is outside .*; inputs cannot be this many"):
             add()
     assert MOMENTS.fold([one, one, MOMENTS.inverse(one)]) == one
     gap = MOMENTS.combine(MOMENTS.lift(1.7e308), MOMENTS.inverse(MOMENTS.lift(1.0)))
@@ -159,7 +159,7 @@ def test_stored_columns_are_what_decode_reads() -> None:
     with pytest.raises(OverflowError):
         MOMENTS.inverse(least)
     stored = MOMENTS.to_arrow(MOMENTS.pack([MOMENTS.identity] * 2))
-    with pytest.raises(ValueError, match="columns of one length"):
+    with pytest.raises(ValueError, match="columns differ in length"):
         MOMENTS.from_arrow([stored[0][:1], *stored[1:]])
 
 

@@ -246,7 +246,7 @@ def test_float_sums_and_means_are_within_their_bounds() -> None:
 def test_a_mean_has_a_count_in_int64() -> None:
     """An element that columns cannot hold must not come to be."""
     element = Mean().lift(1.0)
-    with pytest.raises(OverflowError, match=r"Mean\(\): a total is outside 64-bit integers; there cannot have been"):
+    with pytest.raises(OverflowError, match=r"Mean\(\): a total is outside .*; inputs cannot be this many"):
         for _ in range(64):
             element = Mean().combine(element, element)
     assert Mean().unpack(Mean().pack([element])) == [element] == [Mean().decode(Mean().encode(element))]
@@ -254,7 +254,7 @@ def test_a_mean_has_a_count_in_int64() -> None:
         with pytest.raises(ValueError, match="Mean"):
             Mean().decode(encoding.encode(wrong))
     for count, sum_ in [(-3, 1.0), (0, 1.0), (0, math.nan)]:
-        with pytest.raises(ValueError, match="a stored element has a count below 0, or a sum of no inputs"):
+        with pytest.raises(ValueError, match="a stored element has a count below 0, or a sum without inputs"):
             Mean().from_arrow([pa.array([1, count]), pa.array([1.0, sum_])])
 
 

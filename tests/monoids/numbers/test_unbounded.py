@@ -81,7 +81,7 @@ def test_arguments() -> None:
 
 def test_foreign_bytes_are_refused() -> None:
     """Also those that are a number in another form: they would break equality of bytes."""
-    with pytest.raises(ValueError, match="should be of type int"):
+    with pytest.raises(ValueError, match="not of type int"):
         TOTAL.decode(encoding.encode(1.0))
     lists = DIGITS_TYPE
     for small, slots, digits in [
@@ -98,7 +98,7 @@ def test_foreign_bytes_are_refused() -> None:
     assert TOTAL.unpack(TOTAL.from_arrow([pa.array([0]), pa.array([[2]], lists), pa.array([[5]], lists)])) == [
         5 * 2**64
     ]
-    with pytest.raises(ValueError, match="columns of one length"):
+    with pytest.raises(ValueError, match="columns differ in length"):
         TOTAL.from_arrow([pa.array([0, 0]), pa.array([[2]], lists), pa.array([[5]], lists)])
     with pytest.raises(ValueError, match=r"is null"):
         TOTAL.from_arrow([pa.array([0]), pa.array([None], lists), pa.array([None], lists)])

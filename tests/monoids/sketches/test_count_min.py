@@ -126,7 +126,7 @@ def test_there_are_no_bounds_of_counts_below_zero() -> None:
     """Lost: an upper bound below the lower one, or a count that is said to be never above what it is above."""
     sketch = CountMin(str, width=10, depth=3)
     taken = sketch.combine(sketch.lift(("a", -5)), sketch.lift(("b", 3)))
-    with pytest.raises(ValueError, match=r"sum up to less than 0.*a sketch of its own"):
+    with pytest.raises(ValueError, match=r"sum to less than 0.*a sketch of its own"):
         sketch.bounds(taken, "a")
     given_back = sketch.combine(taken, sketch.lift(("a", 5)))
     assert sketch.bounds(given_back, "b") == (2, 3)
@@ -137,7 +137,7 @@ def test_an_overflow_names_the_sketch() -> None:
     """Lost: whose counts are too large, with advice for another monoid."""
     sketch = CountMin(str, width=10, depth=3)
     half = sketch.lift(("a", 2**62))
-    fault = r"^CountMin\(str, width=10, depth=3\): a count is outside 64-bit integers; give it smaller weights"
+    fault = r"^CountMin\(str, width=10, depth=3\): a count is outside 64-bit integers; use smaller weights"
     with pytest.raises(OverflowError, match=fault):
         sketch.combine(half, half)
     with pytest.raises(OverflowError, match=fault):
@@ -189,8 +189,8 @@ def test_size_follows_from_error_and_confidence() -> None:
         ({"error": "0"}, ValueError, "between 0 and 0.91"),
         ({"error": "nan"}, ValueError, "between 0 and"),
         ({"confidence": "1"}, ValueError, "between 0 and 1"),
-        ({"error": "0.1", "width": 5}, TypeError, "write one of each two"),
-        ({"confidence": "0.9", "depth": 5}, TypeError, "write one of each two"),
+        ({"error": "0.1", "width": 5}, TypeError, "write one of each pair"),
+        ({"confidence": "0.9", "depth": 5}, TypeError, "write one of each pair"),
         ({"width": 2}, ValueError, "from 3 to"),
         ({"width": True}, TypeError, "write an integer, width=1000"),
         ({"depth": 256}, ValueError, "from 1 to 255"),

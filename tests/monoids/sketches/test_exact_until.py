@@ -112,7 +112,7 @@ def test_exact_and_promoted_rows_side_by_side() -> None:
         (5, CountMin(), TypeError, r"write exact_until\(n, HyperLogLog\(\)\)"),
         (5, Quantiles(), TypeError, r"write exact_until\(n, HyperLogLog\(\)\)"),
         (5, Sum(), TypeError, r"write exact_until\(n, HyperLogLog\(\)\)"),
-        (5, Count(), TypeError, "does not say that it counts distinct values"),
+        (5, Count(), TypeError, "does not declare that it counts distinct values"),
         (5, Max(), TypeError, "counts_distinct = True"),
         (5, Min(float), TypeError, "counts_distinct = True"),
         (5, BitOr(), TypeError, "counts_distinct = True"),

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monoids.sketches.logarithm import Buckets
+from monoids.sketches.logarithm import LogarithmicBuckets
 
 ERRORS = [Fraction(error) for error in ("0.00001", "0.001", "0.01", "0.1", "0.33", "0.5")]
-HUNDREDTH = Buckets(Fraction("0.01"))
+HUNDREDTH = LogarithmicBuckets(Fraction("0.01"))
 TINIEST = 5e-324
 SMALLEST = sys.float_info.min
 LARGEST = sys.float_info.max
 
 
-def assert_near(buckets: Buckets, x: float, error: Fraction) -> None:
+def assert_near(buckets: LogarithmicBuckets, x: float, error: Fraction) -> None:
     number = buckets.number(buckets.bucket(x))
     allowed = error * abs(Fraction(x)) + (Fraction(1, 2**1075) if abs(x) < SMALLEST else 0)
     assert abs(Fraction(number) - Fraction(x)) <= allowed, (x, number)
@@ -31,7 +31,7 @@ def assert_near(buckets: Buckets, x: float, error: Fraction) -> None:
 @pytest.mark.parametrize("octave", [-1022, -1, 0, 1, 1023])
 def test_both_ends_of_every_bucket_are_near_its_number(error: Fraction, octave: int) -> None:
     """Lost: the guarantee itself, at the borders, where it is tight. Compared as fractions, without any rounding."""
-    buckets = Buckets(error)
+    buckets = LogarithmicBuckets(error)
     starts = buckets._starts[:: max(1, len(buckets._starts) // 400)]
     for start in starts:
         border = math.ldexp(start, octave - 52)
@@ -47,8 +47,8 @@ def test_both_ends_of_every_bucket_are_near_its_number(error: Fraction, octave: 
 def test_no_octave_has_more_buckets_than_it_needs(error: Fraction) -> None:
     """Lost: memory; a mapping that interpolates needs up to 44 % more."""
     needed = math.log(2) / math.log((1 + error) / (1 - error))
-    assert Buckets(error).per_octave == math.ceil(needed)
-    assert Buckets(error).last < 2**31
+    assert LogarithmicBuckets(error).per_octave == math.ceil(needed)
+    assert LogarithmicBuckets(error).last < 2**31
 
 
 def test_extremes() -> None:
@@ -81,7 +81,7 @@ def test_columns_are_the_scalars(values: list[float]) -> None:
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_columns_at_every_border(error: Fraction) -> None:
     """Lost: a border that the shortened table of a column puts one bucket off."""
-    buckets = Buckets(error)
+    buckets = LogarithmicBuckets(error)
     starts = np.array(buckets._starts[:: max(1, len(buckets._starts) // 400)], np.float64)
     numbers = np.concatenate(
         [starts, np.nextafter(starts, 0), np.nextafter(starts, np.inf), -starts, starts * 2.0**-1120]

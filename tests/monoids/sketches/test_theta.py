@@ -23,10 +23,10 @@ TRIALS = 1_000
 QUANTILE = statistics.NormalDist().inv_cdf(1 - 1e-6 / 2)
 
 
-def of_hashes(k: int, hashes: set[int], theta: int = THETA_MAX) -> Sample:
+def of_hashes(k: int, hashes: set[int], theta: int = THETA_MAX) -> ThetaSample:
     """The element by its definition."""
     below = sorted(hash for hash in hashes if hash < theta)
-    return Sample(theta if len(below) <= k else below[k], tuple(below[:k]))
+    return ThetaSample(theta if len(below) <= k else below[k], tuple(below[:k]))
 
 
 # The element.
@@ -175,7 +175,7 @@ def test_estimates_agree_with_datasketches() -> None:
 def test_an_element_of_another_k_or_form_is_refused() -> None:
     """Without it equal elements could have two encodings, or a sketch more hashes than its k."""
     large = sketch_of(Theta(64), list(range(40)))
-    with pytest.raises(ValueError, match=r"Theta\(32\) was given a sketch of 40 hashes: read it with the k"):
+    with pytest.raises(ValueError, match=r"Theta\(32\) cannot read a sketch of 40 hashes: read it with the k"):
         Theta(32).decode(Theta(64).encode(large))
     with pytest.raises(ValueError, match="from_datasketches"):
         Theta(64).decode(theirs(list(range(9))).compact(False).serialize())

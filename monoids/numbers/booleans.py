@@ -1,4 +1,4 @@
-"""Monoids of truth values: how many inputs are True, whether any is, whether all are. None is no contribution."""
+"""Monoids of truth values: how many inputs are True, whether any is, whether all are. None contributes nothing."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from monoids.values import ValueType
 
 
 class CountIf(IntegerSum):
-    """How many inputs are True; 0 of none. A Group in int64.
+    """The number of inputs that are True; 0 without input. A Group in int64.
 
-    Inputs are bools or None; TypeError for anything else, NaN and 1 too: write the comparison.
+    Inputs are bools or None; TypeError for anything else, even NaN and 1: write the comparison instead.
 
     >>> failures = CountIf()
     >>> failures.combine(failures.lift(True), failures.lift(None)), failures.lift(False)
@@ -41,7 +41,7 @@ class CountIf(IntegerSum):
 
 
 class Truth(Monoid[bool]):
-    """``Any`` and ``All``: one column of bools, and the identity is what an input cannot change to."""
+    """``Any`` and ``All``: one column of bools. The identity is the value that no other input can change back to."""
 
     commutative = True
     idempotent = True
@@ -93,7 +93,7 @@ class Truth(Monoid[bool]):
 
 
 class Any(Truth):
-    """Whether any input is True; False of none. Inputs are bools or None, TypeError for anything else, NaN and 1 too.
+    """Whether any input is True; False without input. Inputs are bools or None; TypeError for anything else, even 1.
 
     >>> alarm = Any()
     >>> alarm.combine(alarm.lift(False), alarm.lift(True)), alarm.lift(None)
@@ -109,7 +109,7 @@ class Any(Truth):
 
 
 class All(Truth):
-    """Whether all inputs are True; True of none. Inputs are bools or None, TypeError for anything else, NaN and 1 too.
+    """Whether all inputs are True; True without input. Inputs are bools or None; TypeError for anything else, even 1.
 
     >>> healthy = All()
     >>> healthy.combine(healthy.lift(False), healthy.lift(True)), healthy.lift(None)

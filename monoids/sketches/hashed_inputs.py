@@ -1,9 +1,9 @@
-"""The inputs of a sketch are values under the rules of keys: one word for each, and none for None.
+"""The inputs of a sketch become hashes, under the rules of keys: one word for each value, and none for None.
 
-    hash_column(values)[i] == hash_value(values[i])     in a column, in a list, alone
+    hash_column(values)[i] == hash_value(values[i])     in a column, in a list, or alone
 
-``1``, ``1.0`` and ``True`` are different values, integers of any width the same; -0.0 is 0.0, all NaN are one value,
-decimals are equal whatever their scale, naive times are UTC.
+``1``, ``1.0`` and ``True`` are different values; integers of any width are the same value. -0.0 is 0.0, all NaN are one
+value, decimals are equal whatever their scale, naive times are UTC.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ def hash_value(value: Any, hash: Hash, owner: str) -> int | None:
 def hash_column(values: Any, hash: Hash, owner: str) -> tuple[Column, Column | None]:
     """The hash of every value (Arrow array, NumPy array or list), and which are not null (None: all).
 
-    Where null, the hash is 0. TypeError for values that can be no key, OverflowError for integers outside int64,
-    ValueError for others that their type cannot hold; ``owner`` is named in each.
+    The hash of a null is 0. TypeError for values that cannot be keys, OverflowError for integers outside int64,
+    ValueError for values that their type cannot hold; each names ``owner``.
     """
     if isinstance(values, np.ndarray):
         if values.ndim != 1:
-            raise ValueError(f"{owner} was given an array of {values.ndim} dimensions: a column has one")
+            raise ValueError(f"{owner} takes a column of one dimension, not {values.ndim}")
         if values.dtype.kind in "OSU" and not isinstance(values, np.ma.MaskedArray):
             values = values.tolist()
         else:
@@ -68,7 +68,7 @@ def hash_column(values: Any, hash: Hash, owner: str) -> tuple[Column, Column | N
 def _key_column(values: pa.Array, owner: str) -> pa.Array:
     try:
         values = plain_array(values)
-        if pa.types.is_decimal256(values.type):  # the values decide, as they do one by one
+        if pa.types.is_decimal256(values.type):  # the values decide, as they do for single values
             values = values.cast(pa.decimal128(38, values.type.scale))
         return key_column(values)
     except TypeError as error:
@@ -89,7 +89,7 @@ def _hash_keys(column: pa.Array, hash: Hash) -> tuple[Column, Column | None]:
 
 
 def _hash_chunks(column: pa.Array, hash: Hash) -> Column:
-    """A chunk at a time, so that all steps of the hash find it in the cache."""
+    """Hashes one chunk at a time, which stays in the cache through all steps."""
     if len(column) <= _CHUNK_ROWS:
         return hash(column)
     first = hash(column[:_CHUNK_ROWS])
@@ -111,7 +111,7 @@ def _hash_dictionary(values: pa.DictionaryArray, hash: Hash, owner: str) -> tupl
 
 
 def _joined(parts: Sequence[tuple[Column, Column | None]]) -> tuple[Column, Column | None]:
-    """The hashes of columns one after the other."""
+    """The hashes of several columns, concatenated."""
     hashes = np.concatenate([hashes for hashes, _ in parts])
     if all(valid is None for _, valid in parts):
         return hashes, None
@@ -119,7 +119,7 @@ def _joined(parts: Sequence[tuple[Column, Column | None]]) -> tuple[Column, Colu
 
 
 def _hash_list(values: Sequence[Any], hash: Hash, owner: str) -> tuple[Column, Column | None]:
-    """A list may hold values of several types: a column of each; of decimals one for each number of decimals."""
+    """Hashes a list of values of mixed types: one column for each type, and for each number of decimals."""
     rows: dict[tuple[str, Any], list[int]] = {}
     plain = [scalar(value) for value in values]
     for row, value in enumerate(plain):

@@ -1,9 +1,9 @@
-"""Choosing is finding the row of each segment, or cell, whose values sort first: its number, not its values.
+"""The least row of each segment, or cell: the number of the row that sorts first.
 
-    chosen row of a segment == the least of its rows by (first column, second column, ...), the earliest of equals
+    least row of a segment == the least of its rows by (first column, second column, ...), the earliest of equals
 
-Columns are compared a word of 64 bits at a time, and a later word only where all earlier ones are equal: of strings
-eight bytes are read of every row, and more of the few that share them.
+Columns are compared one 64-bit word at a time, and a later word is read only where all earlier ones tie: strings are
+read eight bytes of every row at a time, and further only for the rows that share them.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from monoids.text import Words
 
 RowNumbers = Integers | None
 """Row numbers, ascending; None: all."""
-Key = Callable[[RowNumbers], Words]
-"""The words of these rows, which compare as the rows do as far as this key tells."""
+RowKey = Callable[[RowNumbers], Words]
+"""Returns the words of the given rows. They compare as the rows do, as far as this key distinguishes them."""
 
 _HIGHEST = np.uint64(2**64 - 1)
 _PREFIX_BYTES = 64
 _MASKS = np.array([(1 << 64) - (1 << 8 * (8 - used)) for used in range(9)], np.uint64)
-"""The first 0, 1, ..., 8 bytes of a word."""
+"""Masks of the first 0, 1, ..., 8 bytes of a word."""
 
 
-def least_of_segments(keys: Iterable[Key], starts: Integers) -> Integers:
-    """The chosen row of each segment; segment i begins at row ``starts[i]``."""
+def least_of_segments(keys: Iterable[RowKey], starts: Integers) -> Integers:
+    """The least row of each segment; segment i begins at row ``starts[i]``."""
     racing: RowNumbers = None
     begins = starts
     for key in keys:
@@ -48,8 +48,8 @@ def least_of_segments(keys: Iterable[Key], starts: Integers) -> Integers:
     return begins if racing is None else racing[begins]
 
 
-def least_of_cells(keys: Iterable[Key], cells: Column, size: int, held: Column) -> Integers:
-    """The chosen row of each of the ``held`` cells of ``size``; row i is in cell ``cells[i]``."""
+def least_of_cells(keys: Iterable[RowKey], cells: Column, size: int, held: Column) -> Integers:
+    """The least row of each cell in ``held``; row i is in cell ``cells[i]``, which is below ``size``."""
     racing: RowNumbers = None
     least = np.full(size, _HIGHEST)
     for key in keys:
@@ -69,12 +69,12 @@ def least_of_cells(keys: Iterable[Key], cells: Column, size: int, held: Column) 
 
 
 def _all_equal(values: Words) -> bool:
-    """Whether a word tells nothing apart, such as the beginning that all strings share."""
+    """Whether a word distinguishes no rows, such as a prefix that all strings share."""
     return len(values) > 0 and bool((values == values[0]).all())
 
 
-def keys_of(column: Any, descending: bool = False) -> Iterator[Key]:
-    """What tells the rows of a column apart, in the order of its values; or in the reverse."""
+def keys_of(column: Any, descending: bool = False) -> Iterator[RowKey]:
+    """The keys that order rows by this column, ascending or descending."""
     if is_constant(column):
         return
     if isinstance(column, ArrowColumn):
@@ -85,17 +85,17 @@ def keys_of(column: Any, descending: bool = False) -> Iterator[Key]:
         yield _reversed(key) if descending else key
 
 
-def held_first(valid: Column) -> Iterator[Key]:
-    """Rows that hold something come before those that do not."""
+def present_first(valid: Column) -> Iterator[RowKey]:
+    """The key that orders rows with a value before rows without one."""
     if not is_constant(valid) and not valid.all():
         yield lambda rows: (~(valid if rows is None else valid[rows])).astype(np.uint64)
 
 
-def _reversed(key: Key) -> Key:
+def _reversed(key: RowKey) -> RowKey:
     return lambda rows: ~key(rows)
 
 
-def _arrow_keys(array: pa.Array) -> Iterator[Key]:
+def _arrow_keys(array: pa.Array) -> Iterator[RowKey]:
     if not pa.types.is_binary(array.type):
         if pa.types.is_decimal128(array.type):
             yield from _decimal_keys(array)
@@ -117,7 +117,7 @@ def _ranked(array: pa.Array, rows: RowNumbers) -> Words:
     return words(ArrowColumn(array if rows is None else array.take(pa.array(rows))))
 
 
-def _decimal_keys(array: pa.Array) -> Iterator[Key]:
+def _decimal_keys(array: pa.Array) -> Iterator[RowKey]:
     halves = np.frombuffer(array.buffers()[1], np.dtype("<i8"))[2 * array.offset :][: 2 * len(array)].reshape(-1, 2)
     high, low = halves[:, 1], halves[:, 0].view(np.uint64)
     yield lambda rows: words(high if rows is None else high[rows])
@@ -125,7 +125,7 @@ def _decimal_keys(array: pa.Array) -> Iterator[Key]:
 
 
 def _bytes_of(array: pa.Array) -> tuple[Integers, Column]:
-    """Where each value begins, and the last ends, in the bytes of all, which eight zeros follow."""
+    """The offsets of the values, and their bytes, followed by eight zeros."""
     _, offset_buffer, data_buffer = array.buffers()
     if not len(array):
         return np.zeros(1, np.int64), np.zeros(8, np.uint8)
@@ -137,8 +137,8 @@ def _bytes_of(array: pa.Array) -> tuple[Integers, Column]:
     return offsets - begin, data
 
 
-def _bytes_key(begins: Integers, lengths: Integers, data: Column, at: int) -> Key:
-    """The eight bytes from ``at`` on of each value, zeros beyond its end, as one number."""
+def _bytes_key(begins: Integers, lengths: Integers, data: Column, at: int) -> RowKey:
+    """The eight bytes of each value from offset ``at``, as one number, with zeros past the end."""
     words_at = np.lib.stride_tricks.as_strided(data[:8].view(">u8"), (len(data) - 7,), (1,))
     whole = len(lengths) > 0 and int(lengths.min()) >= at + 8
 

@@ -1,12 +1,12 @@
-"""A chosen value is the one of the smallest or largest pair (what it is compared by, value).
+"""MinBy, MaxBy, First and Last keep the smallest or largest pair (by, value), and present its value.
 
     MinBy   combine(a, b) == min(a, b)    of pairs (by, value)
     MaxBy   combine(a, b) == max(a, b)
-    First, Last   the same by the order of messages: timestamp, then where it stands in the source
+    First, Last   the same, by message order: timestamp, then position in the source
 
-Pairs are compared by ``by`` first; among equals MinBy and First take the smallest value, MaxBy and Last the largest.
-So all of them commute and are idempotent, whatever order the pairs come in. NaN is above all numbers, in ``by`` and
-in values; strings compare by code point. A pair whose ``by``, a part of it, or value is None contributes nothing.
+Pairs are compared by ``by`` first. Ties go to the smallest value in MinBy and First, to the largest in MaxBy and Last.
+So all of them are commutative and idempotent. NaN is above all numbers, in ``by`` and in values; strings compare by
+code point. A pair with None as value, as ``by`` or in a part of ``by`` contributes nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from monoids import encoding
 from monoids.column import Column, Columns, is_constant, repeat, take
-from monoids.comparing.choosing import Key, held_first, keys_of, least_of_cells, least_of_segments
+from monoids.comparing.least_rows import RowKey, keys_of, least_of_cells, least_of_segments, present_first
 from monoids.comparing.ordered_pairs import OrderedPair
 from monoids.comparing.orders import order_of, spelled
 from monoids.groupby.segments import TRUE
@@ -28,14 +28,14 @@ from monoids.ordered import Ordered
 from monoids.values import ALL_KINDS, value_type
 
 MESSAGE_ORDER: Mapping[str, Any] = {"timestamp": int, "partition": str, "position": {"ordinal": int, "offset": int}}
-"""What ``message.order`` and ``batch.order`` have."""
+"""The fields of ``message.order`` and ``batch.order``."""
 
 Chosen = tuple[Any, Any] | None
-"""An element: (by, value), None of nothing."""
+"""An element: (by, value); None for no pair."""
 
 
 class _Chosen(Monoid[Chosen]):
-    """In columns: whether there is a pair, the parts of what it is compared by, the value."""
+    """Columns: a flag for whether there is a pair, the parts of ``by``, the value."""
 
     identity = None
     commutative = True
@@ -67,7 +67,7 @@ class _Chosen(Monoid[Chosen]):
         return b if (encoding.order_key(b) > encoding.order_key(a)) == self._largest else a
 
     def lift(self, value: Any) -> Chosen:
-        """``value``: a pair, as a tuple or a mapping of both names, or None. TypeError for anything else."""
+        """``value``: a pair, as a tuple or as a mapping of both names, or None. TypeError for anything else."""
         return self.pairs.accept(value)
 
     def present(self, element: Chosen) -> Any:
@@ -80,9 +80,9 @@ class _Chosen(Monoid[Chosen]):
     # Columns.
 
     def lift_rows(self, values: Any, length: int) -> Columns:
-        """As of any monoid; or a pair (tuple or mapping) of parts that are each a column or one value for every row.
+        """As in any monoid; or a pair (tuple or mapping) whose parts are each a column or one value for every row.
 
-        What it is compared by may then be a list too, one a row; of several parts, a struct array such as
+        ``by`` may then also be a list, one item a row; if it has several parts, a struct array such as
         ``batch.order``, or a tuple or mapping of columns. ValueError for a column of another length.
         """
         stored = None if is_column(values) else self.pairs.store_rows(values, length)
@@ -110,9 +110,9 @@ class _Chosen(Monoid[Chosen]):
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         return take(columns, least_of_cells(self._keys(columns), cells, len(counts), held))
 
-    def _keys(self, columns: Columns) -> Iterator[Key]:
+    def _keys(self, columns: Columns) -> Iterator[RowKey]:
         valid, *stored = columns
-        yield from held_first(valid)
+        yield from present_first(valid)
         for column in stored:
             yield from keys_of(column, self._largest)
 
@@ -125,22 +125,22 @@ class _Chosen(Monoid[Chosen]):
         return [kind.to_arrow(column, mask) for kind, column in zip(self.pairs.stored, stored)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where only some columns of an element are null."""
+        """ValueError where some columns of an element are null and others are not."""
         check_schema(self, arrays)
         stored = [kind.from_arrow(array) for kind, array in zip(self.pairs.stored, arrays)]
         if not any(array.null_count for array in arrays):
             return (repeat(TRUE, len(arrays[0]))[0], *stored)
         valids = [array.is_valid().to_numpy(zero_copy_only=False) for array in arrays]
         if any((valid != valids[0]).any() for valid in valids):
-            raise ValueError(f"{self!r}: only a part of an element is null")
+            raise ValueError(f"{self!r}: an element is null in some of its columns")
         return (valids[0], *stored)
 
 
 class MinBy(_Chosen):
-    """The value whose ``by`` is smallest, None of none: lift takes pairs (by, value).
+    """The value with the smallest ``by``; None without input. Lift takes pairs (by, value).
 
-    ``type``: of the values. ``by``: the type of what they are compared by, or a tuple of types. Among equal ``by`` the
-    smallest value. NaN is above all numbers; None in a pair is no contribution.
+    ``type``: the type of values. ``by``: the type they are compared by, or a tuple of types. Ties in ``by`` go to the
+    smallest value. NaN is above all numbers; a pair with None in it contributes nothing.
 
     >>> cheapest = MinBy(str, by=float)
     >>> cheapest.present(cheapest.fold([cheapest.lift((2.5, "tea")), cheapest.lift((1.5, "milk"))]))
@@ -156,10 +156,10 @@ class MinBy(_Chosen):
 
 
 class MaxBy(_Chosen):
-    """The value whose ``by`` is largest, None of none: lift takes pairs (by, value).
+    """The value with the largest ``by``; None without input. Lift takes pairs (by, value).
 
-    ``type``: of the values. ``by``: the type of what they are compared by, or a tuple of types. Among equal ``by`` the
-    largest value. NaN is above all numbers; None in a pair is no contribution.
+    ``type``: the type of values. ``by``: the type they are compared by, or a tuple of types. Ties in ``by`` go to the
+    largest value. NaN is above all numbers; a pair with None in it contributes nothing.
 
     >>> slowest = MaxBy(str, by=int)
     >>> slowest.present(slowest.fold([slowest.lift((80, "/a")), slowest.lift({"by": 95, "value": "/b"})]))
@@ -175,11 +175,11 @@ class MaxBy(_Chosen):
 
 
 class First(_Chosen):
-    """The value that comes first, None of none: lift takes pairs (order, value).
+    """The value first in order; None without input. Lift takes pairs (order, value).
 
-    ``type``: of the values. ``order``: the type of their orders, by default that of ``message.order``: timestamp,
-    partition, position, which is total. So it commutes: late and shuffled messages change nothing. Where an order
-    comes twice, the smallest value. None is no contribution: this is the first value that is not None.
+    ``type``: the type of values. ``order``: the type of the order, by default that of ``message.order``: timestamp,
+    partition, position. That order is total, so First commutes: late and shuffled messages do not change the result.
+    Where an order occurs twice, the smallest value wins. None contributes nothing: this is the first non-None value.
 
         state.update(t, (message.order, message.value["page"]))
         state.update_batch(batch.timestamps, (batch.order, batch["page"]))
@@ -198,9 +198,9 @@ class First(_Chosen):
 
 
 class Last(_Chosen):
-    """The value that comes last, None of none: lift takes pairs (order, value).
+    """The value last in order; None without input. Lift takes pairs (order, value).
 
-    As ``First``, from the other end; where an order comes twice, the largest value.
+    The mirror image of ``First``; where an order occurs twice, the largest value wins.
 
     >>> latest = Last(float)
     >>> a, b = latest.lift(((1000, "p0", (0, 8)), 20.5)), latest.lift(((1000, "p0", (0, 7)), 21.0))
@@ -217,5 +217,5 @@ class Last(_Chosen):
 
 
 def _mask(valid: Column) -> Column | None:
-    """Which rows hold a pair; None: all."""
+    """Which rows hold a pair; None if all do."""
     return None if (is_constant(valid) and valid[0]) or np.all(valid) else valid

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from monoids.column import ArrowColumn
-from monoids.comparing.choosing import held_first, keys_of, least_of_cells, least_of_segments
+from monoids.comparing.least_rows import keys_of, least_of_cells, least_of_segments, present_first
 
 PREFIX = b"https://example.com/"
 
@@ -64,7 +64,7 @@ def test_decimals_of_256_bits_and_numbers_of_every_width() -> None:
 def test_rows_that_hold_something_come_first() -> None:
     """What stands under a null would win."""
     valid, values = np.array([False, True, False]), np.array([-9, 5, -9])
-    keys = [*held_first(valid), *keys_of(values)]
+    keys = [*present_first(valid), *keys_of(values)]
     assert least_of_segments(keys, np.array([0])).tolist() == [1]
     assert least_of_cells(keys, np.array([1, 1, 0]), 2, np.array([0, 1])).tolist() == [2, 1]
 

@@ -13,7 +13,7 @@ import pytest
 
 from monoids.hashing import hash_keys, key_column
 from monoids.sketches.count_min import CountMin
-from monoids.sketches.inputs import hash_column, hash_value, key_hash
+from monoids.sketches.hashed_inputs import hash_column, hash_value, key_hash
 from monoids.sketches.murmur import hash_values
 
 MIXED = [

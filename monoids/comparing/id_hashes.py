@@ -1,8 +1,9 @@
-"""An id says which of many occurrences one is: a plain key, or a (nested) tuple of such. This is its hash.
+"""An id names one occurrence among many, and its hash stands for it. It is a plain key, or a nested tuple of keys.
 
-    hash_id(seed, id) == hash_key(seed, *the parts of id, one after the other)
+    hash_id(seed, id) == hash_key(seed, *the parts of id, in order)
 
-Mappings and struct arrays are the tuples of their values. An id that is None, or has a part that is, has no hash.
+Mappings and struct arrays count as the tuples of their values. An id that is None, or has a part that is None, has no
+hash.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from monoids.values import ARROW_TYPES
 
 
 def hash_id(seed: int, key: Any) -> int | None:
-    """The hash of one id, 64 bits. TypeError for what is no key."""
+    """The 64-bit hash of one id. TypeError for a value that cannot be a key."""
     flat = _flat(key)
     return None if any(part is None for part in flat) else hash_key(seed, *flat)
 
@@ -32,8 +33,8 @@ def hash_id(seed: int, key: Any) -> int | None:
 def hash_ids(seed: int, keys: Any, length: int) -> tuple[Words, Column | None]:
     """The hash of each of ``length`` ids, and which rows have one (None: all).
 
-    A column of ids is an array, a struct array, or a list; a tuple or mapping has columns, or values for every row, as
-    its parts; anything else is one id for every row. ValueError for a column of another length.
+    A column of ids is an array, a struct array or a list. The parts of a tuple or mapping are columns, or values for
+    every row. Anything else is one id for every row. ValueError for a column of another length.
     """
     columns = _key_columns(keys, length)
     if columns is None:
@@ -50,7 +51,7 @@ def hash_ids(seed: int, keys: Any, length: int) -> tuple[Words, Column | None]:
 
 
 def _flat(key: Any) -> list[Any]:
-    """The parts of one id, one after the other."""
+    """The parts of one id, flattened."""
     if isinstance(key, pa.Scalar):
         key = key.as_py()
     if isinstance(key, Mapping):
@@ -61,11 +62,11 @@ def _flat(key: Any) -> list[Any]:
 
 
 def _key_columns(keys: Any, length: int) -> list[pa.Array] | None:
-    """The parts of ids as key columns; None of a list whose rows are not all of one type and shape."""
+    """The parts of ids as key columns; None for a list whose rows differ in type or shape."""
     if not is_column(keys) and not isinstance(keys, list):
         return _one_for_all(keys, length)
     if len(keys) != length:
-        raise ValueError(f"a column of {len(keys)} ids was given for {length} rows")
+        raise ValueError(f"a column of {len(keys)} ids for {length} rows")
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
     if isinstance(keys, pa.StructArray):
@@ -78,7 +79,7 @@ def _key_columns(keys: Any, length: int) -> list[pa.Array] | None:
 
 
 def _is_read_one_by_one(type_: pa.DataType) -> bool:
-    """Whether it depends on the values of such a column what can be an id."""
+    """Whether only the values of such a column, not its type, decide which rows can be ids."""
     return bool(pa.types.is_nested(type_) or pa.types.is_decimal256(type_) or pa.types.is_interval(type_))
 
 
@@ -88,23 +89,23 @@ def _key_column(keys: Any) -> pa.Array:
     except pa.ArrowInvalid as error:
         if getattr(keys, "type", None) == pa.uint64() or getattr(keys, "dtype", None) == np.uint64:
             raise OverflowError(f"an id is outside 64-bit integers: give ids as strings ({error})") from error
-        raise ValueError(f"ids of {getattr(keys, 'type', None)} are no keys: {error}") from error
+        raise ValueError(f"ids of type {getattr(keys, 'type', None)} cannot be keys: {error}") from error
 
 
 def _one_for_all(key: Any, length: int) -> list[pa.Array]:
-    """As ``_key_columns``, of one id for every row, or of a tuple or mapping of columns."""
+    """As ``_key_columns``, for one id for every row, or a tuple or mapping of columns."""
     if isinstance(key, (tuple, Mapping)):
         joined = _joined(key if isinstance(key, tuple) else tuple(key.values()), length)
         if joined is None:
-            raise TypeError("a part of the ids is a list of several types: give it as an array, or all ids as one list")
+            raise TypeError("a part of the ids is a list of mixed types: give it as an array, or all ids as one list")
         return joined
     flat = _flat(key)
-    hash_key(*flat)  # a TypeError that says what can be a key
+    hash_key(*flat)  # raises the TypeError that says what can be a key
     return [key_column(pa.array([value])).take(pa.array(np.zeros(length, np.int64))) for value in flat]
 
 
 def _listed(keys: list[Any], length: int) -> list[pa.Array] | None:
-    """As ``_key_columns``, of a list."""
+    """As ``_key_columns``, for a list."""
     types = set(map(type, keys))
     if types == {tuple} and len(set(map(len, keys))) == 1:
         return _joined([list(column) for column in zip(*keys)], length)
@@ -114,12 +115,12 @@ def _listed(keys: list[Any], length: int) -> list[pa.Array] | None:
     try:
         column = pa.array(keys, *known)
     except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
-        return None  # hash_key takes it, or says which it does not, and what to do
+        return None  # hash_key accepts each value, or says which it refuses and what to do
     return None if pa.types.is_decimal256(column.type) else [key_column(column)]
 
 
 def _joined(parts: Sequence[Any], length: int) -> list[pa.Array] | None:
-    """The key columns of all parts; None if one of them has none."""
+    """The key columns of all parts; None if a part has none."""
     columns: list[pa.Array] = []
     for part in parts:
         of_part = _key_columns(part, length)
