@@ -174,13 +174,13 @@ FILE_CALLS = {
     "makedirs",
     "remove",
 }
-KNOW_FILES = {"persistent.storage.files", "persistent.sources.files", "persistent.sources.walk"}
+KNOW_FILES = {"persistent.storage.disk", "persistent.sources.listing", "persistent.sources.walk"}
 KNOW_STORES = {
     "persistent.storage.clients",
-    "persistent.storage.other",
+    "persistent.storage.generic",
     "persistent.storage.retries",
     "persistent.storage.s3",
-    "persistent.sources.files",
+    "persistent.sources.listing",
 }
 STORE_CLIENTS = {"fsspec", "s3fs", "aiobotocore", "botocore", "hdfs_native", "tenacity"}
 

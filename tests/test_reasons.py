@@ -55,7 +55,7 @@ FRESH = "Another timestamp= or timestamp_unit= needs a new checkpoint and sink"
             "2024/05/01 10:00",
             None,
             "timestamp unreadable: column 'when' holds '2024/05/01 10:00' (string), where ISO 8601 is expected, as in "
-            f"{ISO!r}: mend it where it is written, or say timestamp= with another column. {FRESH}",
+            f"{ISO!r}: correct it where it is written, or say timestamp= with another column. {FRESH}",
         ),
         (
             "1714557600",
@@ -68,7 +68,7 @@ FRESH = "Another timestamp= or timestamp_unit= needs a new checkpoint and sink"
             "x" * 10_000,
             None,
             f"timestamp unreadable: column 'when' holds '{'x' * 40}...' (string), where ISO 8601 is "
-            f"expected, as in {ISO!r}: mend it where it is written, or say timestamp= with another column. {FRESH}",
+            f"expected, as in {ISO!r}: correct it where it is written, or say timestamp= with another column. {FRESH}",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""The catalogue is the table of all laws: the name, the function, and to which monoids it applies."""
+"""The catalogue is the table of all laws: name, function, and the monoids each applies to."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from monoids.monoid import Group, Monoid
 class Law:
     """An equation that holds for every monoid it applies to.
 
-    ``function`` gives its two sides, from a monoid and what its arguments name; its docstring is the ``formula``: the
-    two in words, joined by " == ". ``applies``: to which monoids. ``depth``: how many lists stand around the elements
-    in the sides, -1 if they hold none. ``exactly``: also of a monoid that rounds, they are the same to the bit.
-    ``by_row``: it holds of rows together iff of each alone, so that many may be tried at once; ``long``: thousands are.
-    ``wide``: it is tried on a hundred distinct inputs too.
+    ``function`` returns the two sides, from a monoid and its named arguments; its docstring is the ``formula``, the two
+    sides in words, joined by " == ". ``applies``: to which monoids. ``depth``: how many lists are around the elements
+    in the sides, -1 if they hold none. ``exactly``: the sides are the same to the bit even if the monoid rounds.
+    ``by_row``: it holds for rows together iff it holds for each alone, so many can be tested at once; ``long``:
+    thousands are. ``wide``: it is also tested on a hundred distinct inputs.
 
     >>> LAWS[0].name, LAWS[0].arguments
     ('no mutation', ('a', 'b'))
@@ -46,7 +46,7 @@ class Law:
 
 
 def laws_of(monoid: Monoid[Any]) -> tuple[Law, ...]:
-    """The laws that apply to a monoid, by the traits that it declares.
+    """The laws that apply to a monoid, by the traits it declares.
 
     >>> from monoids import Max
     >>> [law.name for law in laws_of(Max()) if law.name in ("commutativity", "idempotence", "inverse")]
@@ -56,7 +56,7 @@ def laws_of(monoid: Monoid[Any]) -> tuple[Law, ...]:
 
 
 def law_named(name: str) -> Law:
-    """The law of that name; ValueError, naming all, if there is none."""
+    """The law with that name; ValueError, listing all, if there is none."""
     for law in LAWS:
         if law.name == name:
             return law
@@ -68,7 +68,7 @@ def _commutes(monoid: Monoid[Any]) -> bool:
 
 
 def _has_own_encoding(monoid: Monoid[Any]) -> bool:
-    """Not by a serializer of the user's: what a pickle looks like depends on more than the value."""
+    """Whether its encoding is canonical: pickles, from a user's serializer, depend on more than the value."""
     return monoid.serializer is None
 
 
@@ -89,7 +89,7 @@ def _is_group(monoid: Monoid[Any]) -> bool:
 
 
 def _stores_columns(monoid: Monoid[Any]) -> bool:
-    """Whether its Arrow columns are its own, not those of its bytes."""
+    """Whether it defines Arrow columns of its own, instead of one of encoded bytes."""
     return type(monoid).to_arrow is not Monoid.to_arrow or type(monoid).from_arrow is not Monoid.from_arrow
 
 
@@ -98,20 +98,20 @@ def _lifts_columns(monoid: Monoid[Any]) -> bool:
 
 
 def _combines_columns(monoid: Monoid[Any]) -> bool:
-    """Not where it is derived from ``reduce_sorted``, which has laws of its own."""
+    """False where ``combine_columns`` is derived from ``reduce_sorted``, which has laws of its own."""
     return type(monoid).combine_columns is not Monoid.combine_columns
 
 
 def _has_columns(monoid: Monoid[Any]) -> bool:
-    """Whether its columns are its own, not one of Python objects."""
+    """Whether it defines columns of its own, instead of one of Python objects."""
     return type(monoid).pack is not Monoid.pack
 
 
 TOTALITY = Law("totality", scalar.totality, depth=-1, exactly=True)
-"""What other laws take for granted."""
+"""What the other laws presuppose."""
 
 NO_MUTATION = Law("no mutation", scalar.no_mutation, depth=1, exactly=True)
-"""Tried first, on copies: a monoid that breaks it is tried on no other, for its elements grow while they are tried."""
+"""Tested first, on copies. A monoid that breaks it is tested on no other law, because its elements would grow."""
 
 LAWS: tuple[Law, ...] = (
     # Elements.
@@ -169,4 +169,4 @@ LAWS: tuple[Law, ...] = (
     Law("canonical columns", columnar.canonical_columns, _has_own_encoding, depth=-1, exactly=True, by_row=True),
     Law("canonical constants", columnar.canonical_constants, _has_own_encoding, depth=-1, exactly=True),
 )
-"""In the order in which they are tried."""
+"""In the order of testing."""

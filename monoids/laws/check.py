@@ -1,4 +1,4 @@
-"""A trial tries the laws on one monoid, and shrinks what breaks one."""
+"""A trial tests the laws on one monoid, and shrinks any counterexample."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
 from monoids.laws import columnar, lifting
-from monoids.laws.budget import Effort, Spent
+from monoids.laws.budget import BudgetSpent, TrialBudget
 from monoids.laws.catalogue import NO_MUTATION, TOTALITY, Law, laws_of
-from monoids.laws.drawing import Example, draws
 from monoids.laws.equality import Equality, Scale, exact, magnitudes, statistical, within
+from monoids.laws.examples import Example, draws
 from monoids.laws.exploring import explore
 from monoids.laws.remedies import place, remedy
 from monoids.laws.sample import Sample
@@ -25,13 +25,13 @@ from monoids.monoid import Monoid, check
 
 _SHOWN_MAX = 2_000
 _ROUNDS = 3
-"""In the later ones, the laws for which there was not time enough go on where they were, with what time is left."""
+"""Later rounds continue the laws that ran out of time, where they stopped, with the time that is left."""
 _LAWS_TOLD = 6
 EXAMPLES = 200
 
 
 class LawViolation(AssertionError):
-    """A monoid breaks a law: ``law`` its name, ``bindings`` the counterexample."""
+    """A monoid breaks a law. ``law`` is its name, ``bindings`` the counterexample."""
 
     def __init__(self, message: str, law: str, bindings: dict[str, Any]) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class LawViolation(AssertionError):
 
 
 class LawsWarning(UserWarning):
-    """What a trial did not try."""
+    """What a trial did not test."""
 
 
 def assert_monoid_laws(
@@ -50,14 +50,14 @@ def assert_monoid_laws(
     examples: int | None = None,
     equality: Equality | None = None,
 ) -> None:
-    """Try each law that applies to ``monoid``; raise LawViolation for the first broken, with its smallest
+    """Test each law that applies to ``monoid``. Raise LawViolation for the first one broken, with its smallest
     counterexample.
 
-    ``inputs`` draws inputs of ``monoid.lift``; left out, it is what ``inputs_for(monoid)`` derives. ``examples`` is
-    how often each law is tried; the same are drawn every time. Left out, it is 200, or as many as 5 seconds and 500 MB
-    allow: a warning says what was not tried. ``equality`` decides whether two sides are the same: by default
-    ``exact``, and ``within()`` for a monoid with ``exact = False``. TypeError if the inputs are none of the monoid's,
-    or cannot be derived.
+    ``inputs`` draws inputs of ``monoid.lift``; by default ``inputs_for(monoid)`` derives them. ``examples`` is the
+    number of examples for each law, the same ones every time; by default 200, or as many as 5 seconds and 500 MB
+    allow: a warning says what was not tested. ``equality`` decides whether two sides are the same: by default
+    ``exact``, or ``within()`` for a monoid with ``exact = False``. TypeError if ``lift`` takes none of the inputs, or
+    they cannot be derived.
 
     >>> from monoids import Count, Monoid
     >>> assert_monoid_laws(Count())
@@ -72,8 +72,8 @@ def assert_monoid_laws(
       a = lift(1)
       combine(identity, a): 0
       a: 1
-      the identity must be nothing: combined with any element, it leaves that as it is. If not every input is an \
-element, let lift make one of it
+      the identity must be neutral: combined with any element, it leaves that unchanged. If not every input is an \
+      element, let lift make one of it
     """
     __tracebackhide__ = True
     trial = Trial(monoid, inputs, examples=examples, equality=equality)
@@ -86,7 +86,7 @@ element, let lift make one of it
 
 
 class Trial:
-    """One monoid with examples, which are drawn once, for every law. Takes what ``assert_monoid_laws`` takes."""
+    """One monoid with examples, drawn once, for every law. Takes the arguments of ``assert_monoid_laws``."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Trial:
         if examples is not None and (isinstance(examples, bool) or not isinstance(examples, int) or examples < 1):
             raise TypeError(f"examples= is a number of examples, at least 1, not {examples!r}")
         self.monoid = monoid
-        self._budget = Effort(limited=examples is None)
+        self._budget = TrialBudget(limited=examples is None)
         self.examples = examples or EXAMPLES
         self._sample = Sample(monoid, inputs, self.examples, self._budget)
         _check_equality(equality)
@@ -115,14 +115,14 @@ class Trial:
         self.laws = laws_of(monoid)
         self._done: dict[str, int] = {}
         self.tried: dict[str, int] = {}
-        """On how many examples each law was tried; of one that stands here with less than ``examples``, no more."""
+        """The number of examples each law was tested on. A law with fewer than ``examples`` has no more to offer."""
         self._spent_on = ""
         self._equality: Equality = equality or (exact if monoid.exact else within())
 
     def check(self, law: Law) -> None:
         """Raise LawViolation, with the smallest counterexample found, if the monoid breaks the law.
 
-        Warns if it was not tried, or on some of the examples only.
+        Warns if the law was tested on only some of the examples, or on none.
         """
         __tracebackhide__ = True
         violation = self.violation(law)
@@ -131,20 +131,20 @@ class Trial:
         self.warn(law)
 
     def violation(self, law: Law) -> LawViolation | None:
-        """The smallest violation of the law that is found; None if it holds for all examples that were tried."""
+        """The smallest violation found; None if the law holds for all examples that were tested."""
         if law is NO_MUTATION:
             return self._mutation
         return None if self.untried(law) else self._violation(law)
 
     def untried(self, law: Law) -> str:
-        """Why a law is not tried, if it is not; else an empty text."""
+        """Why a law cannot be tested; empty if it can."""
         if law is not NO_MUTATION and self._mutation is not None:
-            return "an operand is changed while it is combined: mend 'no mutation' first"
+            return "an operand is changed while it is combined: fix 'no mutation' first"
         by_columns = law.function.__module__ in (lifting.__name__, columnar.__name__)
-        return self._sample.unstored if by_columns or not law.applies(self._sample.watched) else ""
+        return self._sample.unstored if by_columns or not law.applies(self._sample.budgeted) else ""
 
     def warn(self, law: Law | None = None) -> None:
-        """Say which laws, of all or one, were not tried on all examples, and why."""
+        """Warn which laws, of all or of one, were not tested on all examples, and why."""
         laws = [law] if law is not None else list(self.laws)
         short = {each.name: self.tried.get(each.name, self.examples) for each in laws}
         short = {name: tried for name, tried in short.items() if tried < self.examples}
@@ -152,17 +152,17 @@ class Trial:
             least = sorted(short.items(), key=lambda item: item[1])
             told = ", ".join(f"{name!r} {tried}" for name, tried in least[:_LAWS_TOLD])
             others = f" and {len(short) - _LAWS_TOLD} others" if len(short) > _LAWS_TOLD else ""
-            held = f"{len(laws) - len(short)} of {len(laws)} laws were tried on all {self.examples} examples"
+            held = f"{len(laws) - len(short)} of {len(laws)} laws were tested on all {self.examples} examples"
             warnings.warn(
-                f"{self.monoid!r}: {held}; on fewer, for want of {self._spent_on}: {told}{others}."
-                f" examples={self.examples} tries all, however long it takes",
+                f"{self.monoid!r}: {held}; on fewer, for lack of {self._spent_on}: {told}{others}."
+                f" examples={self.examples} tests all, however long it takes",
                 LawsWarning,
                 stacklevel=3,
             )
         if self._sample.unstored:
             warnings.warn(self._sample.unstored, LawsWarning, stacklevel=3)
 
-    # Trying.
+    # Testing.
 
     @cached_property
     def _mutation(self) -> LawViolation | None:
@@ -173,7 +173,7 @@ class Trial:
         return None if seen is None else self._smallest(law, *seen)
 
     def _seen(self, law: Law) -> tuple[Example, LawViolation] | None:
-        """An example that breaks the law, of those that there is time for."""
+        """An example that breaks the law, among those that the budget allows."""
         self._draw()
         done = start = self._done.get(law.name, 0)
         total = 1
@@ -184,33 +184,33 @@ class Trial:
                 plan = self._sample.plan(law)
                 total = len(plan)
                 for example, values in plan[start:]:
-                    self._budget.look()
+                    self._budget.check()
                     found = self._try(law, example, values)
                     if found is not None:
                         return example, found
                     done += 1
-        except Spent as spent:
+        except BudgetSpent as spent:
             self._spent_on = spent.why
         self._done[law.name] = done
         self.tried[law.name] = self.examples * done // total if total else self.examples
         return None
 
     def _draw(self) -> None:
-        """Draw the examples, if they are not drawn yet."""
+        """Draw the examples, unless they are drawn already."""
         with self._budget.drawing():
             _ = self._sample.drawn
 
     @cached_property
     def _is_partial(self) -> bool:
-        """Whether the monoid breaks the law of totality: then no other is said to be broken for that."""
+        """Whether the monoid breaks the law of totality: then no other law is blamed."""
         return any(self._try(TOTALITY, example, values) for example, values in self._sample.drawn)
 
     def _try(self, law: Law, example: Example, values: dict[str, Any]) -> LawViolation | None:
         try:
             for name in law.arguments:
                 if name not in values:
-                    values[name] = value_of(self._sample.watched, example[name])
-            sides = law.function(self._sample.watched, **{name: _own(name, values[name]) for name in law.arguments})
+                    values[name] = value_of(self._sample.budgeted, example[name])
+            sides = law.function(self._sample.budgeted, **{name: _own(name, values[name]) for name in law.arguments})
         except Exception as error:
             return self._raised(law, example, error)
         if sides is NOTHING or self._same(law, example, *sides):
@@ -220,7 +220,7 @@ class Trial:
         return LawViolation(told, law.name, _bindings(law, example))
 
     def _remedy(self, law: Law, example: Example, sides: Sequence[Any]) -> str:
-        """What to do about it, in a line of its own."""
+        """The remedy, on a line of its own."""
         close = False
         if self.monoid.exact and self._equality is exact and sides and not law.exactly:
             try:
@@ -231,7 +231,7 @@ class Trial:
         return told and f"\n  {told}"
 
     def _raised(self, law: Law, example: Example, error: Exception) -> LawViolation | None:
-        """A law is broken by what raises where all elements are defined; elsewhere it is the law of totality."""
+        """An exception where all elements are defined breaks the law; elsewhere it breaks the law of totality."""
         bindings = _bindings(law, example)
         if law is not TOTALITY and not self._sample.is_total(bindings):
             if self._is_partial:
@@ -258,19 +258,19 @@ class Trial:
 
     def _scale(self, law: Law, example: Example) -> Scale:
         xs = [x for name in law.arguments for x in inputs_in(example[name])]
-        sizes = [size for x in xs for size in magnitudes(self._sample.watched.lift(fresh(x)))]
+        sizes = [size for x in xs for size in magnitudes(self._sample.budgeted.lift(fresh(x)))]
         return Scale(len(sizes), sum(sizes), law.depth, self.monoid.present)
 
     # Shrinking.
 
     def _smallest(self, law: Law, example: Example, seen: LawViolation) -> LawViolation:
-        """The violation with the smallest values; of one that comes and goes, or if there is no time, any seen."""
+        """The violation with the smallest values; any one seen if it is not reproducible or there is no time."""
         if not law.arguments:
             return seen
         found: list[tuple[Example, LawViolation]] = [(example, seen)]
 
         def holds(drawn: Example) -> None:
-            self._budget.look()
+            self._budget.check()
             violation = self._try(law, drawn, {})
             if violation is not None:
                 found.append((drawn, violation))
@@ -281,13 +281,13 @@ class Trial:
             with self._budget.shrinking():
                 drawn = st.fixed_dictionaries({name: strategies[name] for name in law.arguments})
                 explore(drawn, holds, 300, shrink=True)
-        except (LawViolation, Flaky, Spent):
-            # A small one, which may have parts to spare; or, if the law breaks now and then, any that was seen.
+        except (LawViolation, Flaky, BudgetSpent):
+            # It may be small but still have spare parts; if the law breaks only sometimes, any violation seen.
             pass
         return self._shorter(law, *found[-1])
 
     def _shorter(self, law: Law, example: Example, violation: LawViolation) -> LawViolation:
-        """What is left of a violation after leaving out what is not needed: for one that is rarely drawn."""
+        """A violation reduced by leaving out what it does not need. Serves violations that are rarely drawn."""
         try:
             with self._budget.shrinking():
                 while True:
@@ -296,7 +296,7 @@ class Trial:
                     if shorter is None:
                         return violation
                     example, violation = shorter
-        except Spent:
+        except BudgetSpent:
             return violation
 
 
@@ -307,12 +307,12 @@ def _smaller_examples(law: Law, example: Example) -> Iterator[Example]:
 
 
 def _own(name: str, value: Any) -> Any:
-    """A value that the law may keep; Arrow arrays cannot be changed."""
+    """A copy that the law may change; Arrow arrays are immutable."""
     return value if name == "column" else fresh(value)
 
 
 def _check_equality(equality: Any) -> None:
-    """TypeError unless it may be called with two sides and a scale."""
+    """TypeError unless it can be called with two sides and a scale."""
     if equality is None:
         return
     asked = "equality= is exact, within(c), statistical(...) or a function of left, right, scale"
@@ -337,7 +337,7 @@ def _head(law: Law, monoid: Monoid[Any], example: Example, arguments: tuple[str,
 
 
 def _side(side: Any) -> str:
-    """One side as it is printed: of thousands of rows the first and the last."""
+    """One side for printing; of thousands of rows the first and the last."""
     shown = repr(side)
     return shown if len(shown) <= _SHOWN_MAX else f"{shown[: _SHOWN_MAX // 2]} ... {shown[-_SHOWN_MAX // 2 :]}"
 

@@ -1,7 +1,7 @@
-"""The laws of columns say that elements kept as columns give what they give one by one.
+"""The laws of columns: elements in columns give the same results as one by one.
 
-Where two columnar ways must agree (in stages and at once, a slice and its copy) the sides are these two ways, so that
-each law finds the defects of its own kind and no others. The laws of lifting are in ``lifting``.
+Where two columnar ways must agree (in stages and at once, a slice and its copy), the sides are these two ways, so
+each law detects the defects of its own kind and no others. The laws of lifting are in ``lifting``.
 """
 
 from __future__ import annotations
@@ -130,14 +130,14 @@ def combine_columns(monoid: M, elements: list[Any]) -> Sides:
 def column_mutation(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
     """columns after reduce, cells, present, to_arrow == before"""
     columns = monoid.pack(elements)
-    before = _contents(columns)
+    before = _snapshot(columns)
     monoid.reduce_sorted(columns, np.array(starts_of(len(elements), cuts), np.int64))
     monoid.reduce_cells(columns, *_cells(len(elements), cuts))
     if all(presentable(monoid, element) for element in elements):
         monoid.present_fields(columns)
     monoid.to_arrow(columns)
     monoid.unpack(columns)
-    return _contents(columns), before
+    return _snapshot(columns), before
 
 
 # Presenting and storing.
@@ -191,11 +191,11 @@ def canonical_constants(monoid: M, a: Any, cuts: list[int]) -> Sides:
     return _stored(monoid, repeat(monoid.pack([a]), rows)), _stored(monoid, monoid.pack([a] * rows))
 
 
-# Inside.
+# Internals.
 
 
 def _packed(monoid: M, elements: Sequence[Any]) -> tuple[Columns, list[Any]]:
-    """Elements as columns, and what these hold: what is lost in packing is for the law of ``pack`` to find."""
+    """Elements as columns, and the elements in them: losses in packing are left to the law of ``pack``."""
     columns = monoid.pack(elements)
     return columns, monoid.unpack(columns)
 
@@ -209,25 +209,25 @@ def _folds(monoid: M, elements: list[Any], starts: list[int]) -> list[Any]:
 
 
 def _cells(rows: int, cuts: list[int]) -> tuple[Column, Column, Column]:
-    """The cell of each row, how many rows each cell has, and the cells that have any; the last has none."""
+    """The cell of each row, the number of rows in each cell, and the non-empty cells; the last cell is empty."""
     cells = (np.arange(rows) * 5 + sum(cuts)) % (len(cuts) + 2)
     counts = np.bincount(cells, minlength=len(cuts) + 3)
     return cells, counts, np.flatnonzero(counts)
 
 
-def _contents(column: Any) -> Any:
-    """What columns hold now, to be compared with what they hold later."""
+def _snapshot(column: Any) -> Any:
+    """A copy of what columns hold now, to compare with what they hold later."""
     if isinstance(column, tuple):
-        return [_contents(each) for each in column]
+        return [_snapshot(each) for each in column]
     if isinstance(column, ArrowColumn):
         return python_list(column.array)
     if isinstance(column, Ragged):
-        return [_contents(each) for each in (column.starts, column.lengths, column.columns)]
+        return [_snapshot(each) for each in (column.starts, column.lengths, column.columns)]
     return fresh(list(column)) if column.dtype == object else np.array(column)
 
 
 def _forbidden_nulls(array: pa.Array, field: pa.Field) -> int:
-    """How many nulls there are where the schema declares that there are none."""
+    """The number of nulls in columns for which the schema allows none."""
     count = 0 if field.nullable else array.null_count
     if pa.types.is_struct(field.type):
         held = array.drop_null()
@@ -245,7 +245,7 @@ def _stored(monoid: M, columns: Columns) -> bytes:
 
 
 def _raises(monoid: M, columns: Columns) -> bool:
-    """Whether these cannot be presented, as their elements cannot."""
+    """Whether presenting the columns raises, because their elements cannot be presented."""
     try:
         monoid.present_fields(columns)
     except OverflowError:
@@ -254,7 +254,7 @@ def _raises(monoid: M, columns: Columns) -> bool:
 
 
 def _presented(monoid: M, elements: Sequence[Any]) -> dict[str, list[Any]]:
-    """What ``present_fields`` is to show, from ``present`` alone."""
+    """The expected result of ``present_fields``, from ``present`` alone."""
     if not isinstance(monoid, RecordMonoid):
         return {"value": _shown(monoid, elements)}
     return {

@@ -1,10 +1,10 @@
 """An equality decides whether the two sides of a law are the same.
 
-    exact              the same types and values all the way down; NaN is NaN, -0.0 is 0.0
+    exact              the same types and values all the way down; NaN equals NaN, -0.0 equals 0.0
     within(c)          floats may differ by a rounding error: c * n * epsilon * magnitude
     statistical(...)   presented estimates may differ by the margin of Hoeffding's inequality
 
-A monoid with ``exact = True`` is held to ``exact``, any other to ``within()``, unless told otherwise.
+A monoid with ``exact = True`` is compared by ``exact``, any other by ``within()``, unless the user says otherwise.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the sums in a law were.
+    """How large the sums in a law are.
 
-    ``terms``: how many floats were added; ``magnitude``: the sum of their absolute values; ``depth``: how many
-    lists stand around the elements in the sides (-1: they hold no elements); ``present``: that of the monoid.
+    ``terms``: how many floats are added. ``magnitude``: the sum of their absolute values. ``depth``: how many lists
+    are around the elements in the sides (-1: they hold no elements). ``present``: the monoid's ``present``.
     """
 
     terms: int
@@ -35,7 +35,7 @@ class Scale:
 
 
 class Equality(Protocol):
-    """Whether two sides are the same, given (when asked for) the scale of what was added."""
+    """Whether two sides are the same, given the scale of what was added, computed on demand."""
 
     def __call__(self, left: Any, right: Any, scale: Callable[[], Scale], /) -> bool: ...
 
@@ -43,7 +43,7 @@ class Equality(Protocol):
 def exact(left: Any, right: Any, scale: Callable[[], Scale] | None = None, /) -> bool:
     """The same types and the same values all the way down. NaN equals NaN, -0.0 equals 0.0, 1 is not True.
 
-    Looks into tuples, lists, dicts, sets, NumPy arrays and dataclasses. TypeError for two objects of a class without
+    Compares inside tuples, lists, dicts, sets, NumPy arrays and dataclasses. TypeError for objects of a class without
     ``__eq__``.
 
     >>> exact((1, float("nan")), (1, float("nan"))), exact([1], [1.0]), exact(1, True)
@@ -61,13 +61,12 @@ def exact(left: Any, right: Any, scale: Callable[[], Scale] | None = None, /) ->
 
 @dataclass(frozen=True)
 class within:
-    """Floats are equal that differ by at most ``c * n * epsilon * magnitude``; all else is compared exactly.
+    """Floats are equal if they differ by at most ``c * n * epsilon * magnitude``; all else is compared exactly.
 
-    ``n`` is the number of floats that were added, plus one; ``epsilon`` 2**-52; ``magnitude`` the sum of the
-    absolute values of the floats in the lifted inputs, plus that of the larger of the two results. Any order of
-    adding n floats errs by at most (n - 1) * epsilon * magnitude (Higham, Accuracy and Stability of Numerical
-    Algorithms, 4.2), so a sum is within c = 1; the rest is for arithmetic of several steps. An infinite magnitude
-    allows anything; NaN equals only NaN.
+    ``n`` is the number of added floats, plus one; ``epsilon`` is 2**-52; ``magnitude`` is the sum of the absolute
+    values of the floats in the lifted inputs, plus that of the larger result. Any order of adding n floats errs by at
+    most (n - 1) * epsilon * magnitude (Higham, Accuracy and Stability of Numerical Algorithms, 4.2), so c = 1 covers a
+    sum; the rest is for arithmetic of several steps. An infinite magnitude allows anything; NaN equals only NaN.
 
     >>> assert within()(0.1 + 0.2, 0.3, lambda: Scale(2, 0.3, 0, float))
     >>> assert not within()(0.3001, 0.3, lambda: Scale(2, 0.3, 0, float))
@@ -97,10 +96,10 @@ class within:
 
 
 def hoeffding_margin(span: float, trials: int, failure: float = 1e-9) -> float:
-    """By how much two means of ``trials`` independent values from an interval as wide as ``span`` may differ.
+    """How far two means of ``trials`` independent values, from an interval as wide as ``span``, may differ.
 
-    Two such means of equal expectation are further apart than ``span * sqrt(log(2 / failure) / trials)`` with a
-    probability of at most ``failure`` (Hoeffding 1963, theorem 2, on the 2 * trials terms of the difference).
+    Two such means with equal expectation differ by more than ``span * sqrt(log(2 / failure) / trials)`` with
+    probability ``failure`` at most (Hoeffding 1963, theorem 2, on the 2 * trials terms of the difference).
 
     >>> round(hoeffding_margin(1.0, 10_000), 4)
     0.0463
@@ -115,13 +114,13 @@ def hoeffding_margin(span: float, trials: int, failure: float = 1e-9) -> float:
 
 @dataclass(frozen=True)
 class statistical:
-    """Elements are equal whose estimates differ by at most ``hoeffding_margin(span, trials, failure)``.
+    """Elements are equal if their estimates differ by at most ``hoeffding_margin(span, trials, failure)``.
 
-    For sketches that draw at random, or forget in an order that depends on the order of combining: an estimate is
-    the mean of ``trials`` independent values, each from an interval as wide as ``span``. ``estimate`` reads it from
-    an element, by default ``present``; None, of an element that has none, is near None only. ``failure`` bounds the
-    probability that one comparison fails by chance: with 200 examples of 40 laws and the default, one run in 100,000
-    does. Sides that hold no elements (bytes, columns presented) are compared exactly.
+    For sketches that draw at random, or whose losses depend on the order of combining: an estimate is the mean of
+    ``trials`` independent values, each from an interval as wide as ``span``. ``estimate`` reads it from an element, by
+    default ``present``; None, from an element without an estimate, equals only None. ``failure`` bounds the probability
+    that one comparison fails by chance: with the default and 200 examples of 40 laws, one run in 100,000 fails. Sides
+    that hold no elements (bytes, presented columns) are compared exactly.
 
     >>> halves = statistical(span=1.0, trials=10_000)
     >>> halves(0.5, 0.51, lambda: Scale(0, 0.0, 0, float)), halves(0.5, 0.6, lambda: Scale(0, 0.0, 0, float))
@@ -159,7 +158,7 @@ def magnitudes(element: Any) -> list[float]:
     return [size for item in _items(element) for size in magnitudes(item)]
 
 
-# Inside.
+# Internals.
 
 _PLAIN = frozenset({int, bool, str, bytes, type(None)})
 _FLOATS = (float, complex, np.inexact)
@@ -167,12 +166,12 @@ Close = Callable[[Any, Any], bool]
 
 
 def _identical(left: Any, right: Any) -> bool:
-    """Equal floats; NaN is NaN."""
+    """Equal floats, where NaN equals NaN."""
     return bool(left == right or (left != left and right != right))
 
 
 def _same(left: Any, right: Any, close: Close) -> bool:
-    """The same types all the way down, the floats as near as ``close`` says, all else equal."""
+    """The same types all the way down, floats as near as ``close`` allows, all else equal."""
     kind = type(left)
     if kind is not type(right):
         return False
@@ -202,7 +201,7 @@ def _same_arrays(left: Any, right: Any, close: Close) -> bool:
 
 
 def _same_unordered(left: Any, right: Any, close: Close) -> bool:
-    """Sets and dicts that hold what does not equal itself: each item has its own in the other."""
+    """Sets and dicts with items that do not equal themselves: each item has a partner in the other."""
     rest = list(right.items() if isinstance(right, dict) else right)
     for item in left.items() if isinstance(left, dict) else left:
         at = next((at for at, other in enumerate(rest) if _same(item, other, close)), None)
@@ -213,13 +212,13 @@ def _same_unordered(left: Any, right: Any, close: Close) -> bool:
 
 
 def _compares_fields(kind: type) -> bool:
-    """Whether its ``__eq__`` is the one that ``@dataclass`` writes."""
+    """Whether its ``__eq__`` is the one that ``@dataclass`` generates."""
     code = getattr(kind.__eq__, "__code__", None)
     return is_dataclass(kind) and code is not None and code.co_filename == "<string>"
 
 
 def _items(element: Any) -> list[Any]:
-    """What an element is made of: its items, its values, or the fields that are compared."""
+    """The parts of an element: its items, its values, or the fields that are compared."""
     if isinstance(element, dict):
         return list(element.values())
     if isinstance(element, (tuple, list)):

@@ -1,4 +1,4 @@
-"""Exploring calls a function with examples of a strategy: the same ones in every process, without a trace on disk."""
+"""Exploring calls a function with examples of a strategy, the same in every process, and leaves no files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def explore(
 ) -> None:
     """Call ``function`` with about ``examples`` examples.
 
-    With ``shrink``, an exception of it is raised again from the smallest example that Hypothesis finds to raise it.
+    With ``shrink``, an exception of the function is raised again from the smallest example found to raise it.
     """
 
     @settings(

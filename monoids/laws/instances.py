@@ -1,7 +1,7 @@
 """Instances of every public monoid, each with a strategy that draws inputs of its ``lift``.
 
-One for each public name of ``monoids`` and for each type or parameter that has a code path of its own. The inputs
-include None, and of floats NaN, infinities and -0.0.
+One for each public name of ``monoids``, and for each type or parameter with a code path of its own. The inputs
+include None, and for floats NaN, infinities and -0.0.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _IDS = SMALL | st.text("ab", max_size=2) | st.booleans() | FLOATS | st.dates() |
 
 
 def _pairs(by: Any, values: Any, name: str = "by") -> st.SearchStrategy[Any]:
-    """None, tuples and mappings: ``by`` and values have so few to choose from that they are tied."""
+    """None, tuples and mappings; ``by`` and values have few choices, so ties are frequent."""
     return st.none() | st.tuples(by, values) | st.fixed_dictionaries({name: by, "value": values})
 
 
@@ -110,7 +110,7 @@ def _occurrences(ids: st.SearchStrategy[Any], values: st.SearchStrategy[Any]) ->
 
 
 class Reflections(Group[tuple[int, int]]):
-    """The maps ``x -> sign * x + shift`` of the integers, one after the other: a group that does not commute."""
+    """The maps ``x -> sign * x + shift`` of the integers, composed: a group that does not commute."""
 
     identity = (1, 0)
 
@@ -249,4 +249,4 @@ INSTANCES: tuple[tuple[Monoid[Any], st.SearchStrategy[Any]], ...] = (
 )
 
 LAWFUL = INSTANCES
-"""Under this name ``pytest --monoid-laws=monoids`` finds them."""
+"""``pytest --monoid-laws=monoids`` looks for this name."""

@@ -1,7 +1,7 @@
-"""The laws of columnar lifting say that inputs lifted as a column give what they give one by one.
+"""The laws of columnar lifting: inputs lifted as a column give the same elements as one by one.
 
-Where two ways of giving a column must agree (a slice and its copy, chunks and one array, nulls and none) the sides are
-these two ways, so that each law finds the defects of its own kind and no others.
+Where two forms of a column must agree (a slice and its copy, chunks and one array, with and without nulls), the sides
+are these two forms, so each law detects the defects of its own kind and no others.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def lift_constant(monoid: M, xs: list[Any]) -> Sides:
     return monoid.unpack(monoid.lift_rows(xs[0], len(xs))), [monoid.lift(xs[0])] * len(xs)
 
 
-# The same rows in other ways.
+# The same rows in other forms.
 
 
 def starts_of(rows: int, cuts: list[int]) -> list[int]:
@@ -160,7 +160,7 @@ def _other_widths(column: pa.Array) -> Iterator[pa.Array]:
 
 
 def _takes_none(monoid: M) -> bool:
-    """Whether None is an input: a monoid of one's own may refuse it, however it does, and then is given no nulls."""
+    """Whether ``lift`` accepts None. A user's monoid may refuse it with any exception; then it gets no nulls."""
     try:
         monoid.lift(None)
     except Exception:
@@ -173,7 +173,7 @@ def _lifted(monoid: M, values: Any) -> list[Any]:
 
 
 def _lifted_or_refused(monoid: M, values: Any) -> list[Any] | None:
-    """The elements; None where the monoid takes no values of this type: to refuse them is not to mistake them."""
+    """The elements; None if the monoid refuses values of this type, which is no error."""
     try:
         columns = monoid.lift_rows(values, len(values))
     except (TypeError, ValueError, NotImplementedError):

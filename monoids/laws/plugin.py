@@ -3,7 +3,7 @@
     pytest --monoid-laws=PACKAGE [--monoid-laws-examples=N] [-k associativity]
 
 The items are named ``PACKAGE::Sum()::associativity``. Without paths on the command line no other test is collected. A
-monoid that cannot be tried is an item that fails and says what to write. ``pytest_monoids`` loads this module when the
+monoid that cannot be tested is an item that fails and says what to write. ``pytest_monoids`` loads this module if the
 option is given.
 """
 
@@ -19,8 +19,8 @@ import pytest
 
 from monoids.laws.catalogue import Law
 from monoids.laws.check import LawViolation, Trial
-from monoids.laws.decorating import checked
-from monoids.laws.finding import Found, public_monoids
+from monoids.laws.decorators import checked
+from monoids.laws.discovery import PublicMonoid, public_monoids
 
 _FRAMES = 3
 
@@ -29,20 +29,20 @@ class PackageOfMonoids(pytest.Collector):
     """All public monoids of one package."""
 
     def collect(self) -> Iterator[MonoidUnderLaws]:
-        """One collector for each."""
+        """One collector for each monoid."""
         for found in public_monoids(self.name):
             yield MonoidUnderLaws.from_parent(self, name=found.title, found=found)
 
 
 class MonoidUnderLaws(pytest.Collector):
-    """One monoid; its examples are drawn once, and forgotten after its last law."""
+    """One monoid. Its examples are drawn once and dropped after its last law."""
 
-    def __init__(self, found: Found, **options: Any) -> None:
+    def __init__(self, found: PublicMonoid, **options: Any) -> None:
         super().__init__(**options)
         self.found = found
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One item for each law; one that fails where the monoid cannot be tried."""
+        """One item for each law; one failing item if the monoid cannot be tested."""
         if self.found.fault or self.found.monoid is None:
             yield Untried.from_parent(self, name="instance and inputs", fault=self.found.fault)
             return
@@ -70,11 +70,11 @@ class LawOfMonoid(_Item):
         self.law = law
 
     def runtest(self) -> None:
-        """Try it on all examples."""
+        """Test it on all examples."""
         checked(self.trial, self.law)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The violation in its own words; where the monoid raised, also from where."""
+        """The violation as text; if the monoid raised, also where."""
         if not isinstance(excinfo.value, LawViolation):
             return super().repr_failure(excinfo, style)
         cause = excinfo.value.__cause__
@@ -83,7 +83,7 @@ class LawOfMonoid(_Item):
 
 
 class Untried(_Item):
-    """A monoid that cannot be tried."""
+    """A monoid that cannot be tested."""
 
     def __init__(self, fault: str, **options: Any) -> None:
         super().__init__(**options)
@@ -100,10 +100,10 @@ class Untried(_Item):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Add the items of all packages asked for, before any are chosen with -k."""
+    """Add the items of all requested packages, before -k selects any."""
     folder = str(config.invocation_params.dir)
     if folder not in sys.path:
-        # As of "python -m pytest".
+        # As "python -m pytest" does.
         sys.path.insert(0, folder)
     for package in config.getoption("monoid_laws"):
         if not package:

@@ -1,4 +1,4 @@
-"""A remedy is what to do about a broken law, in a sentence, from the law and what was seen to break it."""
+"""A remedy says in one sentence how to repair a broken law, given the law and the sides that differ."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from monoids.monoid import Monoid
 
 _BRACKETS = "steps, workers and windows put the brackets anywhere, so the result must not depend on them"
 _NOTHING = (
-    "the identity must be nothing: combined with any element, it leaves that as it is. If not every input is an "
+    "the identity must be neutral: combined with any element, it leaves that unchanged. If not every input is an "
     "element, let lift make one of it"
 )
 _BY_LAW = {
-    "no mutation": "combine must return a new element, for others hold the old ones: 'return a + b', not 'a += b' or "
-    "'a.extend(b); return a'",
+    "no mutation": "combine must return a new element, because others hold the old ones: 'return a + b', not 'a += b' "
+    "or 'a.extend(b); return a'",
     "totality": "each of these must work on every element, and on the identity: a window may hold nothing else",
     "left identity": _NOTHING,
     "right identity": _NOTHING,
     "associativity": _BRACKETS,
     "any tree": _BRACKETS,
-    "commutativity": "if the order matters, leave out commutative = True",
-    "idempotence": "if twice is not once, leave out idempotent = True",
+    "commutativity": "if the order matters, remove commutative = True",
+    "idempotence": "if twice differs from once, remove idempotent = True",
     "inverse": "if something is left, it is no Group: make it a Monoid",
-    "pure lift": "lift must not change its input, and must lift the same to the same",
-    "pure present": "present must not change the element, and must show the same as the same",
+    "pure lift": "lift must not change its input, and must lift equal inputs to equal elements",
+    "pure present": "present must not change the element, and must present equal elements equally",
 }
-_ROUNDS = "the two differ by the rounding of floats only: declare exact = False"
-_NAN = "NaN compares with nothing: say in combine what it means, or draw strategies.floats(allow_nan=False)"
+_ROUNDS = "the two differ only by the rounding of floats: declare exact = False"
+_NAN = "NaN compares with nothing: define in combine what it means, or draw strategies.floats(allow_nan=False)"
 
 
 def remedy(law: Law, sides: Sequence[Any], inputs: Sequence[Any], close: bool) -> str:
-    """What to do. ``close``: the sides are equal but for rounding. Empty where the formula says it all."""
+    """The remedy; empty where the formula says it all. ``close``: the sides are equal except for rounding."""
     if close:
         return _ROUNDS
     if any(isinstance(x, float) and math.isnan(x) for x in inputs) and law.name in _BY_LAW and sides:

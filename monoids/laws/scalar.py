@@ -1,6 +1,6 @@
 """The scalar laws are functions of a monoid and some of its elements that return the two sides of an equation.
 
-The names of their arguments say what is drawn for them: see ``drawing``.
+The names of their arguments say what is drawn for them: see ``examples``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Sides = tuple[Any, Any]
 M = Monoid[Any]
 
 NOTHING: Sides = (None, None)
-"""Both sides of a law that has nothing to say about what was drawn."""
+"""Both sides of a law that does not apply to what was drawn."""
 
 
 def totality(monoid: M, elements: list[Any]) -> Sides:
@@ -159,7 +159,7 @@ def representation(monoid: M) -> Sides:
 
 
 def presentable(monoid: M, element: Any) -> bool:
-    """Whether an element can be presented: of a monoid that widens, one out of range need not."""
+    """Whether an element can be presented. Elements out of range may raise if the monoid widens."""
     if not monoid.widens:
         return True
     try:
@@ -169,11 +169,11 @@ def presentable(monoid: M, element: Any) -> bool:
     return True
 
 
-# Inside.
+# Internals.
 
 
 def _tree(monoid: M, elements: list[Any], cuts: list[int]) -> Any:
-    """The fold that combines, for each cut, the two neighbours there, then what is left from the right."""
+    """The fold that combines the two neighbours at each cut, then the rest from the right."""
     level = list(elements)
     for cut in cuts:
         if len(level) > 1:
@@ -187,7 +187,7 @@ def _stored(monoid: M, element: Any) -> Any:
 
 
 def _decoded(monoid: M, data: bytes) -> bytes:
-    """What damaged bytes stand for, as bytes: themselves where they are refused, as they should be."""
+    """What damaged bytes decode to, encoded again; the damaged bytes themselves if refused, as they should be."""
     try:
         element = monoid.decode(data)
     except ValueError:

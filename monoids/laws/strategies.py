@@ -1,8 +1,8 @@
 """A strategy of inputs is found by the type of the monoid, or derived from the type of its values.
 
-``inputs_for(monoid)`` asks, in this order: what is registered for the class; the instances of this package; the
-monoids that it is made of; the type of its values; the annotation of ``lift``, or of ``combine`` where ``lift`` is left
-as it is.
+``inputs_for(monoid)`` tries, in this order: a strategy registered for the class; the instances of this package; the
+monoids it is composed of; the type of its values; the annotation of ``lift``, or of ``combine`` if ``lift`` is not
+overridden.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from monoids.optional import Option
 from monoids.record import RecordMonoid
 from monoids.values import ValueType
 
-Strategy = st.SearchStrategy[Any]
+InputStrategy = st.SearchStrategy[Any]
 
 
 @singledispatch
-def inputs_for(monoid: Any) -> Strategy:
-    """A strategy of inputs of ``monoid.lift``. TypeError, saying what to write, where none can be derived.
+def inputs_for(monoid: Any) -> InputStrategy:
+    """A strategy of inputs of ``monoid.lift``. TypeError, saying what to write, if none can be derived.
 
-    Register one for a class of your own, and for those below it:
+    Register one for a class of your own and its subclasses:
 
     >>> class Longest(Monoid):
     ...     identity = ""
@@ -68,12 +68,12 @@ inputs_for.register(Longest, lambda monoid: strategies.text())
     )
 
 
-def values_of(type: pa.DataType) -> Strategy:
-    """A strategy of the Python values that an Arrow array of this type holds, its borders and oddities often.
+def values_of(type: pa.DataType) -> InputStrategy:
+    """A strategy of the Python values that an Arrow array of this type holds, with frequent edge cases.
 
-    Integers: of their width, with both borders. Floats: NaN, infinities, -0.0, subnormals. Text: empty, beyond the
+    Integers: of their width, with both limits. Floats: NaN, infinities, -0.0, subnormals. Text: empty, beyond the
     basic plane. Also bool, binary, date, time of day, timestamp, duration, decimal, null, dictionary, list, struct
-    and map. TypeError for any other.
+    and map. TypeError for any other type.
 
     >>> values_of(pa.bool_())
     booleans()
@@ -83,30 +83,30 @@ def values_of(type: pa.DataType) -> Strategy:
     for matches, strategy in _VALUES:
         if matches(type):
             return strategy(type)
-    raise TypeError(f"no values are known of the Arrow type {type}: give a strategy of the inputs")
+    raise TypeError(f"no strategy is known for the Arrow type {type}: give a strategy of the inputs")
 
 
 # Where the inputs of a monoid are found.
 
 
-def _of_instance(monoid: Monoid[Any]) -> Strategy | None:
-    """Those that a built-in monoid, with these parameters, is tested with."""
+def _of_instance(monoid: Monoid[Any]) -> InputStrategy | None:
+    """The inputs that a built-in monoid with these parameters is tested with."""
     if not _is_built_in(monoid):
         return None
     known = monoid.fingerprint()
     return next((inputs for instance, inputs in INSTANCES if instance.fingerprint() == known), None)
 
 
-def _of_kin(monoid: Monoid[Any]) -> Strategy | None:
-    """Those that the same class is tested with, with other parameters and elements of the same Arrow type."""
+def _of_kin(monoid: Monoid[Any]) -> InputStrategy | None:
+    """The inputs that the same class is tested with, with other parameters and elements of the same Arrow type."""
     if not _is_built_in(monoid):
         return None
     kin = (pair for pair in INSTANCES if type(pair[0]) is type(monoid) and pair[0].schema.equals(monoid.schema))
     return next((inputs for _, inputs in kin), None)
 
 
-def _of_parts(monoid: Monoid[Any]) -> Strategy | None:
-    """Of a monoid that is made of others: their inputs, put together."""
+def _of_parts(monoid: Monoid[Any]) -> InputStrategy | None:
+    """For a monoid composed of others, the inputs of its parts, put together."""
     if isinstance(monoid, RecordMonoid):
         fields = {name: inputs_for(part) for name, part in monoid.fields.items()}
         return st.none() | st.fixed_dictionaries({}, optional=fields)
@@ -122,9 +122,9 @@ def _is_built_in(monoid: Monoid[Any]) -> bool:
     return type(monoid).__module__.startswith("monoids.")
 
 
-def _of_value_type(monoid: Monoid[Any]) -> Strategy | None:
-    """A columnar monoid declares the Arrow type of its inputs, a built-in one that of its values: of numbers small
-    ones, whose sums have room."""
+def _of_value_type(monoid: Monoid[Any]) -> InputStrategy | None:
+    """The values of the Arrow type that a columnar monoid declares for its inputs, or a built-in one for its values;
+    small numbers, so that their sums fit."""
     declared = getattr(monoid, "input_type", None)
     if isinstance(declared, pa.DataType):
         return st.none() | values_of(declared)
@@ -138,14 +138,14 @@ def _of_value_type(monoid: Monoid[Any]) -> Strategy | None:
     return st.none() | values_of(type_.arrow)
 
 
-def _of_annotation(monoid: Monoid[Any]) -> Strategy | str:
-    """Those of the type that a method says it takes; or why there are none, where, and what to write."""
+def _of_annotation(monoid: Monoid[Any]) -> InputStrategy | str:
+    """The inputs of the type that a method's annotation names; or why there are none, where, and what to write."""
     method = type(monoid).combine if _lifts_plainly(monoid) else type(monoid).lift
     name, place = method.__name__, f"{Path(method.__code__.co_filename).name} line {method.__code__.co_firstlineno}"
     try:
         hints = typing.get_type_hints(method)
     except (NameError, TypeError) as error:
-        return f"the annotations of {name} ({place}) cannot be read: {error}: define or import there what they name"
+        return f"the annotations of {name} ({place}) cannot be read: {error}: define or import the names in them"
     argument = next((hint for name, hint in hints.items() if name != "return"), Any)
     if argument in (Any, object) or isinstance(argument, typing.TypeVar):
         parameters = list(inspect.signature(method).parameters.values())
@@ -158,48 +158,48 @@ def _of_annotation(monoid: Monoid[Any]) -> Strategy | str:
     except (InvalidArgument, ResolutionFailed):
         type_ = getattr(argument, "__name__", str(argument))
         return (
-            f"{name} ({place}) takes {type_}, of which Hypothesis can make none: say how, as in "
+            f"{name} ({place}) takes {type_}, which Hypothesis cannot construct: say how, as in "
             f"strategies.register_type_strategy({type_}, strategies.builds({type_}, strategies.integers()))"
         )
     return strategy
 
 
 def _lifts_plainly(monoid: Monoid[Any]) -> bool:
-    """Whether an input is the element itself."""
+    """Whether an input is itself the element."""
     return type(monoid).lift is Monoid.lift
 
 
 # The values of Arrow types.
 
 
-def _integers(type: pa.DataType) -> Strategy:
+def _integers(type: pa.DataType) -> InputStrategy:
     signed = pa.types.is_signed_integer(type)
     low = -(2 ** (type.bit_width - 1)) if signed else 0
     high = 2 ** (type.bit_width - signed) - 1
     return st.integers(low, high) | st.sampled_from([low, low + 1, 0, 1, high - 1, high])
 
 
-def _floats(type: pa.DataType) -> Strategy:
+def _floats(type: pa.DataType) -> InputStrategy:
     odd = [0.0, -0.0, float("nan"), float("inf"), float("-inf")]
     least = {16: 2.0**-24, 32: 2.0**-149, 64: 2.0**-1074}[type.bit_width]
     return st.floats(width=type.bit_width) | st.sampled_from([*odd, least, -least])
 
 
-def _text(type: pa.DataType) -> Strategy:
+def _text(type: pa.DataType) -> InputStrategy:
     return st.text(st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
         ["", "\0", "\uffff", "\U0001f600", "é", "e\u0301"]
     )
 
 
-def _binary(type: pa.DataType) -> Strategy:
+def _binary(type: pa.DataType) -> InputStrategy:
     if pa.types.is_fixed_size_binary(type):
         return st.binary(min_size=type.byte_width, max_size=type.byte_width)
     return st.binary(max_size=8) | st.sampled_from([b"", b"\0", b"\xff"])
 
 
-def _timestamps(type: pa.DataType) -> Strategy:
+def _timestamps(type: pa.DataType) -> InputStrategy:
     zones = st.just(UTC) if type.tz else st.none()
-    # Nanoseconds of 64 bits end in 2262, and begin in 1677.
+    # 64-bit nanoseconds begin in 1677 and end in 2262.
     low, high = (datetime(1678, 1, 1), datetime(2262, 1, 1)) if type.unit == "ns" else (datetime.min, datetime.max)
     coarse = {"s": 1_000_000, "ms": 1_000}.get(type.unit, 1)
     ends = st.sampled_from([low, high]).map(lambda end: end.replace(tzinfo=UTC if type.tz else None))
@@ -208,37 +208,37 @@ def _timestamps(type: pa.DataType) -> Strategy:
     )
 
 
-def _durations(type: pa.DataType) -> Strategy:
+def _durations(type: pa.DataType) -> InputStrategy:
     limit = timedelta(days=100_000)
     return st.timedeltas(-limit, limit).map(lambda span: timedelta(days=span.days, seconds=span.seconds))
 
 
-def _times(type: pa.DataType) -> Strategy:
+def _times(type: pa.DataType) -> InputStrategy:
     coarse = {"s": 1_000_000, "ms": 1_000}.get(type.unit, 1)
     return st.times().map(lambda moment: moment.replace(microsecond=moment.microsecond // coarse * coarse, fold=0))
 
 
-def _decimals(type: pa.DataType) -> Strategy:
-    # Arrow takes no digits left of the precision, whatever the scale.
+def _decimals(type: pa.DataType) -> InputStrategy:
+    # Arrow accepts no digits to the left of the precision, whatever the scale.
     most = 10 ** (type.precision + min(type.scale, 0)) - 1
     whole = st.integers(-most, most) | st.sampled_from([-most, 0, most])
     return whole.map(lambda number: Decimal((number < 0, tuple(map(int, str(abs(number)))), -type.scale)))
 
 
-def _lists(type: pa.DataType) -> Strategy:
+def _lists(type: pa.DataType) -> InputStrategy:
     size = type.list_size if pa.types.is_fixed_size_list(type) else None
     return st.lists(_nullable(type.value_type), min_size=size or 0, max_size=4 if size is None else size)
 
 
-def _structs(type: pa.DataType) -> Strategy:
+def _structs(type: pa.DataType) -> InputStrategy:
     return st.fixed_dictionaries({field.name: _nullable(field.type) for field in type})
 
 
-def _maps(type: pa.DataType) -> Strategy:
+def _maps(type: pa.DataType) -> InputStrategy:
     return st.lists(st.tuples(values_of(type.key_type), _nullable(type.item_type)), max_size=3)
 
 
-def _nullable(type: pa.DataType) -> Strategy:
+def _nullable(type: pa.DataType) -> InputStrategy:
     return st.none() | values_of(type)
 
 
@@ -255,7 +255,7 @@ def _is_list(type: pa.DataType) -> bool:
     return bool(pa.types.is_list(type) or pa.types.is_large_list(type) or pa.types.is_fixed_size_list(type))
 
 
-_VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], Strategy]], ...] = (
+_VALUES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], InputStrategy]], ...] = (
     (pa.types.is_null, lambda type: st.none()),
     (pa.types.is_boolean, lambda type: st.booleans()),
     (pa.types.is_integer, _integers),

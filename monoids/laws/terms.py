@@ -1,4 +1,4 @@
-"""Terms are what laws are tried on: they print as one would write them, are made anew each time, and can shrink."""
+"""Terms are the values that laws are tested on. They print as code, are rebuilt each time, and shrink."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _UNCHANGEABLE = frozenset(
 
 
 @dataclass(frozen=True)
-class Reached:
-    """An element as it was reached: lifted inputs, each combined or, where ``back``, its inverse combined.
+class ElementTerm:
+    """An element as an expression: lifted inputs combined in turn, each inverted first if ``back``.
 
-    >>> Reached(((1, False), (2, True))), Reached(())
+    >>> ElementTerm(((1, False), (2, True))), ElementTerm(())
     (combine(lift(1), inverse(lift(2))), identity)
     """
 
@@ -36,7 +36,7 @@ class Reached:
         return reduce(lambda a, b: f"combine({a}, {b})", terms) if terms else "identity"
 
     def element(self, monoid: Monoid[Any]) -> Any:
-        """The element itself, made anew; the identity is that of the monoid."""
+        """The element, built anew; without steps, the monoid's identity."""
         if not self.steps:
             return fresh(monoid.identity)
         return reduce(monoid.combine, [_term(monoid, x, back) for x, back in self.steps])
@@ -44,7 +44,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs as they are given: none, some or all of them None."""
+    """Inputs as given; none, some or all of them None."""
 
     xs: tuple[Any, ...]
 
@@ -54,7 +54,7 @@ class Inputs:
 
 @dataclass(frozen=True)
 class ArrowInputs:
-    """Inputs of one Python type, and None, as an Arrow array; no array where Arrow has no type for them."""
+    """Inputs of one Python type, and None, as an Arrow array; no array if Arrow has no type for them."""
 
     xs: tuple[Any, ...]
 
@@ -71,9 +71,9 @@ class ArrowInputs:
 
 @dataclass(frozen=True)
 class Repeated:
-    """Rows, many times over: ``drawn`` is a tuple of elements, Inputs or ArrowInputs.
+    """Rows, many times over; ``drawn`` is a tuple of elements, Inputs or ArrowInputs.
 
-    >>> Repeated((Reached(((1, False),)),), 1_000)
+    >>> Repeated((ElementTerm(((1, False),)),), 1_000)
     [lift(1)] * 1000
     """
 
@@ -85,7 +85,7 @@ class Repeated:
 
 
 def value_of(monoid: Monoid[Any], drawn: Any) -> Any:
-    """What a law is given for something drawn."""
+    """The argument of a law for a drawn value."""
     if isinstance(drawn, Repeated):
         rows = value_of(monoid, drawn.drawn)
         if isinstance(rows, pa.Array):
@@ -93,7 +93,7 @@ def value_of(monoid: Monoid[Any], drawn: Any) -> Any:
         return rows if rows is None else rows * drawn.times
     if isinstance(drawn, range):
         return list(drawn)
-    if isinstance(drawn, Reached):
+    if isinstance(drawn, ElementTerm):
         return drawn.element(monoid)
     if isinstance(drawn, Inputs):
         return fresh(list(drawn.xs))
@@ -106,20 +106,20 @@ def value_of(monoid: Monoid[Any], drawn: Any) -> Any:
 
 
 def elements_of(monoid: Monoid[Any], drawn: Any) -> list[Any]:
-    """The elements in something drawn, or lifted from it."""
+    """The elements in a drawn value, or lifted from it."""
     rows = drawn.drawn if isinstance(drawn, Repeated) else drawn
     if isinstance(rows, (Inputs, ArrowInputs)):
         return [monoid.lift(fresh(x)) for x in inputs_in(drawn)]
-    if isinstance(rows, tuple) and rows and isinstance(rows[0], Reached):
+    if isinstance(rows, tuple) and rows and isinstance(rows[0], ElementTerm):
         return list(value_of(monoid, drawn))
-    return [value_of(monoid, drawn)] if isinstance(drawn, Reached) else []
+    return [value_of(monoid, drawn)] if isinstance(drawn, ElementTerm) else []
 
 
 def inputs_in(drawn: Any) -> list[Any]:
-    """The inputs of ``lift`` in something drawn."""
+    """The inputs of ``lift`` in a drawn value."""
     if isinstance(drawn, Repeated):
         return inputs_in(drawn.drawn) * drawn.times
-    if isinstance(drawn, Reached):
+    if isinstance(drawn, ElementTerm):
         return [x for x, _ in drawn.steps]
     if isinstance(drawn, (Inputs, ArrowInputs)):
         return list(drawn.xs)
@@ -129,7 +129,7 @@ def inputs_in(drawn: Any) -> list[Any]:
 
 
 def fresh(value: Any) -> Any:
-    """A deep copy, quick for plain values; what cannot be changed is not copied."""
+    """A deep copy, fast for plain values; immutable values are not copied."""
     kind = type(value)
     if kind in _UNCHANGEABLE:
         return value
@@ -146,13 +146,13 @@ def fresh(value: Any) -> Any:
 
 
 def smaller(drawn: Any) -> Iterator[Any]:
-    """What was drawn with a half left out, or one part, in every way."""
+    """The drawn value with a half or a single part left out, in every way."""
     if isinstance(drawn, Repeated):
         yield from _smaller_repeated(drawn)
     elif isinstance(drawn, range):
         yield from (range(0, stop, drawn.step) for stop in _fewer(drawn.stop, 0))
-    elif isinstance(drawn, Reached):
-        yield from (Reached(steps) for steps in _less(drawn.steps))
+    elif isinstance(drawn, ElementTerm):
+        yield from (ElementTerm(steps) for steps in _less(drawn.steps))
     elif isinstance(drawn, (Inputs, ArrowInputs)):
         yield from (type(drawn)(xs) for xs in _less(drawn.xs) if xs)
     elif isinstance(drawn, tuple):
@@ -163,20 +163,20 @@ def smaller(drawn: Any) -> Iterator[Any]:
 
 
 def _fresh_rows(rows: list[Any]) -> list[Any]:
-    """Copies of many elements, most of them there many times."""
+    """Copies of many elements, most of which occur many times."""
     held = {id(row): row for row in rows}
     plain = {key for key, row in held.items() if fresh(row) is row}
     return [row if id(row) in plain else fresh(row) for row in rows]
 
 
 def _term(monoid: Monoid[Any], x: Any, back: bool) -> Any:
-    lifted = fresh(monoid.lift(fresh(x)))  # A lift may answer the identity itself.
+    lifted = fresh(monoid.lift(fresh(x)))  # lift may return the identity object itself
     return monoid.inverse(lifted) if back and isinstance(monoid, Group) else lifted
 
 
 def _means(monoid: Monoid[Any], array: pa.Array, xs: Sequence[Any]) -> bool:
-    """Whether the rows are the inputs: Arrow fills the fields that a mapping leaves out, makes text of keys and floats
-    of integers beside floats, and to some monoids these are other inputs, or none."""
+    """Whether the rows equal the inputs. Arrow fills in fields that a mapping leaves out, turns keys into text, and
+    integers beside floats into floats; to some monoids these are other inputs, or none."""
     if not pa.types.is_nested(array.type):
         return True
     others = [(x, y) for x, y in zip(xs, array.to_pylist()) if x is not None and not exact(x, y)]

@@ -1,15 +1,15 @@
-"""A codec turns state rows and manifests into bytes that prove themselves, and refuses all that it did not write.
+"""A codec turns state rows and manifests into bytes that prove themselves, and refuses anything it did not write.
 
     documents.py   manifests, plans, headers: canonical JSON with its SHA-256, bounded before it is parsed
     shapes.py      which types, ranges and names a document may hold
-    messages.py    Arrow messages, looked at before Arrow decodes them
+    messages.py    Arrow messages, checked before Arrow decodes them
     sealed.py      a file of record batches with an index that verifies every byte
     runs.py        state rows in such a file
     tables.py      listings, late rows and dead letters in such a file
     key_types.py   the types of key columns, by name
 
-Whatever the bytes are, reading them ends in what was written or in ``CorruptCheckpoint``, in memory that is a
-small multiple of their size, and never runs or unpickles anything.
+Reading any bytes ends in what was written or in ``CorruptCheckpoint``, in memory that is a small multiple of their
+size, and never runs or unpickles anything.
 """
 
 from persistent.codec.documents import (

@@ -1,7 +1,7 @@
 """A document is canonical JSON in one line, followed by a line with its SHA-256.
 
-Its size and its SHA-256 are looked at before anything else, then how many values it holds and how deep they nest,
-and only then is it parsed. What is refused when it is read is refused when it is written.
+Reading checks its size and SHA-256 first, then how many values it holds and how deep they are nested, and only then
+parses it. Writing refuses whatever reading refuses.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ DOCUMENT_BYTES_MAX = 1 << 26
 """64 MiB: about 200,000 runs in one manifest."""
 
 DOCUMENT_MARKS_MAX = 1 << 22
-"""How many quotes, commas and opening brackets: each costs at most some 80 bytes once parsed, 350 MB together."""
+"""The limit of quotes, commas and opening brackets: each costs at most some 80 bytes once parsed, 350 MB together."""
 
 DOCUMENT_DEPTH_MAX = 100
-"""How deep lists and mappings nest: far more than records of records ask for."""
+"""How deep lists and mappings may be nested: far deeper than records of records need."""
 
 INTEGER_DIGITS_MAX = 1_000
-"""Reading a number takes time that grows with the square of its digits."""
+"""Parsing a number takes time quadratic in its digits."""
 
 _BRACKETS = b"[]{}"
 _NOT_MARKS = bytes(set(range(256)) - set(b'"' + _BRACKETS))
@@ -36,13 +36,13 @@ _STEPS[list(b"]}")] = -1
 
 
 def canonical_json(value: Any) -> str:
-    """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for what could not be read again."""
+    """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for what could not be read back."""
     _check_value(value, 0)
     return spelled(value)
 
 
 def encode_document(value: Any) -> bytes:
-    """A JSON value that proves itself. StorageError if it would be too large to be read again.
+    """A JSON value that proves itself. StorageError if it is too large to be read back.
 
     >>> encode_document({"b": 1, "a": [2]}).split(b"\\n")[0]
     b'{"a":[2],"b":1}'
@@ -52,14 +52,14 @@ def encode_document(value: Any) -> bytes:
     for size, limit, unit in ((len(data), DOCUMENT_BYTES_MAX, "bytes"), (_marks(body), DOCUMENT_MARKS_MAX, "marks")):
         if size > limit:
             raise StorageError(
-                f"a manifest, plan or header of {size} {unit} is not put: above {limit} it could not be read again. "
+                f"a manifest, plan or header of {size} {unit} was not written: above {limit} it cannot be read. "
                 "Nothing was committed; take smaller steps (step_rows=), or fewer partitions or columns"
             )
     return data
 
 
 def decode_document(data: bytes | pa.Buffer, place: str) -> Any:
-    """The inverse of ``encode_document``; CorruptCheckpoint unless every byte is as written."""
+    """The inverse of ``encode_document``. CorruptCheckpoint unless every byte is as written."""
     size = memoryview(data).nbytes
     if size > DOCUMENT_BYTES_MAX:
         raise CorruptCheckpoint(f"{place}: {size} bytes; a manifest has at most {DOCUMENT_BYTES_MAX}")
@@ -73,16 +73,16 @@ def decode_document(data: bytes | pa.Buffer, place: str) -> Any:
 
 
 def spelled(value: Any) -> str:
-    """Canonical JSON of a value of whole numbers and text by construction."""
+    """Canonical JSON of a value that is known to hold only whole numbers and text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _parsed(body: bytes) -> Any:
     marks = _marks(body)
     if marks > DOCUMENT_MARKS_MAX:
-        raise ValueError(f"{marks} marks, it has at most {DOCUMENT_MARKS_MAX}")
+        raise ValueError(f"{marks} marks, the limit is {DOCUMENT_MARKS_MAX}")
     if _depth(body) > DOCUMENT_DEPTH_MAX:
-        raise ValueError(f"it nests deeper than {DOCUMENT_DEPTH_MAX}")
+        raise ValueError(f"it is nested deeper than {DOCUMENT_DEPTH_MAX}")
     value = json.loads(
         body.decode("ascii"),
         object_pairs_hook=_unique,
@@ -91,17 +91,17 @@ def _parsed(body: bytes) -> Any:
         parse_constant=_no_integer,
     )
     if b"\\ud" in body or b"\\uD" in body:
-        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError of half a character, which no name can be
+        json.dumps(value, ensure_ascii=False).encode()  # UnicodeEncodeError for a lone surrogate, which no name has
     return value
 
 
 def _marks(body: bytes) -> int:
-    """No fewer than its values and keys."""
+    """An upper bound of the number of its values and keys."""
     return sum(map(body.count, (b'"', b",", b"[", b"{")))
 
 
 def _depth(body: bytes) -> int:
-    """How deep brackets outside of texts nest."""
+    """How deep the brackets outside of texts are nested."""
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = np.frombuffer(plain.translate(None, _NOT_MARKS), np.uint8)
     in_text = np.cumsum(marks == ord('"'), dtype=np.uint8) & 1
@@ -111,12 +111,12 @@ def _depth(body: bytes) -> int:
 
 def _check_value(value: Any, depth: int) -> None:
     if depth >= DOCUMENT_DEPTH_MAX and isinstance(value, Mapping | list | tuple):
-        raise ValueError(f"a value nests deeper than {DOCUMENT_DEPTH_MAX}, which a checkpoint does not hold")
+        raise ValueError(f"a value is nested deeper than {DOCUMENT_DEPTH_MAX}, which a checkpoint cannot hold")
     if isinstance(value, float):
-        raise ValueError(f"{value!r} is a float, which a checkpoint does not hold: write it as an integer or as text")
+        raise ValueError(f"{value!r} is a float, which a checkpoint cannot hold: write it as an integer or as text")
     if isinstance(value, int) and abs(value) >= _INTEGER_LIMIT:
         raise ValueError(
-            f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint does not hold: write it as text"
+            f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as text"
         )
     if isinstance(value, str):
         _check_text(value)
@@ -135,7 +135,7 @@ _INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX
 
 
 def _check_text(text: str) -> None:
-    """UnicodeEncodeError, a ValueError, for half a character (a lone surrogate)."""
+    """UnicodeEncodeError, which is a ValueError, for a lone surrogate."""
     if not text.isascii():
         text.encode()
 
@@ -143,7 +143,7 @@ def _check_text(text: str) -> None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return result
 
 

@@ -1,4 +1,4 @@
-"""Key columns have types that all parts of a state agree on, written by name in manifests."""
+"""Key columns have types that all parts of a state agree on; manifests write them by name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DECIMAL = re.compile(r"decimal128\(([1-9][0-9]?), (-?[0-9]{1,2})\)")
 
 
 def common_key_types(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The key types on which all parts agree; TypeError where they do not. By name, as they stand in manifests."""
+    """The key types that all parts agree on, by their names in manifests. TypeError if they do not agree."""
     known = [types for types in found if types]
     if not known:
         return ()
@@ -32,7 +32,7 @@ def common_key_types(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, ...]:
-    """For each key column the one type that all parts agree on (null agrees with any); TypeError if they do not."""
+    """For each key column, the one type that all parts agree on; null agrees with any. TypeError if they do not."""
     agreed = list(tuples[0])
     for types in tuples[1:]:
         for column, type_ in enumerate(types):
@@ -46,7 +46,7 @@ def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, 
 
 
 def _common_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The decimal type that holds the values of both; equal values are equal keys whatever their scale."""
+    """The decimal type that holds the values of both. Equal values are equal keys, whatever their scale."""
     scale = max(a.scale, b.scale)
     whole = max(a.precision - a.scale, b.precision - b.scale)
     if whole + scale > 38:
@@ -55,7 +55,7 @@ def _common_decimal(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 
 def type_of(name: str) -> pa.DataType:
-    """The Arrow type of a key column from its name in a manifest; ValueError for any other name.
+    """The Arrow type of a key column from its name in a manifest. ValueError for any other name.
 
     >>> type_of("decimal128(10, 2)")
     Decimal128Type(decimal128(10, 2))
@@ -64,5 +64,5 @@ def type_of(name: str) -> pa.DataType:
     if decimal:
         return pa.decimal128(int(decimal[1]), int(decimal[2]))
     if name not in _KEY_TYPES:
-        raise ValueError(f"{name!r:.60} is not the type of a key: one is {', '.join(_KEY_TYPES)} or decimal128")
+        raise ValueError(f"{name!r:.60} is not a key type: use one of {', '.join(_KEY_TYPES)}, or decimal128")
     return _KEY_TYPES[name]

@@ -1,10 +1,10 @@
-"""An Arrow message is looked at before Arrow decodes it: only what we write is decoded at all.
+"""An Arrow message is checked before Arrow decodes it: only messages that we write are decoded at all.
 
     [ff ff ff ff][metadata length, 4 bytes][metadata: a flatbuffer][body: buffers one after the other]
 
-Refused are compression, dictionaries, extension types, unions, views and run ends (all of which let a few bytes
-stand for many, or run code), lengths and counts beyond the bytes that are there, buffers that overlap, and offsets
-that leave the message. What is then decoded is a view of the bytes, validated in full.
+Refused are compression, dictionaries, extension types, unions, views and run ends (with all of which a few bytes can
+stand for many, or run code), lengths and counts beyond the available bytes, overlapping buffers, and offsets outside
+the message. The rest is decoded as a view of the bytes and validated in full.
 
 Source: the Arrow columnar format 1.5, files Message.fbs and Schema.fbs.
 """
@@ -27,7 +27,7 @@ _SCHEMA, _RECORD_BATCH = 1, 3
 _EXTENSION = b"ARROW:extension"
 
 _REFUSALS = (pa.ArrowException, OSError)
-"""Arrow calls a message that it cannot read an error of input."""
+"""What Arrow raises for a message that it cannot read."""
 
 _ONE, _ANY = 1, -1
 _KINDS: dict[int, tuple[int, int]] = {
@@ -52,7 +52,7 @@ _KINDS: dict[int, tuple[int, int]] = {
     20: (3, 0),  # large string
     21: (2, _ONE),  # large list
 }
-"""Of each type that may stand in a file: how many buffers it has, how many children."""
+"""For each type that a file may hold: its number of buffers, and of children."""
 
 
 class Malformed(ValueError):
@@ -60,9 +60,9 @@ class Malformed(ValueError):
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What every record batch of a schema looks like: of each column and its children, in order of depth first,
-    the buffers, and whether it is a column itself. ``textless``: the schema with bytes where it has text."""
+class BatchLayout:
+    """The layout of every record batch of a schema. ``nodes``: for each column and its children, depth first, the
+    number of buffers, and whether it is a column itself. ``textless``: the schema with bytes in place of text."""
 
     schema: pa.Schema
     textless: pa.Schema
@@ -70,8 +70,8 @@ class Layout:
     buffers: int
 
 
-def read_schema(message: pa.Buffer) -> Layout:
-    """The schema in a message of its own. Malformed, or another ValueError, if it is none of ours."""
+def read_schema(message: pa.Buffer) -> BatchLayout:
+    """The schema in a message of its own. Malformed, or another ValueError, for a message that we did not write."""
     header, body_size = _header(message, _SCHEMA)
     if body_size:
         raise Malformed("a schema with a body")
@@ -84,13 +84,13 @@ def read_schema(message: pa.Buffer) -> Layout:
     except _REFUSALS as error:
         raise Malformed(f"Arrow refuses the schema: {error}") from error
     textless = pa.schema([pa.field(field.name, _textless(field.type)) for field in schema])
-    return Layout(schema, textless, nodes, sum(buffers for buffers, _ in nodes))
+    return BatchLayout(schema, textless, nodes, sum(buffers for buffers, _ in nodes))
 
 
-def read_batch(message: pa.Buffer, layout: Layout, rows: int, *, with_texts: bool = True) -> pa.RecordBatch:
-    """A record batch of that many rows, valid throughout. Malformed, or another ValueError, if it is none of ours.
+def read_batch(message: pa.Buffer, layout: BatchLayout, rows: int, *, with_texts: bool = True) -> pa.RecordBatch:
+    """A record batch of ``rows`` rows, valid throughout. Malformed, or another ValueError, if we did not write it.
 
-    ``with_texts``: also that its texts are UTF-8, which not every source of ours sees to.
+    ``with_texts``: also check that its texts are UTF-8, which not every source of ours guarantees.
     """
     header, body_size = _header(message, _RECORD_BATCH)
     if header.slot(3) or header.slot(4):
@@ -108,11 +108,11 @@ def read_batch(message: pa.Buffer, layout: Layout, rows: int, *, with_texts: boo
     return batch
 
 
-def _check_nodes(header: _FlatTable, layout: Layout, rows: int, body_size: int) -> None:
+def _check_nodes(header: _FlatTable, layout: BatchLayout, rows: int, body_size: int) -> None:
     start, count = header.vector(1, 16)
     if count != len(layout.nodes):
         raise Malformed(f"{count} columns, its schema has {len(layout.nodes)}")
-    # A value takes a bit at least, or is one of a column without bytes, of which there are not more than rows.
+    # A value takes at least one bit, or belongs to a column without bytes, which has at most ``rows`` values.
     length_max = max(rows, 8 * body_size)
     for number, (_, is_column) in enumerate(layout.nodes):
         length, nulls = header.read("<qq", start + 16 * number)
@@ -120,7 +120,7 @@ def _check_nodes(header: _FlatTable, layout: Layout, rows: int, body_size: int) 
             raise Malformed(f"a column of {length} values, {nulls} of them null, in {rows} rows of {body_size} bytes")
 
 
-def _check_buffers(header: _FlatTable, layout: Layout, body_size: int) -> None:
+def _check_buffers(header: _FlatTable, layout: BatchLayout, body_size: int) -> None:
     start, count = header.vector(2, 16)
     if count != layout.buffers:
         raise Malformed(f"{count} buffers, its schema has {layout.buffers}")
@@ -136,17 +136,17 @@ def _nodes(table: _FlatTable, field: int, depth: int) -> Iterator[tuple[int, boo
     """The fields of a schema, or the children of a field, depth first."""
     for child in table.tables(field):
         if depth > DEPTH_MAX:
-            raise Malformed(f"types nest deeper than {DEPTH_MAX}")
+            raise Malformed(f"types are nested deeper than {DEPTH_MAX}")
         if child.slot(4):
             raise Malformed("a column with a dictionary")
         _check_metadata(child, 6)
-        child.text(0).decode()  # UnicodeDecodeError of a name that is none
+        child.text(0).decode()  # UnicodeDecodeError if it is no name
         kind = child.number("<B", 2)
         if kind not in _KINDS:
-            raise Malformed(f"a column of the type {kind}, which none of ours has")
+            raise Malformed(f"a column of type {kind}, which no file of ours has")
         (buffers, children), (_, found) = _KINDS[kind], child.vector(5, 4)
         if children not in (found, _ANY):
-            raise Malformed(f"a column of the type {kind} with {found} children")
+            raise Malformed(f"a column of type {kind} with {found} children")
         yield buffers, depth == 0
         yield from _nodes(child, 5, depth + 1)
 
@@ -167,14 +167,14 @@ def _textless(kind: pa.DataType) -> pa.DataType:
 
 
 def _check_metadata(table: _FlatTable, field: int) -> None:
-    """Types that are read by code of their own are named in metadata."""
+    """Refuse extension types, which are named in metadata and decoded by code of their own."""
     for pair in table.tables(field):
         if pair.text(0).startswith(_EXTENSION):
             raise Malformed("a column of an extension type")
 
 
 class _TablesLeft:
-    """How many tables of a flatbuffer are looked at: a table may be named often, so its bytes do not bound them."""
+    """How many tables of a flatbuffer may be read. Tables may be referenced often, so their bytes are no bound."""
 
     def __init__(self) -> None:
         self.left = FIELDS_MAX
@@ -187,7 +187,7 @@ class _TablesLeft:
 
 @dataclass(frozen=True)
 class _FlatTable:
-    """A table of a flatbuffer. Every place is looked at before it is read."""
+    """A table of a flatbuffer. Every position is checked before it is read."""
 
     data: bytes
     at: int
@@ -195,11 +195,11 @@ class _FlatTable:
 
     def read(self, form: str, at: int) -> tuple[int, ...]:
         if not 0 <= at <= len(self.data) - struct.calcsize(form):
-            raise Malformed("an offset that leaves the message")
+            raise Malformed("an offset outside the message")
         return struct.unpack_from(form, self.data, at)
 
     def slot(self, field: int) -> int:
-        """Where a field is; 0 if it is left out."""
+        """The position of a field; 0 if it is left out."""
         vtable = self.at - self.read("<i", self.at)[0]
         if 4 + 2 * field >= self.read("<H", vtable)[0]:
             return 0
@@ -207,7 +207,7 @@ class _FlatTable:
         return self.at + offset if offset else 0
 
     def number(self, form: str, field: int) -> int:
-        """A number, 0 if it is left out."""
+        """A number; 0 if it is left out."""
         at = self.slot(field)
         return self.read(form, at)[0] if at else 0
 
@@ -218,7 +218,7 @@ class _FlatTable:
         return _FlatTable(self.data, at + self.read("<I", at)[0], self.budget)
 
     def vector(self, field: int, item_bytes: int) -> tuple[int, int]:
-        """Where the items of a vector are, and how many."""
+        """The position of the items of a vector, and their number."""
         at = self.slot(field)
         if not at:
             return 0, 0
@@ -250,7 +250,7 @@ def _header(message: pa.Buffer, kind: int) -> tuple[_FlatTable, int]:
     root = _FlatTable(data, whole.read("<I", 0)[0], whole.budget)
     body_size = message.size - _HEAD_BYTES - size
     if root.number("<h", 0) != _VERSION_5 or root.number("<B", 1) != kind or root.vector(4, 4)[1]:
-        raise Malformed("not an Arrow message of the kind that stands here")
+        raise Malformed("an Arrow message of another kind than belongs here")
     if root.number("<q", 3) != body_size:
-        raise Malformed(f"a body of {root.number('<q', 3)} bytes, there are {body_size}")
+        raise Malformed(f"a body of {root.number('<q', 3)} bytes, but there are {body_size}")
     return root.table(2), body_size

@@ -1,4 +1,4 @@
-"""A run is state rows in a sealed file: ``hash``, ``key:<name>``..., ``pane``, ``element:<name>``..., sorted.
+"""A run holds state rows in a sealed file: ``hash``, ``key:<name>``..., ``pane``, ``element:<name>``..., sorted.
 
 The rows are sorted by (hash, key, pane), so any range of key groups is a slice of it.
 """
@@ -19,7 +19,7 @@ from monoids.groupby.summing import GroupSums
 from monoids.monoid import check_schema
 from monoids.widening import widest
 from persistent.codec import sealed
-from persistent.codec.sealed import Index, open_sealed, read_index, seal
+from persistent.codec.sealed import SealedIndex, open_sealed, read_index, seal
 from persistent.codec.shapes import SHA256, Misfit, both, fields, flag, path, whole
 from persistent.errors import CorruptCheckpoint
 
@@ -30,12 +30,12 @@ _COUNT_MAX = 1 << 62
 
 @dataclass(frozen=True)
 class Run:
-    """What a manifest says of a run.
+    """A run as a manifest describes it.
 
-    ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from
-    ``low`` on still count. ``pane_min``, ``pane_max``: of its rows. ``first``, ``last``: the ids of the
-    checkpoints whose deltas it sums. ``wide``: whether some of its element columns are of wider types than the monoid's
-    schema says, since totals outgrew those.
+    ``start``, ``high``: the key groups that were written to it (``start <= group < high``); those from ``low`` on
+    still count. ``pane_min``, ``pane_max``: the panes of its rows. ``first``, ``last``: the ids of the checkpoints
+    whose deltas it sums. ``wide``: whether some of its element columns have wider types than the monoid's schema,
+    because totals outgrew it.
     """
 
     name: str
@@ -53,11 +53,11 @@ class Run:
 
     @property
     def rows_left(self) -> int:
-        """About how many of its rows still count."""
+        """The approximate number of its rows that still count."""
         return self.rows * (self.high - self.low) // (self.high - self.start)
 
     def to_json(self) -> dict[str, Any]:
-        """``wide`` only where it is true: releases that do not know it read all other runs."""
+        """``wide`` is written only if it is true, so that releases without it can read all other runs."""
         return {name: value for name, value in self.__dict__.items() if name != "wide" or value}
 
     @staticmethod
@@ -105,7 +105,7 @@ def encode_run(
         "pane",
         *(f"element:{name}" for name in monoid.schema.names),
     ]
-    # Piece by piece: the tables of all rows together may have more entries than one Arrow array holds.
+    # Piece by piece, because the tables of all rows together may exceed one Arrow array.
     step = sealed.BATCH_ROWS_MAX
     pieces = [rows.slice(start, min(start + step, len(rows))) for start in range(0, max(len(rows), 1), step)]
     elements = _alike([monoid.to_arrow(piece.columns) for piece in pieces])
@@ -117,7 +117,7 @@ def encode_run(
 
 
 def is_wide(monoid: Monoid[Any], data: bytes) -> bool:
-    """Whether an encoded run has element columns of wider types than the schema of its monoid says."""
+    """Whether an encoded run has element columns of wider types than its monoid's schema."""
     if not monoid.widens:
         return False
     types = pa.ipc.read_schema(pa.py_buffer(data)).types
@@ -125,7 +125,7 @@ def is_wide(monoid: Monoid[Any], data: bytes) -> bool:
 
 
 def _alike(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
-    """The columns of all pieces, as wide as the widest of them."""
+    """The columns of all pieces, in the widest type of each."""
     types = [reduce(widest, (array.type for array in column)) for column in zip(*pieces, strict=True)]
     return [
         [array if array.type == type_ else array.cast(type_) for array, type_ in zip(arrays, types, strict=True)]
@@ -136,7 +136,7 @@ def _alike(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
 def decode_run(
     monoid: Monoid[Any], data: pa.Buffer, run: Run, place: str, low: int = 0, high: int = KEY_GROUPS
 ) -> GroupSums:
-    """The rows of a run in the key groups ``low <= group < high`` that it still counts for, verified."""
+    """The verified rows of a run in the key groups ``low <= group < high``, as far as it still counts for them."""
     low, high = max(low, run.low), min(high, run.high)
     index = _index(data, run, place)
     _, batches = open_sealed(data, index, place, low << _GROUP_SHIFT, high << _GROUP_SHIFT)
@@ -152,7 +152,7 @@ def decode_run(
 
 
 def decode_panes(data: pa.Buffer, run: Run, place: str) -> list[int]:
-    """The panes of a run, ascending, from its index alone."""
+    """The panes of a run, ascending, read from its index alone."""
     panes = read_index(data, run.sha256, place).panes
     try:
         array = np.array(panes, np.int64)
@@ -168,7 +168,7 @@ def groups_of(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, n
     return (hashes >> np.uint64(_GROUP_SHIFT)).astype(np.int64)
 
 
-def _index(data: pa.Buffer, run: Run, place: str) -> Index:
+def _index(data: pa.Buffer, run: Run, place: str) -> SealedIndex:
     if run.bytes and data.size != run.bytes:
         raise CorruptCheckpoint(f"{place}: has {data.size} bytes, its manifest says {run.bytes}")
     index = read_index(data, run.sha256, place)
@@ -182,10 +182,10 @@ def _rows_of(monoid: Monoid[Any], batch: pa.RecordBatch, may_widen: bool) -> Gro
     arrays = batch.columns
     for column, kind in ((arrays[0], pa.uint64()), (arrays[pane], pa.int64())):
         if column.type != kind or column.null_count:
-            raise ValueError(f"a column of {column.type} with {column.null_count} nulls, where {kind} stands in a run")
+            raise ValueError(f"a column of {column.type} with {column.null_count} nulls where a run has {kind}")
     hashes = np.asarray(arrays[0])
     if np.any(hashes[1:] < hashes[:-1]):
-        raise ValueError("its rows are not in the order of their hashes")
+        raise ValueError("its rows are not in hash order")
     check_schema(monoid, arrays[pane + 1 :])
     if not may_widen and [array.type for array in arrays[pane + 1 :]] != monoid.schema.types:
         raise ValueError("its columns are wider than its manifest says")

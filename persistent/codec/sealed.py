@@ -1,10 +1,10 @@
-"""A sealed file is an Arrow IPC stream of record batches, followed by an index with which it proves itself.
+"""A sealed file is an Arrow IPC stream of record batches, followed by an index that proves every byte.
 
     [schema message][record batch]...[end of stream][index, canonical JSON][index length, 8 bytes][magic, 8 bytes]
 
-The index is the place, rows, first hash and SHA-256 of every message. The SHA-256 of the index stands in the
-manifest. So any range of keys is read, and verified, alone, and every byte of the file is covered. Where no
-manifest names the file, all else still holds: nothing is read outside of it, or made larger than it is.
+The index lists the offset, rows, first hash and SHA-256 of every message; the manifest holds the SHA-256 of the index.
+So any range of keys can be read and verified alone, and every byte of the file is covered. Without a manifest that
+names the file, everything else still holds: nothing is read outside the file, or allocated beyond its size.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SCHEMA = re.compile(rb'\[[0-9]{1,19},"[0-9a-f]{64}"\]\}')
 
 @dataclass(frozen=True)
 class SealedBatch:
-    """One record batch: where it is, its rows, the hash of the first, and its SHA-256."""
+    """One record batch: its position, its rows, the hash of the first, and its SHA-256."""
 
     offset: int
     size: int
@@ -48,8 +48,8 @@ class SealedBatch:
 
 
 @dataclass(frozen=True)
-class Index:
-    """What the index of a sealed file says. ``is_proven``: a manifest has its SHA-256."""
+class SealedIndex:
+    """The index of a sealed file. ``is_proven``: a manifest holds its SHA-256."""
 
     schema_bytes: int
     schema_sha256: str
@@ -63,9 +63,9 @@ class Index:
 
 
 def seal(batches: Sequence[pa.RecordBatch], hashes: Any, panes: Sequence[int]) -> tuple[bytes, str]:
-    """The file of record batches and the SHA-256 of its index; StorageError for types that are not read again.
+    """The file of record batches and the SHA-256 of its index. StorageError for types that could not be read back.
 
-    ``hashes``: of the rows of all batches of a run.
+    ``hashes``: the hashes of the rows of all batches of a run.
     """
     message = batches[0].schema.serialize()
     try:
@@ -73,7 +73,7 @@ def seal(batches: Sequence[pa.RecordBatch], hashes: Any, panes: Sequence[int]) -
     except ValueError as error:
         names = ", ".join(batches[0].schema.names)
         raise StorageError(
-            f"rows of the columns {names} are not stored, as they could not be read again: {error}"
+            f"rows with the columns {names} were not stored, because they could not be read back: {error}"
         ) from error
     parts = [message]
     index: dict[str, Any] = {"schema": [message.size, _sha256(message)], "batches": [], "panes": list(panes)}
@@ -87,14 +87,14 @@ def seal(batches: Sequence[pa.RecordBatch], hashes: Any, panes: Sequence[int]) -
             parts.append(message)
             offset += message.size
             row += rows
-    # Whole numbers and text by construction: its panes may be too many to look at one by one.
+    # Known to hold only whole numbers and text; its panes may be too many to check one by one.
     trailer = spelled(index).encode()
     tail = _END_OF_STREAM + trailer + len(trailer).to_bytes(8, "little") + _MAGIC
     return b"".join([*parts, tail]), _sha256(trailer)
 
 
 def open_sealed(
-    data: pa.Buffer, index: Index, place: str, low: int = 0, high: int = HASH_LIMIT
+    data: pa.Buffer, index: SealedIndex, place: str, low: int = 0, high: int = HASH_LIMIT
 ) -> tuple[pa.Schema, list[pa.RecordBatch]]:
     """The schema, and the batches that may hold hashes ``low <= hash < high``, each verified and valid throughout."""
     message = data.slice(0, index.schema_bytes)
@@ -117,15 +117,15 @@ def open_sealed(
     return layout.schema, chosen
 
 
-def read_index(data: pa.Buffer, sha256: str | None, place: str) -> Index:
-    """The index of a sealed file, verified; without ``sha256``, as it says of itself."""
+def read_index(data: pa.Buffer, sha256: str | None, place: str) -> SealedIndex:
+    """The verified index of a sealed file; without ``sha256``, as the file states it."""
     size = data.size
     if size < _TRAILER_BYTES or data.slice(size - 8).to_pybytes() != _MAGIC:
-        raise CorruptCheckpoint(f"{place}: cut short or not a run ({size} bytes)")
+        raise CorruptCheckpoint(f"{place}: truncated, or not a run ({size} bytes)")
     length = int.from_bytes(data.slice(size - _TRAILER_BYTES, 8).to_pybytes(), "little")
     start = size - _TRAILER_BYTES - length
     if start < len(_END_OF_STREAM):
-        raise CorruptCheckpoint(f"{place}: its index is said to be longer than the file")
+        raise CorruptCheckpoint(f"{place}: its index claims to be longer than the file")
     trailer = data.slice(start, length)
     if sha256 is not None:
         _verify(trailer, sha256, f"{place}: index")
@@ -139,45 +139,45 @@ def read_index(data: pa.Buffer, sha256: str | None, place: str) -> Index:
     return index
 
 
-def _parsed(trailer: bytes, is_proven: bool) -> Index:
-    """The index in its one spelling: looked at as bytes, so that parsing it makes nothing else."""
+def _parsed(trailer: bytes, is_proven: bool) -> SealedIndex:
+    """The index in its one spelling, checked as bytes, so that parsing allocates nothing else."""
     head, _, rest = trailer.partition(_PANES)
     panes, _, schema = rest.rpartition(_TAIL)
     is_index = head.startswith(_HEAD) and _BATCHES.fullmatch(head, len(_HEAD)) and _SCHEMA.fullmatch(schema)
     if not is_index or not _are_integers(panes):
-        raise ValueError("none that this release writes")
+        raise ValueError("not one that this release writes")
     body = json.loads(trailer)
     schema_bytes, schema_sha256 = body["schema"]
     batches = tuple(SealedBatch(*entry) for entry in body["batches"])
-    return Index(schema_bytes, schema_sha256, batches, body["panes"], is_proven)
+    return SealedIndex(schema_bytes, schema_sha256, batches, body["panes"], is_proven)
 
 
 def _are_integers(text: bytes) -> bool:
-    """Whether a list of any length holds only integers of few digits."""
+    """Whether a list of any length holds only integers with few digits."""
     commas = np.flatnonzero(np.frombuffer(text, np.uint8) == ord(","))
     widths = np.diff(commas, prepend=-1, append=len(text)) - 1
     return not text.translate(None, b"0123456789,-") and int(widths.max()) <= _INTEGER_CHARS_MAX
 
 
-def _end_of_batches(index: Index, place: str) -> int:
-    """Where the last batch ends, if each begins where the one before ends, and in the order of their hashes."""
+def _end_of_batches(index: SealedIndex, place: str) -> int:
+    """The end of the last batch, if each begins where the previous one ends, in hash order."""
     reached, first = index.schema_bytes, 0
     for number, batch in enumerate(index.batches):
         if batch.offset != reached or not first <= batch.first < HASH_LIMIT or batch.rows > BATCH_ROWS_MAX:
-            raise CorruptCheckpoint(f"{place}: batch {number} is not where the one before it ends")
+            raise CorruptCheckpoint(f"{place}: batch {number} does not begin where the previous one ends")
         reached, first = batch.offset + batch.size, batch.first
     return reached
 
 
 def _owned(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows, with nothing of their neighbours: Arrow pads what it writes with the bytes that follow."""
+    """The same rows without the bytes of their neighbours: Arrow pads its output with the bytes that follow."""
     rows = pa.array(np.arange(len(batch)))
     columns = [column if _fills_words(column) else column.take(rows) for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
 def _fills_words(column: pa.Array) -> bool:
-    """Whether all its memory is words of its own rows."""
+    """Whether its memory consists of whole words of its own rows."""
     memory_bytes: int = column.get_total_buffer_size()
     return memory_bytes == 8 * len(column) and pa.types.is_primitive(column.type) and column.type.bit_width == 64
 

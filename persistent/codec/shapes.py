@@ -1,9 +1,9 @@
-"""A shape says which values may stand at a place of a document, and names the place of the first that may not.
+"""A shape says which values may occur at a place of a document, and names the place of the first that may not.
 
     MANIFEST = fields({"id": whole(0), "kind": one_of("checkpoint", "fence"), "runs": sequence(RUN, 100_000)})
     check_shape(MANIFEST, body, place, "a manifest")       CorruptCheckpoint: ... runs[3].rows: -5 is not ...
 
-A shape is a function that raises ``Misfit`` or returns nothing; so any function of a value is one too.
+A shape is a function that raises ``Misfit`` or returns None; so any such function of a value is a shape.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}"
 
 
 class Misfit(ValueError):
-    """A value that is not of its shape: what is wrong, and where in the document."""
+    """A value that does not have its shape: the fault, and its place in the document."""
 
     def __init__(self, fault: str) -> None:
         self.fault = fault
         self.path = ""
 
     def below(self, place: str) -> Misfit:
-        """The same fault, seen from one level up."""
+        """The same fault, as seen from one level up."""
         self.path = f"{place}{'' if self.path.startswith('[') or not self.path else '.'}{self.path}"
         return self
 
@@ -38,7 +38,7 @@ class Misfit(ValueError):
 
 
 def check_shape(shape: Shape, value: Any, place: str, what: str) -> None:
-    """CorruptCheckpoint, naming ``place`` and where in the document, unless ``value`` is of the shape."""
+    """CorruptCheckpoint, with ``place`` and the place in the document, unless ``value`` has the shape."""
     try:
         shape(value)
     except Misfit as misfit:
@@ -46,7 +46,7 @@ def check_shape(shape: Shape, value: Any, place: str, what: str) -> None:
 
 
 def whole(low: int = INT64_MIN, high: int = INT64_MAX) -> Shape:
-    """A whole number from ``low`` to ``high``, both included. True and False are none."""
+    """A whole number from ``low`` to ``high``, inclusive, and no bool."""
 
     def check(value: Any) -> None:
         if type(value) is not int or not low <= value <= high:
@@ -62,14 +62,14 @@ def flag(value: Any) -> None:
 
 
 def text(length_max: int, pattern: str | None = None, what: str = "text") -> Shape:
-    """Text of so many characters, all of it as the pattern says."""
+    """Text of at most ``length_max`` characters that matches the whole pattern."""
     compiled = re.compile(pattern or r"(?s:.*)")
 
     def check(value: Any) -> None:
         if type(value) is not str:
             raise Misfit(f"{_shown(value)} is not {what}")
         if len(value) > length_max:
-            raise Misfit(f"{_shown(value)}... has {len(value)} characters, {what} has at most {length_max}")
+            raise Misfit(f"{_shown(value)}... has {len(value)} characters, the limit for {what} is {length_max}")
         if not compiled.fullmatch(value):
             raise Misfit(f"{_shown(value)} is not {what}")
 
@@ -81,7 +81,7 @@ SHA256 = text(64, "[0-9a-f]{64}", "a SHA-256")
 
 
 def path(folder: str) -> Shape:
-    """A file below a folder of the job, of names from our alphabet: so it never leaves it.
+    """A file in or below a folder of the job, with names from our alphabet, so it never leaves the folder.
 
     >>> path("d")("d/Visits/e1-c1-0f8f.arrow")
     """
@@ -109,11 +109,11 @@ def optional(shape: Shape) -> Shape:
 
 
 def anything(value: Any) -> None:
-    """Whatever a document may hold: for what a source or a monoid records of itself, and reads itself."""
+    """Any value that a document may hold: for what a source or monoid records for itself, and checks itself."""
 
 
 def sequence(shape: Shape, length_max: int) -> Shape:
-    """A list of at most so many values of one shape."""
+    """A list of at most ``length_max`` values of one shape."""
 
     def check(value: Any) -> None:
         _check_container(value, list)
@@ -138,7 +138,7 @@ def items(*shapes: Shape) -> Shape:
 
 
 def mapping(key: Shape, shape: Shape, length_max: int) -> Shape:
-    """A mapping of at most so many keys of one shape to values of another."""
+    """A mapping of at most ``length_max`` keys of one shape to values of another."""
 
     def check(value: Any) -> None:
         _check_container(value, dict)
@@ -151,7 +151,7 @@ def mapping(key: Shape, shape: Shape, length_max: int) -> Shape:
 
 
 def fields(required: Mapping[str, Shape], more: Mapping[str, Shape] | None = None) -> Shape:
-    """A mapping that has all ``required`` keys, perhaps some of ``more``, and no others."""
+    """A mapping with all keys of ``required``, any of ``more``, and no others."""
     shapes = {**required, **(more or {})}
 
     def check(value: Any) -> None:
@@ -168,7 +168,7 @@ def fields(required: Mapping[str, Shape], more: Mapping[str, Shape] | None = Non
 
 
 def both(*shapes: Shape) -> Shape:
-    """Of every one of these shapes: the later may rely on the earlier."""
+    """A value with all of these shapes. Later shapes may rely on earlier ones."""
 
     def check(value: Any) -> None:
         for shape in shapes:
@@ -191,7 +191,7 @@ def _check_container(value: Any, kind: type) -> None:
 
 def _check_length(value: Any, length_max: int) -> None:
     if len(value) > length_max:
-        raise Misfit(f"has {len(value)} values, at most {length_max} may stand here")
+        raise Misfit(f"has {len(value)} values, at most {length_max} are allowed here")
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A table (a listing, late rows, dead letters) is stored as a sealed file, in types that hold no more than they say."""
+"""A table (a listing, late rows, dead letters) is stored as a sealed file, in plain types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from persistent.codec.sealed import open_sealed, read_index, seal
 def encode_table(table: pa.Table) -> tuple[bytes, str]:
     """A table as bytes, and the SHA-256 of its index. Dictionaries, views of text and extension types become plain."""
     table = _plain(table)
-    # Several, where the text of a column has more than 2 GB.
+    # More than one batch if a text column exceeds 2 GB.
     batches = table.combine_chunks().to_batches()
     return seal(batches or [pa.RecordBatch.from_pylist([], schema=table.schema)], None, ())
 

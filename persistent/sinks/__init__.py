@@ -1,4 +1,4 @@
-"""Where outputs go: each of these publishes what a checkpoint names, once."""
+"""Sinks publish the outputs that a checkpoint names, once."""
 
 from persistent.sinks.file import FileSink
 from persistent.sinks.memory import MemorySink

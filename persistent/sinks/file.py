@@ -1,4 +1,4 @@
-"""A file sink is a folder of Parquet or JSON lines files, published by lists of them that are put once."""
+"""A file sink is a folder of Parquet or JSON lines files; a list, put once, publishes those of a checkpoint."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ _RETRACTED = "_retracted"
 
 
 class FileSink:
-    """Publishes to ``url`` (any that ``open_storage`` takes, or a storage), as ``format`` "parquet" or
-    "jsonl".
+    """Publishes to ``url`` (any place that ``open_storage`` takes, or a storage), as ``format`` "parquet" or "jsonl".
 
         <url>/_staged/e<epoch>-c<id>-<uuid>.<ext>      invisible: readers skip names that begin with "_"
         <url>/<id>-<uuid>.<ext>                        published, one file after the other
-        <url>/_published/<id>.json                     put when all files of a checkpoint are there
-        <url>/_published/JOB                           put first: the id of the job whose folder this is
-        <url>/_retracted/<first>-<stop>                put by a rollback: lists of these ids do not count any more
+        <url>/_published/<id>.json                     put once all files of a checkpoint are there
+        <url>/_published/JOB                           put first: the id of the job that owns the folder
+        <url>/_retracted/<first>-<stop>                put by a rollback: lists of these ids no longer count
 
-    Who must see all files of a checkpoint or none reads only those that ``_published`` lists (``published`` names
-    them); on a store without rename everybody does, for there a file may be seen that is of no checkpoint. The list of
-    a checkpoint that was taken back is empty. A file may be taken away once it is listed; the list must stay.
+    A reader that must see all files of a checkpoint or none reads only files in the lists of ``_published``;
+    ``published`` names them. On a store without rename every reader must, because there a file may appear that belongs
+    to no checkpoint. The list of a checkpoint that was taken back is empty. A file may be removed once it is listed;
+    the list must stay.
 
     >>> sink = FileSink("memory://visits", format="jsonl")
     >>> staged = sink.stage(pa.table({"page": ["a"], "visits": [2]}), 7, "e1-c7-0f8fad5b")
@@ -69,24 +69,24 @@ class FileSink:
 
     @property
     def url(self) -> str:
-        """Where the files appear."""
+        """The folder in which the files appear."""
         return self.storage.url
 
     def names(self) -> tuple[str, ...]:
-        """A name as those of the files that are published."""
+        """Patterns of the names of published files."""
         return (published_name(0, f"{attempt_name(0, 0, '0')}.{_EXTENSIONS[self.format]}"),)
 
     def claim(self, job: str) -> None:
-        """Note in the folder whose it is. StorageError if it is another job's."""
+        """Record the job that owns the folder. StorageError if it belongs to another job."""
         self._check_owner(put_once(self.storage, _OWNER, f"{job}\n".encode()), job)
 
     def holder(self) -> str | None:
-        """The id of the job whose folder this is; None as long as it is nobody's."""
+        """The id of the job that owns the folder; None while it has no owner."""
         found = self._found(_OWNER)
         return None if found is None else _shown(found)
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
-        """Write ``outputs`` out of sight, durably. ValueError if ``attempt`` is none, StorageError."""
+        """Write ``outputs`` durably, out of sight. ValueError if ``attempt`` is malformed, StorageError."""
         published_stem(staging_id, attempt)
         data = _parquet(outputs) if self.format == "parquet" else encode_json_lines(outputs)
         name = f"{_STAGED}/{attempt}.{_EXTENSIONS[self.format]}"
@@ -94,7 +94,7 @@ class FileSink:
         return Staged(name=name, rows=outputs.num_rows, bytes=data.size)
 
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
-        """Rename every staged file to its final name, then list them; what is listed, or there, already is done.
+        """Rename every staged file to its final name, then list them. What is done already is not done again.
         StagedMissing, StorageError."""
         if not staged:
             return
@@ -105,7 +105,7 @@ class FileSink:
         if found == _no_list(staging_id):
             raise StagedMissing(
                 f"{self.url}: a rollback has taken back what checkpoint {staging_id} published (says {name}), so it "
-                "cannot be published again. Where the checkpoint is a copy from before that rollback: give it another "
+                "cannot be published again. If the checkpoint is a copy from before that rollback, give it another "
                 "folder."
             )
         if found != listed:
@@ -115,22 +115,22 @@ class FileSink:
             )
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
-        """Delete the staged files that nobody will publish."""
+        """Delete the staged files that no driver will publish."""
         kept = [name.rpartition("/")[2] for name in live]
         for name in garbage(self.storage.list(_STAGED), kept, epoch, id):
             self.storage.delete(f"{_STAGED}/{name}")
 
     def staged(self, job: str) -> list[str]:
-        """The names of what is staged, in a folder of this job. StorageError if it is another's."""
+        """The names of the staged files of this job. StorageError if the folder belongs to another job."""
         self._check_owner(self._found(_OWNER) or f"{job}\n".encode(), job)
         return [f"{_STAGED}/{name}" for name in self.storage.list(_STAGED)]
 
     def mark(self, first: int, stop: int) -> None:
-        """From here on nothing published under the ids from ``first`` up to ``stop`` counts: no list of theirs that is
-        there, and none that a driver still puts, which slept meanwhile."""
+        """Discount everything published under the ids ``first <= id < stop``: existing lists, and lists that a stalled
+        driver has yet to put."""
         name = retraction_name(first, stop)
         put_once(self.storage, f"{_RETRACTED}/{name}", f"{name}\n".encode())
-        # In this order a file on its way from one name to the other is seen.
+        # In this order a file that is being renamed is seen under one of its names.
         ids = {attempt[1] for name in self.storage.list(_STAGED) if (attempt := attempt_of(name))}
         ids |= {published_id(name) for folder in ("", _PUBLISHED) for name in self.storage.list(folder)}
         for id in sorted(ids):
@@ -138,27 +138,27 @@ class FileSink:
                 self._empty_list(id)
 
     def retract(self, first: int, stop: int) -> None:
-        """Take back what was published under the ids from ``first`` up to ``stop``: the lists first, then the files."""
+        """Take back what was published under the ids ``first <= id < stop``: the lists first, then the files."""
         self.mark(first, stop)
         self._delete_published([range(first, stop)])
 
     def tidy(self) -> None:
-        """Delete the files that were published after they had been taken back."""
+        """Delete files that were published after they had been taken back."""
         marks = retractions(self.storage.list(_RETRACTED))
         if marks:
             for name in self._delete_published(marks):
                 self._empty_list(published_id(name))
 
     def published(self) -> list[str]:
-        """The names of the files that count, and are there: those of every list that was not taken back.
+        """The names of the files that exist and count: those of every list that was not taken back.
 
-        Who takes files away once they are listed remembers the names it has had: on a store without rename a driver
-        that slept in a publication may put such a file once more. CorruptCheckpoint where a list cannot be read.
+        A reader that removes files once they are listed must remember their names: on a store without rename, a driver
+        that stalls while publishing may put such a file again. CorruptCheckpoint if a list cannot be read.
         """
         names = [name for name in self.storage.list(_PUBLISHED) if published_id(name) >= 0]
         listed = {name: self._found(f"{_PUBLISHED}/{name}") for name in names}
         there = set(self.storage.list(""))
-        # Last: what was taken back while we looked does not count.
+        # Read last: files that were taken back in the meantime do not count.
         marks = retractions(self.storage.list(_RETRACTED))
         counts = [
             self._files(name, data)
@@ -168,28 +168,28 @@ class FileSink:
         return sorted(there & {file for files in counts for file in files})
 
     def _files(self, name: str, data: bytes) -> list[str]:
-        """The names of the files that a list names."""
+        """The file names in a list."""
         try:
             return [str(file["name"]) for file in json.loads(data)["files"]]
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptCheckpoint(
-                f"{self.url}/{_PUBLISHED}/{name}: is no list of what a checkpoint has published, so nobody can say "
+                f"{self.url}/{_PUBLISHED}/{name}: not a list of what a checkpoint published, so it is unknown "
                 "which files count. Restore it from a copy of the folder"
             ) from error
 
     def newest(self) -> int:
-        """The highest id under which a file is published, or was; -1 if none."""
+        """The highest id under which a file is or was published; -1 if none."""
         marks = retractions(self.storage.list(_RETRACTED))
         names = (*self.storage.list(_PUBLISHED), *self.storage.list(""))
         return max((published_id(name) for name in names if not is_retracted(name, marks)), default=-1)
 
     def _published_all(self, staging_id: int, staged: Sequence[Staged]) -> bytes | None:
-        """Every file has its final name; or there is a list that says more than what we see, which is returned."""
+        """Give every file its final name. If some are gone and a list exists, return that list instead."""
         try:
             for file in staged:
                 self._publish_one(file.name, published_name(staging_id, file.name))
         except StagedMissing:
-            # Another driver may have published it all, and a reader have taken it away.
+            # Another driver may have published it all, and a reader removed it.
             found = self._found(_list_name(staging_id))
             if found is None:
                 raise
@@ -197,7 +197,7 @@ class FileSink:
         return None
 
     def _empty_list(self, id: int) -> None:
-        """See to it that the list of a checkpoint names nothing, and that none can be put any more."""
+        """Make the list of a checkpoint name nothing, so that no other list can be put."""
         while put_once(self.storage, _list_name(id), _no_list(id)) != _no_list(id):
             self.storage.delete(_list_name(id))
 
@@ -215,9 +215,9 @@ class FileSink:
     def _check_owner(self, found: bytes, job: str) -> None:
         if _shown(found) != job:
             raise StorageError(
-                f"{self.url} holds the results of job {_shown(found)} (says {_OWNER}), this checkpoint is of job "
+                f"{self.url} holds the results of job {_shown(found)} (says {_OWNER}), but this checkpoint is of job "
                 f"{job}. Two jobs write here: give each its own folder. If this is the same pipeline with a new "
-                "checkpoint: choose another folder, or delete this one with the results of the old checkpoint."
+                "checkpoint, choose another folder, or delete this one with the results of the old checkpoint."
             )
 
     def _publish_one(self, name: str, final: str) -> None:
@@ -227,19 +227,19 @@ class FileSink:
             # As in a copy of the folder made between the two halves of a rename: two files, the same rows.
             if not self.storage.read(final).equals(self.storage.read(name)):
                 raise StorageError(
-                    f"{self.url}: {final} is not what {name} holds, though its name is unique to that. Something "
+                    f"{self.url}: {final} differs from {name}, though its name is unique to that file. Something "
                     "else writes here: move the file away, then run again."
                 ) from error
         except FileNotFoundError as error:
             if final not in self.storage.list(""):
                 raise StagedMissing(
                     f"{self.url}: {name} is neither staged nor published as {final}. If the sink was another folder "
-                    "before, give it that; if the file was deleted, its rows can be had again only from the source."
+                    "before, use that; if the file was deleted, only the source can provide its rows again."
                 ) from error
 
 
 def _list_of(staging_id: int, staged: Sequence[Staged]) -> bytes:
-    """What ``_published`` says of a checkpoint, whatever the order of its files."""
+    """The list of a checkpoint, independent of the order of its files."""
     files = sorted((published_name(staging_id, file.name), file.rows) for file in staged)
     listed = [{"name": name, "rows": rows} for name, rows in files]
     rows = sum(file.rows for file in staged)
@@ -251,7 +251,7 @@ def _list_name(id: int) -> str:
 
 
 def _no_list(id: int) -> bytes:
-    """What ``_published`` says of a checkpoint that was taken back."""
+    """The list of a checkpoint that was taken back."""
     return (canonical_json({"id": id, "files": [], "rows": 0, "retracted": True}) + "\n").encode()
 
 
@@ -261,7 +261,7 @@ def _shown(data: bytes) -> str:
 
 def _parquet(outputs: pa.Table) -> pa.Buffer:
     out = pa.BufferOutputStream()
-    # A dictionary pays for columns of few values; for keys and sums building it takes longer than all else.
+    # A dictionary pays off for columns with few values; for keys and sums, building it dominates the time.
     repeated = [f.name for f in outputs.schema if not (pa.types.is_integer(f.type) or pa.types.is_floating(f.type))]
     pq.write_table(outputs, out, compression="snappy", use_dictionary=repeated, write_statistics=True)
     return out.getvalue()

@@ -1,7 +1,7 @@
-"""JSON lines are a table as text: one object a row, in the order of the columns, each ended by a newline.
+"""JSON lines are a table as text: one object a row, keys in column order, each line ended by a newline.
 
-Timestamps are ISO 8601 in UTC, with as many digits as their type holds, at least milliseconds: values that differ have
-texts that differ. A missing value is null; NaN, infinities, bytes, decimals and what is nested are written as in
+Timestamps are ISO 8601 in UTC, with as many digits as their type holds, and at least milliseconds: different values
+have different texts. A missing value is null. NaN, infinities, bytes, decimals and nested values are written as by
 ``monoids.encoding.to_json``.
 """
 
@@ -32,7 +32,7 @@ def encode_json_lines(table: pa.Table) -> pa.Buffer:
             parts.append(f"{',' if parts else '{'}{json.dumps(name, ensure_ascii=False)}:")
             parts.append(_fragments(column.combine_chunks()))
         lines = pc.binary_join_element_wise(*[_scalar(part) for part in [*parts, "}\n"]], _scalar(""))
-        # Lines that lie one behind the other are the file.
+        # Lines stored one after the other are the file.
         out.write(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
     return out.getvalue()
 
@@ -50,7 +50,7 @@ def _fragments(column: pa.Array) -> pa.Array:
         texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
         return _joined('"', texts, 'Z"').fill_null("null")
     if kind == pa.time64("ns"):
-        # As a Python time it would lose its nanoseconds.
+        # A Python time would lose its nanoseconds.
         return _joined('"', column.cast(pa.large_string()), '"').fill_null("null")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         encoded = column.dictionary_encode()

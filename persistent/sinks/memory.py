@@ -1,4 +1,4 @@
-"""A memory sink is a list of published rows in this process, for tests and for looking at results."""
+"""A memory sink is a list of published rows in this process, for tests and for inspecting results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class MemorySink:
 
     @property
     def table(self) -> pa.Table | None:
-        """All published rows, by checkpoint; None when nothing has been published."""
+        """All published rows, by checkpoint; None before anything is published."""
         with self._lock:
             tables = [self._published[name] for name in sorted(self._published)]
         return pa.concat_tables(tables) if tables else None
@@ -54,26 +54,26 @@ class MemorySink:
         return [] if table is None else python_list(table)
 
     def claim(self, job: str) -> None:
-        """Keep the rows of one job. StorageError if it is another's."""
+        """Reserve the sink for one job. StorageError if it belongs to another job."""
         with self._lock:
             if self._job not in (None, job):
                 raise StorageError(
-                    f"this MemorySink holds the results of job {self._job}, this checkpoint is of job {job}. Two jobs, "
-                    "or one with a new checkpoint, write here: give each its own MemorySink()."
+                    f"this MemorySink holds the results of job {self._job}, but this checkpoint is of job {job}. Two "
+                    "jobs, or one with a new checkpoint, write here: give each its own MemorySink()."
                 )
             self._job = job
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
-        """Keep ``outputs`` out of sight. ValueError if ``attempt`` is none."""
+        """Keep ``outputs`` out of sight. ValueError if ``attempt`` is malformed."""
         published_stem(staging_id, attempt)
         with self._lock:
             if attempt in self._staged:
-                raise ValueError(f"attempt {attempt} has been staged before; each takes a new uuid")
+                raise ValueError(f"attempt {attempt} was staged before; each needs a new uuid")
             self._staged[attempt] = outputs
         return Staged(name=attempt, rows=outputs.num_rows, bytes=outputs.nbytes)
 
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
-        """Show the staged rows; what is shown already is done. StagedMissing, StorageError."""
+        """Show the staged rows; rows that are shown already stay. StagedMissing, StorageError."""
         with self._lock:
             listed = {published_stem(staging_id, file.name) for file in staged}
             shown = {name for name in self._published if published_id(name) == staging_id}
@@ -88,30 +88,30 @@ class MemorySink:
                     continue
                 if file.name not in self._staged:
                     raise StagedMissing(
-                        f"MemorySink: {file.name} is neither staged nor published here. A checkpoint goes on with "
-                        "the sink it began with: give it the same MemorySink, or begin a new checkpoint"
+                        f"MemorySink: {file.name} is neither staged nor published here. A checkpoint continues with "
+                        "the sink it began with: give it the same MemorySink, or start a new checkpoint"
                     )
                 self._published[final] = self._staged.pop(file.name)
 
     def retract(self, first: int, stop: int) -> None:
-        """Forget what was published under the ids from ``first`` up to ``stop``."""
+        """Delete what was published under the ids ``first <= id < stop``."""
         with self._lock:
             for name in [name for name in self._published if first <= published_id(name) < stop]:
                 del self._published[name]
 
     def newest(self) -> int:
-        """The highest id under which something is published; -1 if none."""
+        """The highest id under which anything is published; -1 if none."""
         with self._lock:
             return max(map(published_id, self._published), default=-1)
 
     def staged(self, job: str) -> list[str]:
-        """The names of what is staged, for this job. StorageError if the sink is another's."""
+        """The names of the staged outputs of this job. StorageError if the sink belongs to another job."""
         self.claim(job)
         with self._lock:
             return sorted(self._staged)
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
-        """Forget the staged rows that nobody will publish."""
+        """Delete the staged rows that no driver will publish."""
         with self._lock:
             for name in garbage(self._staged, live, epoch, id):
                 del self._staged[name]

@@ -1,4 +1,4 @@
-"""Sources: where records come from."""
+"""Sources provide the records that a job reads."""
 
 from persistent.sources.file import FileSource
 from persistent.sources.memory import MemorySource

@@ -1,4 +1,4 @@
-"""CSV is a line of column names, then one record a line; columns that the schema does not name are passed over."""
+"""CSV has a line of column names, then one record a line. Columns that the schema does not name are ignored."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from persistent.sources.lines import (
     ends_outside_quotes,
     open_text,
 )
-from persistent.sources.reads import Unreadable
+from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import plain, timeless
 from persistent.sources.text import mistyped
 
@@ -39,11 +39,11 @@ _UNPAIRED = (
 
 
 class CsvLines:
-    """Fields are separated by commas and may be quoted. ``multiline``: a quoted field may contain ends of lines.
+    """Fields are separated by commas and may be quoted. ``multiline``: a quoted field may contain line breaks.
 
-    An empty field is null, and nothing else is; in a string column, what is quoted is text: ``""`` is the empty string.
-    ``empty_is_text``: there it is the empty string without quotes too, and elsewhere what Arrow takes for null (``NA``,
-    ``null``, ``nan`` and others) is null too. Times in inferred columns stay strings.
+    An empty field is null, and no other is. In a string column a quoted field is text: ``""`` is the empty string.
+    ``empty_is_text``: an unquoted empty field is the empty string too, and in other columns the texts that Arrow takes
+    for null (``NA``, ``null``, ``nan`` and others) are null. Times in inferred columns stay strings.
     """
 
     def __init__(self, multiline: bool, empty_is_text: bool = False) -> None:
@@ -90,7 +90,7 @@ class CsvLines:
                 _parse(b'""\n', (field.name,), pa.schema([field]))
             except pa.ArrowException as error:
                 raise SourceError(
-                    f"CSV gives no column {field.name!r} of type {field.type} ({error}); say schema= with another"
+                    f"CSV cannot give column {field.name!r} of type {field.type} ({error}); say schema= with another"
                 ) from error
 
     def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
@@ -101,14 +101,14 @@ class CsvLines:
 
 
 def _with_nulls(table: pa.Table, text: memoryview | bytes, names: Sequence[str]) -> pa.Table:
-    """The table, in whose columns of text an empty field is null unless it is quoted."""
+    """The table, with empty fields of text columns null unless they are quoted."""
     texts = [name for name, kind in zip(table.column_names, table.schema.types) if _is_text(kind)]
     empty = [name for name in texts if pc.min(pc.binary_length(table.column(name))).as_py() == 0]
     if not empty:
         return table
     if b'""' in (data := bytes(text)):
-        # Only the parser knows which are quoted, and it has one rule of nulls for all columns that it reads. Without
-        # the newline it takes the last field for quoted where the one before it is.
+        # Only the parser knows which fields are quoted, and it applies one rule for nulls to all columns it reads.
+        # Without the newline it takes the last field for quoted if the previous one is.
         told = pa.schema([table.schema.field(name) for name in empty])
         rule = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
         columns = _parse(data + b"\n", names, told, **rule).columns
@@ -127,12 +127,12 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _unmarked(text: memoryview | bytes) -> memoryview | bytes:
-    """The text, so that Arrow takes three bytes at its beginning for what they are there: those of a record."""
+    """The text, changed so that Arrow keeps a byte order mark at its beginning as bytes of the first record."""
     return b"\n" + bytes(text) if bytes(text[:3]) == BYTE_ORDER_MARK else text
 
 
 def _parse(text: memoryview | bytes, names: Sequence[str], schema: pa.Schema | None, **nulls: Any) -> pa.Table:
-    """The columns of the schema; without one all columns as they look, from lines with the right number of fields."""
+    """The columns of the schema; without one, all columns as inferred from lines with the right number of fields."""
     wanted = {} if schema is None else {"column_types": schema, "include_columns": schema.names}
     skip = (lambda row: "skip") if schema is None else None
     return pyarrow.csv.read_csv(
@@ -161,7 +161,7 @@ def _is_closed(line: bytes) -> bool:
 
 
 def _has_lone_return(text: memoryview | bytes) -> bool:
-    """Whether there is a carriage return that is not before a newline; Arrow would end a line there."""
+    """Whether a carriage return occurs without a newline after it; Arrow would end a line there."""
     if not (np.frombuffer(text, np.uint8) == _RETURN).any():
         return False
     data = bytes(text)

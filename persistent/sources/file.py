@@ -1,4 +1,4 @@
-"""A file source is all files that a path, folder or pattern stands for, read once each, in order of listing."""
+"""A file source reads all files of a path, folder or pattern, once each, in the order in which they were listed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from persistent.clock import Duration, bare
 from persistent.errors import SourceError
 from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
-from persistent.sources.files import Files
 from persistent.sources.formats import (
     TO_THE_END,
     Extent,
@@ -29,9 +28,9 @@ from persistent.sources.formats import (
 )
 from persistent.sources.index import Index, ListedFile, progress_of
 from persistent.sources.json_lines import JsonLines
-from persistent.sources.layout import EMPTY, Given, Layout, folder_values, with_folders
+from persistent.sources.layout import EMPTY, Layout, LayoutOptions, folder_values, with_folders
+from persistent.sources.listing import Files
 from persistent.sources.parquet import Parquet
-from persistent.sources.pieces import Piece, is_read, splits_of, without_gone
 from persistent.sources.protocol import (
     Budget,
     Position,
@@ -42,60 +41,61 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
-from persistent.sources.reads import Unreadable
+from persistent.sources.reader import Unreadable
 from persistent.sources.roots import FoundAt, Root, followed, moved_folder, place_of, require_same
 from persistent.sources.schemas import from_option
-from persistent.sources.spans import SpanReader
+from persistent.sources.span_reader import SpanReader
+from persistent.sources.splits import Piece, is_read, splits_of, without_gone
 from persistent.sources.text import Text
-from persistent.sources.times import require_readable
+from persistent.sources.timestamps import require_readable
 from persistent.sources.walk import Listed
 from persistent.storage.places import Reach, reach_of
 from persistent.text.spelling import spelled
 
 _PARTITION: Final = "files"
 _FILES_MAX: Final = 10_000
-"""In one plan, which names each of them."""
-_LOOKS_AT_ONCE: Final = 256
+"""The limit of one plan, which names each of them."""
+_CHECKED_AT_ONCE: Final = 256
 _FORMATS: Final = ("parquet", "json", "csv")
 
 
 @dataclass(frozen=True)
 class _View:
-    """What a plan sees: files, the index of them, and the options as this checkpoint has them."""
+    """What one plan works with: the files, their index, and the options of this checkpoint."""
 
     place: FoundAt
     index: Index
-    given: Given
+    given: LayoutOptions
 
 
 class FileSource:
     """Records of Parquet, JSON lines or CSV files; the text formats also compressed, as ``.gz`` or ``.zst``.
 
-    ``path``: a file, a folder (all that is below it) or a pattern with ``*``, ``**`` and ``?``, on a local disk or any
-    fsspec URL. Names that start with '_' or '.' or end in '.tmp' are passed over. Files must not change once listed.
-    ``timestamp``: the column that tells when: an Arrow timestamp or date, a string of ISO 8601, or an integer with
+    ``path``: a file, a folder with everything below it, or a pattern with ``*``, ``**`` and ``?``, on a local disk or
+    any fsspec URL. Names that start with '_' or '.' or end in '.tmp' are ignored. Files must not change once listed.
+    ``timestamp``: the column with the event time: an Arrow timestamp or date, an ISO 8601 string, or an integer with
     ``timestamp_unit`` ("s", "ms", "us", "ns"). A time without a zone is UTC.
-    ``format``: "parquet", "json" or "csv"; by default what the names of the files say.
-    ``schema``: the columns to read, that of the timestamp too, an Arrow schema or a mapping of names to Arrow types; by
+    ``format``: "parquet", "json" or "csv"; by default derived from the file names.
+    ``schema``: the columns to read, the timestamp included: an Arrow schema or a mapping of names to Arrow types; by
     default all columns of the first file that holds a record. Folders such as ``day=2024-01-01/`` are columns too,
     strings unless ``schema`` says otherwise.
-    ``ordered``: promises that path order is time order; else the clock also waits for files listed but unread.
+    ``ordered``: promises that path order is time order; otherwise the clock also waits for listed but unread files.
     ``max_out_of_orderness``: how far, in event time, a record may come behind a later one and still be on time.
-    ``multiline``: quoted CSV fields may contain ends of lines.
-    ``csv_empty``: what a CSV field without a character is in a column of text: "null", as everywhere else (a quoted
-    ``""`` is the empty string), or "text", the empty string. By default what the checkpoint began with. Under "null"
-    no other field is null: ``nan`` is a number, ``NA`` a bad one. Under "text", the rule of the first release, ``NA``,
-    ``null``, ``nan`` and their like are null outside columns of text.
-    ``moved_from``: the folder in which the checkpoint has read the files that are below ``path`` now.
+    ``multiline``: quoted CSV fields may contain line breaks.
+    ``csv_empty``: what an empty CSV field in a text column is: "null", as everywhere else (a quoted ``""`` is the empty
+    string), or "text", the empty string. By default the checkpoint's first choice. Under "null" no other field is null:
+    ``nan`` is a number, ``NA`` an invalid one. Under "text", the rule of the first release, ``NA``, ``null``, ``nan``
+    and the like are null outside text columns.
+    ``moved_from``: the folder in which the checkpoint read the files that are now below ``path``.
     ``on_bad_file``: "raise", or "dead-letter", which counts a file that cannot be read, does not fit the schema, or was
     deleted before it was read, as one dead letter.
     ``shared_mount``: a local path under which every machine has mounted the same files; without it a Spark cluster
     refuses a local path.
 
-    Reads are repeated for about a minute, on new connections; what a store does not answer then stops the run, and is
-    never a dead letter. At every read of a file its size, beginning and end (64 kB each) are compared with what they
-    were when it was listed; also once it is read, where it is listed with another time or etag. A change between
-    beginning and end is seen only by checksums that the format has, or if it is made while the file is read.
+    Reads are retried for about a minute, on new connections. If the store still does not answer, the run stops; that is
+    never a dead letter. Every read of a file compares its size, beginning and end (64 kB each) with the listing; so
+    does the end of reading, if the file is listed with another time or etag. A change in the middle is detected only by
+    the format's own checksums, or if it happens while the file is read.
     """
 
     kind: str = "FileSource"
@@ -126,7 +126,7 @@ class FileSource:
         options.require_type("multiline", multiline, bool, "True")
         options.require_type("shared_mount", shared_mount, bool, "True")
         self._files = Files(path)
-        self._given = Given(timestamp, timestamp_unit, format, multiline, csv_empty)
+        self._given = LayoutOptions(timestamp, timestamp_unit, format, multiline, csv_empty)
         self._moved_from = moved_folder(moved_from)
         self._followed_roots: set[tuple[str, str | None]] = set()
         self.url: str = self._files.before_wildcard
@@ -160,11 +160,11 @@ class FileSource:
         """Nothing to do: files that were read may be deleted or kept."""
 
     def warnings(self) -> tuple[str, ...]:
-        """What a listing has found that is read, but hardly meant: files that a symbolic link lists again."""
+        """Findings of a listing that are read but hardly intended: files that a symbolic link lists again."""
         return tuple(self._files.warnings)
 
     def would_read(self, url: str, names: Iterable[str]) -> bool:
-        """Whether a file of one of these names in a folder would be an input of this source."""
+        """Whether a file with one of these names in a folder would be an input of this source."""
         return self._files.would_list(url, names)
 
     # -- plans -----------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class FileSource:
         return SourcePlan(splits, {_PARTITION: end}, {_PARTITION: cap}, _record(layout, place), index.appended)
 
     def reached(self, state: SourceState) -> Reached:
-        """How many files, or bytes, of those listed have been read at these positions."""
+        """How many of the listed files, or bytes, have been read at these positions."""
         ordinal, offset = state.positions.get(_PARTITION, (0, 0))
         return progress_of(state.index, ordinal, offset)
 
@@ -199,7 +199,7 @@ class FileSource:
         return self._checked(replace(layout, schema=self._schema), "schema=")
 
     def _followed(self, state: SourceState) -> FoundAt:
-        """The place of the files, once it is certain that the path stands for those that were read before."""
+        """Where the files are, once it is certain that the path names the files that were read before."""
         root = Root.from_json(state.recorded)
         place = place_of(root, self._files.pinned(), self._moved_from)
         known = place.given.root, None if root is None else root.url
@@ -211,7 +211,7 @@ class FileSource:
     def _take(
         self, view: _View, layout: Layout | None, end: Position, budget: Budget, follow: bool
     ) -> tuple[list[Piece], Position, Layout | None]:
-        """Pieces of files from a position on until the budget, or the room of a plan, is used up, and the position
+        """Pieces of files from a position on, until the budget or the limit of a plan is used up, and the position
         after them."""
         pieces: list[Piece] = []
         left = max(budget.rows, 1)
@@ -233,7 +233,7 @@ class FileSource:
             if left <= 0 or files_left <= 0 or layout is None:
                 break
             offset = end[1] if entry.ordinal == end[0] else 0
-            extents, done = self._take_from(entry, layout, offset, left, budget.exact, not pieces)
+            extents, done = self._take_from(entry, layout, offset, replace(budget, rows=left), not pieces)
             pieces += [Piece(entry, extent) for extent in extents]
             left -= sum(extent.rows for extent in extents)
             files_left -= 1
@@ -244,7 +244,7 @@ class FileSource:
         return pieces, end, layout
 
     def _entries(self, view: _View, ordinal: int) -> Iterator[ListedFile]:
-        """The entries from an ordinal on; where files may be lost, those that are gone are marked."""
+        """The entries from an ordinal on. Where files may be lost, missing ones are marked."""
         entries = view.index.entries(ordinal)
         if self._bad_file_raises:
             yield from entries
@@ -254,10 +254,10 @@ class FileSource:
             wanted = [entry.file.path for entry in some if entry.fault is None and entry.file.rows != 0]
             gone = view.place.files.gone(wanted)
             yield from (replace(entry, lost=True) if entry.file.path in gone else entry for entry in some)
-            count = min(count * 4, _LOOKS_AT_ONCE)
+            count = min(count * 4, _CHECKED_AT_ONCE)
 
     def _take_from(
-        self, entry: ListedFile, layout: Layout, offset: int, rows: int, exact: bool, first: bool
+        self, entry: ListedFile, layout: Layout, offset: int, budget: Budget, first: bool
     ) -> tuple[Sequence[Extent], bool]:
         if entry.lost:
             return (Extent(offset, TO_THE_END, 1),), True
@@ -266,13 +266,13 @@ class FileSource:
                 raise bad_listed(entry.file, entry.fault)
             return (Extent(0, 1, 1),), True
         try:
-            taken = self._format(layout).take(entry.file, offset, rows, exact=exact, at_least_one=first)
+            taken = self._format(layout).take(entry.file, offset, budget.rows, exact=budget.exact, at_least_one=first)
         except Unreadable as error:
             raise bad_listed(entry.file, str(error)) from error
         return taken.extents, taken.done
 
     def _list(self, view: _View, layout: Layout | None, follow: bool) -> Layout | None:
-        """List the files anew and append the new ones to the index."""
+        """List the files again and append the new ones to the index."""
         index, files = view.index, view.place.files
         listing = view.place.list()
         if not listing and not len(index) and not follow:
@@ -306,7 +306,7 @@ class FileSource:
     # -- the layout ------------------------------------------------------------------------------------------
 
     def _first_layout(self, view: _View, listing: Sequence[Listed]) -> Layout | None:
-        """The layout of the first file that holds a record; None if none does."""
+        """The layout of the first file that holds a record; None if no file does."""
         files, given = view.place.files, view.given
         last_fault: SourceError | None = None
         for listed in listing:
@@ -346,7 +346,7 @@ class FileSource:
     def _require_format(self, files: Files, listed: Listed, format: str) -> None:
         if self._given.format is None and format_of(files, listed) != format:
             raise SourceError(
-                f"{files.where(listed.path)}: the first file is {format}, this one is not; narrow the path to "
+                f"{files.where(listed.path)}: the first file is {format}, but this one is not; narrow the path to "
                 "files of one format, or say format="
             )
 
@@ -375,13 +375,13 @@ class FileSource:
         return place_of(Root.from_json(recorded), self._files.pinned(), self._moved_from).files
 
     def losing(self) -> FileSource:
-        """The same, with a file that is gone, or cannot be read, as one dead record."""
+        """The same source, but a file that is missing or unreadable counts as one dead record."""
         other = copy(self)
         other._bad_file_raises = False
         return other
 
     def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
-        """The splits with each file that is certainly gone as one dead record; None where there is none, or it is an
+        """The splits with each file that is certainly gone as one dead record; None if there is none, or it is an
         error."""
         if self._bad_file_raises:
             return None
@@ -393,5 +393,5 @@ class FileSource:
 
 
 def _record(layout: Layout, place: FoundAt) -> dict[str, Any]:
-    """What a checkpoint records of the source."""
+    """What a checkpoint records about the source."""
     return {**layout.to_json(), **place.root.to_json()}

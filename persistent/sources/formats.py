@@ -1,4 +1,4 @@
-"""A format is how the bytes of one file become records at offsets: what every format must answer stands here."""
+"""A format turns the bytes of one file into records at offsets. This is the protocol of every format."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError, StorageError
-from persistent.sources.files import EDGE_BYTES, Files, fingerprint
 from persistent.sources.layout import Layout
+from persistent.sources.listing import EDGE_BYTES, Files, fingerprint
 from persistent.sources.protocol import DeadRecord, Records
-from persistent.sources.reads import Reader, Unreadable, Witness, changed, gone
-from persistent.sources.times import milliseconds, why_none
+from persistent.sources.reader import Reader, Unreadable, Witness, changed, gone
+from persistent.sources.timestamps import milliseconds, why_none
 from persistent.sources.walk import Listed
 
 TO_THE_END: Final = 2**63 - 1
-"""The offset where a file ends whose length in offsets is not known before it is read."""
+"""The end offset of a file whose length in offsets is unknown until it is read."""
 
 UNKNOWN: Final = -1
-"""The smallest timestamp of data that may hold any."""
+"""The smallest timestamp of data that may hold any timestamp."""
 
 _READINGS = 4
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv"}
@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file of the index. ``rows``: exactly, if known; ``estimate``: about how many; ``witness`` sees all reads;
-    ``hint``: what the store said of it when its fingerprint was taken."""
+    """One file of the index. ``rows``: the exact number, if known; ``estimate``: the approximate one; ``witness`` sees
+    all reads; ``hint``: the store's attributes when the fingerprint was taken."""
 
     files: Files
     path: str
@@ -65,28 +65,28 @@ class InputFile:
         return fingerprint(self.size, *self.edges)
 
     def require_unchanged(self) -> None:
-        """Raise ``SourceChanged`` unless the file is the one that was listed; it takes two readings that agree."""
+        """Raise ``SourceChanged`` unless the file is the one that was listed, as confirmed by two equal readings."""
         found = [self.fingerprint_now()]
         while found[-1] != self.fingerprint:
             if found[-1] in found[:-1]:
                 raise changed(self.where, "its bytes are not those that were listed (same size, other fingerprint)")
             if len(found) == _READINGS:
-                raise unsteady(self.where)
-            self.__dict__["edges"] = (again := self.anew()).edges
+                raise inconsistent(self.where)
+            self.__dict__["edges"] = (again := self.fresh()).edges
             found.append(again.fingerprint_now())
 
     def is_small(self) -> bool:
-        """Whether the fingerprint is of all its bytes."""
+        """Whether the fingerprint covers all its bytes."""
         return self.size <= EDGE_BYTES
 
     def hint_now(self) -> str:
         try:
-            return self.files.look(self.path).hint
+            return self.files.stat(self.path).hint
         except FileNotFoundError as error:
             raise gone(self.where) from error
 
-    def anew(self) -> InputFile:
-        """The same file, nothing of it known, on a new connection, with a witness of its own."""
+    def fresh(self) -> InputFile:
+        """The same file without cached knowledge, on a new connection, with a witness of its own."""
         self.files.reconnect()
         return replace(self, witness=Witness())
 
@@ -97,10 +97,10 @@ class InputFile:
         return reader
 
 
-def unsteady(where: str) -> StorageError:
-    """The error for a store that sends other bytes each time."""
+def inconsistent(where: str) -> StorageError:
+    """The error for a store that sends different bytes at each reading."""
     return StorageError(
-        f"{where}: the store sends other bytes at each reading, though the file has the size and the age that it had. "
+        f"{where}: the store sends other bytes at each reading, though the file's size and age are unchanged. "
         "Nothing of it was counted: check the store, then run again; the last checkpoint is good"
     )
 
@@ -114,22 +114,22 @@ def bad_file(file: InputFile, fault: str) -> SourceError:
 
 
 def bad_listed(file: InputFile, fault: str) -> SourceError:
-    """The error for a file that a plan may hold already: repaired it would be another, removed it would be missing."""
+    """The error for a file that a plan may already name: repairing it would change it, removing it would lose it."""
     return SourceError(
-        f"{file.where}: {fault}. The file is listed, so it can neither be repaired in its place nor just removed. Run "
-        "with on_bad_file='dead-letter': what cannot be read of it is one dead letter, which names the offset where "
-        "that begins; and put what is missing into a file of a new name"
+        f"{file.where}: {fault}. The file is listed, so it can be neither repaired in its place nor just removed. Run "
+        "with on_bad_file='dead-letter': the unreadable part becomes one dead letter, which names the offset where "
+        "it begins; and put what is missing into a file of a new name"
     )
 
 
 def confirmed(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
-    """What ``attempt`` makes of a file.
+    """The result of ``attempt`` on a file.
 
-    ``Unreadable`` once two whole readings, each on a new connection and of the very same bytes, have found it so.
+    Raises ``Unreadable`` only after two complete readings, on new connections and with equal bytes, agree on it.
     """
     seen: set[str] = set()
     for _ in range(_READINGS):
-        again = file.anew()
+        again = file.fresh()
         try:
             return attempt(again)
         except Unreadable:
@@ -138,11 +138,11 @@ def confirmed(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
             if found in seen:
                 raise
             seen.add(found)
-    raise unsteady(file.where)
+    raise inconsistent(file.where)
 
 
 def attempted(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
-    """What ``attempt`` makes of a file; where it finds it ``Unreadable``, that is confirmed first."""
+    """The result of ``attempt`` on a file; if that is ``Unreadable``, it is confirmed first."""
     try:
         return attempt(file)
     except Unreadable:
@@ -151,10 +151,10 @@ def attempted(file: InputFile, attempt: Callable[[InputFile], T]) -> T:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a look at a file's edges tells of it, for the index.
+    """What the edges of a file reveal, for the index.
 
-    ``rows``: exactly, or None; ``estimate``: about how many; ``smallest``: the smallest timestamp in ms, ``UNKNOWN``,
-    or None if no record has one.
+    ``rows``: the exact number, or None; ``estimate``: the approximate one; ``smallest``: the smallest timestamp in ms,
+    ``UNKNOWN``, or None if no record has one.
     """
 
     rows: int | None
@@ -173,7 +173,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Taken:
-    """What of a file goes into a step; ``done``: nothing of it remains after the extents."""
+    """The part of a file that goes into a step. ``done``: nothing remains after the extents."""
 
     extents: tuple[Extent, ...]
     done: bool
@@ -183,7 +183,7 @@ class Taken:
 class OpenSpan:
     """A span of a file while its format reads it: offsets ``start <= offset < stop``, in the columns of ``schema``.
 
-    It makes ``Records`` of what is decoded. ``bad_file_raises``: else a broken file is one dead letter.
+    It makes ``Records`` of decoded batches. Unless ``bad_file_raises``, a broken file is one dead letter.
     """
 
     ordinal: int
@@ -198,7 +198,7 @@ class OpenSpan:
         return self.layout.file_schema
 
     def records(self, batch: pa.RecordBatch, offsets: Integers, dead: Sequence[DeadRecord] = ()) -> Records:
-        """Consecutive records: row i of ``batch`` stands at ``offsets[i]``; ``dead`` stand between them."""
+        """Consecutive records: row i of ``batch`` is at ``offsets[i]``; ``dead`` are between them."""
         layout = self.layout
         whole = layout.complete(batch, self.file.path)
         times = milliseconds(column := whole.column(layout.timestamp), layout.timestamp_unit)
@@ -217,25 +217,25 @@ class OpenSpan:
 
 
 class Format(Protocol):
-    """The same file and offsets give the same records, however a file is cut. All but ``read`` are for plans."""
+    """The same file and offsets give the same records, however a file is cut. Plans use all methods except ``read``."""
 
     def infer(self, file: InputFile) -> pa.Schema | None:
-        """The schema of a file; None if it holds no record. ``Unreadable`` if it cannot be told."""
+        """The schema of a file; None if it holds no record. ``Unreadable`` if it cannot be determined."""
 
     def require_schema(self, schema: pa.Schema) -> None:
         """Raise ``SourceError`` if the format cannot give columns of these types."""
 
     def inspect(self, file: InputFile, schema: pa.Schema) -> Facts:
-        """What a quick look tells of a file. ``Unreadable`` if it is broken or does not fit the schema."""
+        """What a quick inspection finds. ``Unreadable`` if the file is broken or does not fit the schema."""
 
     def take(self, file: InputFile, start: int, rows: int, *, exact: bool, at_least_one: bool) -> Taken:
-        """About ``rows`` records from ``start`` on, or exactly that many.
+        """About ``rows`` records from ``start`` on; exactly that many if ``exact``.
 
         ``at_least_one``: take the first piece even if it is larger.
         """
 
     def split(self, file: InputFile, extent: Extent, parts: int, *, exact: bool) -> Sequence[Extent]:
-        """The extent in about that many parts of about equal size, or as it is."""
+        """The extent in about ``parts`` parts of about equal size, or unchanged."""
 
     def smallest_from(self, file: InputFile, start: int) -> int | None:
         """The smallest timestamp at offsets from ``start`` on: ``UNKNOWN``, or None if there is none."""
@@ -245,13 +245,13 @@ class Format(Protocol):
 
 
 def format_of(files: Files, listed: Listed) -> str:
-    """The format that the name of a file tells."""
+    """The format that the file name implies."""
     name = listed.path.rpartition("/")[2]
     plain = name.removesuffix(".gz").removesuffix(".zst")
     found = _ENDINGS.get(plain.rpartition(".")[2].lower())
     if found is None or (found == "parquet" and plain != name):
         raise SourceError(
-            f"{files.where(listed.path)}: its name does not tell its format (.parquet, .json, .jsonl, "
+            f"{files.where(listed.path)}: its name does not show its format (.parquet, .json, .jsonl, "
             ".ndjson, .csv; the text ones also with .gz or .zst); say format=, or narrow the path"
         )
     return found

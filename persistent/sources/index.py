@@ -1,11 +1,11 @@
-"""The index of a file source is every file it ever listed, in the order of listing: a file's ordinal is its place here.
+"""The index of a file source lists every file it ever saw, in order of listing; a file's ordinal is its place here.
 
 An index is an Arrow table: ordinal, path (relative to the root), size, fingerprint, rows (null: unknown), estimate (of
 rows), smallest (timestamp in ms; null: no record has one; -1: unknown), fault (null, or why the file as a whole
-cannot be read) and hint (what the store said for nothing when it was listed; null in the index of an older release).
+cannot be read) and hint (the store's attributes at listing; null in the index of an older release).
 
-A file is listed once it has content. What the index holds must stay as it is: where the hint of a file is another than
-before, its fingerprint is taken anew, once for each hint and run.
+A file is listed once it has content. Indexed files must not change: if a file's hint differs from before, its
+fingerprint is taken again, once for each hint and run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from persistent.errors import InputGone
-from persistent.sources.files import Files
 from persistent.sources.formats import UNKNOWN, Facts, InputFile, attempted
+from persistent.sources.listing import Files
 from persistent.sources.protocol import Reached
-from persistent.sources.reads import Unreadable
+from persistent.sources.reader import Unreadable
 from persistent.sources.walk import Listed
 
 SCHEMA = pa.schema(
@@ -42,7 +42,7 @@ _ENTRIES_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class ListedFile:
-    """One row of the index, and the file it describes. ``lost``: it is certain that it is gone."""
+    """One row of the index, and the file it describes. ``lost``: the file is certainly gone."""
 
     ordinal: int
     file: InputFile
@@ -51,7 +51,7 @@ class ListedFile:
 
 
 class Index:
-    """What was listed before, and what this plan appends."""
+    """The files listed before, and those this plan appends."""
 
     def __init__(self, files: Files, table: pa.Table | None) -> None:
         self._files = files
@@ -83,7 +83,7 @@ class Index:
         return least
 
     def new(self, listing: Sequence[Listed]) -> list[Listed]:
-        """The files of a listing that are not in the index. ``SourceChanged`` if one that is has changed."""
+        """The files of a listing that are not in the index. ``SourceChanged`` if an indexed one has changed."""
         table = self._all
         known = table.filter(pc.greater(table.column("size"), 0))
         columns = (known.column(name).to_pylist() for name in ("path", "size", "hint", "fingerprint"))
@@ -110,9 +110,9 @@ class Index:
         return [listed for listed in listing if listed.size and listed.path not in by_path]
 
     def append(self, listing: Sequence[Listed], inspect: Callable[[InputFile], Facts]) -> None:
-        """Put these files at the end of the index, each after a look at it; those that are gone by now are left out."""
+        """Inspect these files and append them to the index; files that are gone by now are left out."""
 
-        def look(listed: Listed) -> dict[str, Any] | None:
+        def row_of(listed: Listed) -> dict[str, Any] | None:
             try:
                 return _described(InputFile(self._files, listed.path, listed.size), listed.hint, inspect)
             except InputGone:
@@ -120,7 +120,7 @@ class Index:
                     return None
                 raise
 
-        there = [row for row in self._files.each(look, listing) if row is not None]
+        there = [row for row in self._files.each(row_of, listing) if row is not None]
         rows = [{"ordinal": ordinal, **row} for ordinal, row in enumerate(there, len(self))]
         added = pa.Table.from_pylist(rows, SCHEMA)
         self.appended = added if self.appended is None else joined([self.appended, added])
@@ -131,7 +131,7 @@ class Index:
 
 
 def progress_of(table: pa.Table | None, ordinal: int, offset: int) -> Reached:
-    """How far an index has been read; what of a file has been read is taken from its rows, or else its bytes."""
+    """How far an index has been read. Progress within a file is measured in its rows, or else in its bytes."""
     if table is None or not table.num_rows:
         return Reached(0, 0, "bytes")
     empty = pc.fill_null(pc.equal(table.column("rows"), 0), False)
@@ -145,22 +145,22 @@ def progress_of(table: pa.Table | None, ordinal: int, offset: int) -> Reached:
 
 
 def joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """Index tables one after the other; where one is of an older release, what it lacks is null."""
+    """Index tables, concatenated; columns that an older release lacks are null."""
     return pa.concat_tables(tables, promote_options="default")
 
 
 def _described(file: InputFile, hint: str, inspect: Callable[[InputFile], Facts]) -> dict[str, Any]:
-    """A row of the index; facts and fingerprint are of the same reading."""
+    """A row of the index; facts and fingerprint come from the same reading."""
 
     mark, fault = "", None
 
-    def look(file: InputFile) -> Facts:
+    def fingerprint_and_inspect(file: InputFile) -> Facts:
         nonlocal mark
         mark = file.fingerprint_now()
         return inspect(file)
 
     try:
-        facts = attempted(file, look)
+        facts = attempted(file, fingerprint_and_inspect)
     except Unreadable as error:
         facts, fault = Facts(1, 1, None), str(error)
     return {

@@ -1,4 +1,4 @@
-"""JSON lines are one object a line; a field that the schema does not name is passed over, a missing one is null."""
+"""JSON lines are one object a line. A field that the schema does not name is ignored; a missing one is null."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from monoids.groupby.sorting import Integers
 from persistent.errors import SourceError
 from persistent.sources.formats import InputFile
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
-from persistent.sources.reads import Unreadable
+from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import plain, timeless, unified
 from persistent.sources.text import mistyped
 
@@ -22,7 +22,7 @@ _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"')
 _MISTYPED = re.compile(r"Failed to convert JSON|changed from")
 _BLANKS = b" \t\r\n"
 _DEPTH_MAX = 60
-"""A dead letter holds a record a few levels deep, and no file of a checkpoint has more than 64."""
+"""A dead letter wraps a record in a few more levels, and no file of a checkpoint has more than 64."""
 
 
 class JsonLines:
@@ -56,7 +56,7 @@ class JsonLines:
         try:
             return plain(timeless(_inferred(lines)))
         except UnicodeDecodeError as error:
-            raise Unreadable(f"its columns cannot be told: the name of a field is no UTF-8 ({error})") from error
+            raise Unreadable(f"its columns cannot be inferred: a field name is not UTF-8 ({error})") from error
 
     def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         try:
@@ -64,7 +64,7 @@ class JsonLines:
         except pa.ArrowInvalid as error:
             if len(lines) > 1 or not _MISTYPED.search(str(error)):
                 raise
-            raise ValueError(mistyped(_named(str(error), lines.text(), _wire(schema)))) from error
+            raise ValueError(mistyped(_with_column(str(error), lines.text(), _wire(schema)))) from error
         if table.num_rows != len(lines):
             raise ValueError("the line is not one JSON object")
         table.validate(full=True)
@@ -76,7 +76,8 @@ class JsonLines:
                 _typed(_parse(b"{}", _wire(pa.schema([field]))), pa.schema([field]))
             except pa.ArrowException as error:
                 raise SourceError(
-                    f"JSON lines give no column {field.name!r} of type {field.type} ({error}); say schema= with another"
+                    f"JSON lines cannot give column {field.name!r} of type {field.type} ({error}); say schema= "
+                    "with another"
                 ) from error
 
     def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
@@ -93,15 +94,15 @@ def _parse(text: memoryview | bytes, schema: pa.Schema | None) -> pa.Table:
     )
 
 
-def _named(told: str, text: memoryview | bytes, schema: pa.Schema) -> str:
-    """What the parser told of a line, with the column where that says none."""
-    if "Column(" in told:
-        return told
+def _with_column(message: str, text: memoryview | bytes, schema: pa.Schema) -> str:
+    """The parser's message about a line, with the column if the message does not name it."""
+    if "Column(" in message:
+        return message
     fields = list(schema)
     while len(fields) > 1:
         half = fields[: len(fields) // 2]
         fields = half if _fails(text, pa.schema(half)) else fields[len(half) :]
-    return f"column {fields[0].name!r}: {told}"
+    return f"column {fields[0].name!r}: {message}"
 
 
 def _fails(text: memoryview | bytes, schema: pa.Schema) -> bool:
@@ -113,7 +114,7 @@ def _fails(text: memoryview | bytes, schema: pa.Schema) -> bool:
 
 
 def _wire(schema: pa.Schema) -> pa.Schema:
-    """The types to parse: dates come as strings, which Arrow's JSON reader leaves as they are."""
+    """The types to parse: dates as strings, because Arrow's JSON reader does not convert them."""
     for place, field in enumerate(schema):
         if pa.types.is_date(field.type):
             schema = schema.set(place, pa.field(field.name, pa.string()))
@@ -127,7 +128,7 @@ def _typed(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _require_shallow(lines: Block) -> None:
-    """``Unreadable`` if fields of a line nest deeper than a type may; Arrow's parser would need a stack that deep."""
+    """``Unreadable`` if fields of a line are nested too deeply: Arrow's parser would need a stack that deep."""
     text = np.frombuffer(lines.data, np.uint8)
     brackets = np.flatnonzero((text == _OPEN) | (text == _OPEN_LIST))
     counts = np.searchsorted(brackets, lines.stops) - np.searchsorted(brackets, lines.starts)
@@ -135,13 +136,13 @@ def _require_shallow(lines: Block) -> None:
         depth = _depth(lines.line(place))
         if depth > _DEPTH_MAX:
             raise Unreadable(
-                f"its columns cannot be told: the line at byte {int(lines.offsets[place]):,} nests {depth:,} levels "
-                f"deep, and {_DEPTH_MAX} is the most"
+                f"its columns cannot be inferred: the line at byte {int(lines.offsets[place]):,} is nested {depth:,} "
+                f"levels deep, the limit is {_DEPTH_MAX}"
             )
 
 
 def _depth(line: bytes) -> int:
-    """How deep objects and lists nest.
+    """How deep objects and lists are nested.
 
     >>> _depth(b'{"a":[1,[2]],"[[[[":"[[[["}')
     3
@@ -152,7 +153,7 @@ def _depth(line: bytes) -> int:
 
 
 def _inferred(lines: Block) -> pa.Schema:
-    """The columns of all lines that can be parsed; where lines disagree the first wins, but int64 gives way."""
+    """The columns of all lines that can be parsed. Where lines disagree the first wins, but int64 yields to double."""
     try:
         return _parse(lines.text(), None).schema
     except (pa.ArrowException, ValueError):

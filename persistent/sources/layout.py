@@ -1,12 +1,12 @@
-"""A layout is what a checkpoint records of a file source: options that fix what its positions and its records mean.
+"""A layout is what a checkpoint records of a file source: the options that fix the meaning of positions and records.
 
-    schema, folders              those of the first plan; ``schema=`` may give others from the next plan on
+    schema, folders              from the first plan; ``schema=`` may give others from the next plan on
     format, multiline            where records begin, and so what an offset is
     timestamp, timestamp_unit    the time of each record, and so what is late and which window it counts in
-    csv_empty                    which fields are null, and so which keys there are
+    csv_empty                    which fields are null, and so which keys exist
 
-All but the first two are refused where they are others than before. A record of an older release lacks the last three:
-of them its next plan records what is given then, but what it has read of CSV was read as ``csv_empty="text"``.
+All but the first two are refused if they differ from before. The record of an older release lacks the last three: its
+next plan records what the options then say, but CSV read before counts as ``csv_empty="text"``.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import pyarrow as pa
 from persistent.errors import SourceError
 from persistent.sources import options, schemas
 from persistent.sources.protocol import NO_TIMESTAMP
-from persistent.sources.reads import Unreadable
-from persistent.sources.times import milliseconds
+from persistent.sources.reader import Unreadable
+from persistent.sources.timestamps import milliseconds
 
 EMPTY: Final = ("null", "text")
-"""What ``csv_empty`` may be, the default of a new checkpoint first."""
+"""The values of ``csv_empty``, the default of a new checkpoint first."""
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _POSITIONS = "its positions mean nothing otherwise"
@@ -39,7 +39,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class Layout:
-    """``schema``: all columns; ``folders``: those that stand in the names of folders, as in ``day=2024-01-01/``."""
+    """``schema``: all columns; ``folders``: the columns from folder names, as in ``day=2024-01-01/``."""
 
     format: str
     schema: pa.Schema
@@ -51,7 +51,7 @@ class Layout:
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns that are in the files."""
+        """The columns that the files hold."""
         return pa.schema([field for field in self.schema if field.name not in self.folders])
 
     def to_json(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Layout:
         }
 
     def require_folders(self, path: str) -> None:
-        """Raise ``Unreadable`` unless the folders of a file are those that give columns."""
+        """Raise ``Unreadable`` unless a file's folders name exactly the folder columns."""
         found = folder_values(path)
         if set(found) != set(self.folders):
             raise Unreadable(f"its folders name {_listed(found)}, where the first file's name {_listed(self.folders)}")
@@ -76,17 +76,17 @@ class Layout:
 
     @property
     def times_in_folders(self) -> bool:
-        """Whether the name of a file tells the time of all its records, whatever is in it."""
+        """Whether a file's path gives the time of all its records, whatever it holds."""
         return self.timestamp in self.folders
 
     def folder_time(self, path: str) -> int | None:
-        """The time (ms) of all records of a file, where its folders tell it; None where they tell none."""
+        """The time (ms) of all records of a file, if its folders give it; None if not."""
         scalar = _folder_scalar(folder_values(path)[self.timestamp], self.schema.field(self.timestamp))
         time = int(milliseconds(pa.repeat(scalar, 1), self.timestamp_unit)[0])
         return None if time == NO_TIMESTAMP else time
 
     def complete(self, batch: pa.RecordBatch, path: str) -> pa.RecordBatch:
-        """The columns of a file with those of its folders, in the order of the schema."""
+        """The columns of a file, joined by those of its folders, in schema order."""
         if not self.folders:
             return batch
         values = folder_values(path)
@@ -100,8 +100,8 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Given:
-    """The options of a source that a layout records. None of ``format`` or ``csv_empty``: as it was before."""
+class LayoutOptions:
+    """The options of a source that a layout records. If ``format`` or ``csv_empty`` is None, the record decides."""
 
     timestamp: str
     timestamp_unit: str | None
@@ -110,12 +110,12 @@ class Given:
     csv_empty: str | None
 
     def layout(self, format: str, schema: pa.Schema, folders: tuple[str, ...]) -> Layout:
-        """That of a new checkpoint."""
+        """The layout of a new checkpoint."""
         empty = (self.csv_empty or EMPTY[0]) if format == "csv" else None
         return Layout(format, schema, self.timestamp, self.timestamp_unit, folders, self.multiline, empty)
 
-    def checked(self, record: Mapping[str, Any]) -> Given:
-        """The options, where one is left out as it was; ``InvalidPipeline`` if another contradicts the record."""
+    def checked(self, record: Mapping[str, Any]) -> LayoutOptions:
+        """The options, with omitted ones from the record; ``InvalidPipeline`` if one contradicts it."""
         kept = {**record, **carried(record)}
         given = {name: getattr(self, name) for name in _REFUSED}
         for name in ("format", "csv_empty"):
@@ -125,21 +125,21 @@ class Given:
         return replace(self, csv_empty=kept.get("csv_empty", self.csv_empty))
 
     def recorded(self, record: Mapping[str, Any]) -> Layout:
-        """The layout that a plan or checkpoint has recorded; ``InvalidPipeline`` as ``checked``."""
+        """The layout that a plan or checkpoint recorded. ``InvalidPipeline`` as in ``checked``."""
         given = self.checked(record)
         schema, folders = schemas.from_json(record["schema"]), tuple(record["folders"])
         return given.layout(record["format"], schema, folders)
 
 
 def carried(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a record goes on to count where the source is read from its beginning again: how keys are told apart."""
+    """The part of a record that still holds when the source is read from its beginning again: how keys are compared."""
     if record.get("format") == "csv" and "csv_empty" not in record:
         return {"csv_empty": EMPTY[1]}
     return {name: record[name] for name in ("csv_empty",) if record.get(name) is not None}
 
 
 def folder_values(path: str) -> dict[str, str | None]:
-    """What the folders of a path say.
+    """The columns in the folder names of a path.
 
     >>> folder_values("day=2024-01-01/site=a%20b/part-0.parquet")
     {'day': '2024-01-01', 'site': 'a b'}
@@ -149,12 +149,12 @@ def folder_values(path: str) -> dict[str, str | None]:
 
 
 def with_folders(schema: pa.Schema, folders: Sequence[str], where: str) -> pa.Schema:
-    """The columns of the files, and after them those of the folders."""
+    """The columns of the files, followed by those of the folders."""
     both = [repr(name) for name in folders if name in schema.names]
     if both:
         raise SourceError(
-            f"{where}: {', '.join(both)} is a column of the file and the name of a folder too; say schema= without it, "
-            "or rename the folder"
+            f"{where}: {', '.join(both)} is both a column of the file and the name of a folder; say schema= without "
+            "it, or rename the folder"
         )
     return pa.schema([*schema, *(pa.field(name, pa.string()) for name in folders)])
 

@@ -1,6 +1,6 @@
-"""A text file is lines, and a line stands at the offset of its first byte: here bytes become blocks of whole lines.
+"""A text file is lines, and a line has the offset of its first byte. This turns bytes into blocks of whole lines.
 
-A line ends with a newline, or where the file ends. Of compressed text the offsets count decompressed bytes.
+A line ends with a newline, or at the end of the file. In compressed text, offsets count decompressed bytes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.groupby.sorting import Integers
-from persistent.sources.formats import InputFile, confirmed, unsteady
-from persistent.sources.reads import Reader, Unreadable
+from persistent.sources.formats import InputFile, confirmed, inconsistent
+from persistent.sources.reader import Reader, Unreadable
 
 BLOCK_BYTES: Final = 16 * 1024 * 1024
 _LINE_BYTES_MAX = 1 << 30
@@ -32,25 +32,25 @@ _BEFORE_FIELD[[_COMMA, _NEWLINE, _RETURN]] = True
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 LineEnds = Callable[[Bytes, bool], Integers]
-"""Where in a block that starts with a line its lines end; and whether the file starts with it."""
+"""The line ends in a block that starts with a line; the flag says whether the file starts there too."""
 
 
 class ByteStream(Protocol):
-    """Bytes in order, from some offset on; ``broken`` says why they end early, always at the same offset."""
+    """Bytes in order, from some offset on. ``broken`` says why they end early, always at the same offset."""
 
     broken: str | None
 
     def fill(self, buffer: memoryview) -> int:
-        """Put the next bytes into ``buffer``; how many: less than its length only at the end."""
+        """Put the next bytes into ``buffer`` and return their number, which is less than its length only at the end."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Whole lines: line i is ``data[starts[i] : stops[i]]`` and stands at offset ``base + starts[i]``.
+    """Whole lines: line i is ``data[starts[i] : stops[i]]``, at offset ``base + starts[i]``.
 
-    Neither the newline nor a carriage return before it belongs to the line, nor a byte order mark at the beginning of
-    the file. ``data`` is good until the next block is asked for. ``numbers``: which lines of ``data`` these are, in
-    order. ``broken``: why the file breaks off, after ``ended`` bytes of whole lines.
+    A line includes neither its newline, nor a carriage return before it, nor a byte order mark at the beginning of the
+    file. ``data`` is valid until the next block is requested. ``numbers``: which lines of ``data`` these are, in order.
+    ``broken``: why the file breaks off, after ``ended`` bytes of whole lines.
     """
 
     base: int
@@ -76,20 +76,20 @@ class Block:
         return bytes(self.data[self.starts[place] : self.stops[place]])
 
     def text(self) -> memoryview | bytes:
-        """These lines only: without copying where they are neighbours."""
+        """Only these lines; without copying if they are adjacent."""
         if int(self.numbers[-1]) - int(self.numbers[0]) + 1 == len(self):
             return self.data[self.starts[0] : self.stops[-1]]
         return b"\n".join(self.line(place) for place in range(len(self)))
 
 
 def codec_of(path: str) -> str | None:
-    """How the name of a file says that it is compressed."""
+    """The compression that a file name implies."""
     return next((codec for ending, codec in _CODECS.items() if path.endswith(ending)), None)
 
 
 @contextmanager
 def open_text(file: InputFile, start: int) -> Iterator[ByteStream]:
-    """The bytes of the text of a file from offset ``start`` on."""
+    """The text of a file as bytes, from offset ``start`` on."""
     with file.open() as reader:
         codec = codec_of(file.path)
         if codec is None:
@@ -110,9 +110,9 @@ class _Plain:
 
 
 class _Compressed:
-    """Decompressed in pieces that always start at the same offsets, so that a break is found at the same one.
+    """Decompresses in pieces that always start at the same offsets, so that a break is found at the same one.
 
-    A break counts once two more readings have found the very same one.
+    A break counts only after two more readings find the same one.
     """
 
     broken: str | None = None
@@ -135,7 +135,7 @@ class _Compressed:
         return filled
 
     def _advance(self) -> bool:
-        """Decompress the next piece that lies, at least in part, after the start; False at the end."""
+        """Decompress the next piece that reaches past the start; False at the end."""
         while self.broken is None:
             try:
                 piece = next(self._pieces, None)
@@ -155,11 +155,11 @@ class _Compressed:
 
 
 class _Broken(Exception):
-    """Compressed data end where they should go on."""
+    """Compressed data end too early."""
 
 
 def _pieces(reader: Reader, codec: str) -> Iterator[memoryview]:
-    """The text of compressed data; ``_Broken`` where it breaks off."""
+    """The text of compressed data, in pieces; ``_Broken`` where it breaks off."""
     source = pa.BufferedInputStream(reader.arrow(), _BUFFER_BYTES)
     try:
         stream = pa.CompressedInputStream(source, codec)
@@ -173,7 +173,7 @@ def _pieces(reader: Reader, codec: str) -> Iterator[memoryview]:
 
 
 def _confirm_break(file: InputFile, codec: str, at: int) -> None:
-    """Return if the data do break off at this offset; StorageError if they have been read otherwise this time."""
+    """Return if the data do break off at this offset; StorageError if this reading differs."""
 
     def read(file: InputFile) -> None:
         passed = 0
@@ -189,13 +189,13 @@ def _confirm_break(file: InputFile, codec: str, at: int) -> None:
         confirmed(file, read)
     except Unreadable:
         return
-    raise unsteady(file.where)
+    raise inconsistent(file.where)
 
 
 def blocks(stream: ByteStream, start: int, stop: int, line_ends: LineEnds, block_bytes: int) -> Iterator[Block]:
-    """The lines at ``start <= offset < stop``, both of them starts of lines, in blocks of about ``block_bytes``.
+    """The lines at ``start <= offset < stop``, both of which are starts of lines, in blocks of about ``block_bytes``.
 
-    The last block of a broken file says so; the line it breaks in is not among its lines, but ``data`` goes on with it.
+    The last block of a broken file says so. The line in which it breaks is not among its lines, but is in its ``data``.
     """
     buffer = memoryview(bytearray(min(block_bytes, max(stop - start, 1))))
     filled = 0
@@ -246,16 +246,16 @@ def ends_of_lines(text: Bytes, of_file: bool = False) -> Integers:
 def ends_outside_quotes(text: Bytes, of_file: bool) -> Integers:
     """Every newline that is not inside a quoted field, by the rule of pyarrow.csv, for a text that begins with a line.
 
-    ``of_file``: it is the beginning of a file, where a byte order mark stands before the first field, not in it.
+    ``of_file``: the text begins a file, where a byte order mark precedes the first field and is not part of it.
 
-    A quote opens a field only as its first character. Inside, two quotes are one of its characters, and a single one
-    closes it: what follows up to the comma is not quoted, and a quote in it is a character like any other.
+    A quote opens a field only as its first character. Inside, two quotes are one character of the field, and a single
+    quote closes it. The rest up to the comma is unquoted, and quotes in it are ordinary characters.
     """
     ends = ends_of_lines(text)
     quotes = np.flatnonzero(text == _QUOTE)
     opened, opening = np.searchsorted(quotes, ends), quotes[::2]
     if not (_opens(text, opening, of_file) | (text[opening - 1] == _QUOTE)).all():
-        # Somewhere a quote is a mere character, so that counting them does not tell inside from outside.
+        # Some quote is an ordinary character, so parity alone cannot separate inside from outside.
         quotes, inside = _odd_runs(text, quotes, of_file)
         opened = np.concatenate(([0], inside))[np.searchsorted(quotes, ends)]
     outside: Integers = ends[opened % 2 == 0]
@@ -271,10 +271,10 @@ def _opens(text: Bytes, quotes: Integers, of_file: bool) -> Flags:
 
 
 def _odd_runs(text: Bytes, quotes: Integers, of_file: bool) -> tuple[Integers, Integers]:
-    """The first quote of each odd number of neighbouring ones, and whether it leaves the text inside a field (1).
+    """The first quote of each run of an odd number of quotes, and whether it leaves the text inside a field (1).
 
-    An even number changes nothing. An odd number at the start of a field turns inside and outside round; elsewhere it
-    always leads outside.
+    An even run changes nothing. An odd run at the start of a field toggles inside and outside; elsewhere it always
+    leads outside.
     """
     firsts = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
     runs = quotes[firsts[np.diff(firsts, append=len(quotes)) % 2 == 1]]
@@ -285,7 +285,7 @@ def _odd_runs(text: Bytes, quotes: Integers, of_file: bool) -> tuple[Integers, I
 
 
 def next_line(file: InputFile, offset: int) -> int:
-    """The first start of a line at or after ``offset`` in uncompressed text; the size where there is none."""
+    """The first start of a line at or after ``offset`` in uncompressed text; the size if there is none."""
     if offset <= 0:
         return 0
     with file.open() as reader:

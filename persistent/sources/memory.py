@@ -1,4 +1,4 @@
-"""A memory source is a list of rows that stays where it is: what tests and first tries read from."""
+"""A memory source is a list of rows in this process, for tests and first experiments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from persistent.sources.protocol import (
     Split,
 )
 from persistent.sources.schemas import from_json, plain, to_json, widens
-from persistent.sources.times import milliseconds, require_readable, why_none
+from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.text.spelling import spelled
 
 _PARTITION = "memory"
@@ -34,11 +34,11 @@ _ROWS_AT_ONCE = 1 << 18
 
 
 class MemorySource:
-    """The rows of a list of mappings, or of an Arrow table; row n stands at position (0, n).
+    """The rows of a list of mappings, or of an Arrow table; row n is at position (0, n).
 
-    Rows appended to the list are seen by the next plan; rows already read must not change. An integer timestamp counts
+    The next plan sees rows appended to the list; rows already read must not change. An integer timestamp counts
     milliseconds unless ``timestamp_unit`` says otherwise. A row that is no mapping, or holds a value of another type
-    than the first plan found in its field, is a dead letter. ``ordered=True`` promises rows in the order of time.
+    than the first plan found in its field, is a dead letter. ``ordered=True`` promises rows in time order.
 
     >>> source = MemorySource([{"ts": 5, "page": "a"}, {"ts": 7, "page": "b"}])
     >>> plan = source.plan(SourceState({}), Budget(rows=10))
@@ -77,7 +77,7 @@ class MemorySource:
         return (_PARTITION,)
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What is new in the list, up to the budget, in ``budget.splits`` slices."""
+        """The new rows, up to the budget, in ``budget.splits`` slices."""
         start = state.positions.get(_PARTITION, (0, 0))[1]
         total = len(self.rows)
         if start > total:
@@ -99,7 +99,7 @@ class MemorySource:
         return SourcePlan(splits, {_PARTITION: (0, stop)}, {_PARTITION: self._cap(stop, schema)}, recorded)
 
     def reached(self, state: SourceState) -> Reached:
-        """How many rows of all have been read at these positions."""
+        """How many of all rows have been read at these positions."""
         return Reached(state.positions.get(_PARTITION, (0, 0))[1], len(self.rows), "rows")
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
@@ -149,7 +149,7 @@ class MemorySource:
         return Records(0, batch, times, offsets, dead, partial(why_none, column, self.timestamp, self.timestamp_unit))
 
     def _cap(self, start: int, schema: pa.Schema) -> int | None:
-        """The smallest timestamp of the rows from ``start`` on: they are listed, but not read yet."""
+        """The smallest timestamp of the rows from ``start`` on, which are listed but not read yet."""
         if self.ordered:
             return None
         only_time = pa.schema([schema.field(self.timestamp)])
@@ -159,7 +159,7 @@ class MemorySource:
 
 
 def _inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """A column for every field of any row; its type is that of all values, else of the first that is not None."""
+    """A column for every field of any row. Its type fits all values, or else the first value that is not None."""
     names = dict.fromkeys(name for row in rows for name in row)
     fields = []
     for name in names:
@@ -177,7 +177,7 @@ def _of_table(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     for wanted in schema:
         if wanted.name not in table.column_names:
             raise SourceError(
-                f"MemorySource: the table has no column {wanted.name!r} any more; a fresh checkpoint takes it"
+                f"MemorySource: the table no longer has the column {wanted.name!r}; a fresh checkpoint takes it"
             )
         columns.append(table.column(wanted.name).cast(wanted.type).combine_chunks())
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -210,13 +210,13 @@ def _converted(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    """The values as a column, if all of them are values of its type: Arrow by itself would cut 1.5 down to 1."""
+    """The values as a column if all of them have its type; Arrow alone would truncate 1.5 to 1."""
     column = pa.array(values)
     if column.type == field.type:
         return column
     whole_to_real = pa.types.is_integer(column.type) and pa.types.is_floating(field.type)
     if not (pa.types.is_null(column.type) or whole_to_real or widens(column.type, field.type)):
-        raise TypeError(f"column {field.name!r} is of type {field.type}, the value of type {column.type}")
+        raise TypeError(f"column {field.name!r} is of type {field.type}, but the value of type {column.type}")
     return column.cast(field.type)
 
 

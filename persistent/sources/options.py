@@ -1,4 +1,4 @@
-"""Options of sources are checked when the source is made, and refused with what to write instead."""
+"""Options of sources are checked when the source is created; errors say what to write instead."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from persistent.clock import duration_ms
 from persistent.errors import InvalidPipeline
-from persistent.sources.times import UNITS
+from persistent.sources.timestamps import UNITS
 
 _COUNTED: Final = "what it has counted was counted by that time"
 TIMES: Final = {"timestamp": _COUNTED, "timestamp_unit": _COUNTED}
-"""Why the options that tell the time of a record stay as they were."""
+"""Why the options that define a record's time cannot change."""
 
 
 def disorder_ms(value: Any) -> int:
@@ -23,7 +23,7 @@ def disorder_ms(value: Any) -> int:
 
 
 def require_unit(unit: Any) -> None:
-    """Raise unless ``timestamp_unit`` is one we know."""
+    """Raise unless ``timestamp_unit`` is a known unit."""
     require_choice("timestamp_unit", unit, (None, *UNITS))
 
 
@@ -32,14 +32,14 @@ def require_listed(names: Sequence[str], timestamp: str, unit: str | None) -> No
     if timestamp not in names:
         kind = "int64" if unit else "string"
         raise InvalidPipeline(
-            f"schema= lists {', '.join(names)}, and not the timestamp column {timestamp!r}. It names every column that "
+            f"schema= lists {', '.join(names)}, but not the timestamp column {timestamp!r}. It names every column that "
             f"is read: add that one with its type, for example schema={{{timestamp!r}: {kind!r}, ...}}; or say another "
             "timestamp="
         )
 
 
 def require_recorded(recorded: Mapping[str, Any], given: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
-    """Raise where an option is given otherwise than it is recorded; what is not recorded may be anything."""
+    """Raise if an option contradicts the recorded one; an option that is not recorded may have any value."""
     for name, reason in reasons.items():
         if name in recorded and name in given and recorded[name] != given[name]:
             raise InvalidPipeline(

@@ -1,4 +1,4 @@
-"""A Parquet file is row groups of columns with statistics: an offset is a row number."""
+"""A Parquet file has row groups of columns with statistics; an offset is a row number."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from persistent.sources.formats import UNKNOWN, Extent, Facts, InputFile, OpenSpan, Taken, attempted
+from persistent.sources.lru_cache import LruCache
 from persistent.sources.protocol import Records
-from persistent.sources.reads import Reader, Unreadable
-from persistent.sources.recent import Recent
+from persistent.sources.reader import Reader, Unreadable
 from persistent.sources.schemas import empty_batch, misfit, plain
-from persistent.sources.times import count_ms
+from persistent.sources.timestamps import count_ms
 
 _ROWS_AT_ONCE = 1 << 20
 _FOOTER_BYTES = 8
 _DAY_S = 86_400
 _FAULTS: Final = (pa.ArrowException, OSError)
-"""What Arrow raises of a file; of a store too, which the reader knows."""
+"""What Arrow raises for a file, and also for a store; the reader can tell which."""
 
 _LATEST: Final = 2**63 - 1
-"""What is beyond has no timestamp."""
+"""A time beyond this is no timestamp."""
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """The row groups of a file: i is rows ``bounds[i]`` to ``bounds[i + 1]``, none earlier than ``smallest[i]``."""
+    """The row groups of a file: group i is the rows ``bounds[i]`` to ``bounds[i + 1]``, none before ``smallest[i]``."""
 
     bounds: tuple[int, ...]
     smallest: tuple[int | None, ...]
 
 
 class Parquet:
-    """``timestamp`` and ``unit`` tell which column's statistics bound the clock."""
+    """``timestamp`` and ``unit`` say which column's statistics bound the clock."""
 
     def __init__(self, timestamp: str, unit: str | None) -> None:
         self._timestamp = timestamp
         self._unit = unit
-        self._groups: Recent[_Groups] = Recent(256)
-        self._cut_groups: Recent[pa.Table] = Recent(2)
+        self._groups: LruCache[_Groups] = LruCache(256)
+        self._cut_groups: LruCache[pa.Table] = LruCache(2)
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -55,7 +55,7 @@ class Parquet:
         return plain(metadata.schema.to_arrow_schema()) if metadata.num_rows else None
 
     def require_schema(self, schema: pa.Schema) -> None:
-        """Every Arrow type may stand in a file; whether it fits is asked of each file."""
+        """Accepts every Arrow type; each file is checked for whether it fits."""
 
     def inspect(self, file: InputFile, schema: pa.Schema) -> Facts:
         metadata = _metadata(file)
@@ -134,7 +134,7 @@ class Parquet:
     def _table(
         self, file: InputFile, parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, cut: bool
     ) -> pa.Table:
-        """Row groups in the recorded types. One that a step cuts is kept, for the next step wants the rest of it."""
+        """Row groups in the recorded types. A row group that a step cuts is cached: the next step wants the rest."""
         if not cut:
             return _columns(parquet, groups, schema)
         key = (file.where, file.fingerprint, file.hint, groups[0], schema)
@@ -142,16 +142,16 @@ class Parquet:
 
 
 def _one_by_one(span: OpenSpan, groups: Sequence[int], bounds: Sequence[int]) -> Iterator[Records]:
-    """The rows of row groups of which one could not be read: now each on a new connection.
+    """The rows of row groups one of which failed: now each is read on a new connection.
 
-    One that still cannot be read is a dead record at its first row; the others are records.
+    A row group that fails again is a dead record at its first row; the others are records.
     """
     file, schema, start, stop = span.file, span.schema, span.start, span.stop
     for group in groups:
         low, high = bounds[group], bounds[group + 1]
         first = max(start, low)
         try:
-            table = attempted(file.anew(), partial(_group, group=group, rows=high - low, schema=schema))
+            table = attempted(file.fresh(), partial(_group, group=group, rows=high - low, schema=schema))
         except Unreadable as error:
             if low >= start:
                 dead = span.broken(low, str(error))
@@ -161,7 +161,7 @@ def _one_by_one(span: OpenSpan, groups: Sequence[int], bounds: Sequence[int]) ->
 
 
 def _group(file: InputFile, *, group: int, rows: int, schema: pa.Schema) -> pa.Table:
-    """One row group; ``Unreadable`` if it is not the store that fails."""
+    """One row group; ``Unreadable`` unless the store is at fault."""
     with file.open() as reader:
         parquet = _opened(reader, not file.files.local)
         try:
@@ -180,7 +180,7 @@ def _opened(reader: Reader, pre_buffer: bool) -> pq.ParquetFile:
 
 
 def _require_files_fault(reader: Reader, error: Any) -> None:
-    """Raise what is no fault of the file: one of the store, or of this machine."""
+    """Raise errors that are not the file's: a store's, or this machine's."""
     reader.require_sound()
     if isinstance(error, MemoryError):
         raise error
@@ -201,7 +201,7 @@ def _records(span: OpenSpan, table: pa.Table, start: int) -> Iterator[Records]:
 
 
 def _together(bounds: Sequence[int], start: int, stop: int) -> Iterator[Sequence[int]]:
-    """The row groups between two rows: one alone where it is cut, else as many as make a batch of the usual size."""
+    """The row groups between two rows: a cut one alone, otherwise as many as make a batch of the usual size."""
     whole: list[int] = []
     for group, (low, high) in enumerate(pairwise(bounds)):
         if high <= start or low >= stop or low == high:
@@ -227,7 +227,7 @@ def _bounds(metadata: pq.FileMetaData) -> tuple[int, ...]:
 
 
 def _metadata(file: InputFile) -> pq.FileMetaData:
-    """The footer, from the end of the file that the fingerprint needed anyway, if it is not longer."""
+    """The footer, from the end of the file that was read for the fingerprint, if it fits there."""
     tail = file.edges[1]
     if file.size < 12 or tail[-4:] != b"PAR1":
         raise Unreadable("it is not a complete Parquet file: the footer at its end is missing")
@@ -242,7 +242,7 @@ def _metadata(file: InputFile) -> pq.FileMetaData:
 
 
 def _smallest(statistics: pq.Statistics | None, unit: str | None) -> int | None:
-    """The smallest timestamp, in ms, that statistics of a column chunk allow."""
+    """The smallest timestamp, in ms, that the statistics of a column chunk allow."""
     if statistics is None:
         return UNKNOWN
     if not statistics.has_min_max:

@@ -1,7 +1,7 @@
-"""A pattern is a path with wildcards: it stands for the names that match it, below the folder above the first of them.
+"""A pattern is a path with wildcards. It names the matching files below the folder above its first wildcard.
 
-- ``*`` stands for any part of a name, ``?`` for one character, ``**`` for any number of folders.
-- Names that start with '_' or '.', files or folders, and names that end in '.tmp' are passed over.
+- ``*`` matches any part of a name, ``?`` one character, ``**`` any number of folders.
+- Names of files and folders that start with '_' or '.', and names that end in '.tmp', are ignored.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ WILD = re.compile(r"[*?]")
 
 
 def located(place: str) -> tuple[bool, str]:
-    """Whether a place is a path of this machine, and the absolute path, or the URL."""
+    """Whether a place is a path of this machine, and the absolute path or the URL."""
     path = local_path(place, pattern=True)
     if path is None:
         return False, place
     if path != place:
-        # Nothing of a file URL was decoded, and one slash meant a folder named "file:".
+        # It decoded nothing of a file URL, and read one slash as a folder named "file:".
         refuse_earlier(place, _before_wildcard(path), _before_wildcard(place.removeprefix("file://")))
     return True, _absolute(path)
 
@@ -40,7 +40,7 @@ def ignored(name: str) -> bool:
 
 
 def is_text(path: str) -> bool:
-    """Whether a path can be recorded: a name on a disk may be bytes that are no UTF-8."""
+    """Whether a path can be recorded: a name on a disk may be bytes that are not UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

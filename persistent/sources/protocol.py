@@ -1,7 +1,7 @@
 """A source is a replayable sequence of records: the same positions give the same records, every time.
 
-The driver calls ``plan``; executors call ``read``. A plan is written down before it is run, so that
-whoever continues after a crash runs the very same splits.
+The driver calls ``plan``; executors call ``read``. A plan is stored before it is run, so that recovery after a crash
+runs the very same splits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 NO_TIMESTAMP = -(2**63)
-"""The timestamp of a record whose time could not be read."""
+"""The timestamp of a record whose time cannot be read."""
 
 Position = tuple[int, int]
 """Where in a partition to read next: (ordinal of the file, offset in it)."""
@@ -24,7 +24,7 @@ Positions = Mapping[str, Position]
 
 @dataclass(frozen=True)
 class Span:
-    """A piece of one file: offsets ``start <= offset < stop``; ``at`` is what the source needs to find it (JSON)."""
+    """A piece of one file: offsets ``start <= offset < stop``; ``at`` holds what the source needs to find it (JSON)."""
 
     ordinal: int
     start: int
@@ -44,8 +44,8 @@ class Split:
 class Budget:
     """How much a step may read.
 
-    ``rows`` is exact when ``exact`` (as far as the listing goes), else an upper aim; ``splits`` is how many
-    workers can read at once: a plan has about that many splits of about equal size.
+    ``rows`` is exact if ``exact`` (as far as the listing goes), otherwise an approximate limit. ``splits`` is the
+    number of workers that can read at once: a plan has about that many splits of about equal size.
     """
 
     rows: int
@@ -55,7 +55,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class SourceState:
-    """What a checkpoint remembers of its source.
+    """What a checkpoint stores about its source.
 
     ``positions``: partition to position. ``recorded``: small JSON facts fixed by the first plan (the schema).
     ``index``: every input ever listed, in order of ordinal, as the source's own Arrow table, or None.
@@ -70,9 +70,9 @@ class SourceState:
 class SourcePlan:
     """What a step will read. Without splits there is nothing to read now.
 
-    ``end``: the positions after the step. ``cap``: per partition the smallest timestamp that listed but unread data
+    ``end``: the positions after the step. ``cap``: per partition, the smallest timestamp that listed but unread data
     may still hold, at ``end``; None: no bound is needed; -1: unknown, so the watermark waits.
-    ``appended``: rows to append to the index. ``recorded`` replaces what was recorded.
+    ``appended``: rows to append to the index. ``recorded`` replaces what was recorded before.
     """
 
     splits: tuple[Split, ...]
@@ -84,9 +84,9 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class DeadRecord:
-    """A record that could not be read: where it is, why, and its bytes.
+    """A record that cannot be read: where it is, why, and its bytes.
 
-    ``lost``: the file that is gone, of which it stands for all that was not read.
+    ``lost``: the missing file whose unread records it represents.
     """
 
     ordinal: int
@@ -99,8 +99,8 @@ class DeadRecord:
 @dataclass(frozen=True)
 class Records:
     """Consecutive records of one file: ``batch`` row i has ``timestamps[i]`` (int64 ms, NO_TIMESTAMP if unreadable)
-    and ``offsets[i]`` (int64). ``dead`` are the records between them that could not be decoded. ``unreadable``: why row
-    i has no timestamp."""
+    and ``offsets[i]`` (int64). ``dead`` are the records between them that cannot be decoded. ``unreadable`` says why
+    row i has no timestamp."""
 
     ordinal: int
     batch: pa.RecordBatch
@@ -112,7 +112,7 @@ class Records:
 
 @runtime_checkable
 class Source(Protocol):
-    """A replayable source. ``kind`` names the sort of source in the checkpoint ("FileSource")."""
+    """A replayable source. ``kind`` names the kind of source in the checkpoint ("FileSource")."""
 
     kind: str
     max_out_of_orderness: int
@@ -124,20 +124,20 @@ class Source(Protocol):
         """What to read next. Driver only; reads listings and footers, changes nothing; may be called again."""
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        """The Arrow schema of the batches, from what a plan recorded. InvalidPipeline where the options of the source
-        contradict that; called before a plan is run that another process has put."""
+        """The Arrow schema of the batches, from what a plan recorded. InvalidPipeline if the options of the source
+        contradict it. Called before running a plan that another process has put."""
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
         """The records of a split in order, in batches; repeatable on any worker."""
 
     def acknowledge(self, positions: Positions) -> None:
-        """A hint: nothing before these positions will be asked for again."""
+        """A hint: nothing before these positions will be read again."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a source has been read, of all that it has listed: ``done`` of ``total`` "bytes" or "rows" (``unit``),
-    and, where it has files, ``files_done`` of ``files``."""
+    """How far a source has been read: ``done`` of a ``total`` of listed "bytes" or "rows" (``unit``) and, if it has
+    files, ``files_done`` of ``files``."""
 
     done: int
     total: int
@@ -152,7 +152,7 @@ class Reached:
 
 @runtime_checkable
 class MeasuredSource(Source, Protocol):
-    """A source that can say how far it has been read."""
+    """A source that can report how far it has been read."""
 
     def reached(self, state: SourceState) -> Reached:
         """How far it has been read at these positions. Driver only; reads nothing."""
@@ -160,13 +160,13 @@ class MeasuredSource(Source, Protocol):
 
 @runtime_checkable
 class LosingSource(Source, Protocol):
-    """A source whose inputs may be gone when they are to be read."""
+    """A source whose inputs may be gone before they are read."""
 
     def losing(self) -> LosingSource:
-        """The same source, where it is allowed that inputs are gone."""
+        """The same source, allowed to lose inputs."""
 
     def without_lost(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> tuple[Split, ...] | None:
         """The splits of a plan with each input that is certainly gone as one dead record. Driver only.
 
-        None where ``InputGone`` is to be raised, because nothing is certain or nobody allowed it.
+        None if ``InputGone`` should be raised, because a loss is uncertain or not allowed.
         """

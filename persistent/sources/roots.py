@@ -1,13 +1,13 @@
-"""A root is the folder that the recorded paths of a source are relative to; here it is followed where another is given.
+"""A root is the folder that a source's recorded paths are relative to. This follows a root that has moved.
 
-    the same      the source goes on
-    a folder up   from ``events/*.jsonl`` to ``*/*.jsonl``: what was recorded as ``a.jsonl`` is ``events/a.jsonl`` now
-    a folder down from ``*/*.jsonl`` to ``events/*.jsonl``: paths stay relative to the recorded root
-    elsewhere     only ``moved_from=`` says that the files there are those that were here
+the same      the source continues
+a folder up   from ``events/*.jsonl`` to ``*/*.jsonl``: the recorded ``a.jsonl`` is now ``events/a.jsonl``
+a folder down from ``*/*.jsonl`` to ``events/*.jsonl``: paths stay relative to the recorded root
+elsewhere     only ``moved_from=`` says that the files there are those that were here
 
-Up and down go by themselves where every recorded path is one that the new path stands for: else the files might be
-others, or the same in another place, which would be read again. That is so of ``moved_from=`` too where by it nothing
-is found that was read, but the same file under another path.
+Up and down need no option if the new path matches every recorded path. Otherwise the files might be different ones,
+or the same ones in another place, which would be read again. The same check applies to ``moved_from=``: it is
+refused if it leads to no file that was read, but the same file is listed under another path.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from persistent.errors import InputGone, InvalidPipeline
-from persistent.sources.files import Files
 from persistent.sources.formats import InputFile
+from persistent.sources.listing import Files
 from persistent.sources.walk import Listed
 
 _USER = re.compile(r"(?<=://)[^/@]*@")
@@ -31,8 +31,8 @@ _USER = re.compile(r"(?<=://)[^/@]*@")
 
 @dataclass(frozen=True)
 class Root:
-    """``url``: with a slash at its end, without a user or password. ``above``: the first so many paths of the index
-    have these folders before them: those by which the root has gone up since."""
+    """``url``: with a trailing slash, without user or password. ``above``: pairs of a count and the folders that
+    precede that many first paths of the index, because the root has gone up since."""
 
     url: str
     above: tuple[tuple[int, str], ...] = ()
@@ -42,13 +42,13 @@ class Root:
 
     @staticmethod
     def from_json(recorded: Mapping[str, Any]) -> Root | None:
-        """None where an older release has recorded none."""
+        """None if an older release recorded none."""
         if "root" not in recorded:
             return None
         return Root(recorded["root"], tuple((count, folders) for count, folders in recorded["above"]))
 
     def up(self, url: str, count: int) -> Root:
-        """The root as one that is higher, where the index has ``count`` paths."""
+        """The root at a higher folder, for an index with ``count`` paths."""
         folders = self.url.removeprefix(url)
         if not folders:
             return self
@@ -76,7 +76,7 @@ class Root:
 @dataclass(frozen=True)
 class FoundAt:
     """Where a source finds its files. ``files``: all below the recorded root; ``inside``: the folders from there down
-    to the root of ``given``, the path as it is given now."""
+    to the root of ``given``, the path as now given."""
 
     root: Root
     given: Files
@@ -84,7 +84,7 @@ class FoundAt:
     inside: str = ""
 
     def list(self) -> Sequence[Listed]:
-        """Every file that the given path stands for, its path relative to the recorded root."""
+        """Every file that the given path names, with its path relative to the recorded root."""
         listing = self.given.list()
         return [replace(one, path=self.inside + one.path) for one in listing] if self.inside else listing
 
@@ -98,7 +98,7 @@ def moved_folder(moved_from: str | os.PathLike[str] | None) -> str | None:
 
 
 def place_of(root: Root | None, given: Files, moved_from: str | None) -> FoundAt:
-    """Where what is below a recorded root is now; ``InvalidPipeline`` where only ``moved_from=`` could tell."""
+    """Where the files below a recorded root are now; ``InvalidPipeline`` if only ``moved_from=`` can tell."""
     now = _root_now(root, given)
     if root is None:
         return FoundAt(Root(now), given, given)
@@ -117,7 +117,7 @@ def place_of(root: Root | None, given: Files, moved_from: str | None) -> FoundAt
         return FoundAt(root, given, given.below(given.root.removesuffix(inside)), inside)
     raise InvalidPipeline(
         f"path={_plain(given.url)!r}: the checkpoint has read files below {url!r}. Give a path that begins with "
-        f"that; or, where those files are below {now!r} now, say moved_from={url!r}; or take a fresh checkpoint"
+        f"that; or, if those files are below {now!r} now, say moved_from={url!r}; or take a fresh checkpoint"
     )
 
 
@@ -130,8 +130,8 @@ def followed(place: FoundAt, index: pa.Table | None) -> FoundAt:
 
 
 def require_same(root: Root | None, place: FoundAt, index: pa.Table, moved_from: str | None) -> None:
-    """Raise ``InvalidPipeline`` where files of the index, recorded below ``root``, may be others at a place, or read
-    again there."""
+    """Raise ``InvalidPipeline`` if files of the index, recorded below ``root``, may be different ones at the place, or
+    be read again there."""
     (require_known if root is None else require_listed)(place, index)
     if moved_from is not None:
         mapped = root is not None and place.root.url != root.url
@@ -139,18 +139,18 @@ def require_same(root: Root | None, place: FoundAt, index: pa.Table, moved_from:
 
 
 def require_listed(place: FoundAt, index: pa.Table) -> None:
-    """Raise ``InvalidPipeline`` where the root is another and the path does not stand for every file of the index."""
+    """Raise ``InvalidPipeline`` if the root differs and the path does not match every file of the index."""
     root, given, now = place.root, place.given, _root_now(place.root, place.given)
     for path in root.paths(index).to_pylist() if root.url != now else ():
         where = root.url + path
         if not where.startswith(now) or not given.stands_for(where.removeprefix(now)):
-            raise _doubtful(given, now, f"{path!r} below {root.url!r}, for which this path does not stand")
+            raise _doubtful(given, now, f"{path!r} below {root.url!r}, which this path does not match")
 
 
 def require_known(place: FoundAt, index: pa.Table) -> None:
-    """Raise ``InvalidPipeline`` where the root, of which an older release has recorded nothing, looks like another.
+    """Raise ``InvalidPipeline`` if the root, unrecorded by an older release, appears to have changed.
 
-    That is so where nothing is listed that was read, but a file of the same name and size in folders more or less.
+    That is so if no file that was read is listed, but one of the same name and size is, some folders up or down.
     """
     listed = {one.path: one.size for one in place.list()}
     known = dict(zip(index.column("path").to_pylist(), index.column("size").to_pylist()))
@@ -162,12 +162,12 @@ def require_known(place: FoundAt, index: pa.Table) -> None:
     for path, size in known.items():
         for other in names.get((path.rpartition("/")[2], size), ()):
             if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}"):
-                raise _doubtful(place.given, place.root.url, f"{path!r}, and this path stands for {other!r}")
+                raise _doubtful(place.given, place.root.url, f"{path!r}, and this path matches {other!r}")
 
 
 def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool) -> None:
-    """Raise ``InvalidPipeline`` where ``moved_from=`` does not lead to a file that was read, but it is listed: another
-    path has its name, size and fingerprint. ``mapped``: the option says where all files are, so one of them is proof.
+    """Raise ``InvalidPipeline`` if ``moved_from=`` misses a file that was read although it is listed: another path has
+    its name, size and fingerprint. ``mapped``: the option says where all files are, so one of them is proof.
     """
     listed = {one.path: one.size for one in place.list()}
     paths = place.root.paths(index).to_pylist()
@@ -183,16 +183,16 @@ def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool
         if before is not None:
             raise InvalidPipeline(
                 f"moved_from={moved_from!r}, path={_plain(place.given.url)!r}: the checkpoint has read {before!r} "
-                f"below {place.root.url!r}, where it is not; but {path!r} is that file by name, size and fingerprint, "
-                "and would count twice. moved_from= is followed where a folder has moved as a whole, above all that "
-                "was read: then give as path, once, that folder where it is now (from there a path that begins "
-                "earlier goes on). Where folders below have other names, give them back those they had. Where the "
-                "files have moved in an earlier run, leave moved_from= out"
+                f"below {place.root.url!r}, where it no longer is; but {path!r} is that file by name, size and "
+                "fingerprint, and would count twice. moved_from= applies where a folder has moved as a whole, above "
+                "all that was read: then give as path, once, that folder where it is now (from there a path that "
+                "begins earlier continues). If folders below have other names, restore their names. If the files "
+                "moved in an earlier run, leave out moved_from="
             )
 
 
 def _fingerprint_of(place: FoundAt, path: str, size: int) -> str:
-    """That of a file of the listing; "" if it is gone by now."""
+    """The fingerprint of a listed file; "" if it is gone by now."""
     try:
         return InputFile(place.files, path, size).fingerprint_now()
     except InputGone:
@@ -200,7 +200,7 @@ def _fingerprint_of(place: FoundAt, path: str, size: int) -> str:
 
 
 def _below(now: str, folders: str) -> str:
-    """Where folders are that lay in the one that has moved: below the path now, unless it ends with the first of them.
+    """The current place of folders in a moved one: below the path now, unless the path ends with the first of them.
 
     >>> _below("/new/", "events/"), _below("/new/events/", "events/"), _below("/new/events/", "events/2024/")
     ('/new/events/', '/new/events/', '/new/events/2024/')
@@ -211,7 +211,7 @@ def _below(now: str, folders: str) -> str:
 
 
 def _root_now(root: Root | None, given: Files) -> str:
-    """The root of the given path. A folder that was listed is one, also while it is not there."""
+    """The root of the given path. A listed folder counts as a folder even while it is missing."""
     folder = _plain(given.url).rstrip("/") + "/"
     return folder if root is not None and root.url == folder else _plain(given.root)
 
@@ -219,8 +219,8 @@ def _root_now(root: Root | None, given: Files) -> str:
 def _doubtful(given: Files, now: str, what: str) -> InvalidPipeline:
     return InvalidPipeline(
         f"path={_plain(given.url)!r}: the checkpoint has read {what}: what it has read may be read again. Run once "
-        "with the path as it was: then a folder more or less in the path is no matter. Where the files have moved, say "
-        f"moved_from= with the folder they were in; where all is meant to be so, moved_from={now!r}"
+        "with the path as it was: then a folder more or less in the path does not matter. If the files have moved, say "
+        f"moved_from= with the folder they were in; if everything is as intended, moved_from={now!r}"
     )
 
 

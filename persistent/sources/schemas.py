@@ -1,4 +1,4 @@
-"""The schema of a source is fixed by its first plan: here it becomes JSON, and other schemas are fitted to it."""
+"""The schema of a source is fixed by its first plan. This converts it to JSON, and fits other schemas to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from persistent.errors import InvalidPipeline
 _BASE64 = "base64:"
 _FINENESS = ("s", "ms", "us", "ns")
 _NAMES = ("string", "int64", "double", "bool", "timestamp[ms]", "timestamp[us]", "date32", "int32", "float", "binary")
-"""Of types, as people need them: there are more."""
+"""Common names of types; there are more."""
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
@@ -47,7 +47,7 @@ def from_option(schema: Any) -> pa.Schema:
             f"schema={schema!r} is not a schema; write for example schema={{'ts': 'timestamp[ms]', 'page': 'string'}}"
         )
     if len(set(schema.names)) != len(schema.names):
-        raise InvalidPipeline(f"schema= has a name twice: {', '.join(schema.names)}")
+        raise InvalidPipeline(f"schema= gives a name twice: {', '.join(schema.names)}")
     return plain(schema)
 
 
@@ -56,13 +56,14 @@ def _field(name: Any, kind: Any) -> pa.Field:
         return pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind)
     except (ValueError, TypeError) as error:
         raise InvalidPipeline(
-            f"schema= gives column {name!r} the type {kind!r}, which is none. Write {', '.join(map(repr, _NAMES[:-1]))}"
-            f" or {_NAMES[-1]!r}; or a type of pyarrow, such as pa.decimal128(10, 2) or pa.list_(pa.string())"
+            f"schema= gives column {name!r} the type {kind!r}, which is unknown. Write "
+            f"{', '.join(map(repr, _NAMES[:-1]))} or {_NAMES[-1]!r}; or a type of pyarrow, such as "
+            "pa.decimal128(10, 2) or pa.list_(pa.string())"
         ) from error
 
 
 def to_json(schema: pa.Schema) -> list[list[str]]:
-    """The schema as pairs of name and type; a type without a name of its own as base64 of an Arrow schema."""
+    """The schema as pairs of name and type; a type without a name is base64 of an Arrow schema."""
     return [[field.name, _type_to_json(field.type)] for field in schema]
 
 
@@ -94,7 +95,7 @@ def _type_from_json(text: str) -> pa.DataType:
 
 
 def misfit(have: pa.Schema, want: pa.Schema) -> str | None:
-    """Why a file of schema ``have`` cannot give the columns of ``want``; None if it can. More columns do no harm.
+    """Why a file with schema ``have`` cannot give the columns of ``want``; None if it can. Additional columns are fine.
 
     >>> misfit(pa.schema([("a", pa.int32())]), pa.schema([("a", pa.int64())]))
     >>> misfit(pa.schema([("a", pa.string())]), pa.schema([("a", pa.int64())]))
@@ -112,7 +113,7 @@ def misfit(have: pa.Schema, want: pa.Schema) -> str | None:
 
 
 def widens(have: pa.DataType, want: pa.DataType) -> bool:
-    """Whether every value of one type is a value of the other."""
+    """Whether every value of type ``have`` is also a value of type ``want``."""
     types = pa.types
     if have == want:
         return True
@@ -152,7 +153,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def timeless(schema: pa.Schema) -> pa.Schema:
-    """The schema with times as strings, which is what they are in a text."""
+    """The schema with times as strings, which is how a text file holds them."""
     return pa.schema([pa.field(field.name, _timeless_type(field.type)) for field in schema])
 
 
@@ -167,7 +168,7 @@ def _timeless_type(kind: pa.DataType) -> pa.DataType:
 
 
 def unified(first: pa.Schema, second: pa.Schema) -> pa.Schema:
-    """The columns of both; where types disagree the first wins, but null gives way to any and int64 to double.
+    """The columns of both. Where types disagree the first wins, but null gives way to any type and int64 to double.
 
     >>> unified(pa.schema([("a", pa.int64())]), pa.schema([("a", pa.float64()), ("b", pa.string())])).types
     [DataType(double), DataType(string)]
@@ -189,5 +190,5 @@ def _unified_type(first: pa.DataType, second: pa.DataType) -> pa.DataType:
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows of a schema."""
+    """An empty batch of a schema."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)

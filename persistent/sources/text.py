@@ -1,7 +1,7 @@
-"""A text format is one record a line: a line that cannot be decoded costs itself and nothing else.
+"""A text format has one record a line. A line that cannot be decoded costs only itself.
 
-Whole blocks are decoded at once. Where that fails, or gives another number of records than there are lines, the block
-is halved until the bad lines stand alone; a line reads the same alone as among others.
+Whole blocks are decoded at once. If that fails, or gives a number of records other than the number of lines, the block
+is halved until the bad lines are alone. A line reads the same alone as among others.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from persistent.sources.formats import (
     InputFile,
     OpenSpan,
     Taken,
-    unsteady,
+    inconsistent,
 )
 from persistent.sources.lines import BLOCK_BYTES, Block, LineEnds, blocks, codec_of, next_line, open_text
 from persistent.sources.protocol import DeadRecord, Records
-from persistent.sources.reads import Unreadable
+from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import empty_batch
 
 _SAMPLE_BYTES = 64 * 1024
 _ROW_BYTES = 100
 _PACKING = 4
 _DEAD_BYTES_MAX = 1 << 20
-_TOLD_MAX = 150
+_MESSAGE_MAX = 150
 _SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
@@ -44,7 +44,7 @@ class Dialect(Protocol):
     line_ends: LineEnds
 
     def header(self, file: InputFile) -> tuple[tuple[str, ...], int]:
-        """The names of the columns and the offset of the first record; ``Unreadable`` if there is no good header."""
+        """The column names and the offset of the first record; ``Unreadable`` without a valid header."""
 
     def sort(self, block: Block) -> tuple[Integers, list[tuple[int, str]]]:
         """The numbers of the lines that may be records, and of those that cannot be, with the reason.
@@ -53,13 +53,13 @@ class Dialect(Protocol):
         """
 
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
-        """The columns of these lines, as far as they have any."""
+        """The columns of these lines, as far as they can be inferred."""
 
     def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
-        """A record for each line; an error of Arrow, or ``ValueError`` where records and lines do not pair."""
+        """A record for each line; an Arrow error, or ``ValueError`` if records and lines do not pair up."""
 
     def require_schema(self, schema: pa.Schema) -> None:
-        """Raise ``SourceError`` if there are no columns of these types in such a text."""
+        """Raise ``SourceError`` if this format cannot have columns of these types."""
 
     def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:
         """Why a file with this header does not fit the schema."""
@@ -81,7 +81,7 @@ class Text:
             if len(numbers):
                 return self._dialect.infer(block[numbers], names)
             if bad or block.broken:
-                raise Unreadable(block.broken or "its columns cannot be told: " + bad[0][1])
+                raise Unreadable(block.broken or "its columns cannot be inferred: " + bad[0][1])
         return None
 
     def require_schema(self, schema: pa.Schema) -> None:
@@ -126,7 +126,7 @@ class Text:
         return Taken((Extent(start, cut, rows),), cut >= stop)
 
     def _take_exactly(self, file: InputFile, start: int, rows: int) -> Taken:
-        """Count lines up to the first one that does not belong to the step any more."""
+        """Count lines up to the first one beyond the step."""
         counted = 0
         begin = max(start, self._dialect.header(file)[1])
         for block in self._blocks(file, begin, self._stop_of(file)):
@@ -158,7 +158,7 @@ class Text:
         return any(len(self._records(block)) for block in self._blocks(file, start, TO_THE_END))
 
     def _records(self, block: Block) -> Integers:
-        """The numbers of the lines that are records, good or bad: all but the blank ones."""
+        """The numbers of the lines that are records, good or bad: all except blank ones."""
         numbers, bad = self._dialect.sort(block)
         return np.sort(np.concatenate([numbers, np.array([line for line, _ in bad], np.int64)])) if bad else numbers
 
@@ -209,14 +209,14 @@ class Text:
 
 
 def _require_same(file: InputFile, block: Block) -> None:
-    """Raise ``StorageError`` unless a block is the same when it is read again on a new connection. Compressed text may
-    have a checksum of its own; a small file is as its fingerprint says."""
+    """Raise ``StorageError`` unless a block reads the same again on a new connection. Compressed text may have a
+    checksum of its own; the fingerprint covers a small file."""
     if codec_of(file.path) is not None or file.is_small():
         return
-    with file.anew().open() as reader:
+    with file.fresh().open() as reader:
         reader.seek(block.base)
         if reader.read(len(block.data)) != block.data:
-            raise unsteady(file.where)
+            raise inconsistent(file.where)
 
 
 def _dead(span: OpenSpan, lines: Block, place: int, reason: str) -> DeadRecord:
@@ -230,9 +230,9 @@ def _joined(decoded: Sequence[tuple[pa.RecordBatch, Integers]], schema: pa.Schem
     return pa.concat_batches(batches), np.concatenate(offsets)
 
 
-def mistyped(told: str) -> str:
-    """Why a line is no record whose value is of another type than its column."""
-    shown = told.splitlines()[0][:_TOLD_MAX]
+def mistyped(message: str) -> str:
+    """Why a line whose value has another type than its column is no record, from the parser's message."""
+    shown = message.splitlines()[0][:_MESSAGE_MAX]
     return f"{shown}. If the value is right, give all columns their types with schema=, for what is read from then on"
 
 

@@ -1,6 +1,6 @@
 """A walk finds the files below a folder of a local disk.
 
-Symbolic links are followed, but not into a folder they lie in. A file that is listed twice by them is warned of.
+Symbolic links are followed, except into a folder that contains them. A file that links list twice causes a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from persistent.sources.patterns import ignored
 
 @dataclass(frozen=True)
 class Listed:
-    """A file of a listing: its path relative to the root, its size in bytes, and a hint ("" where there is none)."""
+    """A file of a listing: its path relative to the root, its size in bytes, and a hint ("" if there is none)."""
 
     path: str
     size: int
@@ -25,8 +25,8 @@ class Listed:
 def walk(
     root: str, folder: str, deepest: int | None, links: dict[str, str], linked: tuple[str, ...] = ()
 ) -> Iterator[Listed]:
-    """The files below ``root + folder``, at most ``deepest`` folders down. Symbolic links are put into ``links``;
-    ``linked``: the folders that those on the way here lead to."""
+    """The files below ``root + folder``, at most ``deepest`` folders down. Symbolic links are added to ``links``;
+    ``linked`` holds the targets of those on the way here."""
     try:
         entries = os.scandir(root + folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -57,7 +57,7 @@ def walk(
 
 
 def _kind_of(entry: os.DirEntry[str]) -> str:
-    """ "folder", "file", or "" for what is neither, as a link that leads nowhere or to itself."""
+    """ "folder", "file", or "" for neither, such as a link that leads nowhere or to itself."""
     try:
         return "folder" if entry.is_dir() else "file" if entry.is_file() else ""
     except OSError as error:

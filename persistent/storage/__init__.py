@@ -1,10 +1,10 @@
-"""A storage is a folder of named bytes that survive: the only package that knows fsspec, its clients, and ``os``.
+"""A storage is a folder of named bytes that survive. Only this package knows fsspec, its clients, and ``os``.
 
-What is there when a verb returns stays there through a loss of power: files are synced before their names,
-names before the answer. No verb overwrites a file; only ``write`` behind a network relies on its name being
-new. HDFS answers when the data is in the memory of its DataNodes.
+What is there when a verb returns survives a loss of power: files are synced before their names, names before the
+answer. No verb overwrites a file; only ``write`` behind a network relies on its name being new. HDFS answers when the
+data is in the memory of its DataNodes.
 
-Requests a verb, where nothing fails (S3: requests; HDFS: calls of the NameNode, and one block to the DataNodes):
+Requests of each verb without failures (S3: requests; HDFS: calls of the NameNode, and one block to the DataNodes):
 
 | | put_if_absent | write | read | list | rename | delete |
 |---|---|---|---|---|---|---|

@@ -1,4 +1,4 @@
-"""The clients of the stores, imported by name: what fsspec falls back to where one is missing is another store's."""
+"""The clients of the stores, imported by name: without one, fsspec would fall back to a client of another store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES = {"hdfs_native": "hdfs-native"}
 
 
 def client_of(scheme: str) -> Any:
-    """The module that speaks with ``hdfs://``, ``s3://`` or ``s3a://``; None: fsspec chooses. UnsupportedStore."""
+    """The module for ``hdfs://``, ``s3://`` or ``s3a://``; None if fsspec chooses. UnsupportedStore."""
     module = _CLIENTS.get(scheme)
     if module is None:
         return None
@@ -33,13 +33,13 @@ def schemes() -> frozenset[str]:
 
 
 def imported(module: str) -> Any:
-    """A module, and its package before it: one that is blocked counts as missing, though a part of it is loaded."""
+    """A module, imported after its package: a blocked package counts as missing even if a part of it is loaded."""
     importlib.import_module(module.partition(".")[0])
     return importlib.import_module(module)
 
 
 def modules_of(url: str) -> tuple[str, ...]:
-    """The modules that whoever opens ``url`` imports.
+    """The modules that opening ``url`` imports.
 
     >>> modules_of("hdfs://namenode/events"), modules_of("/events"), modules_of("nobody-knows://x")
     (('hdfs_native.fsspec',), (), ())
@@ -54,12 +54,12 @@ def modules_of(url: str) -> tuple[str, ...]:
 
 
 def why_not(module: str, error: BaseException) -> str:
-    """What is to be said of a module that cannot be imported: what is missing, and the remedy."""
+    """Why a module cannot be imported: what is missing, and the remedy."""
     package = module.partition(".")[0]
     package = _PACKAGES.get(package, package)
     if is_short_of_memory(error):
         return (
-            f"the package {package}, and there is too little memory to import it ({error or 'MemoryError'}). Give the "
+            f"the package {package}, but there is too little memory to import it ({error or 'MemoryError'}). Give the "
             "process more: on executors with spark.executor.memoryOverhead and, if it is set, "
             "spark.executor.pyspark.memory, or run fewer tasks on each"
         )
@@ -68,7 +68,7 @@ def why_not(module: str, error: BaseException) -> str:
         return f"the package {package}, and that needs {missing}: pip install {package} {missing.partition('.')[0]}"
     if missing:
         return f"the package {package}: pip install {package}"
-    return f"the package {package}, which is there and cannot be imported ({error}): install it anew"
+    return f"the package {package}, which is installed but cannot be imported ({error}): install it again"
 
 
 def _chosen(scheme: str) -> str:
@@ -77,5 +77,5 @@ def _chosen(scheme: str) -> str:
     try:
         return str(fsspec.get_filesystem_class(scheme).__module__)
     except (ImportError, ValueError):
-        # Whoever opens the URL says so, with its remedy.
+        # Opening the URL raises this, with its remedy.
         return ""

@@ -1,4 +1,4 @@
-"""The doctor probes a store: of many that create one name at once must exactly one win, as a checkpoint relies on."""
+"""The doctor probes a store: when many create one name at once, exactly one must win, as checkpoints rely on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SWITCH_SECONDS = 1e-6
 
 @dataclass(frozen=True)
 class Probe:
-    """One question to a store, and what came of it."""
+    """One question to a store, and its outcome."""
 
     name: str
     passed: bool
@@ -50,10 +50,10 @@ class Diagnosis:
 
 
 def probe(url: str, *, rounds: int = _ROUNDS) -> Diagnosis:
-    """Probe the store in a folder; leaves nothing there but, where ``open_storage`` asks for it, ``DOCTOR``.
+    """Probe the store in a folder. Leaves nothing behind except ``DOCTOR``, where ``open_storage`` asks for it.
 
-    ``rounds``: how many races; fewer where they take long, for then there is much time between the two halves of
-    a create that has two. Takes up to a minute. What a probe finds is in the diagnosis, not raised.
+    ``rounds``: the number of races; fewer if they take long, because a create in two halves then leaves much time
+    between them. Takes up to a minute. Failed probes are in the diagnosis, not raised.
 
     >>> import tempfile
     >>> probe(tempfile.mkdtemp(), rounds=3).is_safe
@@ -74,7 +74,7 @@ def probe(url: str, *, rounds: int = _ROUNDS) -> Diagnosis:
 
 
 class _Unfit(Exception):
-    """The sentence that says what the store does wrong."""
+    """A sentence that says what the store does wrong."""
 
 
 def _probed(storage: Storage, rounds: int) -> Iterator[Probe]:
@@ -111,14 +111,14 @@ def _asked(name: str, question: Callable[[], str]) -> Probe:
 
 
 def _create(storage: Storage, name: str) -> str:
-    """What is put is there at once, whatever its size."""
+    """A new file is there at once, whatever its size."""
     for number, data in enumerate((b"", b"x", os.urandom(1 << 20))):
         answer = storage.put_if_absent(f"{name}-{number}", data)
         if answer is Put.LOST:
-            raise _Unfit(f"creating a new file of {len(data)} bytes is refused, as if it were there")
+            raise _Unfit(f"creating a new file of {len(data)} bytes is refused, as if it existed")
         if _content(storage, f"{name}-{number}") != data:
-            raise _Unfit(f"a new file of {len(data)} bytes does not read back as it was put")
-    return "a new file reads back at once as it was put"
+            raise _Unfit(f"a new file of {len(data)} bytes does not read back as it was written")
+    return "a new file reads back at once as it was written"
 
 
 def _overwrite(storage: Storage, name: str) -> str:
@@ -127,7 +127,7 @@ def _overwrite(storage: Storage, name: str) -> str:
         answer = storage.put_if_absent(f"{name}-{number}", second)
         if answer is Put.WON or _content(storage, f"{name}-{number}") != first:
             raise _Unfit(f"a file of {len(first)} bytes is overwritten by a second create of {len(second)} bytes")
-    return "a second create is refused, and changes nothing"
+    return "a second create is refused and changes nothing"
 
 
 def _list(storage: Storage, name: str) -> str:
@@ -136,8 +136,8 @@ def _list(storage: Storage, name: str) -> str:
         storage.put_if_absent(f"{name}-{number:02d}", b"")
         listed = [found for found in storage.list(folder) if found.startswith(stem)]
         if listed != [f"{stem}-{known:02d}" for known in range(number + 1)]:
-            raise _Unfit(f"after {number + 1} files were put a list shows {len(listed)}")
-    return "a list shows a file as soon as it is put"
+            raise _Unfit(f"after {number + 1} files were created, a list shows {len(listed)}")
+    return "a list shows a file as soon as it is created"
 
 
 def _rename(storage: Storage, name: str) -> str:
@@ -153,7 +153,7 @@ def _rename(storage: Storage, name: str) -> str:
     contents = [_content(storage, f"{name}-{which}") for which in ("source", "taken", "target")]
     if contents != [None, b"taken", b"source"]:
         raise _Unfit("a rename does not move the file, or changes another")
-    return "a rename moves a file, and never onto another"
+    return "a rename moves a file and never overwrites another"
 
 
 def _delete(storage: Storage, name: str) -> str:
@@ -161,7 +161,7 @@ def _delete(storage: Storage, name: str) -> str:
     storage.delete(name)
     storage.delete(name)
     if _content(storage, name) is not None or name.rpartition("/")[2] in storage.list(_FOLDER):
-        raise _Unfit("a deleted file is still to be seen")
+        raise _Unfit("a deleted file is still visible")
     return "a deleted file is gone at once"
 
 
@@ -182,7 +182,7 @@ def _race_of_threads(storage: Storage, name: str, rounds: int) -> str:
         while gate.wait() >= 0 and not over.is_set():
             turn = len(answers) - 1
             try:
-                answers[turn][number] = _create_and_look(storage, f"{name}-{turn}", number)
+                answers[turn][number] = _create_and_read(storage, f"{name}-{turn}", number)
             except Exception as error:
                 answers[turn][number] = f"{type(error).__name__}: {error}"
 
@@ -195,23 +195,23 @@ def _race_of_threads(storage: Storage, name: str, rounds: int) -> str:
     return _judged(storage, name, answers, f"{_THREADS} threads")
 
 
-def _create_and_look(storage: Storage, name: str, number: int) -> Put | str:
-    """The answer; who has lost goes by the file that won, so that must be there, and whole."""
+def _create_and_read(storage: Storage, name: str, number: int) -> Put | str:
+    """The answer. A loser relies on the winner's file, so that must exist and be whole."""
     answer = storage.put_if_absent(name, _data(number))
     if answer is Put.LOST and _content(storage, name) not in [_data(other) for other in range(_THREADS)]:
-        return "the file that was first is not there whole"
+        return "the winner's file is not there whole"
     return answer
 
 
 def _turns(rounds: int) -> Callable[[int], bool]:
-    """Whether a race has had turns enough."""
+    """Whether a race has had enough turns."""
     end = monotonic_s() + _RACE_SECONDS_MAX
     return lambda done: done >= rounds or (done >= _ROUNDS_MIN and monotonic_s() > end)
 
 
 @contextmanager
 def _switching() -> Iterator[None]:
-    """Threads give way to each other so often that one comes between the two halves of another's create."""
+    """Switch threads so often that one comes between the two halves of another's create."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
@@ -239,7 +239,7 @@ def _race_of_processes(storage: Storage, name: str, rounds: int) -> str:
     ]
     try:
         if any(_heard(racer) != "ready" for racer in racers):
-            raise _Unfit("another process cannot open it, as the workers of an engine must: see whether it runs there")
+            raise _Unfit("another process cannot open it, as an engine's workers must: check whether it runs there")
         is_over = _turns(rounds)
         answers: list[list[Put | str]] = []
         while not is_over(len(answers)):
@@ -267,12 +267,12 @@ def _heard(racer: subprocess.Popen[str]) -> str:
 
 
 def _judged(storage: Storage, name: str, answers: Sequence[Sequence[Put | str]], racers: str) -> str:
-    """The sentence of a race in which all is well, else _Unfit."""
+    """The sentence for a race without faults, else _Unfit."""
     rounds = len(answers)
     for row in answers:
         for answer in row:
             if not isinstance(answer, Put):
-                raise _Unfit(f"a create among {racers} at once fails: {answer}")
+                raise _Unfit(f"a create fails among {racers} at once: {answer}")
     twice = sum(row.count(Put.WON) > 1 for row in answers)
     if twice:
         raise _Unfit(
@@ -281,11 +281,11 @@ def _judged(storage: Storage, name: str, answers: Sequence[Sequence[Put | str]],
     for turn, row in enumerate(answers):
         content = _content(storage, f"{name}-{turn}")
         winners = [number for number, answer in enumerate(row) if answer is Put.WON]
-        # Without a winner it is one of those that got no answer.
+        # Without a reported winner it is one of those that got no answer.
         possible = winners or [number for number, answer in enumerate(row) if answer is Put.UNKNOWN]
         if content not in [_data(number) for number in possible]:
-            raise _Unfit(f"after a race of {racers} the file is not what its winner put")
-    return f"each of {rounds} races of {racers} had one winner, whose file it is"
+            raise _Unfit(f"after a race of {racers} the file is not the winner's")
+    return f"each of {rounds} races of {racers} had one winner, and the file is the winner's"
 
 
 def _data(number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The document ``DOCTOR`` says which implementation of fsspec has proved in a folder that it creates atomically."""
+"""The document ``DOCTOR`` records which fsspec implementation has proved in a folder that it creates atomically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from persistent.clock import wall_ms
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, StorageError, UnsupportedStore
 from persistent.storage.fsspec_storage import FsspecStorage
-from persistent.storage.other import OtherRequests
+from persistent.storage.generic import GenericRequests
 from persistent.storage.protocol import Put
 from persistent.storage.retries import Patience
 
@@ -21,7 +21,7 @@ _PATIENCE = Patience(tries_max=3, seconds_max=5)
 
 
 def leave_evidence(storage: FsspecStorage) -> None:
-    """Say in the folder that this implementation creates atomically."""
+    """Record in the folder that this implementation creates atomically."""
     storage.delete(DOCTOR)
     body = {**_software(storage), "date": datetime.fromtimestamp(wall_ms() // 1000, UTC).date().isoformat()}
     if storage.put_if_absent(DOCTOR, encode_document(body)) is not Put.WON:
@@ -29,12 +29,12 @@ def leave_evidence(storage: FsspecStorage) -> None:
 
 
 def withdraw_evidence(storage: FsspecStorage) -> None:
-    """What an earlier probe found holds no longer."""
+    """Delete the record of an earlier probe."""
     storage.delete(DOCTOR)
 
 
 def check_evidence(storage: FsspecStorage) -> None:
-    """Raise UnsupportedStore unless a probe has left its document in the folder, or in one above it."""
+    """Raise UnsupportedStore unless a probe has left its record in the folder, or in one above it."""
     troubles = []
     for url in _folders(storage.url):
         try:
@@ -50,21 +50,21 @@ def check_evidence(storage: FsspecStorage) -> None:
         if {name: body.get(name) for name in used} == used:
             return
         troubles.append(
-            f" ({url}/{DOCTOR} is about {body.get('implementation')} {body.get('version')}, here is "
+            f" ({url}/{DOCTOR} is about {body.get('implementation')} {body.get('version')}, but this is "
             f"{used['implementation']} {used['version']})"
         )
     raise UnsupportedStore(
-        f"{storage.url}: nothing has shown that {storage.scheme}:// creates files atomically, so two drivers might "
+        f"{storage.url}: no probe has shown that {storage.scheme}:// creates files atomically, so two drivers might "
         f"commit the same checkpoint{''.join(troubles[:1])}. Let 'persistent doctor {storage.url}' probe it. Or use a "
-        "local path, s3://bucket/folder or hdfs://namenode/folder. Where never more than one driver runs at a time, "
-        "unsafe_single_driver=True takes the store as it is."
+        "local path, s3://bucket/folder or hdfs://namenode/folder. If never more than one driver runs at a time, "
+        "unsafe_single_driver=True accepts the store unprobed."
     )
 
 
 def _software(storage: FsspecStorage) -> dict[str, Any]:
-    """What the document is about: another implementation, or another version of it, has proved nothing."""
-    assert isinstance(storage.requests, OtherRequests)
-    kind = storage._asking("open", "")(storage.requests.software)
+    """The subject of the document: another implementation, or another version of it, has proved nothing."""
+    assert isinstance(storage.requests, GenericRequests)
+    kind = storage._retrying("open", "")(storage.requests.software)
     return {
         "protocol": storage.scheme,
         "implementation": f"{kind.__module__}.{kind.__qualname__}",
@@ -83,7 +83,7 @@ def _version(package: str) -> str:
 
 
 def _folders(url: str) -> Iterator[str]:
-    """The folder and those above it."""
+    """The folder and its parents."""
     scheme, _, rest = url.partition("://")
     parts = rest.split("/")
     for count in range(len(parts), 0, -1):

@@ -1,7 +1,7 @@
-"""A failure of a store, told: what it says of the operation, its cause without secrets, and the remedy.
+"""A failure of a store, explained: what it means for the operation, its cause without secrets, and the remedy.
 
-``FAULTS`` is the one table of what the stores answer. A code that is not in it may mean anything, so it counts
-as no answer; an error in the use of a client is refused for good.
+``FAULTS`` is the one table of the answers of stores. A code that is not in it may mean anything, so it counts as no
+answer; a misuse of a client is permanent.
 """
 
 from __future__ import annotations
@@ -26,36 +26,36 @@ _REMEDIES = {
     errno.ENOTDIR: "A file stands where a folder is needed: choose another place.",
     errno.EIO: "The device fails: what it last took may be lost; check it before running again.",
 }
-_LOOK = "Look at the cause, then run again: the last checkpoint is good."
+_CHECK_CAUSE = "Check the cause, then run again: the last checkpoint is good."
 
 
 @contextmanager
-def failures_told(operation: str, place: str, *answers: type[OSError]) -> Iterator[None]:
-    """Turn what a local disk raises into a StorageError; ``answers`` are answers, not failures."""
+def disk_failures(operation: str, place: str, *answers: type[OSError]) -> Iterator[None]:
+    """Turn errors of a local disk into a StorageError; ``answers`` are answers, not failures."""
     try:
         yield
     except Exception as error:
         if isinstance(error, (*answers, StorageError)):
             raise
         code = error.errno if isinstance(error, OSError) else None
-        remedy = _REMEDIES.get(code or 0, _LOOK)
+        remedy = _REMEDIES.get(code or 0, _CHECK_CAUSE)
         cause = (error.strerror if isinstance(error, OSError) else None) or f"{type(error).__name__}: {error}"
         raise StorageError(f"cannot {operation} {place}: {cause}. {remedy}") from error
 
 
-class Fault(Enum):
-    """What a failure says of the operation that met it."""
+class FaultKind(Enum):
+    """What a failure means for the operation that met it."""
 
     BUSY = "nothing was done; another try may succeed"
     UNANSWERED = "it may have been done; another try may succeed"
-    PERMANENT = "nothing was done, and no other try will do better"
+    PERMANENT = "nothing was done, and no other try will succeed"
 
 
 @dataclass(frozen=True)
 class StoreFailure:
-    """An error of a store: its fault, its cause in words that hold no secret, and what to do about it."""
+    """An error of a store: its fault, its cause in words without secrets, and the remedy."""
 
-    fault: Fault
+    fault: FaultKind
     cause: str
     remedy: str
 
@@ -64,42 +64,46 @@ _LATER = "The store is down or overloaded: run again when it is back; the last c
 _REACH = "Check the endpoint, the network and the name of the store; the last checkpoint is good."
 _RIGHTS = "Give this user the rights to read, write, list and delete there, or choose another place."
 CREDENTIALS = "Give valid credentials in the environment or the configuration file of the store."
-_BUCKET = "Correct the bucket in the URL, or make it."
+_BUCKET = "Correct the bucket in the URL, or create it."
 _REGION = "Set the region of the bucket, for example in AWS_DEFAULT_REGION."
 _MEMORY = (
     "There is too little memory: give the process more (executors: spark.executor.memoryOverhead and, if it is set, "
     "spark.executor.pyspark.memory)."
 )
-_CONDITIONAL = "The store does not know conditional requests: choose one that does."
-_TIME = "Set the clock of this machine right."
+_CONDITIONAL = "The store does not support conditional requests: choose one that does."
+_TIME = "Correct the clock of this machine."
 
-_TABLE: tuple[tuple[Fault, str, str], ...] = (
-    (Fault.BUSY, _LATER, "SlowDown ServiceUnavailable Throttling ThrottlingException TooManyRequests"),
-    (Fault.BUSY, _LATER, "RequestLimitExceeded RequestThrottled HTTP429 HTTP503"),
-    (Fault.BUSY, _LATER, "OperationAborted ConditionalRequestConflict HTTP409"),
-    (Fault.BUSY, _REACH, "EndpointConnectionError ConnectTimeoutError ProxyConnectionError ConnectionRefusedError"),
-    (Fault.BUSY, _LATER, "StandbyException RetriableException SafeModeException"),
-    (Fault.UNANSWERED, _LATER, "InternalError RequestTimeout HTTP500 HTTP502 HTTP504 HTTP408"),
-    (Fault.UNANSWERED, _REACH, "ReadTimeoutError ConnectionClosedError ConnectionError TimeoutError"),
-    (Fault.UNANSWERED, _REACH, "HTTPClientError ClientPayloadError IncompleteRead ResponseParserError"),
-    (Fault.PERMANENT, _RIGHTS, "AccessDenied AllAccessDisabled AccessControlException PermissionError HTTP403"),
-    (Fault.PERMANENT, CREDENTIALS, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken HTTP401"),
-    (Fault.PERMANENT, CREDENTIALS, "NoCredentialsError PartialCredentialsError ProfileNotFound TokenRefreshRequired"),
-    (Fault.PERMANENT, CREDENTIALS, "CredentialRetrievalError InvalidSecurity NoAuthHandlerFound SaslException"),
-    (Fault.PERMANENT, _BUCKET, "NoSuchBucket InvalidBucketName"),
-    (Fault.PERMANENT, _REGION, "PermanentRedirect AuthorizationHeaderMalformed IllegalLocationConstraintException"),
-    (Fault.PERMANENT, _REGION, "HTTP301 HTTP307 NoRegionError"),
-    (Fault.PERMANENT, _TIME, "RequestTimeTooSkewed"),
-    (Fault.PERMANENT, _CONDITIONAL, "NotImplemented HTTP501"),
-    (Fault.PERMANENT, "Free some space or raise the quota.", "QuotaExceededException DSQuotaExceededException"),
-    (Fault.PERMANENT, "Free some space or raise the quota.", "NSQuotaExceededException EntityTooLarge"),
-    (Fault.PERMANENT, "Correct the endpoint.", "InvalidEndpointURLError InvalidURL LocationParseError"),
-    (Fault.PERMANENT, "Install the client of the store.", "ImportError"),
-    (Fault.PERMANENT, "Correct the URL.", "FileNotFoundError FileExistsError IsADirectoryError NotADirectoryError"),
-    (Fault.PERMANENT, _LOOK, "HTTP400 HTTP405 ParamValidationError"),
+_TABLE: tuple[tuple[FaultKind, str, str], ...] = (
+    (FaultKind.BUSY, _LATER, "SlowDown ServiceUnavailable Throttling ThrottlingException TooManyRequests"),
+    (FaultKind.BUSY, _LATER, "RequestLimitExceeded RequestThrottled HTTP429 HTTP503"),
+    (FaultKind.BUSY, _LATER, "OperationAborted ConditionalRequestConflict HTTP409"),
+    (FaultKind.BUSY, _REACH, "EndpointConnectionError ConnectTimeoutError ProxyConnectionError ConnectionRefusedError"),
+    (FaultKind.BUSY, _LATER, "StandbyException RetriableException SafeModeException"),
+    (FaultKind.UNANSWERED, _LATER, "InternalError RequestTimeout HTTP500 HTTP502 HTTP504 HTTP408"),
+    (FaultKind.UNANSWERED, _REACH, "ReadTimeoutError ConnectionClosedError ConnectionError TimeoutError"),
+    (FaultKind.UNANSWERED, _REACH, "HTTPClientError ClientPayloadError IncompleteRead ResponseParserError"),
+    (FaultKind.PERMANENT, _RIGHTS, "AccessDenied AllAccessDisabled AccessControlException PermissionError HTTP403"),
+    (FaultKind.PERMANENT, CREDENTIALS, "InvalidAccessKeyId SignatureDoesNotMatch ExpiredToken InvalidToken HTTP401"),
     (
-        Fault.PERMANENT,
-        _LOOK,
+        FaultKind.PERMANENT,
+        CREDENTIALS,
+        "NoCredentialsError PartialCredentialsError ProfileNotFound TokenRefreshRequired",
+    ),
+    (FaultKind.PERMANENT, CREDENTIALS, "CredentialRetrievalError InvalidSecurity NoAuthHandlerFound SaslException"),
+    (FaultKind.PERMANENT, _BUCKET, "NoSuchBucket InvalidBucketName"),
+    (FaultKind.PERMANENT, _REGION, "PermanentRedirect AuthorizationHeaderMalformed IllegalLocationConstraintException"),
+    (FaultKind.PERMANENT, _REGION, "HTTP301 HTTP307 NoRegionError"),
+    (FaultKind.PERMANENT, _TIME, "RequestTimeTooSkewed"),
+    (FaultKind.PERMANENT, _CONDITIONAL, "NotImplemented HTTP501"),
+    (FaultKind.PERMANENT, "Free some space or raise the quota.", "QuotaExceededException DSQuotaExceededException"),
+    (FaultKind.PERMANENT, "Free some space or raise the quota.", "NSQuotaExceededException EntityTooLarge"),
+    (FaultKind.PERMANENT, "Correct the endpoint.", "InvalidEndpointURLError InvalidURL LocationParseError"),
+    (FaultKind.PERMANENT, "Install the client of the store.", "ImportError"),
+    (FaultKind.PERMANENT, "Correct the URL.", "FileNotFoundError FileExistsError IsADirectoryError NotADirectoryError"),
+    (FaultKind.PERMANENT, _CHECK_CAUSE, "HTTP400 HTTP405 ParamValidationError"),
+    (
+        FaultKind.PERMANENT,
+        _CHECK_CAUSE,
         "TypeError ValueError LookupError AttributeError NotImplementedError",
     ),
 )
@@ -109,16 +113,16 @@ _JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*)")
 
 
 def failure_of(error: BaseException) -> StoreFailure:
-    """What ``error`` says, by the first code of it or of its causes that ``FAULTS`` knows."""
+    """What ``error`` means, by the first code of it or of its causes that is in ``FAULTS``."""
     if is_short_of_memory(error) and any(isinstance(link, ImportError) for link in _chain(error)):
-        return StoreFailure(Fault.PERMANENT, _cause(error), _MEMORY)
+        return StoreFailure(FaultKind.PERMANENT, _cause(error), _MEMORY)
     found = [code for code in codes_of(error) if code in FAULTS]
-    fault, remedy = FAULTS[found[0]] if found else (Fault.UNANSWERED, _LOOK)
+    fault, remedy = FAULTS[found[0]] if found else (FaultKind.UNANSWERED, _CHECK_CAUSE)
     return StoreFailure(fault, _cause(error), remedy)
 
 
 def is_short_of_memory(error: BaseException) -> bool:
-    """Whether memory was what failed; an import then says that a file cannot be mapped."""
+    """Whether memory is what failed. An import then reports that a file cannot be mapped."""
     return any(
         isinstance(link, MemoryError)
         or (isinstance(link, OSError) and link.errno == errno.ENOMEM)
@@ -128,7 +132,7 @@ def is_short_of_memory(error: BaseException) -> bool:
 
 
 def codes_of(error: BaseException) -> Iterator[str]:
-    """The names of an error, the most exact first: those of the store, of Java classes, of Python classes."""
+    """The codes of an error, most specific first: of the store, of Java classes, of Python classes."""
     chain = _chain(error)
     for link in chain:
         yield from _s3_codes(link)
@@ -153,7 +157,7 @@ def _s3_codes(error: BaseException) -> list[str]:
         return []
     status = f"HTTP{response.get('ResponseMetadata', {}).get('HTTPStatusCode', '')}"
     code = str(response.get("Error", {}).get("Code", ""))
-    is_told = status in ("HTTP401", "HTTP403") and FAULTS.get(code, FAULTS[status])[0] is not Fault.PERMANENT
+    is_told = status in ("HTTP401", "HTTP403") and FAULTS.get(code, FAULTS[status])[0] is not FaultKind.PERMANENT
     return [name for name in ((status, code) if is_told else (code, status)) if name not in ("", "HTTP")]
 
 
@@ -172,7 +176,7 @@ _SECRET_CHARACTERS_MIN = 6
 
 
 def without_secrets(text: str) -> str:
-    """``text`` without the user info and query of a URL, and without the secrets of the environment.
+    """``text`` without user info and query in URLs, and without secrets of the environment.
 
     >>> without_secrets("no answer from http://me:pass@host/bucket?Signature=1")
     'no answer from http://...@host/bucket?...'

@@ -1,4 +1,4 @@
-"""A folder of a store behind a network: S3, HDFS, or what else fsspec reaches."""
+"""A folder of a store behind a network: S3, HDFS, or any other that fsspec reaches."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import pyarrow as pa
 
 from persistent.errors import StorageError, UnsupportedStore
 from persistent.storage.copying import rename_by_copy
-from persistent.storage.failures import Fault, failure_of
+from persistent.storage.failures import FaultKind, failure_of
+from persistent.storage.generic import GenericRequests
 from persistent.storage.hdfs import HdfsRequests
-from persistent.storage.other import OtherRequests
 from persistent.storage.places import Reach, reach_of
 from persistent.storage.protocol import TEMPORARY, Put, checked_name
-from persistent.storage.retries import Asking, Patience
+from persistent.storage.retries import Patience, Retrying
 from persistent.storage.s3 import S3Requests
 
 
 class Requests(Protocol):
     """The requests of one kind of store, each tried once, on names below a folder.
 
-    With ``renames`` a file is created by renaming a temporary one; else by ``create``. ``write`` makes each of its
-    requests through ``again``. Errors are those of the client, except FileNotFoundError and FileExistsError.
+    With ``renames`` a file is created by renaming a temporary one; otherwise by ``create``. ``write`` makes each of its
+    requests through ``again``. Errors are the client's, except FileNotFoundError and FileExistsError.
     """
 
     renames: bool
@@ -42,9 +42,9 @@ class Requests(Protocol):
 class FsspecStorage:
     """A folder of a store that creates atomically.
 
-    Credentials and endpoints come from the environment or the configuration files of the store, never from the
-    URL: so neither a pickle nor an error can carry them. The connection belongs to one process and is made there.
-    What the store does not answer, or cannot do now, is tried again as ``patience`` says.
+    Credentials and endpoints come from the environment or the configuration files of the store, never from the URL, so
+    neither a pickle nor an error can carry them. Each process makes a connection of its own. A request that the store
+    does not answer, or cannot serve now, is retried as ``patience`` says.
     """
 
     shared = True
@@ -53,11 +53,11 @@ class FsspecStorage:
         self.url = _checked_url(url)
         self.patience = patience or Patience()
         self.local = reach_of(self.url) is Reach.MACHINE
-        self.requests: Requests = _FILES.get(self.scheme, OtherRequests)(self.url)
+        self.requests: Requests = _FILES.get(self.scheme, GenericRequests)(self.url)
 
     @property
     def scheme(self) -> str:
-        """What stands before ``://``."""
+        """The part before ``://``."""
         return self.url.partition("://")[0]
 
     @property
@@ -72,14 +72,14 @@ class FsspecStorage:
         return partial(FsspecStorage, patience=self.patience), (self.url,)
 
     def put_if_absent(self, name: str, data: bytes | pa.Buffer) -> Put:
-        asking = self._asking("create", checked_name(name))
+        retrying = self._retrying("create", checked_name(name))
         if not self.requests.renames:
-            return self._create(asking, lambda: self.requests.create(name, data))
+            return self._create(retrying, lambda: self.requests.create(name, data))
         temporary = f"{name.rpartition('/')[0]}/{TEMPORARY}{uuid.uuid4().hex}".lstrip("/")
         answer = None
         try:
-            self.requests.write(temporary, data, asking)
-            answer = self._create(asking, lambda: self.requests.rename(temporary, name))
+            self.requests.write(temporary, data, retrying)
+            answer = self._create(retrying, lambda: self.requests.rename(temporary, name))
         finally:
             if answer is not Put.WON:
                 with suppress(Exception):
@@ -87,17 +87,17 @@ class FsspecStorage:
         return answer
 
     def write(self, name: str, data: bytes | pa.Buffer) -> None:
-        # Without a condition: a request repeated because its answer was lost would collide with itself.
-        self.requests.write(checked_name(name), data, self._asking("write", name))
+        # Unconditional: a repeated request whose answer was lost would collide with itself.
+        self.requests.write(checked_name(name), data, self._retrying("write", name))
 
     def read(self, name: str) -> pa.Buffer:
         checked_name(name)
-        return self._asking("read", name, FileNotFoundError)(lambda: self.requests.read(name))
+        return self._retrying("read", name, FileNotFoundError)(lambda: self.requests.read(name))
 
     def list(self, folder: str) -> list[str]:
         if folder:
             checked_name(folder)
-        return sorted(self._asking("list", folder)(lambda: self.requests.list(folder)))
+        return sorted(self._retrying("list", folder)(lambda: self.requests.list(folder)))
 
     def rename(self, source: str, target: str) -> None:
         checked_name(source), checked_name(target)
@@ -108,10 +108,10 @@ class FsspecStorage:
 
     def delete(self, name: str) -> None:
         checked_name(name)
-        self._asking("delete", name)(lambda: self.requests.delete(name))
+        self._retrying("delete", name)(lambda: self.requests.delete(name))
 
     def delete_all(self, names: Sequence[str]) -> None:
-        """Delete these, on S3 a thousand at once."""
+        """Delete these files, on S3 a thousand at once."""
         at_once = getattr(self.requests, "delete_all", None)
         if at_once is None or len(names) < 2:
             for name in names:
@@ -119,12 +119,12 @@ class FsspecStorage:
             return
         for name in names:
             checked_name(name)
-        self._asking("delete", f"{names[0]} and {len(names) - 1} more")(lambda: at_once(names))
+        self._retrying("delete", f"{names[0]} and {len(names) - 1} more")(lambda: at_once(names))
 
-    def _asking(self, operation: str, name: str, *answers: type[Exception]) -> Asking:
-        return Asking(operation, f"{self.url}/{name}", self.patience, answers)
+    def _retrying(self, operation: str, name: str, *answers: type[Exception]) -> Retrying:
+        return Retrying(operation, f"{self.url}/{name}", self.patience, answers)
 
-    def _create(self, asking: Asking, create: Callable[[], None]) -> Put:
+    def _create(self, retrying: Retrying, create: Callable[[], None]) -> Put:
         tries = 0
 
         def created() -> Put:
@@ -133,28 +133,28 @@ class FsspecStorage:
             try:
                 create()
             except FileExistsError:
-                # After another try it may be ours: a store can say "busy" of what it does all the same.
+                # After a retry it may be ours: a store can say "busy" and perform the request all the same.
                 return Put.LOST if tries == 1 else Put.UNKNOWN
             except Exception as error:
                 if not self._is_unanswered(error):
                     raise
-                # The caller reads back, and there a store that is down says so.
-                asking.note(failure_of(error), "asking whether it is there")
+                # The caller reads back, and that reports a store that is down.
+                retrying.note(failure_of(error), "asking whether it is there")
                 self.patience.pause()
                 return Put.UNKNOWN
             return Put.WON
 
-        return asking(created)
+        return retrying(created)
 
     def _is_unanswered(self, error: Exception) -> bool:
         if isinstance(error, StorageError):
             return False
-        # A temporary file that is gone has been moved by an earlier request of the client.
+        # A missing temporary file was moved by an earlier request of the client.
         is_moved = self.requests.renames and isinstance(error, FileNotFoundError)
-        return is_moved or failure_of(error).fault is Fault.UNANSWERED
+        return is_moved or failure_of(error).fault is FaultKind.UNANSWERED
 
     def _rename(self, source: str, target: str) -> None:
-        asking = self._asking("rename", f"{source} to {target}", FileNotFoundError, FileExistsError)
+        retrying = self._retrying("rename", f"{source} to {target}", FileNotFoundError, FileExistsError)
         tries = 0
 
         def rename() -> None:
@@ -163,11 +163,11 @@ class FsspecStorage:
             try:
                 self.requests.rename(source, target)
             except FileNotFoundError:
-                # Gone, because an earlier try moved it and its answer was lost.
+                # Missing because an earlier try moved it and its answer was lost.
                 if tries == 1 or target.rpartition("/")[2] not in self.requests.list(target.rpartition("/")[0]):
                     raise
 
-        asking(rename)
+        retrying(rename)
 
 
 _FILES: dict[str, Callable[[str], Requests]] = {"s3": S3Requests, "s3a": S3Requests, "hdfs": HdfsRequests}
@@ -178,9 +178,9 @@ def _checked_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError as error:
         raise UnsupportedStore(
-            f"{url.partition('://')[0]}://: what follows is no address of a store: {error}"
+            f"{url.partition('://')[0]}://: the rest is not the address of a store: {error}"
         ) from error
-    # Also where nothing follows: a folder of a store would have two names.
+    # Even empty ones: a folder of a store would have two names.
     if parts.password is not None or "?" in url or "#" in url:
         raise UnsupportedStore(
             f"{parts.scheme}://{parts.hostname}{parts.path}: a password or parameters in a URL end up in logs. "

@@ -16,11 +16,11 @@ from persistent.storage.clients import client_of
 from persistent.storage.protocol import TEMPORARY
 
 FAILOVER = {"dfs.client.failover.max.attempts": "3", "dfs.client.failover.sleep.max.millis": "1000"}
-"""Settings of a client whose tries end within seconds."""
+"""Settings that make a client give up within seconds."""
 
 
 class HdfsRequests:
-    """The calls. Name, address and credentials of the NameNodes are those of the Hadoop configuration files."""
+    """The calls. The Hadoop configuration files give the NameNodes' names, addresses and credentials."""
 
     renames = True
 
@@ -30,11 +30,11 @@ class HdfsRequests:
         self._root = parts.path.rstrip("/")
 
     def create(self, name: str, data: bytes | pa.Buffer) -> None:
-        """HDFS answers before data is safe on creation: write a temporary file, then rename it."""
+        """HDFS acknowledges a create before the data is safe: write a temporary file, then rename it."""
         raise NotImplementedError
 
     def write(self, name: str, data: bytes | pa.Buffer, again: Callable[[Callable[[], Any]], Any]) -> None:
-        """Create, add a block for each 128 MB, complete. A failed write leaves nothing behind, if it can."""
+        """Create, add a block for each 128 MB, complete. A failed write removes what it wrote, if it can."""
         try:
             again(lambda: self._write_once(name, data))
         except BaseException:
@@ -43,7 +43,7 @@ class HdfsRequests:
             raise
 
     def read(self, name: str) -> pa.Buffer:
-        """One call for the places of the blocks. FileNotFoundError."""
+        """One call for the locations of the blocks. FileNotFoundError."""
         return pa.py_buffer(self._client().read(self._path(name)).read())
 
     def list(self, folder: str) -> list[str]:
@@ -57,7 +57,7 @@ class HdfsRequests:
         return [name for name in names if not name.startswith(TEMPORARY)]
 
     def rename(self, source: str, target: str) -> None:
-        """One call; two more where the folder is not there yet. FileNotFoundError, FileExistsError."""
+        """One call; two more if the folder does not exist yet. FileNotFoundError, FileExistsError."""
         old, new = self._path(source), self._path(target)
         try:
             self._client().rename(old, new, False)
@@ -66,14 +66,14 @@ class HdfsRequests:
             self._client().rename(old, new, False)
 
     def delete(self, name: str) -> None:
-        """One call, whether it is there or not."""
+        """One call, whether the file exists or not."""
         with suppress(FileNotFoundError):
             self._client().delete(self._path(name), False)
 
     def _write_once(self, name: str, data: bytes | pa.Buffer) -> None:
         options = _package().WriteOptions(overwrite=True, create_parent=True)
         file = self._client().create(self._path(name), options)
-        # Not "with": leaving it by an error would complete a torn file.
+        # Not "with": leaving it through an error would complete a torn file.
         if memoryview(data).nbytes:
             file.write(memoryview(data).cast("B"))
         file.close()
@@ -92,5 +92,5 @@ def _package() -> Any:
 
 @lru_cache(maxsize=4)
 def _connected(process: int, url: str) -> Any:
-    """The client of one process. It looks for a NameNode for some seconds only: how long is for ``retries`` to say."""
+    """The client of one process. It searches for a NameNode for a few seconds: ``retries`` decides how long to wait."""
     return _package().Client(url, FAILOVER)

@@ -11,7 +11,7 @@ from persistent.storage.protocol import Put, checked_name
 
 
 class MemoryStorage:
-    """A storage in the memory of this process: the instances of one name share its files."""
+    """A storage in the memory of this process. Instances with the same name share their files."""
 
     shared = False
     local = True
@@ -65,7 +65,7 @@ class MemoryStorage:
             self._files.pop(name, None)
 
     def clear(self) -> None:
-        """Forget every file."""
+        """Delete every file."""
         with _MEMORY_LOCK:
             self._files.clear()
 

@@ -21,17 +21,17 @@ def open_storage(
     unsafe_single_driver: bool = False,
     option: str = "url",
 ) -> Storage:
-    """The storage behind a place (``persistent.storage.places``): a path, ``file://``, ``memory://name``, ``s3://``,
+    """The storage at a place (``persistent.storage.places``): a path, ``file://``, ``memory://name``, ``s3://``,
     ``hdfs://``, or any other that fsspec knows and ``persistent doctor`` has probed.
 
-    ``private``: local files are for their owner only. ``unsafe_single_driver``: take a store that nothing has
-    probed; two drivers at a time might then both commit. A storage is returned as it is. ``option``: what gave it, for
-    errors. Raises ``UnsupportedStore``, and ``InvalidPipeline`` where it names no place.
+    ``private``: local files are readable only by their owner. ``unsafe_single_driver``: accept a store without a probe;
+    two drivers at a time might then both commit. A storage is returned as it is. ``option``: the option that named the
+    place, for errors. Raises ``UnsupportedStore``, and ``InvalidPipeline`` for text that names no place.
 
     >>> open_storage("memory://doctest").url
     'memory://doctest'
     """
-    # Not by its type: a storage may pass on to another what it does not do itself.
+    # Not by type: a storage may delegate to another.
     if not isinstance(url, str | os.PathLike) and hasattr(url, "put_if_absent"):
         return url
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else None
@@ -55,7 +55,7 @@ def open_storage(
 
 
 def is_proved(storage: Storage) -> bool:
-    """Whether it is known, by its kind or by a probe, that ``storage`` creates files atomically."""
+    """Whether ``storage`` is known, by its kind or a probe, to create files atomically."""
     if not isinstance(storage, FsspecStorage) or storage.is_known:
         return True
     try:
@@ -66,6 +66,6 @@ def is_proved(storage: Storage) -> bool:
 
 
 def _refuse_earlier(place: str, path: str) -> None:
-    """What an earlier version made of a file URL: nothing was decoded, and one slash meant a folder named "file:"."""
+    """Refuse a place that an earlier version read differently: without decoding, and one slash as a folder "file:"."""
     if path != place:
         refuse_earlier(place, path, urlsplit(place).path if "://" in place else place)

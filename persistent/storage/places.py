@@ -1,12 +1,12 @@
-"""A place is what a user writes to name files: a path of this machine, or the URL of a store.
+"""A place is how a user names files: a path of this machine, or the URL of a store.
 
-- What has no scheme is a path, taken as it is: ``%``, ``#`` and ``?`` are characters of names.
-- ``file:///path``, ``file://localhost/path`` and ``file:/path`` are that path, with its ``%XX`` decoded once: what
-  ``Path.as_uri()`` writes is the path it was made from. A URL ends at ``#`` and ``?``; so these are written ``%23`` and
-  ``%3F`` there. Another machine's files are no path of this one.
-- ``scheme://...`` is a URL of a store. ``scheme:/...`` is neither, and refused; so are ``s3:name`` and the like, chains
-  as ``simplecache::s3://...`` (whose listings are empty, or old) and blanks around what is no path from ``/`` on: each
-  would be a folder of that name. ``./`` before it says that it is.
+- Text without a scheme is a path, unchanged: ``%``, ``#`` and ``?`` are ordinary characters.
+- ``file:///path``, ``file://localhost/path`` and ``file:/path`` are that path, with its ``%XX`` decoded once:
+  ``Path.as_uri()`` writes the path it was made from. A URL ends at ``#`` and ``?``, so these are written ``%23`` and
+  ``%3F`` there. A URL that names another machine is no path of this one.
+- ``scheme://...`` is the URL of a store. ``scheme:/...`` is neither, and refused; so are ``s3:name`` and the like,
+  chains such as ``simplecache::s3://...`` (whose listings are empty, or stale) and blanks around a path that does not
+  begin with ``/``: each would be a folder of that name. A leading ``./`` says that it is one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HERE = ("", "localhost")
 
 
 class Reach(Enum):
-    """Who finds the same files behind a place."""
+    """Which machines find the same files at a place."""
 
     PROCESS = "this process"
     MACHINE = "this machine"
@@ -37,10 +37,10 @@ class Reach(Enum):
 
 
 def local_path(place: str, *, pattern: bool = False) -> str | None:
-    """The path of this machine that ``place`` names; None where it is the URL of a store.
+    """The path of this machine that ``place`` names; None if it is the URL of a store.
 
-    ``pattern``: ``*`` and ``?`` are wildcards, in a URL too. Raises InvalidPipeline where it may mean another place
-    than is meant.
+    ``pattern``: ``*`` and ``?`` are wildcards, in a URL too. Raises InvalidPipeline for a place that may mean another
+    one than intended.
 
     >>> local_path("events/100%.jsonl"), local_path("file:///data/a%20b"), local_path("s3://bucket/events")
     ('events/100%.jsonl', '/data/a b', None)
@@ -55,12 +55,12 @@ def local_path(place: str, *, pattern: bool = False) -> str | None:
     if slashes == "/":
         raise InvalidPipeline(_no_place(place, found[1]))
     if _CONTROL.search(place):
-        raise InvalidPipeline(f"{place!r} has a control character in it, which URLs lose: write it without")
+        raise InvalidPipeline(f"{place!r} contains a control character, which URLs lose: write it without")
     return None
 
 
 def reach_of(url: str) -> Reach:
-    """Who reaches what is behind a path or a URL of fsspec.
+    """Who reaches the files at a path or an fsspec URL.
 
     >>> reach_of("simplecache::file:///data").value, reach_of("simplecache::s3://bucket/data").value
     ('this machine', 'every machine')
@@ -72,28 +72,28 @@ def reach_of(url: str) -> Reach:
 
 
 def refuse_earlier(place: str, path: str, earlier: str) -> None:
-    """InvalidPipeline if there is something where an earlier version took ``place`` to be: to go on elsewhere without a
-    word would begin anew."""
+    """InvalidPipeline if there is something where an earlier version located ``place``: continuing elsewhere would
+    silently start anew."""
     now, before = os.path.abspath(path), os.path.abspath(earlier)
     if now != before and os.path.lexists(before):
         raise InvalidPipeline(
-            f"{place} is {now}, but an earlier version took it for {before}, and that is there. To go on with it, name "
-            f"it as a path: {before}. Else name the other as a path: {now}"
+            f"{place} is {now}, but an earlier version took it for {before}, which exists. To continue with it, name "
+            f"it as a path: {before}. Otherwise name the other as a path: {now}"
         )
 
 
 def _require_clear(place: str) -> None:
-    """Raise InvalidPipeline where a place is taken for a path, and looks like a URL."""
+    """Raise InvalidPipeline for a place that would be taken for a path but looks like a URL."""
     if place != place.strip() and not place.startswith("/"):
         raise InvalidPipeline(
-            f"{_shown(place)!r} begins or ends with a blank: write it without; or, for a folder of that name, its path "
+            f"{_shown(place)!r} begins or ends with a blank: remove it; or, for a folder of that name, write its path "
             "from / on"
         )
     chained = _CHAIN.match(place)
     if chained is not None:
         raise InvalidPipeline(
-            f"{_shown(place)}: {chained[1]}:: puts a layer of fsspec before a store, which would hide what is "
-            f"there now: write the URL behind it; or, for local files of that name, ./{_shown(place)}"
+            f"{_shown(place)}: {chained[1]}:: puts an fsspec layer before a store, which would hide what is "
+            f"there now: write the URL after it; or, for local files of that name, ./{_shown(place)}"
         )
     named = _NAMED.match(place)
     if named is not None and named[1].lower() in schemes():
@@ -101,17 +101,17 @@ def _require_clear(place: str) -> None:
 
 
 def _shown(place: str) -> str:
-    """A place without the user and password that it may name."""
+    """A place without a user and password."""
     return _USER.sub(r"\1", place)
 
 
 def _path_of(place: str, rest: str, pattern: bool) -> str:
     host, slash, path = rest.partition("/")
     if host.lower() not in _HERE or not slash:
-        earlier = f"read {rest}" if pattern else f"put what it made into /{path}"
+        earlier = f"read {rest}" if pattern else f"wrote to /{path}"
         raise InvalidPipeline(
-            f"{place} names the host {host!r}: a file URL is of this machine. Write file:/// and the path or, without "
-            f"file://, the path (an earlier version {earlier}: to go on with that, write that path)"
+            f"{place} names the host {host!r}, but a file URL is of this machine. Write file:/// and the path or, "
+            f"without file://, the path (an earlier version {earlier}: to continue with that, write that path)"
         )
     cut = re.search("#" if pattern else "[#?]", path)
     if cut is not None:
@@ -119,14 +119,14 @@ def _path_of(place: str, rest: str, pattern: bool) -> str:
         earlier = path if pattern else path[: cut.start()]
         raise InvalidPipeline(
             f"{place}: a URL ends at {cut[0]!r}. Write {code} for it or, without file://, the path /{path} (an earlier "
-            f"version took it for /{earlier}: to go on with that, write that path)"
+            f"version took it for /{earlier}: to continue with that, write that path)"
         )
     if _ESCAPE.search(path):
         raise InvalidPipeline(f"{place}: '%' begins a code of two digits. Write %25 for it or, without file://, a path")
     try:
         decoded = unquote_to_bytes(path).decode()
     except UnicodeError as error:
-        raise InvalidPipeline(f"{place}: its codes are no UTF-8 ({error}). Choose a name that is") from error
+        raise InvalidPipeline(f"{place}: its codes are not UTF-8 ({error}). Choose a name that is") from error
     coded = [code for code in re.findall("%..", path) if unquote_to_bytes(code) in (b"/", b"\0", b"*", b"?")]
     for code in coded:
         if pattern or code.lower() in ("%2f", "%00"):
@@ -145,6 +145,6 @@ def _no_place(place: str, scheme: str) -> str:
     rest = place[len("dbfs:") :]
     mounted = f" On Databricks {place} is the path /dbfs/{rest.lstrip('/')}." if scheme.lower() == "dbfs" else ""
     return (
-        f"{place} is neither a path nor a URL.{mounted} Write {scheme}:// and what follows for a store that fsspec "
+        f"{place} is neither a path nor a URL.{mounted} Write {scheme}:// and the rest for a store that fsspec "
         f"knows; for a local folder of that name (as an earlier version made one), ./{place}"
     )

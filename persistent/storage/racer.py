@@ -1,8 +1,8 @@
-"""A racer is a process of its own that creates files at the moment it is told to.
+"""A racer is a process that creates files at given moments, so that several race for one name.
 
     python -m persistent.storage.racer URL
 
-Each line it reads is ``MOMENT NAME DATA``; each line it writes is the answer of the store, or what went wrong.
+Each input line is ``MOMENT NAME DATA``; each output line is the answer of the store, or the error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from persistent.storage.opening import open_storage
 def race(url: str) -> None:
     """Answer every line."""
     storage = open_storage(url, unsafe_single_driver=True)
-    # Whoever connects only at the first race comes too late to it.
+    # Connect now: connecting at the first race would be too late.
     storage.list("")
     print("ready", flush=True)
     for line in sys.stdin:

@@ -1,4 +1,4 @@
-"""A verb of a store is tried again, with growing random pauses, until it is answered or a bound is reached."""
+"""A verb of a store is retried, with growing random pauses, until it is answered or a bound is reached."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from persistent.clock import monotonic_s
 from persistent.errors import StorageError
-from persistent.storage.failures import Fault, StoreFailure, failure_of
+from persistent.storage.failures import FaultKind, StoreFailure, failure_of
 
 T = TypeVar("T")
 _log = logging.getLogger("persistent.storage")
@@ -17,9 +17,9 @@ _log = logging.getLogger("persistent.storage")
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a store may take to come back: no try begins after ``seconds_max``, none beyond ``tries_max``.
+    """How long to wait for a store: no try begins after ``seconds_max``, and there are at most ``tries_max``.
 
-    ``sleep`` pauses; None: for real.
+    ``sleep`` pauses; None: the real one.
     """
 
     tries_max: int = 12
@@ -30,7 +30,7 @@ class Patience:
     clock: Callable[[], float] = monotonic_s
 
     def pause(self) -> None:
-        """A short random pause, before asking whether something was done."""
+        """A short random pause, before asking whether a request was performed."""
         import tenacity
 
         wait = tenacity.wait_random(0, self.pause_first_seconds)
@@ -39,8 +39,8 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """One verb on one place: asks the store again as long as ``patience`` lasts, then tells.
+class Retrying:
+    """One verb on one place: repeats the request as long as ``patience`` lasts, then raises.
 
     ``answers`` are errors that answer the caller's question.
     """
@@ -51,7 +51,7 @@ class Asking:
     answers: tuple[type[Exception], ...] = ()
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """What ``call`` returns at last; StorageError with operation, place, cause, tries, remedy."""
+        """The result of ``call``. StorageError with operation, place, cause, tries and remedy."""
         import tenacity
 
         tries, began = 0, self.patience.clock()
@@ -68,18 +68,18 @@ class Asking:
             if isinstance(error, (*self.answers, StorageError)):
                 raise
             failure = failure_of(error)
-        # Raised out of the except clause: an error of a client, kept as its context, may hold an endpoint's password.
-        raise self.told(failure, tries, self.patience.clock() - began)
+        # Raised outside the except clause: a client's error, kept as context, may hold an endpoint's password.
+        raise self.error(failure, tries, self.patience.clock() - began)
 
-    def told(self, failure: StoreFailure, tries: int, seconds: float) -> StorageError:
-        """The error that says all of it."""
+    def error(self, failure: StoreFailure, tries: int, seconds: float) -> StorageError:
+        """The error after the last try."""
         how_often = f" ({tries} {'try' if tries == 1 else 'tries'} over {seconds:.0f} seconds)"
         if tries == 1 and seconds < 1:
             how_often = ""
         return StorageError(f"cannot {self.operation} {self.place}: {failure.cause}{how_often}. {failure.remedy}")
 
     def note(self, failure: StoreFailure, what: str) -> None:
-        """Leave a line for whoever wonders why it takes so long."""
+        """Log why it takes so long."""
         _log.warning("cannot %s %s yet: %s; %s", self.operation, self.place, failure.cause, what)
 
     def _attempts(self, tenacity: Any) -> Any:
@@ -108,4 +108,4 @@ class Asking:
     def _is_worth_a_try(self, error: BaseException) -> bool:
         if not isinstance(error, Exception) or isinstance(error, (*self.answers, StorageError)):
             return False
-        return failure_of(error).fault is not Fault.PERMANENT
+        return failure_of(error).fault is not FaultKind.PERMANENT

@@ -1,4 +1,4 @@
-"""A folder of an S3 bucket: one request a verb, and none that asks what the answer would tell anyway."""
+"""A folder of an S3 bucket: one request a verb, and none for what its answer tells anyway."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _READ_SECONDS_MAX = 60
 
 
 class S3Requests:
-    """The requests. Credentials, region and endpoint are those of the AWS environment and configuration files;
-    ``FSSPEC_S3_ENDPOINT_URL`` goes before ``AWS_ENDPOINT_URL``."""
+    """The requests. The AWS environment and configuration files give credentials, region and endpoint;
+    ``FSSPEC_S3_ENDPOINT_URL`` takes precedence over ``AWS_ENDPOINT_URL``."""
 
     renames = False
 
@@ -42,7 +42,7 @@ class S3Requests:
         self._put(name, data, IfNoneMatch="*")
 
     def write(self, name: str, data: bytes | pa.Buffer, again: Callable[[Callable[[], Any]], Any]) -> None:
-        """One PUT; above 256 MB as many as there are parts."""
+        """One PUT; above 256 MB one for each part."""
         if memoryview(data).nbytes <= _PUT_BYTES_MAX:
             again(lambda: self._put(name, data))
         else:
@@ -65,11 +65,11 @@ class S3Requests:
             raise _unless_no_bucket(error) from error
 
     def rename(self, source: str, target: str) -> None:
-        """There is none that refuses to overwrite."""
+        """Unsupported: S3 has no rename that refuses to overwrite."""
         raise NotImplementedError
 
     def delete(self, name: str) -> None:
-        """One DELETE, whether it is there or not."""
+        """One DELETE, whether the file exists or not."""
         try:
             self._call("delete_object", Key=self._prefix + name)
         except FileNotFoundError as error:
@@ -107,7 +107,7 @@ class S3Requests:
                 parts.append({"PartNumber": number, "ETag": done["ETag"]})
             again(lambda: self._complete(key, upload, parts, view.nbytes))
         except BaseException:
-            # The rules of the bucket sweep what even this leaves behind.
+            # The bucket's lifecycle rules remove what even this leaves behind.
             with suppress(Exception):
                 self._call("abort_multipart_upload", Key=key, UploadId=upload)
             raise
@@ -119,7 +119,7 @@ class S3Requests:
         try:
             self._call("complete_multipart_upload", Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
         except FileNotFoundError:
-            # Gone because an earlier try completed it, though its answer was lost; else the object is not there.
+            # Gone because an earlier try completed it and its answer was lost; otherwise the object is missing.
             if self._call("head_object", Key=key)["ContentLength"] != size:
                 raise
 
@@ -137,7 +137,7 @@ class S3Requests:
 
 
 class _NotDeleted(OSError):
-    """One of many was refused, though the request was answered; with ``response`` as errors of the client have it."""
+    """One of many deletions was refused, though the request succeeded; ``response`` is as in a client's errors."""
 
     def __init__(self, refused: Mapping[str, str]) -> None:
         super().__init__(f"{refused.get('Code')}: {refused.get('Message')}")
@@ -145,7 +145,7 @@ class _NotDeleted(OSError):
 
 
 class _Body(io.RawIOBase):
-    """Bytes as a file, without a copy of them."""
+    """Bytes as a file, without a copy."""
 
     def __init__(self, data: Any) -> None:
         self._view = memoryview(data).cast("B")
@@ -172,7 +172,7 @@ class _Body(io.RawIOBase):
 
 
 def _unless_no_bucket(error: FileNotFoundError) -> OSError:
-    """A missing bucket is no missing file: else a wrong URL would look like a job that has not begun."""
+    """A missing bucket is not a missing file: a wrong URL would look like a job that has not started."""
     if "NoSuchBucket" not in codes_of(error):
         return error
     missing = OSError(str(error))
@@ -181,7 +181,7 @@ def _unless_no_bucket(error: FileNotFoundError) -> OSError:
 
 
 def _waited(call: Callable[[], Any]) -> Any:
-    """What a coroutine of the client returns."""
+    """The result of a client's coroutine."""
     from fsspec.asyn import sync
 
     return sync(_client().loop, call)
@@ -194,9 +194,9 @@ def _client() -> Any:
 
 @lru_cache(maxsize=4)
 def _connected(process: int, settings: frozenset[tuple[str, str]]) -> Any:
-    """The client of one process, which all its storages share: making one takes longer than a step.
+    """The client of one process, shared by all its storages, because making one takes longer than a step.
 
-    It tries once: how often is for ``retries`` to say.
+    It tries once: ``retries`` decides how often.
     """
     s3fs = client_of("s3")
     config = {
@@ -210,7 +210,7 @@ def _connected(process: int, settings: frozenset[tuple[str, str]]) -> Any:
     client.retries = 1
     if "@" in urlsplit(client.s3.meta.endpoint_url).netloc:
         raise UnsupportedStore(
-            "the endpoint of S3 has a user or password in it, which ends up in logs: name it without, and put "
+            "the endpoint of S3 contains a user or password, which ends up in logs: name it without, and put "
             "credentials into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the AWS configuration file"
         )
     return client

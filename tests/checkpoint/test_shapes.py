@@ -71,7 +71,7 @@ HEADS = [
         ("manifest", "operators.Visits.key_names", ["k" * 10_000, "l"], ["k" * 10_001, "l"], "has 10001 characters"),
         ("manifest", "operators.Visits.key_types", [], ["int64"], "as many key types as key names"),
         ("manifest", "operators.Visits.key_types", ["int64"] * 2, ["int64", 5], "5 is not text"),
-        ("manifest", "operators.Visits.key_types", ["null"] * 2, ["null", "int6"], "'int6' is not the type of a key"),
+        ("manifest", "operators.Visits.key_types", ["null"] * 2, ["null", "int6"], "'int6' is not a key type"),
         ("manifest", "operators.Visits.key_types", ["null"] * 2, ["n" * 61] * 2, "has 61 characters"),
         ("manifest", "origin", ["j" * 200, 1], ["j" * 201, 1], "has 201 characters"),
         ("manifest", "sources.file.codec", "a-b/12", "A/1", "is not the name and version of a codec"),

@@ -172,7 +172,7 @@ def test_monoid_of_a_task_pipeline_function_or_pair(folder: Path, name: str, mon
     [
         ("sums_of_mine.py:Untyped", "no inputs are known for Untyped()"),
         ("sums_of_mine.py:Capped", "cannot be made without arguments"),
-        ("sums_of_mine.py:wrong", "lift takes none of the inputs that were drawn"),
+        ("sums_of_mine.py:wrong", "lift takes none of the drawn inputs"),
         ("sums_of_mine.py:nothing", "is int, not a monoid, nor a task or pipeline"),
         (
             "sums_of_mine.py:missing",
@@ -205,7 +205,7 @@ def test_what_cannot_be_tried_is_told_in_one_line(folder: Path, target: str, tol
             "lift (sums_of_mine.py line {}) takes Parcel, of which",
             "register_type_strategy(Parcel,",
         ),
-        ("Keyed", "lift takes none of the inputs that were drawn, such as {{}}", ""),
+        ("Keyed", "lift takes none of the drawn inputs, such as {{}}", ""),
     ],
 )
 def test_a_monoid_without_known_inputs_says_where_and_what_to_write(

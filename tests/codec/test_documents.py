@@ -40,11 +40,11 @@ def proven(body: bytes) -> bytes:
         ('{"a":1}'.encode("utf-16"), "ascii"),
         (b'{"a":1}x', "Extra data"),
         (b'{"a":1}{"a":1}', "Extra data"),
-        (b"[" * 101 + b"]" * 101, "nests deeper than 100"),
-        (b'{"a":' * 101 + b"1" + b"}" * 101, "nests deeper than 100"),
-        (b'["\\\\"' + b",[" * 101, "nests deeper than 100"),
-        (b"[" + b"[]," * 200 + b"[" * 100 + b"]" * 101, "nests deeper than 100"),
-        (b'{"a":1,"\\u0061":2}', "a key stands twice"),
+        (b"[" * 101 + b"]" * 101, "nested deeper than 100"),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "nested deeper than 100"),
+        (b'["\\\\"' + b",[" * 101, "nested deeper than 100"),
+        (b"[" + b"[]," * 200 + b"[" * 100 + b"]" * 101, "nested deeper than 100"),
+        (b'{"a":1,"\\u0061":2}', "a key occurs twice"),
         (b"1.5", "1.5 is not an integer"),
         (b"1" * 500 + b".5", "1111 is not an integer"),
         (b"Infinity", "not an integer"),
@@ -86,7 +86,7 @@ def test_depth_is_the_same_both_ways(around: Callable[[Any], Any]) -> None:
     """What is put must be read again."""
     value = nested(documents.DOCUMENT_DEPTH_MAX, around)
     assert decode_document(encode_document(value), "place") == value
-    with pytest.raises(ValueError, match="nests deeper than 100"):
+    with pytest.raises(ValueError, match="nested deeper than 100"):
         encode_document(nested(documents.DOCUMENT_DEPTH_MAX + 1, around))
 
 
@@ -136,7 +136,7 @@ def test_a_document_too_large_to_be_read_is_not_put(monkeypatch: pytest.MonkeyPa
     data = encode_document(value)
     assert decode_document(data, "place") == value
     monkeypatch.setattr(documents, "DOCUMENT_BYTES_MAX", size - 1)
-    with pytest.raises(StorageError, match=f"of {size} bytes is not put: above {size - 1} "):
+    with pytest.raises(StorageError, match=f"of {size} bytes was not written: above {size - 1} "):
         encode_document(value)
     with pytest.raises(CorruptCheckpoint, match=f"{size} bytes; a manifest has at most"):
         decode_document(data, "place")
@@ -149,9 +149,9 @@ def test_a_document_of_too_many_values_is_not_put(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(documents, "DOCUMENT_MARKS_MAX", 10)
     assert decode_document(encode_document(value), "place") == value
     monkeypatch.setattr(documents, "DOCUMENT_MARKS_MAX", 9)
-    with pytest.raises(StorageError, match="10 marks is not put: above 9 "):
+    with pytest.raises(StorageError, match="10 marks was not written: above 9 "):
         encode_document(value)
-    with pytest.raises(CorruptCheckpoint, match="10 marks, it has at most 9"):
+    with pytest.raises(CorruptCheckpoint, match="10 marks, the limit is 9"):
         decode_document(data, "place")
 
 

@@ -360,7 +360,7 @@ def test_a_message_with_metadata_of_its_own_is_refused() -> None:
     with pa.ipc.new_stream(sink, BATCH.schema) as stream:
         stream.write_batch(BATCH, custom_metadata={"a": "b"})
     message = list(pa.ipc.MessageReader.open_stream(sink.getvalue()))[1].serialize().to_pybytes()
-    with pytest.raises(Malformed, match="not an Arrow message of the kind that stands here"):
+    with pytest.raises(Malformed, match="an Arrow message of another kind than belongs here"):
         read(SCHEMA, message, 3)
 
 

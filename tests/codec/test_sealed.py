@@ -60,13 +60,13 @@ def test_no_other_batches_are_read_than_a_range_may_need(three: pa.Buffer, low: 
 @pytest.mark.parametrize("size", range(16))
 def test_what_is_too_short_for_a_trailer_is_refused(size: int) -> None:
     """A torn write: what stands before the file would be read."""
-    with pytest.raises(CorruptCheckpoint, match=rf"place: cut short or not a run \({size} bytes\)"):
+    with pytest.raises(CorruptCheckpoint, match=rf"place: truncated, or not a run \({size} bytes\)"):
         read_index(pa.py_buffer((b"\x00" * 16 + MAGIC)[-size:] if size else b""), None, "place")
 
 
 def test_a_trailer_alone_is_refused() -> None:
     """It names an index that is not there."""
-    with pytest.raises(CorruptCheckpoint, match="place: its index is said to be longer than the file"):
+    with pytest.raises(CorruptCheckpoint, match="place: its index claims to be longer than the file"):
         read_index(pa.py_buffer(b"\x00" * 8 + MAGIC), None, "place")
 
 

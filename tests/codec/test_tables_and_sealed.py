@@ -134,13 +134,13 @@ def test_a_sound_file_made_by_hand_is_read() -> None:
 @pytest.mark.parametrize(
     ("entry", "says"),
     [
-        ([ENTRY[0] + 8, *ENTRY[1:]], "not where the one before it ends"),
-        ([0, *ENTRY[1:]], "not where the one before it ends"),
-        ([1 << 62, *ENTRY[1:]], "not where the one before it ends"),
+        ([ENTRY[0] + 8, *ENTRY[1:]], "does not begin where the previous one ends"),
+        ([0, *ENTRY[1:]], "does not begin where the previous one ends"),
+        ([1 << 62, *ENTRY[1:]], "does not begin where the previous one ends"),
         ([ENTRY[0], 1 << 62, *ENTRY[2:]], "bytes between its last batch and its index"),
-        ([*ENTRY[:2], (1 << 16) + 1, *ENTRY[3:]], "not where the one before it ends"),
+        ([*ENTRY[:2], (1 << 16) + 1, *ENTRY[3:]], "does not begin where the previous one ends"),
         ([*ENTRY[:2], 4, *ENTRY[3:]], "batch 0: 3 rows, its index says 4"),
-        ([*ENTRY[:3], 1 << 64, ENTRY[4]], "not where the one before it ends"),
+        ([*ENTRY[:3], 1 << 64, ENTRY[4]], "does not begin where the previous one ends"),
         ([*ENTRY[:4], "0" * 64], "batch 0: SHA-256 differs"),
         ([*ENTRY[:4], "0" * 63], "not an index"),
         ([-1, *ENTRY[1:]], "not an index"),

@@ -17,7 +17,7 @@ from unittest import mock
 import fsspec
 from fsspec.spec import AbstractFileSystem
 
-from persistent.sources import files as files_module
+from persistent.sources import listing as listing_module
 from persistent.sources import walk
 from persistent.storage.retries import Patience
 from persistent.testing.clock import ManualClock
@@ -257,9 +257,9 @@ def served(inputs: Inputs) -> Iterator[ManualClock]:
                 return _LocalHandle(inner, inputs, path)
 
             with (
-                mock.patch.object(files_module, "os", _Os(inputs)),
+                mock.patch.object(listing_module, "os", _Os(inputs)),
                 mock.patch.object(walk, "os", _Os(inputs)),
-                mock.patch.object(files_module, "open", opened, create=True),
+                mock.patch.object(listing_module, "open", opened, create=True),
             ):
                 yield clock
         else:

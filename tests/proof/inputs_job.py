@@ -18,7 +18,7 @@ from monoids import Count
 from persistent import FileSource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
-from persistent.sources import files, formats
+from persistent.sources import formats, listing
 from persistent.storage import MemoryStorage, Put, Storage
 from persistent.testing.clock import ManualClock
 from tests.proof.inputs import Inputs, patience
@@ -138,7 +138,7 @@ class _Told:
 def small_edges() -> Iterator[None]:
     """While inside, files have a middle from 128 bytes on."""
     with (
-        mock.patch.object(files, "EDGE_BYTES", EDGE_BYTES),
+        mock.patch.object(listing, "EDGE_BYTES", EDGE_BYTES),
         mock.patch.object(formats, "EDGE_BYTES", EDGE_BYTES),
     ):
         yield

@@ -17,7 +17,7 @@ from unittest import mock
 
 from persistent import FileSource
 from persistent.errors import CorruptCheckpoint, EngineError, PersistentError, SourceChanged
-from persistent.sources.files import Files
+from persistent.sources.listing import Files
 from tests.proof.inputs import Inputs, Move, served
 from tests.proof.inputs_job import FORMATS, Job, encoded, sample
 from tests.proof.reads import GROUNDS, world

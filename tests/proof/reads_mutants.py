@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from persistent.sources import lines, parquet, reads
+from persistent.sources import lines, parquet, reader
 
 Patch = tuple[tuple[Any, str, Any], ...]
 
@@ -32,7 +32,7 @@ _ONE_BY_ONE = parquet._one_by_one
 
 MUTANTS: Mapping[str, tuple[Patch, str, str]] = {
     "what fails while a file is decoded is the fault of the file": (
-        ((reads.Request, "__call__", _asked_once), (reads.Reader, "require_sound", _nothing)),
+        ((reader.Request, "__call__", _asked_once), (reader.Reader, "require_sound", _nothing)),
         "jsonl.gz",
         "reset",
     ),

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from persistent.storage import LocalStorage, Put
-from persistent.storage.files import Files, OsFiles
+from persistent.storage.disk import Disk, OsDisk
 from tests.proof.disk import SECTOR_BYTES, SimulatedDisk, SimulatedFiles
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 
 
-def make(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
+def make(files: Disk, path: str, data: bytes, *, sync: bool = True) -> None:
     descriptor = files.open(path, _NEW, 0o600)
     files.write(descriptor, memoryview(data))
     if sync:
@@ -25,7 +25,7 @@ def make(files: Files, path: str, data: bytes, *, sync: bool = True) -> None:
     files.close(descriptor)
 
 
-def sync_folder(files: Files, path: str) -> None:
+def sync_folder(files: Disk, path: str) -> None:
     descriptor = files.open(path, _FOLDER)
     files.fsync(descriptor)
     files.close(descriptor)
@@ -117,8 +117,8 @@ def test_few_survivors_are_drawn_where_there_are_many() -> None:
 @pytest.mark.parametrize("kind", ["simulated", "real"])
 def test_the_production_storage_meets_the_same_answers(kind: str, tmp_path: Path) -> None:
     """A simulated operating system that answers unlike the real one proves something about another storage."""
-    files: Files = SimulatedFiles(SimulatedDisk()) if kind == "simulated" else OsFiles()
-    storage = LocalStorage("/top/store" if kind == "simulated" else tmp_path / "top" / "store", files=files)
+    files: Disk = SimulatedFiles(SimulatedDisk()) if kind == "simulated" else OsDisk()
+    storage = LocalStorage("/top/store" if kind == "simulated" else tmp_path / "top" / "store", disk=files)
     assert storage.list("m") == []
     assert storage.put_if_absent("m/1", b"one") is Put.WON
     assert storage.put_if_absent("m/1", b"two") is Put.LOST

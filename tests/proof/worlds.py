@@ -173,7 +173,7 @@ class Process:
     def storages(self) -> tuple[Storage, Storage]:
         """The storages of checkpoint and sink, as a new process opens them."""
         files = self.files(self.disk, self.before)
-        return LocalStorage(CHECKPOINT, files=files), LocalStorage(SINK, private=False, files=files)
+        return LocalStorage(CHECKPOINT, disk=files), LocalStorage(SINK, private=False, disk=files)
 
     def pipeline(self) -> Pipeline:
         checkpoint, sink = self.storages()

@@ -417,7 +417,7 @@ def test_a_list_that_cannot_be_read_is_told(damage: bytes, tmp_path: Path) -> No
     assert sink.published()
     listed = tmp_path / f"_published/{7:020d}.json"
     listed.write_bytes(damage)
-    with pytest.raises(CorruptCheckpoint, match=f"{listed}: is no list .* Restore it"):
+    with pytest.raises(CorruptCheckpoint, match=f"{listed}: not a list .* Restore it"):
         sink.published()
     # Once it is taken back nothing of it counts.
     sink.mark(7, 8)

@@ -219,7 +219,7 @@ def test_schema_may_change_later_and_format_may_not(tmp_path):
 def test_files_of_other_formats_are_refused(tmp_path):
     """Without it a stray file would be silently skipped, or read as rubbish."""
     write(tmp_path / "a.jsonl", rows(0, 3))
-    for name, says in (("b.txt", "does not tell its format"), ("b.csv", "first file is json")):
+    for name, says in (("b.txt", "does not show its format"), ("b.csv", "first file is json")):
         path = write(tmp_path / name, rows(0, 3))
         with pytest.raises(SourceError, match=says):
             FileSource(tmp_path, timestamp="ts").plan(SourceState({}), Budget(1))

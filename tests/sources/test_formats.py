@@ -10,8 +10,8 @@ import pytest
 from persistent import FileSource
 from persistent.errors import InputGone, StorageError
 from persistent.sources import Budget, SourceState
-from persistent.sources.files import Files
 from persistent.sources.formats import InputFile
+from persistent.sources.listing import Files
 from tests.proof.inputs import Fault, Inputs, patience, served
 from tests.proof.inputs_job import encoded, small_edges
 from tests.sources.draining import drain

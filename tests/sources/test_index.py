@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from persistent.sources.files import Files
 from persistent.sources.formats import Facts
 from persistent.sources.index import Index
-from persistent.sources.reads import Unreadable
+from persistent.sources.listing import Files
+from persistent.sources.reader import Unreadable
 from persistent.sources.walk import Listed
 
 

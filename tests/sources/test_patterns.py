@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from persistent.sources.files import Files
+from persistent.sources.listing import Files
 from persistent.sources.walk import Listed
 
 CASES = {

@@ -9,7 +9,7 @@ import pytest
 
 from persistent.errors import InvalidPipeline
 from persistent.sources import Budget, SourceState
-from persistent.sources.files import Files
+from persistent.sources.listing import Files
 from persistent.sources.roots import Root, moved_folder, place_of
 from tests.sources.draining import after, drain, read, thawed
 from tests.sources.test_recorded import OLD, source, without
@@ -142,7 +142,7 @@ def test_a_checkpoint_without_a_root_gets_it_at_its_next_plan(tmp_path):
     """A checkpoint of the first release would read all again with the first folder that its path has more."""
     write(tmp_path / "events" / "a.jsonl", 0)
     old = without(drain(source(tmp_path / "events" / "*.jsonl")).state, *OLD)
-    with pytest.raises(InvalidPipeline, match=r"'a\.jsonl', and this path stands for 'events/a\.jsonl'"):
+    with pytest.raises(InvalidPipeline, match=r"'a\.jsonl', and this path matches 'events/a\.jsonl'"):
         drain(source(tmp_path / "*" / "*.jsonl"), state=old)
     write(tmp_path / "events" / "b.jsonl", 2)
     state = drain(source(tmp_path / "events" / "*.jsonl"), state=old).state

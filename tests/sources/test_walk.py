@@ -8,7 +8,7 @@ import pytest
 
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.sources import FileSource
-from persistent.sources.files import Files
+from persistent.sources.listing import Files
 from tests.sources.draining import drain
 
 

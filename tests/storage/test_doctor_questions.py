@@ -11,7 +11,7 @@ import pytest
 from persistent.errors import StorageError
 from persistent.storage import FsspecStorage, LocalStorage, Put, Storage, doctor, evidence
 from persistent.storage.doctor import Diagnosis, Probe, probe
-from persistent.storage.other import OtherRequests
+from persistent.storage.generic import GenericRequests
 from tests.storage.noting import Noting, RefusesAll
 
 
@@ -113,9 +113,9 @@ Question = Callable[[Storage, str], str]
     ("question", "told"),
     [
         (doctor._create, "a new file reads back at once as it was put"),
-        (doctor._overwrite, "a second create is refused, and changes nothing"),
+        (doctor._overwrite, "a second create is refused and changes nothing"),
         (doctor._list, "a list shows a file as soon as it is put"),
-        (doctor._rename, "a rename moves a file, and never onto another"),
+        (doctor._rename, "a rename moves a file and never overwrites another"),
         (doctor._delete, "a deleted file is gone at once"),
     ],
 )
@@ -129,12 +129,12 @@ def test_an_honest_store_answers_each_question(question: Question, told: str) ->
 @pytest.mark.parametrize(
     ("question", "storage", "told"),
     [
-        (doctor._create, RefusesAll(), "creating a new file of 0 bytes is refused, as if it were there"),
+        (doctor._create, RefusesAll(), "creating a new file of 0 bytes is refused, as if it existed"),
         (doctor._create, Cuts(), "a new file of 1048576 bytes does not read back as it was put"),
         (doctor._overwrite, WinsAlways(), "a file of 5 bytes is overwritten by a second create of 6 bytes"),
         (doctor._overwrite, ReplacesByNothing(), "a file of 5 bytes is overwritten by a second create of 0 bytes"),
         (doctor._overwrite, ReplacesNothing(), "a file of 0 bytes is overwritten by a second create of 6 bytes"),
-        (doctor._list, ListsLate(), "after 1 files were put a list shows 0"),
+        (doctor._list, ListsLate(), "after 1 files were created, a list shows 0"),
         (doctor._rename, RenamesOver(), "a rename overwrites its target"),
         (doctor._rename, RenamesByCopy(), "a rename does not move the file, or changes another"),
         (doctor._delete, DeletesNothing(), "a deleted file is still to be seen"),
@@ -271,7 +271,7 @@ def test_a_store_that_is_known_needs_no_document(tmp_path: Path, monkeypatch: py
     """The folder of a job would hold a file that says nothing."""
     races(monkeypatch)
     storage = FsspecStorage("s3://bucket/job")
-    storage.requests = OtherRequests(f"local://{tmp_path}")
+    storage.requests = GenericRequests(f"local://{tmp_path}")
     monkeypatch.setattr(doctor, "open_storage", lambda url, unsafe_single_driver: storage)
     assert probe("s3://bucket/job").is_safe
     assert storage.list("") == []

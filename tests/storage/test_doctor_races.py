@@ -19,14 +19,14 @@ WON, LOST, UNKNOWN = Put.WON, Put.LOST, Put.UNKNOWN
 def test_who_has_lost_looks_at_the_file_that_won() -> None:
     """A store that takes the name first and writes then would pass: its losers would read half a manifest."""
     storage = Noting()
-    assert doctor._create_and_look(storage, "a", 3) is WON
+    assert doctor._create_and_read(storage, "a", 3) is WON
     assert storage.read("a").to_pybytes() == b"3" * 100
-    assert doctor._create_and_look(storage, "a", 4) is LOST
+    assert doctor._create_and_read(storage, "a", 4) is LOST
     storage.put_if_absent("b", b"3" * 10)
-    assert doctor._create_and_look(storage, "b", 3) == "the file that was first is not there whole"
-    assert doctor._create_and_look(RefusesAll(), "c", 7) is LOST
+    assert doctor._create_and_read(storage, "b", 3) == "the winner's file is not there whole"
+    assert doctor._create_and_read(RefusesAll(), "c", 7) is LOST
     storage.put_if_absent("d", b"8" * 100)
-    assert doctor._create_and_look(storage, "d", 7) == "the file that was first is not there whole"
+    assert doctor._create_and_read(storage, "d", 7) == "the winner's file is not there whole"
 
 
 def test_a_race_has_turns_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +55,7 @@ def test_eight_threads_race() -> None:
     """A store whose create has two halves would pass."""
     storage, before = Noting(), set(threading.enumerate())
     told = doctor._race_of_threads(storage, "race", 3)
-    assert told == "each of 3 races of 8 threads had one winner, whose file it is"
+    assert told == "each of 3 races of 8 threads had one winner, and the file is the winner's"
     assert storage.list("") == ["race-0", "race-1", "race-2"]
     assert len(storage.sizes) == 24
     assert set(threading.enumerate()) <= before, "a thread is still at work"
@@ -71,25 +71,29 @@ def test_a_thread_that_fails_is_told() -> None:
                 raise ZeroDivisionError("broken")
             return super().put_if_absent(name, data)
 
-    with pytest.raises(doctor._Unfit, match="a create among 8 threads at once fails: ZeroDivisionError: broken"):
+    with pytest.raises(doctor._Unfit, match="a create fails among 8 threads at once: ZeroDivisionError: broken"):
         doctor._race_of_threads(Breaking(), "race", 3)
 
 
 @pytest.mark.parametrize(
     ("rows", "files", "told"),
     [
-        ([[WON, LOST], [LOST, WON]], [0, 1], "each of 2 races of both had one winner, whose file it is"),
-        ([[UNKNOWN, LOST], [LOST, UNKNOWN]], [0, 1], "each of 2 races of both had one winner, whose file it is"),
-        ([[LOST, "broken"]], [0], "a create among both at once fails: broken"),
+        ([[WON, LOST], [LOST, WON]], [0, 1], "each of 2 races of both had one winner, and the file is the winner's"),
+        (
+            [[UNKNOWN, LOST], [LOST, UNKNOWN]],
+            [0, 1],
+            "each of 2 races of both had one winner, and the file is the winner's",
+        ),
+        ([[LOST, "broken"]], [0], "a create fails among both at once: broken"),
         (
             [[WON, WON], [WON, LOST], [WON, WON]],
             [0, 0, 1],
             "2 of 3 races of both had more than one winner: two drivers would commit one checkpoint",
         ),
-        ([[WON, LOST]], [1], "after a race of both the file is not what its winner put"),
-        ([[WON, UNKNOWN]], [1], "after a race of both the file is not what its winner put"),
-        ([[UNKNOWN, LOST]], [1], "after a race of both the file is not what its winner put"),
-        ([[LOST, LOST]], [], "after a race of both the file is not what its winner put"),
+        ([[WON, LOST]], [1], "after a race of both the file is not the winner's"),
+        ([[WON, UNKNOWN]], [1], "after a race of both the file is not the winner's"),
+        ([[UNKNOWN, LOST]], [1], "after a race of both the file is not the winner's"),
+        ([[LOST, LOST]], [], "after a race of both the file is not the winner's"),
     ],
     ids=["won", "unanswered", "failed", "twice", "other file", "other than unanswered", "loser's file", "nobody"],
 )
@@ -158,7 +162,7 @@ def test_as_many_processes_race_as_there_are_cores(
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     monkeypatch.setattr(sys, "path", ["", "/somewhere"])
     told = doctor._race_of_processes(racing, "race", 2)
-    assert told == f"each of 2 races of {count} processes had one winner, whose file it is"
+    assert told == f"each of 2 races of {count} processes had one winner, and the file is the winner's"
     assert len(Racer.made) == count
     for number, racer in enumerate(Racer.made):
         assert racer.command == [sys.executable, "-m", "persistent.storage.racer", racing.url]
@@ -180,7 +184,7 @@ def test_a_process_that_cannot_open_the_store_is_told(racing: MemoryStorage, mon
 def test_a_process_that_fails_is_told(racing: MemoryStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it says would be taken for an answer of the store."""
     monkeypatch.setattr(Racer, "flush", lambda racer: racer.answers.append("cannot create it"))
-    with pytest.raises(doctor._Unfit, match=r"a create among \d processes at once fails: cannot create it"):
+    with pytest.raises(doctor._Unfit, match=r"a create fails among \d processes at once: cannot create it"):
         doctor._race_of_processes(racing, "race", 2)
 
 

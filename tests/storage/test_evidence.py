@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from persistent.codec import decode_document
 from persistent.errors import StorageError, UnsupportedStore
-from persistent.storage import FsspecStorage, evidence, is_proved, other
+from persistent.storage import FsspecStorage, evidence, generic, is_proved
 from persistent.storage.evidence import check_evidence, leave_evidence, withdraw_evidence
 
 MIDNIGHT_MS = 1_700_006_400_000
@@ -103,20 +103,20 @@ def test_evidence_of_another_software_is_none(
         leave_evidence(storage)
     check_evidence(storage)
     withdraw_evidence(above(storage))
-    with pytest.raises(UnsupportedStore, match=r"job/DOCTOR is about .*, here is fsspec\.implementations\.local"):
+    with pytest.raises(UnsupportedStore, match=r"job/DOCTOR is about .*, but this is fsspec\.implementations\.local"):
         check_evidence(storage)
 
 
 def test_a_folder_above_that_cannot_be_had_is_told(storage: FsspecStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user would be told to probe a store whose package is missing."""
-    connected = other._connected
+    connected = generic._connected
 
     def lacking(process: int, url: str) -> Any:
         if url != storage.url:
             raise UnsupportedStore("local:// needs another package")
         return connected(process, url)
 
-    monkeypatch.setattr(other, "_connected", lacking)
+    monkeypatch.setattr(generic, "_connected", lacking)
     with pytest.raises(UnsupportedStore, match=r"^local:// needs another package$"):
         check_evidence(storage)
 
@@ -158,7 +158,7 @@ def test_a_store_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Ailing, "asked", staticmethod(ask), raising=False)
     fsspec.register_implementation("ailing", Ailing, clobber=True)
-    monkeypatch.setattr(other, "_connected", lambda process, url: (Ailing(skip_instance_cache=True), "/x"))
+    monkeypatch.setattr(generic, "_connected", lambda process, url: (Ailing(skip_instance_cache=True), "/x"))
     monkeypatch.setattr(tenacity.nap, "sleep", lambda pause: None)
     monkeypatch.setattr(
         evidence,

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from persistent.errors import StorageError
-from persistent.storage.failures import codes_of, failure_of, failures_told, without_secrets
+from persistent.storage.failures import codes_of, disk_failures, failure_of, without_secrets
 
 
 def s3_error(code: str, status: int) -> Exception:
@@ -21,14 +21,14 @@ def s3_error(code: str, status: int) -> Exception:
     ("error", "told"),
     [
         (OSError(errno.EPERM, "Operation not permitted"), "Operation not permitted. Let this user write there, on a"),
-        (OSError(errno.ENODEV, "No such device"), "No such device. Look at the cause, then run again"),
-        (OSError("no number"), "OSError: no number. Look at the cause"),
-        (ValueError("bad"), "ValueError: bad. Look at the cause"),
+        (OSError(errno.ENODEV, "No such device"), "No such device. Check the cause, then run again"),
+        (OSError("no number"), "OSError: no number. Check the cause"),
+        (ValueError("bad"), "ValueError: bad. Check the cause"),
     ],
 )
 def test_a_failure_of_a_disk_is_told(error: Exception, told: str) -> None:
     """The remedy of another illness would be given, or the failure swallowed: a file lost without a word."""
-    with pytest.raises(StorageError) as caught, failures_told("write", "/data/run"):
+    with pytest.raises(StorageError) as caught, disk_failures("write", "/data/run"):
         raise error
     assert str(caught.value).startswith(f"cannot write /data/run: {told}")
     assert caught.value.__cause__ is error
@@ -37,7 +37,7 @@ def test_a_failure_of_a_disk_is_told(error: Exception, told: str) -> None:
 @pytest.mark.parametrize("error", [FileExistsError("there"), StorageError("told before")])
 def test_an_answer_of_a_disk_is_passed_on(error: Exception) -> None:
     """Whoever asks whether a file is there would get a failure; one that is told already would be told twice."""
-    with pytest.raises(type(error)) as caught, failures_told("write", "/data/run", FileExistsError):
+    with pytest.raises(type(error)) as caught, disk_failures("write", "/data/run", FileExistsError):
         raise error
     assert caught.value is error
 

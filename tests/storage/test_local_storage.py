@@ -12,7 +12,7 @@ import pytest
 
 from persistent.errors import StorageError
 from persistent.storage import LocalStorage, Put, open_storage
-from persistent.storage.files import OsFiles
+from persistent.storage.disk import OsDisk
 from tests.faults import Killed
 
 
@@ -109,7 +109,7 @@ def test_a_folder_that_was_taken_away_is_made_and_synced_again(tmp_path: Path, m
     assert synced(disk) == [f"{folder}/a", folder, f"{folder}/a/b/2", f"{folder}/a/b"]
 
 
-class Refusing(OsFiles):
+class Refusing(OsDisk):
     """The system of a user who may do nothing with what is there already."""
 
     def access(self, path: str, mode: int) -> bool:
@@ -120,7 +120,7 @@ def test_a_folder_that_may_not_be_opened_is_not_synced(tmp_path: Path, monkeypat
     """Who may write into a folder, but not read the one above it, could not write at all."""
     (tmp_path / "url").mkdir()
     disk = Disk(monkeypatch)
-    storage = LocalStorage(tmp_path / "url", files=Refusing())
+    storage = LocalStorage(tmp_path / "url", disk=Refusing())
     folder = str(tmp_path / "url")
     storage.write("a", b"")
     assert synced(disk) == [f"{folder}/a", folder]
@@ -140,11 +140,11 @@ def test_a_list_syncs_what_it_shows_for_the_first_time(tmp_path: Path, monkeypat
         assert synced(disk) == [str(tmp_path / "m")]
         assert storage.list("m") == names
         assert synced(disk) == []
-    assert LocalStorage(tmp_path, files=Refusing()).list("m") == ["1", "2"]
+    assert LocalStorage(tmp_path, disk=Refusing()).list("m") == ["1", "2"]
     assert synced(disk) == [], "who may only read has nothing to sync"
 
 
-class Opened(OsFiles):
+class Opened(OsDisk):
     """Notes what is opened, and how."""
 
     def __init__(self) -> None:
@@ -164,7 +164,7 @@ class Opened(OsFiles):
 def test_what_is_opened_is_closed_and_stays_with_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Descriptors would run out after a thousand steps; or a pipe in the place of a folder would block for ever."""
     files = Opened()
-    storage = LocalStorage(tmp_path, files=files)
+    storage = LocalStorage(tmp_path, disk=files)
     storage.write("a", b"a")
     storage.put_if_absent("b", b"b")
     storage.list("")
@@ -336,7 +336,7 @@ def test_a_refusal_says_where_and_what_to_do(
     assert isinstance(caught.value.__cause__, OSError)
 
 
-class Busy(OsFiles):
+class Busy(OsDisk):
     """Another process is faster: it makes each folder first, and sweeps temporary files that are linked."""
 
     def mkdir(self, path: str, mode: int) -> None:
@@ -350,12 +350,12 @@ class Busy(OsFiles):
 
 def test_another_process_may_be_faster(tmp_path: Path) -> None:
     """Of two drivers that begin together one would fail; or a sweep by hand would make a winner fail."""
-    storage = LocalStorage(tmp_path / "url", files=Busy())
+    storage = LocalStorage(tmp_path / "url", disk=Busy())
     assert storage.put_if_absent("m/deep/1", b"one") is Put.WON
     assert bytes(storage.read("m/deep/1")) == b"one"
 
 
-class Full(OsFiles):
+class Full(OsDisk):
     """A disk that takes no new file."""
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
@@ -367,7 +367,7 @@ class Full(OsFiles):
 def test_a_full_disk_is_told_and_not_what_it_has_not_made(tmp_path: Path) -> None:
     """Of a full disk the user would read that some temporary file is not there."""
     with pytest.raises(StorageError, match=r"cannot create .*/m/1: No space left"):
-        LocalStorage(tmp_path, files=Full()).put_if_absent("m/1", b"")
+        LocalStorage(tmp_path, disk=Full()).put_if_absent("m/1", b"")
     assert os.listdir(tmp_path / "m") == []
 
 

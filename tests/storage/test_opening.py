@@ -111,5 +111,5 @@ def test_what_names_no_place_is_refused(given: object) -> None:
 @pytest.mark.parametrize("url", ["s3://bucket/a\nb", "hdfs://name/a\tb", "memory://a\rb"])
 def test_what_a_url_would_lose_is_refused(url: str) -> None:
     """Two places that differ by it alone would be one."""
-    with pytest.raises(InvalidPipeline, match="has a control character in it, which URLs lose"):
+    with pytest.raises(InvalidPipeline, match="contains a control character, which URLs lose"):
         open_storage(url)

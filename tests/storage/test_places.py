@@ -10,7 +10,7 @@ import pytest
 from monoids import Count
 from persistent import FileSink, FileSource, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.errors import InvalidPipeline, UnsupportedStore
-from persistent.sources.files import Files, _connect
+from persistent.sources.listing import Files, _connect
 from persistent.sources.walk import Listed
 from persistent.storage import LocalStorage, open_storage
 from persistent.storage.places import local_path
@@ -68,7 +68,7 @@ def test_pipelines_of_different_urls_do_not_share_a_checkpoint(tmp_path: Path) -
         ("file:///data/a#b", r"%23.*the path /data/a#b.*took it for /data/a\b"),
         ("file:///data/a?b", r"%3F.*the path /data/a\?b.*took it for /data/a\b"),
         ("file:///data/a?", "%3F"),
-        ("file://far/data", r"host 'far'.*file:///.*put what it made into /data"),
+        ("file://far/data", r"host 'far'.*file:///.*wrote to /data"),
         ("file://localhost:80/data", "host 'localhost:80'"),
         ("file://data", "host 'data'"),
         ("file://", "host ''"),
@@ -81,15 +81,15 @@ def test_pipelines_of_different_urls_do_not_share_a_checkpoint(tmp_path: Path) -
         ("s3:/bucket/x", r"s3://.*\./s3:/bucket/x"),
         ("hdfs:/x", "hdfs://"),
         ("s3://bucket/a\tb", "control character"),
-        (" s3://bucket/ck", "blank: write it without.*path from / on"),
+        (" s3://bucket/ck", "blank: remove it.*path from / on"),
         ("s3://bucket/ck ", "blank"),
         ("ck\n", "blank"),
         ("s3:bucket/ck", r"s3://.*\./s3:bucket/ck"),
         ("S3a:ck", r"S3a://.*\./S3a:ck"),
         ("dbfs:data", r"/dbfs/data\..*dbfs://"),
         ("file:rel/ck", r"path without file:, or file:///"),
-        ("simplecache::s3://bucket/ck", r"simplecache::.*the URL behind it.*\./simplecache::s3"),
-        ("filecache::file:///x", "filecache::.*the URL behind it"),
+        ("simplecache::s3://bucket/ck", r"simplecache::.*the URL after it.*\./simplecache::s3"),
+        ("filecache::file:///x", "filecache::.*the URL after it"),
         ("simplecache::s3://user:secret@bucket/ck", r"^simplecache::s3://bucket/ck: .*\./simplecache::s3://bucket/ck$"),
         (" s3://user:secret@bucket", r"' s3://bucket'"),
         ("a::b", r"\./a::b"),

@@ -59,5 +59,5 @@ def test_a_name_outside_the_alphabet_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", [".tmp-1", "d/.tmp-"])
 def test_a_name_kept_for_files_being_made_is_refused(name: str) -> None:
     """The file would be written, and no list would ever show it; nor would the user know why."""
-    with pytest.raises(ValueError, match="is kept for files being made"):
+    with pytest.raises(ValueError, match="is reserved for unfinished files"):
         checked_name(name)

@@ -11,8 +11,8 @@ import pytest
 import tenacity
 
 from persistent.errors import StorageError
-from persistent.storage.failures import FAULTS, Fault, StoreFailure, failure_of, without_secrets
-from persistent.storage.retries import Asking, Patience
+from persistent.storage.failures import FAULTS, FaultKind, StoreFailure, failure_of, without_secrets
+from persistent.storage.retries import Patience, Retrying
 
 
 class Time:
@@ -42,14 +42,14 @@ def failing(*errors: Exception) -> Callable[[], str]:
     return call
 
 
-def asking(time: Time, *answers: type[Exception], **bounds: Any) -> Asking:
-    return Asking("read", "s3://bucket/x", time.patience(**bounds), answers)
+def retrying(time: Time, *answers: type[Exception], **bounds: Any) -> Retrying:
+    return Retrying("read", "s3://bucket/x", time.patience(**bounds), answers)
 
 
 def test_a_passing_trouble_is_not_seen() -> None:
     """A busy store would stop a job that has only to wait."""
     time = Time()
-    assert asking(time)(failing(TimeoutError(), ConnectionResetError())) == "done"
+    assert retrying(time)(failing(TimeoutError(), ConnectionResetError())) == "done"
     assert len(time.pauses) == 2
 
 
@@ -62,7 +62,7 @@ def test_a_lasting_trouble_is_told_with_tries_and_seconds(caplog: pytest.LogCapt
             StorageError, match=r"cannot read s3://bucket/x: TimeoutError: no answer \(12 tries over \d+ sec"
         ),
     ):
-        asking(time)(failing(*[TimeoutError("no answer")] * 100))
+        retrying(time)(failing(*[TimeoutError("no answer")] * 100))
     assert len(time.pauses) == 11 == len(caplog.records)
     assert 10 < time.now < 60
     assert all(later <= 10 for later in time.pauses)
@@ -77,14 +77,14 @@ def test_time_is_bounded_whatever_the_tries() -> None:
         raise TimeoutError("slow")
 
     with pytest.raises(StorageError, match=r"3 tries over 7[5-9] seconds"):
-        asking(time)(slow)
+        retrying(time)(slow)
 
 
 def test_pauses_grow_and_are_drawn() -> None:
     """Workers that were refused together would come back together."""
     first, second = Time(), Time()
     for time in (first, second):
-        asking(time)(failing(*[TimeoutError()] * 6))
+        retrying(time)(failing(*[TimeoutError()] * 6))
         assert time.pauses[-1] > time.pauses[0]
     assert first.pauses != second.pauses
 
@@ -94,7 +94,7 @@ def test_what_will_not_change_is_told_at_once(error: Exception) -> None:
     """A wrong credential would be reported a minute late, at every try."""
     time = Time()
     with pytest.raises(StorageError, match=type(error).__name__) as caught:
-        asking(time)(failing(error))
+        retrying(time)(failing(error))
     assert not time.pauses
     assert "tries" not in str(caught.value)
 
@@ -103,7 +103,7 @@ def test_an_answer_is_passed_on() -> None:
     """ "There is none" would be asked for a minute, then called a failure."""
     time = Time()
     with pytest.raises(FileNotFoundError):
-        asking(time, FileNotFoundError)(failing(FileNotFoundError()))
+        retrying(time, FileNotFoundError)(failing(FileNotFoundError()))
     assert not time.pauses
 
 
@@ -115,7 +115,7 @@ def test_an_interrupt_is_not_asked_again() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        asking(time)(interrupted)
+        retrying(time)(interrupted)
     assert not time.pauses
 
 
@@ -135,7 +135,7 @@ def test_a_pause_doubles_up_to_ten_seconds(
     """A store that is down would be flooded, or come back long before anybody asks it."""
     drawn(monkeypatch, share)
     time = Time()
-    asking(time)(failing(*[TimeoutError()] * 8))
+    retrying(time)(failing(*[TimeoutError()] * 8))
     assert time.pauses == pytest.approx(expected)
 
 
@@ -144,10 +144,10 @@ def test_a_try_is_the_last_of_twelve(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn(monkeypatch, 0.0)
     time = Time()
     with pytest.raises(StorageError, match="12 tries over 31 seconds"):
-        asking(time)(failing(*[TimeoutError("no answer")] * 100))
-    assert asking(time, tries_max=3)(failing(TimeoutError(), TimeoutError())) == "done"
+        retrying(time)(failing(*[TimeoutError("no answer")] * 100))
+    assert retrying(time, tries_max=3)(failing(TimeoutError(), TimeoutError())) == "done"
     with pytest.raises(StorageError, match="2 tries"):
-        asking(time, tries_max=2)(failing(TimeoutError(), TimeoutError()))
+        retrying(time, tries_max=2)(failing(TimeoutError(), TimeoutError()))
 
 
 @pytest.mark.parametrize(("seconds", "tries"), [(20.0, 4), (20.2, 3), (60.0, 2), (60.5, 1)])
@@ -161,7 +161,7 @@ def test_no_try_begins_after_a_minute(seconds: float, tries: int) -> None:
 
     how_often = f"{tries} {'try' if tries == 1 else 'tries'} over {tries * seconds:.0f} seconds"
     with pytest.raises(StorageError, match=how_often):
-        asking(time, pause_first_seconds=0.0, pause_max_seconds=0.0)(slow)
+        retrying(time, pause_first_seconds=0.0, pause_max_seconds=0.0)(slow)
 
 
 def test_a_pause_that_would_end_too_late_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def test_a_pause_that_would_end_too_late_is_not_made(monkeypatch: pytest.MonkeyP
     drawn(monkeypatch, 0.0)
     time = Time()
     with pytest.raises(StorageError, match="3 tries over 50 seconds"):
-        asking(time, pause_first_seconds=50.0, pause_max_seconds=50.0)(failing(*[TimeoutError()] * 100))
+        retrying(time, pause_first_seconds=50.0, pause_max_seconds=50.0)(failing(*[TimeoutError()] * 100))
     assert time.pauses == [25.0, 25.0]
 
 
@@ -184,7 +184,7 @@ def test_a_pause_that_would_end_too_late_is_not_made(monkeypatch: pytest.MonkeyP
 )
 def test_tries_are_told_where_there_was_a_wait(tries: int, seconds: float, expected: str) -> None:
     """Nobody could tell a store that was asked once from one that was asked for a minute."""
-    error = asking(Time()).told(StoreFailure(Fault.BUSY, "SlowDown", "Wait."), tries, seconds)
+    error = retrying(Time()).error(StoreFailure(FaultKind.BUSY, "SlowDown", "Wait."), tries, seconds)
     assert str(error) == f"cannot read s3://bucket/x: SlowDown{expected}. Wait."
 
 
@@ -203,7 +203,7 @@ def test_without_a_clock_of_the_test_pauses_are_real(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tenacity.nap, "sleep", pauses.append)
     drawn(monkeypatch, 1.0)
     Patience(pause_first_seconds=0.3).pause()
-    Asking("read", "x", Patience(pause_first_seconds=0.4))(failing(TimeoutError()))
+    Retrying("read", "x", Patience(pause_first_seconds=0.4))(failing(TimeoutError()))
     assert pauses == [0.3, 0.4]
 
 
@@ -216,22 +216,22 @@ def s3_error(code: str, status: int) -> Exception:
 @pytest.mark.parametrize(
     ("error", "fault"),
     [
-        (s3_error("SlowDown", 503), Fault.BUSY),
-        (s3_error("ConditionalRequestConflict", 409), Fault.BUSY),
-        (s3_error("Unheard", 409), Fault.BUSY),
-        (s3_error("InternalError", 500), Fault.UNANSWERED),
-        (s3_error("RequestTimeout", 400), Fault.UNANSWERED),
-        (s3_error("InternalError", 403), Fault.PERMANENT),
-        (s3_error("NoSuchBucket", 404), Fault.PERMANENT),
-        (s3_error("ExpiredToken", 400), Fault.PERMANENT),
-        (RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "standby")'), Fault.BUSY),
-        (RuntimeError('RPCError("org.apache.hadoop.security.AccessControlException", "no")'), Fault.PERMANENT),
-        (OSError("Connection refused (os error 111)"), Fault.BUSY),
-        (ConnectionResetError(), Fault.UNANSWERED),
-        (RuntimeError("never heard of"), Fault.UNANSWERED),
+        (s3_error("SlowDown", 503), FaultKind.BUSY),
+        (s3_error("ConditionalRequestConflict", 409), FaultKind.BUSY),
+        (s3_error("Unheard", 409), FaultKind.BUSY),
+        (s3_error("InternalError", 500), FaultKind.UNANSWERED),
+        (s3_error("RequestTimeout", 400), FaultKind.UNANSWERED),
+        (s3_error("InternalError", 403), FaultKind.PERMANENT),
+        (s3_error("NoSuchBucket", 404), FaultKind.PERMANENT),
+        (s3_error("ExpiredToken", 400), FaultKind.PERMANENT),
+        (RuntimeError('RPCError("org.apache.hadoop.ipc.StandbyException", "standby")'), FaultKind.BUSY),
+        (RuntimeError('RPCError("org.apache.hadoop.security.AccessControlException", "no")'), FaultKind.PERMANENT),
+        (OSError("Connection refused (os error 111)"), FaultKind.BUSY),
+        (ConnectionResetError(), FaultKind.UNANSWERED),
+        (RuntimeError("never heard of"), FaultKind.UNANSWERED),
     ],
 )
-def test_each_failure_has_its_fault(error: Exception, fault: Fault) -> None:
+def test_each_failure_has_its_fault(error: Exception, fault: FaultKind) -> None:
     """A put that may have been done would be taken for one that was not, or a wrong key for a busy store."""
     assert failure_of(error).fault is fault
     assert failure_of(error).remedy.endswith(".")
@@ -241,7 +241,7 @@ def test_a_cause_behind_a_cause_is_found() -> None:
     """s3fs wraps what the service said into an OSError that says nothing."""
     error = OSError("busy")
     error.__cause__ = s3_error("SlowDown", 503)
-    assert failure_of(error).fault is Fault.BUSY
+    assert failure_of(error).fault is FaultKind.BUSY
     assert failure_of(error).cause == "SlowDown HTTP503: busy"
 
 

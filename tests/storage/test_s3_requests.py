@@ -15,7 +15,7 @@ from botocore.exceptions import ClientError
 
 from persistent.errors import UnsupportedStore
 from persistent.storage import s3
-from persistent.storage.failures import Fault, failure_of
+from persistent.storage.failures import FaultKind, failure_of
 from persistent.storage.s3 import S3Requests, _Body
 
 
@@ -278,7 +278,7 @@ def test_a_delete_that_is_refused_in_the_answer_is_told(client: Client) -> None:
     with pytest.raises(OSError, match="AccessDenied: Access Denied") as caught:
         REQUESTS.delete_all(["d/1", "d/2"])
     failure = failure_of(caught.value)
-    assert failure.fault is Fault.PERMANENT and "rights" in failure.remedy, "another try would not do better"
+    assert failure.fault is FaultKind.PERMANENT and "rights" in failure.remedy, "another try would not do better"
     client.answers["delete_objects"] = [{"Errors": []}]
     REQUESTS.delete_all(["d/1", "d/2"])
 

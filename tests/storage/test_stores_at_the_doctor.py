@@ -127,7 +127,7 @@ def test_an_honest_store_passes_and_is_opened_from_then_on(folder: str, monkeypa
     assert open_storage(f"{url}/deeper").list("") == []
     assert probe(url, rounds=3).is_safe
     monkeypatch.setattr("stores_of_the_test.__version__", "1.3")
-    with pytest.raises(UnsupportedStore, match=r"1\.2, here is stores_of_the_test\.Honest 1\.3"):
+    with pytest.raises(UnsupportedStore, match=r"1\.2, but this is stores_of_the_test\.Honest 1\.3"):
         open_storage(url)
 
 

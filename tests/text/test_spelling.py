@@ -86,7 +86,7 @@ def test_a_schema_without_the_timestamp_says_so() -> None:
     with pytest.raises(InvalidPipeline) as error:
         FileSource("events", timestamp="when", schema={"id": "string", "amount": "double"})
     told = str(error.value)
-    assert told.startswith("schema= lists id, amount, and not the timestamp column 'when'")
+    assert told.startswith("schema= lists id, amount, but not the timestamp column 'when'")
     assert "every column that is read" in told and "schema={'when': 'string', ...}" in told
     with pytest.raises(InvalidPipeline, match=r"schema=\{'when': 'int64', \.\.\.\}"):
         FileSource("events", timestamp="when", timestamp_unit="s", schema={"id": "string"})
@@ -99,7 +99,7 @@ def test_a_type_that_is_none_is_told_with_those_that_are(kind: Any) -> None:
     with pytest.raises(InvalidPipeline) as error:
         FileSource("events", timestamp="when", schema={"when": "string", "id": kind})
     told = str(error.value)
-    assert told.startswith(f"schema= gives column 'id' the type {kind!r}, which is none. Write 'string', ")
+    assert told.startswith(f"schema= gives column 'id' the type {kind!r}, which is unknown. Write 'string', ")
     assert "pa.decimal128(10, 2)" in told
     for name in told.partition("Write ")[2].partition("; or")[0].replace(" or ", ", ").split(", "):
         FileSource("events", timestamp="when", schema={"when": "string", "id": name.strip("'")})

@@ -22,7 +22,7 @@ def test_a_process_is_fit_for_what_it_needs_itself(tmp_path: Path) -> None:
 def test_an_import_inside_a_client_says_that_memory_is_short() -> None:
     """The remedy would be to install what is installed."""
     failure = failure_of(ImportError("a.so: failed to map segment from shared object"))
-    assert failure.fault is Fault.PERMANENT and "too little memory" in failure.remedy
+    assert failure.fault is FaultKind.PERMANENT and "too little memory" in failure.remedy
     assert "Install the client" in failure_of(ImportError("no botocore")).remedy
 
 

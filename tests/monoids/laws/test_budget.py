@@ -24,7 +24,7 @@ def test_a_slow_monoid_is_tried_for_five_seconds_and_told_on_what() -> None:
     """Lost: an end; and, once there is one, the word that not all was tried."""
     began = worked()
     with pytest.warns(
-        LawsWarning, match=r"laws were tried on all 200 examples; on fewer, for want of time .*examples="
+        LawsWarning, match=r"laws were tested on all 200 examples; on fewer, for lack of time .*examples="
     ):
         assert_monoid_laws(Slow(), st.integers(0, 9))
     assert worked() - began < 7
@@ -68,8 +68,8 @@ def test_memory_is_looked_at_between_calls(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("monoids.laws.budget._LOOK_S", 0)
     budget = Effort(limited=True)
     with pytest.raises(Spent, match="500 MB"), budget.law():
-        budget.look()
-        budget.look()
+        budget.check()
+        budget.check()
 
 
 def test_a_language_that_grows_with_each_word_is_bounded() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from monoids import Count, Max, Monoid, Sum
 from monoids.laws import LAWS, columnar, law_named, laws_of, lifting, scalar
-from monoids.laws.drawing import draws
+from monoids.laws.examples import draws
 from monoids.laws.strategies import inputs_for
 
 

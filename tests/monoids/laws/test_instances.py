@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import monoids
 from monoids import Group, Monoid
 from monoids.laws import inputs_for, monoid_laws
-from monoids.laws.finding import public_monoids
+from monoids.laws.discovery import public_monoids
 from monoids.laws.instances import INSTANCES
 
 TO_SUBCLASS = {"Monoid", "Group", "FixedWidth"}
@@ -85,7 +85,7 @@ def test_inputs_of_an_instance_are_known(monoid: Monoid[Any]) -> None:
 _DIGESTS = """
 import hashlib
 import pyarrow as pa
-from monoids.laws.drawing import examples_of, value_of
+from monoids.laws.examples import examples_of, value_of
 from monoids.laws.scalar import presentable
 from monoids.laws.instances import INSTANCES
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from monoids.laws import LawViolation, Trial, law_named
-from monoids.laws.drawing import smaller, value_of
+from monoids.laws.examples import smaller, value_of
 from tests.monoids.laws import columnar_defects
 from tests.monoids.laws.defects import Adding, Integers
 from tests.monoids.laws.violations import violation

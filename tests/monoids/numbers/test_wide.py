@@ -47,7 +47,7 @@ def test_a_wide_total_is_stored_in_a_wider_column_and_any_other_as_ever() -> Non
         (array,) = Sum().to_arrow(fits)
         assert array.type == pa.int64() and Sum().unpack(fits) == array.to_pylist()
     assert Sum().from_arrow([pa.array([1, 2]).cast(WIDE_INTEGER)])[0].dtype == np.int64
-    with pytest.raises(ValueError, match="they are of another monoid"):
+    with pytest.raises(ValueError, match="these columns belong to another monoid"):
         Max().from_arrow(stored)
 
 

@@ -167,7 +167,7 @@ def test_bits_of_an_element_stay_what_they_are() -> None:
         ((10, 0.0), ValueError, "1e-9 to 0.5"),
         ((10, 0.6), ValueError, "1e-9 to 0.5"),
         ((10, math.nan), ValueError, "1e-9 to 0.5"),
-        ((10, "few"), ValueError, "no error rate"),
+        ((10, "few"), ValueError, "not an error rate"),
         ((10, 1), TypeError, "such as 0.01"),
         ((10, None), TypeError, "such as 0.01"),
         ((1e6,), TypeError, "such as 1_000_000"),

@@ -126,7 +126,7 @@ def test_there_are_no_bounds_of_counts_below_zero() -> None:
     """Lost: an upper bound below the lower one, or a count that is said to be never above what it is above."""
     sketch = CountMin(str, width=10, depth=3)
     taken = sketch.combine(sketch.lift(("a", -5)), sketch.lift(("b", 3)))
-    with pytest.raises(ValueError, match=r"sum to less than 0.*a sketch of its own"):
+    with pytest.raises(ValueError, match=r"sum to less than 0.*a sketch of their own"):
         sketch.bounds(taken, "a")
     given_back = sketch.combine(taken, sketch.lift(("a", 5)))
     assert sketch.bounds(given_back, "b") == (2, 3)

@@ -134,7 +134,7 @@ def test_names_of_quantiles() -> None:
         ({"quantiles": ()}, TypeError, r"write a tuple"),
         ({"quantiles": 5}, TypeError, r"Quantiles\(quantiles=5\): write a tuple"),
         ({"quantiles": (0.5,)}, TypeError, "write quantile="),
-        ({"quantiles": ("0.5", "0.50")}, ValueError, "there twice"),
+        ({"quantiles": ("0.5", "0.50")}, ValueError, "given twice"),
         ({"quantiles": ("1.1",)}, ValueError, "not between 0 and 1"),
         ({"quantiles": ("0.1234567891",)}, ValueError, "nine decimals"),
     ],

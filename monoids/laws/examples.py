@@ -1,17 +1,17 @@
-"""Drawing turns inputs of ``lift`` into the terms that laws are tried on.
+"""Examples are values for the arguments of laws, drawn from the inputs of ``lift``.
 
-    a, b, c     elements: one to three lifted inputs, combined; now and then the identity
-    p, q, r     elements of a group, reached: some of the lifted inputs inverted before they are combined
+    a, b, c     elements: one to three lifted inputs, combined; occasionally the identity
+    p, q, r     elements of a group: some of the lifted inputs inverted before they are combined
     elements    up to eight elements, neighbours overlapping, the identity among them
     xs          up to eight inputs
     column      up to eight inputs of one type, as an Arrow array
     cuts        up to eight small integers: where to cut, what to take
 
-Rows are also tried by the thousand: a few of them, repeated. What is odd, such as NaN and the least number, is once
-each of a, b and c, and an element; and the sums of elements are tried on a hundred inputs too.
+Rows are also tested by the thousand: a few of them, repeated. Odd inputs, such as NaN and the least number, each serve
+once as a, b and c, and as an element; and sums of elements are also tested on a hundred inputs.
 
-Hypothesis draws the ``xs`` of each example; the other values are chosen from all inputs drawn, by arithmetic, because
-drawing costs far more than trying. A counterexample is shrunk by drawing its own values alone.
+Hypothesis draws the ``xs`` of each example. The other values are chosen from all drawn inputs by arithmetic, because
+drawing costs far more than testing. A counterexample is shrunk by drawing only its own values.
 """
 
 from __future__ import annotations
@@ -25,27 +25,38 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from monoids.laws.budget import Spent
+from monoids.laws.budget import BudgetSpent
 from monoids.laws.exploring import explore
-from monoids.laws.terms import ArrowInputs, Inputs, Reached, Repeated, inputs_in, smaller, value_of
+from monoids.laws.terms import ArrowInputs, ElementTerm, Inputs, Repeated, inputs_in, smaller, value_of
 
-__all__ = ["Example", "Reached", "draws", "examples_of", "inputs_in", "joined", "long", "smaller", "value_of", "wide"]
+__all__ = [
+    "ElementTerm",
+    "Example",
+    "draws",
+    "examples_of",
+    "inputs_in",
+    "joined",
+    "long",
+    "smaller",
+    "value_of",
+    "wide",
+]
 
 Example = Mapping[str, Any]
-"""For each name of a law's argument what was drawn for it."""
+"""Argument name to drawn value."""
 
 ROWS_MAX = 8
 WIDE_ROWS = 120
 LONG_ROWS = 2_100
-"""More than the rows, groups and cells, 1,024, at which a kernel may take another way."""
+"""More than the 1,024 rows, groups or cells at which a kernel may change its method."""
 
 
 def draws(inputs: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
-    """For each name of a law's argument the strategy that draws it on its own."""
+    """For each argument name, the strategy that draws it on its own."""
     many = st.lists(inputs, min_size=1, max_size=ROWS_MAX)
     return {
         **dict.fromkeys("abc", st.lists(inputs, max_size=3).map(_combined)),
-        **dict.fromkeys("pqr", st.lists(st.tuples(inputs, st.booleans()), max_size=3).map(tuple).map(Reached)),
+        **dict.fromkeys("pqr", st.lists(st.tuples(inputs, st.booleans()), max_size=3).map(tuple).map(ElementTerm)),
         "elements": st.lists(st.lists(inputs, max_size=2).map(_combined), min_size=1, max_size=ROWS_MAX).map(tuple),
         "xs": many.map(tuple).map(Inputs),
         "column": many.map(_of_one_type),
@@ -53,22 +64,24 @@ def draws(inputs: st.SearchStrategy[Any]) -> dict[str, st.SearchStrategy[Any]]:
     }
 
 
-def examples_of(inputs: st.SearchStrategy[Any], count: int, look: Callable[[], None] = lambda: None) -> list[Example]:
+def examples_of(
+    inputs: st.SearchStrategy[Any], count: int, check_budget: Callable[[], None] = lambda: None
+) -> list[Example]:
     """Examples with a value for every argument of every law, the same in every process.
 
-    ``look`` is called between them: at the first Spent it raises there are no more.
+    ``check_budget`` is called between them: once it raises BudgetSpent, there are no more.
     """
     many = st.lists(inputs, min_size=1, max_size=ROWS_MAX)
     rows: list[list[Any]] = []
 
     def take(drawn: tuple[list[Any], ...]) -> None:
         rows.extend(drawn)
-        # The first that Hypothesis draws are the smallest, such as None alone.
+        # Hypothesis draws the smallest first, such as None alone.
         if len(rows) > _ROWS_LEAST:
-            look()
+            check_budget()
 
-    with suppress(Spent):
-        # Several at a time, because beginning costs Hypothesis more than going on.
+    with suppress(BudgetSpent):
+        # Several at a time, because starting Hypothesis costs more than continuing.
         explore(st.tuples(*[many] * _AT_ONCE), take, -(-count // _AT_ONCE))
     rows = rows[:count]
     pool = [x for xs in rows for x in xs]
@@ -77,7 +90,7 @@ def examples_of(inputs: st.SearchStrategy[Any], count: int, look: Callable[[], N
 
 
 def joined(examples: Sequence[Example], name: str, size: int) -> Iterator[Example]:
-    """The rows that ``name`` stands for, of ``size`` examples together, and cuts in the same places."""
+    """The rows of ``name``, joined from ``size`` examples at a time, with cuts in the same places."""
     for _, alike in groupby(sorted(examples, key=lambda example: _kind(example[name])), lambda each: _kind(each[name])):
         those = list(alike)
         for at in range(0, len(those), size):
@@ -90,7 +103,7 @@ def joined(examples: Sequence[Example], name: str, size: int) -> Iterator[Exampl
 
 
 def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
-    """A few of the rows that ``name`` stands for, repeated: first in short segments, then in long ones."""
+    """A few of the rows of ``name``, repeated: first in short segments, then in long ones."""
     xs = [x for example in examples for x in example["xs"].xs]
     few = xs[:: max(1, len(xs) // _ROWS_FEW)][:_ROWS_FEW]
     rows: Any = Inputs(tuple(few)) if name == "xs" else _overlapping(few, 0)
@@ -104,7 +117,7 @@ def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
 
 
 def wide(examples: Sequence[Example]) -> Iterator[Example]:
-    """Many inputs, as distinct as there are, each third of them twice; or sorted, so that sums go far."""
+    """Many inputs, as distinct as possible, every third of them twice; or sorted, so that sums grow large."""
     held = {repr(x): x for example in examples for x in example["xs"].xs}
     distinct = list(held.values())
     for size, in_order in ((WIDE_ROWS // 3, False), (WIDE_ROWS, True), (WIDE_ROWS, False)):
@@ -118,7 +131,7 @@ def wide(examples: Sequence[Example]) -> Iterator[Example]:
         }
 
 
-# Inside.
+# Internals.
 
 _AT_ONCE = 4
 _ROWS_FEW = 48
@@ -129,28 +142,28 @@ _CUTS = st.lists(st.integers(0, ROWS_MAX - 1), max_size=ROWS_MAX)
 
 
 def _most_alike(xs: Sequence[Any]) -> ArrowInputs | None:
-    """The inputs of the type that most have, of the types of which there are arrays; None if there are of none."""
+    """The inputs of the most frequent type that Arrow has arrays for; None if there are none."""
     kinds = Counter(type(x) for x in xs if x is not None)
     columns = (ArrowInputs(tuple(x for x in xs if x is None or type(x) is kind)) for kind, _ in kinds.most_common())
     return next((column for column in columns if column.array() is not None), None)
 
 
 def _kind(drawn: Any) -> str:
-    """The type of the values in a column; anything else may be joined."""
+    """The type of the values in a column. Anything else may be joined freely."""
     if not isinstance(drawn, ArrowInputs):
         return ""
     return next((type(x).__name__ for x in drawn.xs if x is not None), "")
 
 
 def _join(parts: Sequence[Any]) -> Any:
-    """``elements``, ``xs`` or ``column`` of several examples as one."""
+    """``elements``, ``xs`` or ``column`` of several examples, concatenated."""
     if isinstance(parts[0], tuple):
         return tuple(item for part in parts for item in part)
     return type(parts[0])(tuple(x for part in parts for x in part.xs))
 
 
 def _joined_cuts(examples: Sequence[Example], name: str) -> tuple[int, ...]:
-    """The cuts of each example where its rows are now, and a cut before them."""
+    """The cuts of each example, shifted to where its rows are now, and a cut before them."""
     cuts: list[int] = []
     start = 0
     for example in examples:
@@ -165,14 +178,14 @@ def _example(index: int, xs: list[Any], pool: Sequence[Any]) -> Example:
     numbers = _numbers(index)
 
     def some() -> list[Any]:
-        """None to three inputs, three of four from this example: equal and near ones meet."""
+        """None to three inputs, three of four from this example, so that equal and close ones meet."""
         size = (0, 1, 1, 1, 2, 2, 3, 3)[next(numbers) % 8]
         wheres = [xs if next(numbers) % 4 else pool for _ in range(size)]
         return [where[next(numbers) % len(where)] for where in wheres]
 
     return {
         **{name: _combined(some()) for name in "abc"},
-        **{name: Reached(tuple((x, next(numbers) % 2 == 1) for x in some())) for name in "pqr"},
+        **{name: ElementTerm(tuple((x, next(numbers) % 2 == 1) for x in some())) for name in "pqr"},
         "elements": _overlapping(xs, index),
         "xs": Inputs(tuple(xs)),
         "column": _of_one_type(xs),
@@ -181,7 +194,7 @@ def _example(index: int, xs: list[Any], pool: Sequence[Any]) -> Example:
 
 
 def _odd(pool: Sequence[Any]) -> list[Any]:
-    """Of the inputs those that a ``combine`` forgets: None, and of each type the numbers that compare or add oddly and
+    """Inputs that a ``combine`` is likely to forget: None, and of each type the numbers that compare or add oddly, and
     the least and greatest value."""
     odd: list[Any] = [x for x in pool if x is None or (type(x) is float and (not math.isfinite(x) or x == 0))]
     for kind in dict.fromkeys(map(type, pool)):
@@ -192,7 +205,7 @@ def _odd(pool: Sequence[Any]) -> list[Any]:
 
 
 def _with_odd(example: Example, index: int, odd: Sequence[Any]) -> Example:
-    """Each odd input once instead of a, b and c, and once among the elements, in one example of two."""
+    """The example, in one case of two with an odd input as a, b or c, or among the elements."""
     turn, at = divmod(index // 2, len(odd)) if odd else (_ODD_TURNS, 0)
     if index % 2 or turn >= _ODD_TURNS:
         return example
@@ -220,12 +233,12 @@ def _numbers(seed: int) -> Iterator[int]:
         yield mixed >> 31
 
 
-def _combined(xs: Sequence[Any]) -> Reached:
-    return Reached(tuple((x, False) for x in xs))
+def _combined(xs: Sequence[Any]) -> ElementTerm:
+    return ElementTerm(tuple((x, False) for x in xs))
 
 
-def _overlapping(xs: Sequence[Any], index: int) -> tuple[Reached, ...]:
-    """As many elements as inputs, of one and of two inputs in turn; one of 16, in each example another, of none."""
+def _overlapping(xs: Sequence[Any], index: int) -> tuple[ElementTerm, ...]:
+    """As many elements as inputs, from one and two inputs in turn; one of 16, another in each example, is empty."""
     return tuple(_combined(xs[row : row + 1 + row % 2] if (row + index) % 16 else ()) for row in range(len(xs)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from persistent import FileSource
 from persistent.errors import InputGone, SourceChanged, StorageError
 from persistent.sources import Budget, SourceState
-from persistent.sources.files import Files
+from persistent.sources.listing import Files
 from tests.proof.inputs import EVER, Fault, Inputs, on_disk, served
 from tests.proof.inputs_job import FORMATS, encoded, small_edges
 from tests.sources.draining import drain

@@ -1,4 +1,4 @@
-"""The operating system as a local storage calls it: a handful of calls, so that a simulated disk can answer them."""
+"""The operating system as a local storage calls it: a few calls, so that a simulated disk can replace it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Protocol
 import pyarrow as pa
 
 
-class Files(Protocol):
-    """Calls on absolute paths; each means, and raises, what the call of ``os`` behind it in ``OsFiles`` does."""
+class Disk(Protocol):
+    """Calls on absolute paths. Each behaves, and raises, like the ``os`` call behind it in ``OsDisk``."""
 
     def open(self, path: str, flags: int, mode: int = ...) -> int: ...
 
@@ -33,7 +33,7 @@ class Files(Protocol):
         """The names of the files directly in a folder, in any order."""
 
     def is_folder(self, path: str) -> bool:
-        """False also where nothing is; OSError where that cannot be told."""
+        """False also if nothing is there; OSError if it cannot be determined."""
 
     def access(self, path: str, mode: int) -> bool: ...
 
@@ -42,7 +42,7 @@ class Files(Protocol):
     def exists(self, path: str) -> bool: ...
 
 
-class OsFiles:
+class OsDisk:
     """The calls of this machine's ``os``."""
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:
@@ -77,7 +77,7 @@ class OsFiles:
             return [entry.name for entry in entries if entry.is_file()]
 
     def is_folder(self, path: str) -> bool:
-        # Not os.path.isdir: to that a failing disk is a folder that is not there.
+        # Not os.path.isdir, which reports a failing disk as a missing folder.
         try:
             return stat.S_ISDIR(os.stat(path).st_mode)
         except (FileNotFoundError, NotADirectoryError):

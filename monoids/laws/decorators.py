@@ -1,4 +1,4 @@
-"""A decorator and a class to inherit turn laws into tests of pytest, one for each monoid and law."""
+"""A decorator and a base class that turn laws into pytest tests, one for each monoid and law."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Case = Monoid[Any] | tuple[Monoid[Any], st.SearchStrategy[Any] | None]
 
 
 def monoid_laws(*cases: Case, examples: int | None = None, equality: Equality | None = None) -> Callable[[Test], Test]:
-    """Parametrise a test by monoid and law: its argument ``check`` is a function that tries one law on one monoid.
+    """Parametrise a test by monoid and law. Its argument ``check`` is a function that tests one law on one monoid.
 
         @monoid_laws((Longest(), strategies.text()), Sum(), examples=1_000)
         def test_lawful(check):
@@ -48,7 +48,7 @@ def monoid_laws(*cases: Case, examples: int | None = None, equality: Equality | 
 
 
 class MonoidLaws:
-    """Inherit it to have one test for each law that applies to ``monoid``.
+    """Inherit from it to get one test for each law that applies to ``monoid``.
 
         class TestLongest(MonoidLaws):
             monoid = Longest()
@@ -56,8 +56,8 @@ class MonoidLaws:
             examples = 1_000
             expected_failures = {"commutativity": "the first of two equally long ones wins"}
 
-    A law that is expected to fail, and holds, fails its test. TypeError, when the class is made, for an expected
-    failure of a law that does not exist or does not apply. A class without ``monoid`` is for others to inherit.
+    A law that is expected to fail but holds fails its test. Defining a class raises TypeError for an expected failure
+    of a law that does not exist or does not apply. A class without ``monoid`` is a base for others.
 
     >>> from monoids import Count
     >>> class TestCount(MonoidLaws):
@@ -87,7 +87,7 @@ class MonoidLaws:
 
 
 def titles(monoids: Sequence[Monoid[Any] | str]) -> list[str]:
-    """How tests name monoids: as a user writes them, numbered where two are written alike.
+    """The names of monoids in tests: as a user writes them, numbered where two are written the same.
 
     >>> from monoids import Sum
     >>> titles([Sum(), Sum(float), Sum()])
@@ -104,19 +104,19 @@ def titles(monoids: Sequence[Monoid[Any] | str]) -> list[str]:
 
 
 def checked(trial: Trial, law: Law) -> None:
-    """Try one law within a test, which is skipped if the law is not tried."""
+    """Test one law, and skip the pytest test if the law was not tested."""
     __tracebackhide__ = True
     _skip_untried(trial, law)
     trial.check(law)
 
 
-# Inside.
+# Internals.
 
 _TITLE_MAX = 80
 
 
 class _Check:
-    """What a test calls to try one law on one monoid."""
+    """A function that tests one law on one monoid."""
 
     def __init__(self, trial: Trial, law: Law) -> None:
         self._trial = trial
@@ -169,7 +169,7 @@ def _expected_test(trial: Trial, law: Law, reason: str | None) -> Callable[[Any]
         if violation is None:
             _skip_untried(trial, law)
             pytest.fail(
-                f"{trial.monoid!r}: {law.name!r} holds, but is expected to fail ({reason}): take it out of "
+                f"{trial.monoid!r}: {law.name!r} holds, but is expected to fail ({reason}): remove it from "
                 "expected_failures",
                 pytrace=False,
             )

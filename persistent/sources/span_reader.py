@@ -1,4 +1,4 @@
-"""A span of a file is read to its records, once it is certain that the file is the one that was listed."""
+"""A span reader reads records from a span of a file, after verifying that the file is the one that was listed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Final
 import numpy as np
 
 from persistent.errors import InputGone, SourceChanged
-from persistent.sources.files import Files
 from persistent.sources.formats import Format, InputFile, OpenSpan, bad_listed
 from persistent.sources.layout import Layout
-from persistent.sources.pieces import is_read
+from persistent.sources.listing import Files
 from persistent.sources.protocol import DeadRecord, Records, Span
-from persistent.sources.reads import Unreadable
+from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import empty_batch
+from persistent.sources.splits import is_read
 
 _LOST: Final = "listed, but gone before it was read; if it comes back, give it a new name to have it read"
 
 
 @dataclass(frozen=True)
 class SpanReader:
-    """Reads spans of files of one layout. ``bad_file_raises``: else what cannot be read is one dead letter."""
+    """Reads spans of files of one layout. Unless ``bad_file_raises``, an unreadable file is one dead letter."""
 
     files: Files
     layout: Layout
@@ -48,7 +48,7 @@ class SpanReader:
             _require_quiet(file)
 
     def _one_dead(self, span: Span, file: InputFile) -> Records:
-        """The dead letter that a whole file is. One that was bad when it was listed may be gone."""
+        """The dead letter for a whole file. A file that was bad when it was listed may be gone."""
         if "lost" in span.at:
             whole = DeadRecord(span.ordinal, span.start, f"{file.path}: {_LOST}", lost=file.path)
         else:
@@ -60,7 +60,7 @@ class SpanReader:
 
 
 def _require_quiet(file: InputFile) -> None:
-    """Raise ``SourceChanged`` if a file has been written to since its hint was taken. It may be gone by now."""
+    """Raise ``SourceChanged`` if a file was written to after its hint was taken. It may be gone by now."""
     with suppress(InputGone):
         if file.hint_now() != file.hint:
             raise SourceChanged(

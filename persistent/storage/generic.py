@@ -1,4 +1,4 @@
-"""A folder of any other store that fsspec knows; whether its create is atomic, only a probe can tell."""
+"""A folder of any other store that fsspec knows. Only a probe can tell whether it creates files atomically."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from persistent.storage.failures import is_short_of_memory
 from persistent.storage.protocol import TEMPORARY
 
 
-class OtherRequests:
-    """The calls, as the implementation of fsspec makes them."""
+class GenericRequests:
+    """The calls, as the fsspec implementation makes them."""
 
     renames = False
 
@@ -36,7 +36,7 @@ class OtherRequests:
         return pa.py_buffer(files.cat_file(f"{root}/{name}"))
 
     def list(self, folder: str) -> list[str]:
-        """The names directly in it."""
+        """The names of the files directly in it."""
         files, root = self._files()
         path = f"{root}/{folder}" if folder else root
         try:
@@ -49,11 +49,11 @@ class OtherRequests:
         return [name for name in names if "/" not in name and not name.startswith(TEMPORARY)]
 
     def rename(self, source: str, target: str) -> None:
-        """There is none that refuses to overwrite."""
+        """Unsupported: fsspec has no rename that refuses to overwrite."""
         raise NotImplementedError
 
     def delete(self, name: str) -> None:
-        """Whether it is there or not."""
+        """Delete the file, whether it exists or not."""
         files, root = self._files()
         try:
             files.rm_file(f"{root}/{name}")
@@ -61,7 +61,7 @@ class OtherRequests:
             return
 
     def software(self) -> type:
-        """The class of fsspec that does the work."""
+        """The fsspec class that does the work."""
         return type(self._files()[0])
 
     def _written(self, name: str, data: bytes | pa.Buffer, **mode: str) -> None:
@@ -89,5 +89,5 @@ def _connected(process: int, url: str) -> tuple[Any, str]:
             raise
         raise UnsupportedStore(f"{scheme}:// needs another package: {error}") from error
     except ValueError as error:
-        raise UnsupportedStore(f"{scheme}:// is no store that fsspec knows") from error
+        raise UnsupportedStore(f"{scheme}:// is not a store that fsspec knows") from error
     return files, root.rstrip("/")

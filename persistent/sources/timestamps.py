@@ -1,9 +1,9 @@
-"""A timestamp column is what tells when a record happened: here it becomes int64 milliseconds since the epoch, UTC.
+"""Timestamps are read from a column as int64 milliseconds since the epoch, UTC.
 
-- An Arrow timestamp or date is read as it is; without a zone it is UTC.
+- An Arrow timestamp or date is taken as it is; without a zone it is UTC.
 - A string is ISO 8601 with 'T' or a space, with or without fraction and zone; without a zone it is UTC.
 - An integer, or a string of digits, needs ``unit``.
-- What cannot be read, and null, is ``NO_TIMESTAMP``. Finer times are rounded down.
+- Null, and anything that cannot be read, is ``NO_TIMESTAMP``. Finer times are rounded down.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
 _SINGLY = 16
 _SHOWN = 40
 _COUNT = re.compile(r"[+-]?[0-9]+")
-_MEND = "mend it where it is written, or say timestamp= with another column"
+_REPAIR = "correct it where it is written, or say timestamp= with another column"
 
 
 def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
-    """Raise ``SourceError`` unless the column ``name`` is there, and is of a type that tells a time."""
+    """Raise ``SourceError`` unless the column ``name`` exists and has a type that can hold a time."""
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
-        fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} is there twice"
+        fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} occurs twice"
         raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. Say timestamp= with one of them")
     kind = schema.field(name).type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_text(kind):
         return
     if not pa.types.is_integer(kind):
         raise SourceError(
-            f"the timestamp column {name!r} is of type {kind}, which tells no time; it must be a timestamp, a date, "
+            f"the timestamp column {name!r} is of type {kind}, which holds no time; it must be a timestamp, a date, "
             "a string of ISO 8601, or an integer with timestamp_unit="
         )
     if unit is None:
@@ -50,7 +50,7 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
 
 
 def milliseconds(column: pa.Array, unit: str | None = None) -> Integers:
-    """Milliseconds of each value of a column that ``require_readable`` lets pass.
+    """The milliseconds of each value of a column that ``require_readable`` accepts.
 
     >>> milliseconds(pa.array(["1970-01-01T00:00:01.5Z", "1970-01-01 00:00:02", "soon", None])).tolist()[:2]
     [1500, 2000]
@@ -91,7 +91,7 @@ def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
             f"where timestamp_unit={unit!r} expects digits: say timestamp_unit=None, if these are times of ISO 8601"
         )
     else:
-        remedy = "say what it counts, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else _MEND
+        remedy = "say what it counts, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else _REPAIR
         expected = f"where ISO 8601 is expected, as in '2024-05-01T10:00:00Z': {remedy}"
     return (
         f"timestamp unreadable: column {name!r} holds {shown} ({kind}), {expected}. Another timestamp= or "
@@ -100,7 +100,7 @@ def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
 
 
 def count_ms(count: int, unit: str) -> int:
-    """So many units since the epoch in milliseconds, rounded down. Of any size.
+    """A count of units since the epoch in milliseconds, rounded down. The count may have any size.
 
     >>> count_ms(-1, "us")
     -1
@@ -116,7 +116,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _scaled(column: pa.Array, unit: str) -> Integers:
-    """Milliseconds of int64 counts of ``unit``; null, and what int64 cannot hold, is NO_TIMESTAMP."""
+    """Milliseconds of int64 counts of ``unit``; null, and values that int64 cannot hold, are NO_TIMESTAMP."""
     values: Integers = column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
     times, parts = _SCALE[unit]
     if parts > 1:
@@ -138,9 +138,9 @@ def _integers_of_text(column: pa.Array, unit: str) -> Integers:
 
 
 def _read(column: pa.Array, readings: Sequence[Callable[[pa.Array], pa.Array]], unit: str) -> Integers:
-    """The first reading that takes the whole column; else half by half, so that odd values cost only themselves.
+    """The first reading that accepts the whole column; otherwise half by half, so odd values cost only themselves.
 
-    A value reads the same alone as among others, for a reading takes a column iff it takes each of its values.
+    A value reads the same alone as among others, because a reading accepts a column iff it accepts each of its values.
     """
     for reading in readings:
         try:

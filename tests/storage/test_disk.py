@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from persistent.storage.files import OsFiles
+from persistent.storage.disk import OsDisk
 
-FILES = OsFiles()
+FILES = OsDisk()
 
 
 def test_a_file_is_opened_written_synced_and_closed(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 from persistent.errors import UnsupportedStore
-from persistent.storage import other
-from persistent.storage.other import OtherRequests
+from persistent.storage import generic
+from persistent.storage.generic import GenericRequests
 
 
 class Files:
@@ -40,7 +40,7 @@ class Files:
 def files(monkeypatch: pytest.MonkeyPatch) -> Files:
     """The implementation behind odd://job, whose root is /root."""
     files = Files()
-    monkeypatch.setattr(other, "_connected", lambda process, url: {"odd://job": (files, "/root")}[url])
+    monkeypatch.setattr(generic, "_connected", lambda process, url: {"odd://job": (files, "/root")}[url])
     return files
 
 
@@ -50,7 +50,7 @@ def once(call: Callable[[], Any]) -> Any:
 
 def test_files_of_a_real_store_come_and_go(tmp_path: Path) -> None:
     """Whatever is committed there would be lost, or never go."""
-    requests = OtherRequests(f"local://{tmp_path}/new/")
+    requests = GenericRequests(f"local://{tmp_path}/new/")
     assert requests.list("") == requests.list("m") == []
     requests.create("m/1", b"one")
     with pytest.raises(FileExistsError):
@@ -71,7 +71,7 @@ def test_files_of_a_real_store_come_and_go(tmp_path: Path) -> None:
 
 def test_a_file_is_created_and_not_renamed() -> None:
     """A rename of fsspec may overwrite: a commit would replace another driver's."""
-    requests = OtherRequests("odd://job")
+    requests = GenericRequests("odd://job")
     assert requests.renames is False
     with pytest.raises(NotImplementedError):
         requests.rename("a", "b")
@@ -82,13 +82,13 @@ def test_only_files_directly_in_the_folder_are_listed(files: Files) -> None:
     names = ("/root/m/2", "root/m/1", "/root/m/deep/3", "/root/m/.tmp-0", "/root/m/deep/.tmp-1", "/root/mm/4")
     files.entries = [{"name": name, "type": "file"} for name in names]
     files.entries += [{"name": "/root/m/folder/", "type": "directory"}, {"name": "/root/m", "type": "file"}]
-    assert OtherRequests("odd://job").list("m") == ["2", "1"]
+    assert GenericRequests("odd://job").list("m") == ["2", "1"]
     assert files.calls == [("ls", "/root/m", True)]
 
 
 def test_a_folder_that_is_not_there_is_made(files: Files) -> None:
     """The first file of a job could not be written; or two drivers that begin together would stop each other."""
-    requests = OtherRequests("odd://job")
+    requests = GenericRequests("odd://job")
     for mode, write in (
         ({"mode": "create"}, lambda: requests.create("m/1", b"one")),
         ({}, lambda: requests.write("m/1", b"one", once)),
@@ -111,7 +111,7 @@ class Kept(LocalFileSystem):
 def test_the_implementation_is_ours_alone_and_forgets_its_lists(tmp_path: Path) -> None:
     """What another driver commits would not be seen; or what a user has set on theirs would hold for us."""
     fsspec.register_implementation("kept", Kept, clobber=True)
-    requests = OtherRequests(f"kept://{tmp_path}")
+    requests = GenericRequests(f"kept://{tmp_path}")
     ours, _ = requests._files()
     assert type(ours) is Kept
     assert all(theirs is not ours for theirs in Kept._cache.values())
@@ -122,6 +122,6 @@ def test_the_implementation_is_ours_alone_and_forgets_its_lists(tmp_path: Path) 
 def test_a_store_that_cannot_be_had_is_told_with_its_name() -> None:
     """The user would look for a fault in the URL."""
     with pytest.raises(UnsupportedStore, match=r"^gs:// needs another package: "):
-        OtherRequests("gs://bucket/x").read("a")
-    with pytest.raises(UnsupportedStore, match=r"^nobody-knows:// is no store that fsspec knows$"):
-        OtherRequests("nobody-knows://x").read("a")
+        GenericRequests("gs://bucket/x").read("a")
+    with pytest.raises(UnsupportedStore, match=r"^nobody-knows:// is not a store that fsspec knows$"):
+        GenericRequests("nobody-knows://x").read("a")

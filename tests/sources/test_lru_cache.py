@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from persistent import FileSource
 from persistent.sources import Budget, SourceState
-from persistent.sources.files import Files
+from persistent.sources.listing import Files
 from tests.proof.inputs_job import encoded
 from tests.sources.draining import drain
 from tests.sources.reading import ids

@@ -1,6 +1,6 @@
-"""A piece is what a plan takes of one listed file: here pieces become splits of about equal size, and each a span.
+"""Splits are made of pieces, the parts of listed files that a plan takes: about equal in size, one span a piece.
 
-``at`` of a span: path, size and fingerprint of the file as it was listed. Where ``fault`` or ``lost`` is there too, no
+``at`` of a span holds the path, size and fingerprint of the listed file. If it also holds ``fault`` or ``lost``, no
 record of the span is read: it is one dead letter.
 """
 
@@ -23,7 +23,7 @@ class Piece:
 
 
 def splits_of(partition: str, format: Format, pieces: Sequence[Piece], budget: Budget) -> tuple[Split, ...]:
-    """The pieces, cut where they are too large, in about ``budget.splits`` runs of about equal size."""
+    """The pieces, cut where they are too large, as about ``budget.splits`` runs of about equal size."""
     aim = max(sum(piece.extent.rows for piece in pieces) / max(budget.splits, 1), 1)
     runs: list[list[Piece]] = []
     passed, last = 0.0, -1
@@ -48,7 +48,7 @@ def _cut(format: Format, pieces: Iterable[Piece], aim: float, exact: bool) -> It
 
 
 def _spans(pieces: Sequence[Piece]) -> Iterator[Span]:
-    """A span for each piece; neighbours in one file are one span."""
+    """A span for each piece; adjacent pieces of one file share a span."""
     start = 0
     for place, piece in enumerate(pieces):
         following = pieces[place + 1] if place + 1 < len(pieces) else None
@@ -65,12 +65,12 @@ def _spans(pieces: Sequence[Piece]) -> Iterator[Span]:
 
 
 def is_read(span: Span) -> bool:
-    """Whether its records are read; else it is known that it is one dead letter."""
+    """Whether its records are read; otherwise it is known to be one dead letter."""
     return "fault" not in span.at and "lost" not in span.at
 
 
 def without_gone(splits: Sequence[Split], gone: Collection[int]) -> tuple[Split, ...]:
-    """The splits with each of these files, by ordinal, as one dead letter."""
+    """The splits with each of these files, given by ordinal, as one dead letter."""
     spans = sorted((span for split in splits for span in split.spans), key=lambda span: (span.ordinal, span.start))
     first = {span.ordinal: span for span in reversed(spans)}
     return tuple(

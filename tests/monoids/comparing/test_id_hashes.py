@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from monoids import Reservoir
-from monoids.comparing.ids import hash_id, hash_ids
+from monoids.comparing.id_hashes import hash_id, hash_ids
 
 IDS = {
     "int": [3, -1, None],
@@ -82,9 +82,9 @@ def test_orders_of_messages_are_ids() -> None:
         (lambda: Reservoir(3).lift((1, "x")), TypeError, "takes integers"),
         (lambda: Reservoir(3).lift((2**64, 1)), OverflowError, "64-bit"),
         (lambda: Reservoir(3).lift_columns([(2**64, 1)]), OverflowError, "give it as a string"),
-        (lambda: Reservoir(3).lift_rows((np.arange(3), 1), 2), ValueError, "column of 3 ids was given for 2 rows"),
+        (lambda: Reservoir(3).lift_rows((np.arange(3), 1), 2), ValueError, "column of 3 ids for 2 rows"),
         (lambda: Reservoir(3).lift_rows((1, np.arange(3)), 2), ValueError, "column of 3 values for 2 rows"),
-        (lambda: Reservoir(3).lift_rows((([1, "a"], "p"), 1), 2), TypeError, "a list of several types"),
+        (lambda: Reservoir(3).lift_rows((([1, "a"], "p"), 1), 2), TypeError, "a list of mixed types"),
         (lambda: Reservoir(3).lift_rows((object(), 1), 2), TypeError, "cannot be a key"),
         (lambda: Reservoir(3).lift_rows(5, 2), TypeError, "a pair is a tuple"),
     ],

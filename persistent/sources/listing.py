@@ -1,9 +1,9 @@
-"""A file listing is what a path, folder or pattern stands for.
+"""A file listing is what a path, folder or pattern names.
 
-- Sources know fsspec here alone, and local disks here and in the walk.
-- A path without wildcards is one file, or a folder with all that is below it.
-- Paths in a listing are relative to the root: the part before the first wildcard. So the root may move.
-- What the store says of a file for nothing (time, inode, etag) is a hint: another one only means "look again".
+- Only this module of the sources knows fsspec; only it and the walk know local disks.
+- A path without wildcards is one file, or a folder with everything below it.
+- Paths in a listing are relative to the root, the part before the first wildcard. So the root may move.
+- What a store's listing says about a file (time, inode, etag) is a hint: a different one only means "check again".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from persistent.errors import InputGone, InvalidPipeline, SourceError
 from persistent.sources.patterns import WILD, ignored, is_text, located, regex
-from persistent.sources.reads import Handle, Reader, Request, Witness, require_size
+from persistent.sources.reader import Handle, Reader, Request, Witness, require_size
 from persistent.sources.walk import Listed, listed_twice, local_hint, walk
 from persistent.storage.clients import client_of
 from persistent.storage.hdfs import FAILOVER
@@ -33,7 +33,7 @@ R = TypeVar("R")
 logger = logging.getLogger("persistent.sources")
 
 EDGE_BYTES = 64 * 1024
-"""How much of the beginning and of the end of a file goes into its fingerprint."""
+"""How much of the beginning and of the end of a file its fingerprint covers."""
 
 _THREADS = 16
 _HINTS: tuple[str, ...] = (
@@ -50,7 +50,7 @@ _HINTS += ("modification_time", "modified", "updated", "created")
 
 
 class Files:
-    """The files that a path stands for. Pickles as the path alone; connections are made per process."""
+    """The files that a path names. Pickles as the path alone; each process makes its own connections."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
@@ -58,7 +58,7 @@ class Files:
             raise InvalidPipeline(f"path={path!r} is not a path; write for example 'events/*.parquet'")
         self.local, self.url = located(text)
         if not is_text(self.url):
-            raise InvalidPipeline(f"path={text!r}: {os.fsencode(self.url)!r} is no UTF-8: rename the folder")
+            raise InvalidPipeline(f"path={text!r}: {os.fsencode(self.url)!r} is not UTF-8: rename the folder")
         wild = WILD.search(self.url)
         whole = self.url + "**" if wild and self.url.endswith("/") else self.url
         cut = self.url.rfind("/", 0, wild.start()) + 1 if wild else 0
@@ -78,7 +78,7 @@ class Files:
         return {**self.__dict__, "_system": None, "_rooted": None, "believed": {}}
 
     def list(self) -> list[Listed]:
-        """Every file there is now, in path order."""
+        """Every file that exists now, in path order."""
         root, pattern = self._root()
         matches = regex(pattern).fullmatch
         deepest = None if "**" in pattern else pattern.count("/")
@@ -91,8 +91,8 @@ class Files:
         for file in kept:
             if not is_text(file.path):
                 raise SourceError(
-                    f"{root}: the name of the file {os.fsencode(file.path)!r} is no UTF-8, so no checkpoint can record "
-                    "it. Rename it (one that begins with '_' is passed over), or narrow the path"
+                    f"{root}: the name of the file {os.fsencode(file.path)!r} is not UTF-8, so no checkpoint can "
+                    "record it. Rename it (a name that begins with '_' is ignored), or narrow the path"
                 )
         for text in listed_twice(root, kept, links) if links else ():
             self.warn(text)
@@ -105,9 +105,9 @@ class Files:
             logger.warning("%s", text)
 
     def would_list(self, url: str, names: Iterable[str]) -> bool:
-        """Whether files of these names in the folder ``url`` would be in a listing."""
+        """Whether files with these names in the folder ``url`` would be in a listing."""
         path = local_path(url)
-        # Where the stores differ nothing is asked of this one.
+        # If the stores differ, no request is made.
         if (path is not None) != self.local or (path is None and _store(url) != _store(self.url)):
             return False
         root = self.root
@@ -120,11 +120,11 @@ class Files:
 
     @property
     def root(self) -> str:
-        """What paths in a listing are relative to, with a slash at its end."""
+        """The folder that paths in a listing are relative to, with a trailing slash."""
         return self._root()[0]
 
     def pinned(self) -> Files:
-        """The same; whether the path is a file or a folder is decided now, and stays so."""
+        """The same files, with it decided now and for good whether the path is a file or a folder."""
         return self if self._pattern else self._of(*self._root())
 
     def below(self, root: str) -> Files:
@@ -133,7 +133,7 @@ class Files:
 
     def _of(self, root: str, pattern: str) -> Files:
         if not self.local:
-            self._filesystem()  # One connection for both.
+            self._filesystem()  # one connection for both
         other = copy(self)
         other.__dict__.update(_system=self._system, believed=self.believed)
         other._wild_root, other._pattern = root, pattern
@@ -148,22 +148,22 @@ class Files:
         return self._root()[0] + path
 
     def reader(self, path: str, size: int, witness: Witness | None = None) -> Reader:
-        """A listed file for random reads. They raise InputGone if it is gone."""
+        """A listed file for random reads, which raise InputGone if it is gone."""
         return Reader(self, path, self.where(path), size, witness)
 
     def edges(self, path: str, size: int) -> tuple[bytes, bytes]:
-        """The first and the last ``EDGE_BYTES``. SourceChanged if it has another size, FileNotFoundError if it is
+        """The first and the last ``EDGE_BYTES``. SourceChanged if its size differs, FileNotFoundError if it is
         gone."""
         return self.request("read", path)(lambda: self._edges_once(path, size))
 
-    def look(self, path: str) -> Listed:
+    def stat(self, path: str) -> Listed:
         """A file as it is now: its size and its hint. FileNotFoundError if it is gone."""
-        return self.request("look at", path)(lambda: self._look_once(path))
+        return self.request("look at", path)(lambda: self._stat_once(path))
 
     def gone(self, paths: Collection[str]) -> set[str]:
-        """Those that are certainly not there: neither by name, asked for twice, nor in a listing of the root.
+        """The paths that are certainly missing: found neither by name, in two requests, nor in a listing of the root.
 
-        InputGone if the root is not there, or on the way to them is an empty folder, as where no disk is mounted.
+        InputGone if the root is missing, or a folder on the way to them is empty, as when a disk is not mounted.
         """
         missing = {path for path, is_there in zip(paths, self.each(self._is_there, paths)) if not is_there}
         if not missing:
@@ -174,8 +174,8 @@ class Files:
         for folder in self._folders_of(root, missing):
             if not self._holds_any(folder):
                 raise InputGone(
-                    f"{folder}: gone or empty, with listed files that are to be read ({len(missing):,} are not "
-                    f"there). Bring it back (is it mounted?); or put anything there, such as a file named _gone, to "
+                    f"{folder}: gone or empty, but listed files in it are still to be read ({len(missing):,} are "
+                    f"missing). Bring it back (is it mounted?); or put anything there, such as a file named _gone, to "
                     "say that its files are gone for good"
                 )
         self.reconnect()
@@ -186,7 +186,7 @@ class Files:
         return {path for path in missing - listed if not self._is_there(path)}
 
     def each(self, call: Callable[[T], R], items: Collection[T]) -> Iterable[R]:
-        """``call`` of each, in order; several at a time where a network is between."""
+        """``call`` of each item, in order; several at a time over a network."""
         if self.local or len(items) <= 1:
             return [call(item) for item in items]
         with ThreadPoolExecutor(min(_THREADS, len(items))) as threads:
@@ -195,11 +195,11 @@ class Files:
     # -- each request, tried once -------------------------------------------------------------------------------
 
     def request(self, operation: str, path: str) -> Request:
-        """How a request on a listed file is made."""
+        """A retried request for a listed file."""
         return Request(operation, self.where(path) if path else self.url, self.patience, self.reconnect)
 
     def reconnect(self) -> None:
-        """The next request is made on a new connection."""
+        """Make the next request on a new connection."""
         self._system = None
 
     def open(self, path: str) -> Handle:
@@ -210,9 +210,9 @@ class Files:
 
     def size_now(self, path: str) -> int:
         self.reconnect()
-        return self._look_once(path).size
+        return self._stat_once(path).size
 
-    def _look_once(self, path: str) -> Listed:
+    def _stat_once(self, path: str) -> Listed:
         if self.local:
             found = os.stat(self.where(path))
             return Listed(path, found.st_size, local_hint(found))
@@ -223,7 +223,7 @@ class Files:
 
     def _is_there(self, path: str) -> bool:
         try:
-            self.look(path)
+            self.stat(path)
         except FileNotFoundError:
             return False
         return True
@@ -252,20 +252,20 @@ class Files:
         return data
 
     def _root(self) -> tuple[str, str]:
-        """The root, with a slash at its end, and the pattern of paths below it."""
+        """The root, with a trailing slash, and the pattern of paths below it."""
         if self._pattern:
             return self._wild_root, self._pattern
         if self._rooted is None:
             if not (self.url.endswith("/") or self._is_folder(self.url)):
-                # Not kept: it may also be a folder that is away, or not there yet.
+                # Not cached: it may also be a folder that is unmounted, or not created yet.
                 folder, slash, name = self.url.rpartition("/")
                 return folder + slash, name
             self._rooted = self.url.rstrip("/") + "/", "**"
         return self._rooted
 
     def _folders_of(self, root: str, missing: Collection[str]) -> Sequence[str]:
-        """The root and, on a disk, the deepest folder that is there on the way to each missing file: any may be the
-        place where another disk was mounted."""
+        """The root and, on a disk, the deepest existing folder on the way to each missing file: any of them may be the
+        mount point of another disk."""
         folders = {root}
         for folder in {path.rpartition("/")[0] for path in missing} if self.local else ():
             while folder and not self._is_folder(root + folder):
@@ -274,7 +274,7 @@ class Files:
         return sorted(folders)
 
     def _holds_any(self, folder: str) -> bool:
-        """Whether there is a folder; on a disk, one with anything in it."""
+        """Whether the folder exists; on a disk, whether it holds anything."""
         if not self.local or not self._is_folder(folder):
             return self._is_folder(folder)
         return bool(self.request("list", "")(lambda: os.listdir(folder)))
@@ -288,11 +288,11 @@ class Files:
     def _is_folder_once(self, place: str) -> bool:
         if not self.local:
             return bool(self._filesystem().isdir(place))
-        # Not os.path.isdir: to that a failing disk is a folder that is not there.
+        # Not os.path.isdir, which reports a failing disk as a missing folder.
         return stat.S_ISDIR(os.stat(place).st_mode)
 
     def _found(self, root: str, deepest: int | None, links: dict[str, str]) -> Iterable[Listed]:
-        """All files below the root, the links on the way. FileNotFoundError where it is not there."""
+        """All files below the root; links on the way are added to ``links``. FileNotFoundError if it is missing."""
         find = partial(walk, root, "", deepest, links) if self.local else partial(self._find, root)
         return self.request("list", "")(lambda: [*find()])
 
@@ -310,7 +310,7 @@ class Files:
 
 
 def fingerprint(size: int, head: bytes, tail: bytes) -> str:
-    """What tells whether a file is still the same: SHA-256 of its size, its beginning and its end."""
+    """The fingerprint that shows whether a file is still the same: SHA-256 of its size, beginning and end."""
     digest = sha256(f"{size}\n".encode())
     digest.update(head)
     digest.update(tail)
@@ -323,7 +323,7 @@ def _store(url: str) -> str:
 
 
 def _hint(entry: dict[str, Any]) -> str:
-    """The first of what stores say of a file that changes when its bytes do."""
+    """The first attribute, of those that stores list, that changes when the file's bytes do."""
     return next((str(entry[name]) for name in _HINTS if entry.get(name) is not None), "")
 
 
@@ -343,8 +343,8 @@ def _connect(url: str) -> Any:
 
 
 def _hdfs(client: Any, url: str) -> Any:
-    """A file system of hdfs-native, whatever else is registered for ``hdfs``; its own takes a path to end at ``#``,
-    ``?`` and ``;``, and so reads another file."""
+    """An hdfs-native file system, whatever else is registered for ``hdfs``. Its own ``_strip_protocol`` ends a path at
+    ``#``, ``?`` and ``;``, and so reads another file."""
 
     class Hdfs(client.HdfsFileSystem):  # type: ignore[misc]
         @classmethod
@@ -352,5 +352,5 @@ def _hdfs(client: Any, url: str) -> Any:
             rest = path.partition("://")[2]
             return "/" + rest.partition("/")[2] if rest else path or "/"
 
-    # A try ends within seconds, as those of a checkpoint do: how often is for the reads of the source to say.
+    # A try ends within seconds, as for a checkpoint: the reads of the source decide how often to try.
     return Hdfs(host=url.partition("://")[2].partition("/")[0] or None, skip_instance_cache=True, **FAILOVER)

@@ -1,8 +1,8 @@
-"""A read of a source is one request, made again on a new connection until it is answered in full, or for good not.
+"""A reader serves the bytes of a source's file; each request is retried, on a new connection, until it is settled.
 
-- A fault of the store is repeated as ``Patience`` says, then raised: it is never a fault of the file.
-- A file that is not there is asked for twice before it is ``InputGone``.
-- Fewer bytes than the listing promises are a fault of the store, unless the store says that the file has another size.
+- A store's fault is retried as ``Patience`` says, then raised: it is never a fault of the file.
+- A missing file is requested twice before it is ``InputGone``.
+- Fewer bytes than the listing promises are a store's fault, unless the store reports another size for the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from persistent.errors import InputGone, PersistentError, SourceChanged
 from persistent.storage.failures import StoreFailure
-from persistent.storage.retries import Asking, Patience
+from persistent.storage.retries import Patience, Retrying
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """One request on one place: repeated, each time on a connection that ``reconnect`` makes possible."""
+    """One request on one place, retried; ``reconnect`` makes the next try use a new connection."""
 
     operation: str
     place: str
@@ -38,8 +38,8 @@ class Request:
     reconnect: Callable[[], None]
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """What ``call`` returns at last; StorageError, or FileNotFoundError where that is said twice."""
-        return _AskingToRead(self.operation, self.place, self.patience, (FileNotFoundError, PersistentError))(
+        """The result of ``call``; StorageError, or FileNotFoundError if two tries report it."""
+        return _RetryingReads(self.operation, self.place, self.patience, (FileNotFoundError, PersistentError))(
             lambda: self._once(call)
         )
 
@@ -59,13 +59,13 @@ class Request:
             raise
 
 
-class _AskingToRead(Asking):
-    """Of a source one only wants to read."""
+class _RetryingReads(Retrying):
+    """Retries of a source, which needs only the rights to list and read."""
 
-    def told(self, failure: StoreFailure, tries: int, seconds: float) -> Any:
+    def error(self, failure: StoreFailure, tries: int, seconds: float) -> Any:
         if failure.cause.split(":")[0].split(" ")[0] in _RIGHTS:
             failure = replace(failure, remedy="Give this user the rights to list and to read there.")
-        return super().told(failure, tries, seconds)
+        return super().error(failure, tries, seconds)
 
 
 class Handle(Protocol):
@@ -77,20 +77,20 @@ class Handle(Protocol):
 
 
 class Opener(Protocol):
-    """What a reader needs of the files of a source."""
+    """What a reader needs from the files of a source."""
 
     def open(self, path: str) -> Handle:
-        """The file, tried once."""
+        """The file, in one try."""
 
     def size_now(self, path: str) -> int:
-        """Its size, asked for on a connection of its own."""
+        """Its size, requested on a connection of its own."""
 
     def request(self, operation: str, path: str) -> Request: ...
 
 
 @dataclass
 class Witness:
-    """The sum of all bytes that were read, each with its place: equal sums mean equal readings."""
+    """A digest of all bytes read, with their positions: equal sums mean equal readings."""
 
     _digest: Any = field(default_factory=sha256)
 
@@ -103,9 +103,9 @@ class Witness:
 
 
 class Reader:
-    """The bytes of a listed file, for Python and for Arrow. Every read is answered in full, or raises.
+    """The bytes of a listed file, for Python and for Arrow. Every read is complete, or raises.
 
-    ``fault``: why a read could not be answered; Arrow may have told it as a fault of the file since.
+    ``fault``: why a read failed; Arrow may since have reported it as a fault of the file.
     """
 
     closed = False
@@ -128,20 +128,20 @@ class Reader:
         self.close()
 
     def arrow(self) -> pa.NativeFile:
-        """The same file, as Arrow wants it."""
+        """The same file as an Arrow file."""
         return pa.PythonFile(self, mode="r")
 
     def serve(self, known: Handle) -> None:
-        """Read from bytes that are known already."""
+        """Read from bytes that are already known."""
         self._handle = known
 
     def require_sound(self) -> None:
-        """Raise what befell a read: what followed from it says nothing of the file."""
+        """Raise the error of a failed read: anything that followed from it says nothing about the file."""
         if self.fault is not None:
             raise self.fault
 
     def read(self, size: int | None = None) -> bytes:
-        """So many bytes, or all that are left."""
+        """That many bytes, or all that remain."""
         left = max(self._size - self._position, 0)
         wanted = left if size is None or size < 0 else min(size, left)
         if not wanted:
@@ -160,7 +160,7 @@ class Reader:
         raise self.fault
 
     def readinto(self, buffer: memoryview) -> int:
-        """Fill ``buffer`` as far as the file goes; how many bytes that were."""
+        """Fill ``buffer`` as far as the file goes, and return the number of bytes."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -185,7 +185,7 @@ class Reader:
         return False
 
     def flush(self) -> None:
-        """Nothing is written."""
+        """Nothing is ever written."""
 
     def close(self) -> None:
         self.closed = True
@@ -215,23 +215,23 @@ class Reader:
             try:
                 handle.close()
             except Exception:
-                # It was open for reading only: nothing is lost with it.
+                # It was open only for reading: nothing is lost.
                 return
 
 
 def require_size(files: Opener, path: str, where: str, size: int) -> None:
-    """Raise ``SourceChanged`` if the store says, on a new connection, that the file is of another size."""
+    """Raise ``SourceChanged`` if the store reports, on a new connection, another size for the file."""
     now = files.size_now(path)
     if now != size:
         raise changed(where, f"it had {size:,} bytes when it was listed, now it has {now:,}")
 
 
 def changed(where: str, what: str) -> SourceChanged:
-    """The error for an input that is no longer the same bytes."""
+    """The error for an input whose bytes have changed."""
     return SourceChanged(
         f"{where}: {what}. Files must not change once listed. Put the old bytes back; or move the file to a new name, "
-        "where it is read as a new file: what was read of the old bytes stays counted, and what was not is one dead "
-        "letter, with on_bad_file='dead-letter'. To count the new bytes in place of the old ones, begin a fresh "
+        "where it is read as a new file: what was read of the old bytes stays counted, and the rest is one dead "
+        "letter, with on_bad_file='dead-letter'. To count the new bytes in place of the old ones, start a fresh "
         "checkpoint"
     )
 

@@ -1,13 +1,13 @@
-"""Finding collects every public monoid of a package, each with the inputs that its laws are tried on.
+"""Discovery collects every public monoid of a package, with the inputs that its laws are tested on.
 
-Looked at are the package and its modules, except those whose name begins with an underscore, and in each the public
-names (``__all__`` where there is one):
+It reads the package and its modules, except those whose name begins with an underscore, and in each the public names
+(``__all__`` where there is one):
 
-    an instance of a monoid       is tried
-    a class of monoids            is tried as made without arguments, unless an instance of it is tried anyway
+    an instance of a monoid       is tested
+    a class of monoids            is tested as constructed without arguments, unless an instance is tested anyway
     LAWFUL                        a list of monoids, or pairs of a monoid and a strategy of its inputs
 
-A monoid that cannot be tried is found too, with a sentence that says what to write.
+A monoid that cannot be tested is listed too, with a sentence that says what to write.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from monoids.laws.decorating import titles
+from monoids.laws.decorators import titles
 from monoids.laws.strategies import inputs_for
 from monoids.monoid import Monoid, check
 
 
 @dataclass(frozen=True)
-class Found:
-    """A public monoid: ``title`` as a user writes it. Without ``monoid`` or ``inputs``, ``fault`` says what is
+class PublicMonoid:
+    """A public monoid; ``title`` is as a user writes it. Without ``monoid`` or ``inputs``, ``fault`` says what is
     missing."""
 
     title: str
@@ -38,8 +38,8 @@ class Found:
     fault: str = ""
 
 
-def public_monoids(package: str) -> list[Found]:
-    """The public monoids of an importable package or module. ImportError if there is none of that name.
+def public_monoids(package: str) -> list[PublicMonoid]:
+    """The public monoids of an importable package or module. ImportError if there is no such module.
 
     >>> sorted(found.title for found in public_monoids("monoids.numbers.booleans"))
     ['All()', 'Any()', 'CountIf()']
@@ -55,12 +55,12 @@ def public_monoids(package: str) -> list[Found]:
     classes = {value: None for module in modules for _, value in _public(module) if _is_monoid_class(module, value)}
     found += [_of_class(cls) for cls in classes if not any(isinstance(monoid, cls) for monoid in known)]
     return [
-        Found(title, one.monoid, one.inputs, one.fault)
+        PublicMonoid(title, one.monoid, one.inputs, one.fault)
         for title, one in zip(titles([one.title for one in found]), found)
     ]
 
 
-# Inside.
+# Internals.
 
 
 def _modules(package: str) -> Iterator[ModuleType]:
@@ -84,7 +84,7 @@ def _public(module: ModuleType) -> list[tuple[str, Any]]:
 
 
 def _is_monoid_class(module: ModuleType, value: Any) -> bool:
-    """Whether it is a class of monoids of this module, and not one that leaves ``combine`` to those below it."""
+    """Whether it is a class of monoids defined in this module that does not leave ``combine`` to its subclasses."""
     return (
         inspect.isclass(value)
         and issubclass(value, Monoid)
@@ -105,26 +105,27 @@ def _pair(module: ModuleType, item: Any) -> tuple[Monoid[Any], st.SearchStrategy
     return monoid, inputs
 
 
-def _with_inputs(monoid: Monoid[Any], inputs: st.SearchStrategy[Any] | None) -> Found:
+def _with_inputs(monoid: Monoid[Any], inputs: st.SearchStrategy[Any] | None) -> PublicMonoid:
     try:
         check(monoid)
     except TypeError as error:
-        return Found(f"{type(monoid).__name__}()", fault=str(error))
+        return PublicMonoid(f"{type(monoid).__name__}()", fault=str(error))
     try:
-        return Found(repr(monoid), monoid, inputs_for(monoid) if inputs is None else inputs)
+        return PublicMonoid(repr(monoid), monoid, inputs_for(monoid) if inputs is None else inputs)
     except TypeError as error:
         module = type(monoid).__module__
-        return Found(repr(monoid), monoid, fault=f"{error}; or in {module}: LAWFUL = [({monoid!r}, strategies.text())]")
+        fault = f"{error}; or in {module}: LAWFUL = [({monoid!r}, strategies.text())]"
+        return PublicMonoid(repr(monoid), monoid, fault=fault)
 
 
-def _of_class(cls: type[Monoid[Any]]) -> Found:
+def _of_class(cls: type[Monoid[Any]]) -> PublicMonoid:
     try:
         monoid = cls()
     except Exception as error:
         name = cls.__name__
         fault = (
-            f"{name} cannot be made without arguments ({type(error).__name__}: {error}), so no instance of it is "
+            f"{name} needs arguments ({type(error).__name__}: {error}), so no instance of it is "
             f"tested: write in {cls.__module__}: LAWFUL = [({name}(...), strategies.text())]"
         )
-        return Found(f"{name}()", fault=fault)
+        return PublicMonoid(f"{name}()", fault=fault)
     return _with_inputs(monoid, None)

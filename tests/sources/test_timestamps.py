@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from persistent.errors import SourceError
 from persistent.sources.protocol import NO_TIMESTAMP
-from persistent.sources.times import milliseconds, require_readable
+from persistent.sources.timestamps import milliseconds, require_readable
 
 MOMENT_MS = 1_704_067_201_234
 STEP = timedelta(milliseconds=1)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monoids.laws.finding import public_monoids
+from monoids.laws.discovery import public_monoids
 
 
 def test_broken_list_of_pairs_is_refused(package: Path) -> None:
@@ -26,5 +26,5 @@ def test_broken_list_of_pairs_is_refused(package: Path) -> None:
 
 def test_found_in_this_package() -> None:
     """The doors to the laws of this package find what it is made of."""
-    found: list[Any] = public_monoids("monoids.numbers.truth")
+    found: list[Any] = public_monoids("monoids.numbers.booleans")
     assert found and all(one.title for one in found)

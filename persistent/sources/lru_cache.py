@@ -1,4 +1,4 @@
-"""A recent memory keeps the few values that were asked for last; it is never part of a pickle."""
+"""An LRU cache keeps the values that were used last. It is never part of a pickle."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Generic, TypeVar
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Value]):
-    """At most ``limit`` values, the longest unused is forgotten first. Threads may share it.
+class LruCache(Generic[Value]):
+    """At most ``limit`` values; the least recently used is dropped first. Threads may share it.
 
-    >>> squares = Recent[int](2)
+    >>> squares = LruCache[int](2)
     >>> squares.get(3, lambda: 3 * 3), squares.get(3, lambda: 0)
     (9, 9)
     """
@@ -24,7 +24,7 @@ class Recent(Generic[Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of ``key``, made if it is not remembered."""
+        """The value of ``key``, made if it is not in the cache."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -37,4 +37,4 @@ class Recent(Generic[Value]):
         return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recent, (self._limit,)
+        return LruCache, (self._limit,)

@@ -103,7 +103,7 @@ def test_files_are_not_lost_with_a_root_that_is_away(tmp_path, root, mount, name
             (tmp_path / mount).mkdir()
         for again in (made, pickle.loads(pickle.dumps(made)), FileSource(f"{tmp_path}/{root}", **options)):
             again._bad_file_raises = False
-            with pytest.raises(SourceError, match=f"{mount}/?: gone or empty, with listed files .*mounted"):
+            with pytest.raises(SourceError, match=f"{mount}/?: gone or empty, but listed files .*mounted"):
                 again.plan(state, Budget(4))
             with pytest.raises(SourceError, match="mounted"):
                 again.without_lost(plan.splits, plan.recorded)
