@@ -26,7 +26,7 @@ Maybe = tuple[Any, ...]
 """An element of an option: () or (element,)."""
 
 
-def option(monoid: Monoid[Any]) -> Option:
+def option(monoid: Monoid[Any]) -> OptionMonoid:
     """``monoid`` or nothing: presents None until an input is not None, then what ``monoid`` presents.
 
         combine((), a) == a == combine(a, ())       combine((x,), (y,)) == (monoid.combine(x, y),)
@@ -40,10 +40,10 @@ def option(monoid: Monoid[Any]) -> Option:
     (None, 0)
     """
     check(monoid)
-    return Option(monoid)
+    return OptionMonoid(monoid)
 
 
-class Option(Monoid[Maybe]):
+class OptionMonoid(Monoid[Maybe]):
     """What ``option`` returns. Columns: a flag for presence, then the monoid's columns (its identity where false)."""
 
     identity: Maybe = ()

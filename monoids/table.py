@@ -88,7 +88,7 @@ class Table(Monoid[Element]):
         keys, *given = table.flat()
         inner: Columns = tuple(given)
         segment = table.spread(segments)
-        codes, bits = _codes(words(keys))
+        codes, bits = word_codes(words(keys))
         held, reduced = self._merge_cells(segment, codes, bits, count, inner)
         if held is None:
             order, starts = group_entries(segment, codes, bits, count)
@@ -195,7 +195,7 @@ def group_entries(segments: Integers, codes: Words, bits: int, count: int) -> tu
     return order, segment_starts((ordered[1:] != ordered[:-1]) | (ordered_segments[1:] != ordered_segments[:-1]))
 
 
-def _codes(values: Words) -> tuple[Words, int]:
+def word_codes(values: Words) -> tuple[Words, int]:
     """Each value minus the smallest, and the number of bits that the largest then needs."""
     if not len(values):
         return values, 0

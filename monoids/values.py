@@ -46,7 +46,7 @@ class ValueType:
         plain = value if value.__class__ in PLAIN else scalar(value)
         return None if plain is None and value is not None else self._rule.accept(self, plain)
 
-    def check_held(self, values: Iterable[Any]) -> None:
+    def check_decoded(self, values: Iterable[Any]) -> None:
         """ValueError unless each decoded value is in the form that ``accept`` returns."""
         for value in values:
             try:
@@ -104,7 +104,7 @@ class ValueType:
         kind = "float" if kind == "decimal" and "decimal" not in self.choices else kind
         owner = self.title.partition("(")[0]
         hint = (
-            f": write {owner}({_joined(self.leading, _SPELLED[kind])})"
+            f": write {owner}({_argument_list(self.leading, _SPELLED[kind])})"
             if kind in self.choices and kind != self.kind
             else ""
         )
@@ -170,17 +170,17 @@ def value_type(owner: str, type: Any, choices: frozenset[str], default: str = "i
     if arrow is None or kind not in choices or (kind == "datetime" and arrow.unit == "ns"):
         too_fine = " (datetimes of Python hold microseconds)" if kind == "datetime" and kind in choices else ""
         known = ", ".join(sorted(_SPELLED[kind] for kind in choices))
-        raise TypeError(f"{owner}({_joined(leading, spelled(type))}){too_fine}: write one of {known}")
+        raise TypeError(f"{owner}({_argument_list(leading, spelled(type))}){too_fine}: write one of {known}")
     if kind == "decimal" and arrow.scale < 0:  # Arrow rescales them as soon as one is null
         written = f"pa.decimal128({min(arrow.precision - arrow.scale, 38)}, 0)"
-        raise TypeError(f"{owner}({_joined(leading, spelled(arrow))}): no scale below 0: write {written}")
+        raise TypeError(f"{owner}({_argument_list(leading, spelled(arrow))}): no scale below 0: write {written}")
     if kind == "datetime" and arrow.tz is not None:
-        _check_zone(f"{owner}({_joined(leading, spelled(arrow))})", arrow)
+        _check_zone(f"{owner}({_argument_list(leading, spelled(arrow))})", arrow)
     if pa.types.is_decimal32(arrow) or pa.types.is_decimal64(arrow):
         arrow = pa.decimal128(arrow.precision, arrow.scale)
     arrow = arrow if kind in ("datetime", "decimal") else _WIDE[kind]
     written = "" if kind == default else kind if arrow == _WIDE.get(kind) else spelled(arrow)
-    return ValueType(f"{owner}({_joined(leading, written)})", kind, arrow, choices, leading)
+    return ValueType(f"{owner}({_argument_list(leading, written)})", kind, arrow, choices, leading)
 
 
 def _check_zone(title: str, type: pa.DataType) -> None:
@@ -192,7 +192,7 @@ def _check_zone(title: str, type: pa.DataType) -> None:
         ) from error
 
 
-def _joined(*arguments: str) -> str:
+def _argument_list(*arguments: str) -> str:
     return ", ".join(filter(None, arguments))
 
 

@@ -70,7 +70,7 @@ def _key_columns(keys: Any, length: int) -> list[pa.Array] | None:
     if isinstance(keys, pa.ChunkedArray):
         keys = keys.combine_chunks()
     if isinstance(keys, pa.StructArray):
-        return _joined(keys.flatten(), length)
+        return _part_columns(keys.flatten(), length)
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "OU":
         keys = keys.tolist()
     if isinstance(keys, pa.Array) and _is_read_one_by_one(keys.type):
@@ -95,7 +95,7 @@ def _key_column(keys: Any) -> pa.Array:
 def _one_for_all(key: Any, length: int) -> list[pa.Array]:
     """As ``_key_columns``, for one id for every row, or a tuple or mapping of columns."""
     if isinstance(key, (tuple, Mapping)):
-        joined = _joined(key if isinstance(key, tuple) else tuple(key.values()), length)
+        joined = _part_columns(key if isinstance(key, tuple) else tuple(key.values()), length)
         if joined is None:
             raise TypeError("a part of the ids is a list of mixed types: give it as an array, or all ids as one list")
         return joined
@@ -108,7 +108,7 @@ def _listed(keys: list[Any], length: int) -> list[pa.Array] | None:
     """As ``_key_columns``, for a list."""
     types = set(map(type, keys))
     if types == {tuple} and len(set(map(len, keys))) == 1:
-        return _joined([list(column) for column in zip(*keys)], length)
+        return _part_columns([list(column) for column in zip(*keys)], length)
     if len(types - {type(None)}) > 1 or not types <= {*ARROW_TYPES, Decimal, type(None)}:
         return None
     known = [ARROW_TYPES[kind] for kind in types if kind in ARROW_TYPES]
@@ -119,7 +119,7 @@ def _listed(keys: list[Any], length: int) -> list[pa.Array] | None:
     return None if pa.types.is_decimal256(column.type) else [key_column(column)]
 
 
-def _joined(parts: Sequence[Any], length: int) -> list[pa.Array] | None:
+def _part_columns(parts: Sequence[Any], length: int) -> list[pa.Array] | None:
     """The key columns of all parts; None if a part has none."""
     columns: list[pa.Array] = []
     for part in parts:

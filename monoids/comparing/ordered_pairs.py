@@ -50,7 +50,7 @@ class OrderedPair:
         if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_list(values.type):
             values = python_list(values)
         by, chosen = pair_columns(values, self.names)
-        return self._held([*self.by.store(by, len(values)), self.value.store(chosen)])
+        return self._with_fillers([*self.by.store(by, len(values)), self.value.store(chosen)])
 
     def store_rows(self, values: Any, length: int) -> tuple[Column | None, list[Any]] | None:
         """As ``store``, for a pair whose parts are each a column or one value for every row; None if it is not one.
@@ -68,9 +68,9 @@ class OrderedPair:
             raise ValueError(f"{self.value.type.title} was given a column of {len(chosen)} values for {length} rows")
         else:
             stored = self.value.store(chosen)
-        return self._held([*self.by.store(by, length), stored])
+        return self._with_fillers([*self.by.store(by, length), stored])
 
-    def _held(self, columns: Sequence[Stored]) -> tuple[Column | None, list[Any]]:
+    def _with_fillers(self, columns: Sequence[Stored]) -> tuple[Column | None, list[Any]]:
         """The columns, with a filler in all of them where one holds nothing: equal elements give equal bytes."""
         valid: Column | None = None
         for _, of_column in columns:

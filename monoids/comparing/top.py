@@ -24,7 +24,7 @@ from monoids.groupby.cells import Integers, cell_ranks, segment_starts
 from monoids.monoid import Monoid, check_schema, is_column
 from monoids.ordered import Ordered, words
 from monoids.scalars import is_missing
-from monoids.table import group_entries, list_array, list_entries
+from monoids.table import group_entries, list_array, list_entries, word_codes
 from monoids.text import Words
 from monoids.values import ALL_KINDS, value_type
 
@@ -213,7 +213,7 @@ def first_entries(segments: Integers, columns: Columns, count: int, k: int, desc
 
     ``segments``: the segment of each entry, below ``count``, in any order.
     """
-    codes, bits = _codes(_directed(columns[0], descending))
+    codes, bits = word_codes(_directed(columns[0], descending))
     order, starts = group_entries(segments, codes, bits, count)
     rank = _ranks(segments[order])
     if len(columns) == 1 or not len(order):
@@ -240,14 +240,6 @@ def _directed(column: Any, descending: bool) -> Words:
     """Words that compare as the values do, or in reverse."""
     ascending = words(column)
     return ~ascending if descending else ascending
-
-
-def _codes(values: Words) -> tuple[Words, int]:
-    """Each value minus the smallest, and the number of bits that the largest then needs."""
-    if not len(values):
-        return values, 0
-    codes = values - values.min()
-    return codes, int(codes.max()).bit_length()
 
 
 def _singles(valid: Column | None, stored: Sequence[Any]) -> Columns:

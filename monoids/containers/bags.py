@@ -116,7 +116,7 @@ class Bag(CountTable):
         return [{"value": value, "count": element[value]} for value in sorted(element, key=encoding.order_key)]
 
     def check_keys(self, keys: Iterable[Any]) -> None:
-        self.type.check_held(keys)
+        self.type.check_decoded(keys)
 
     def lift_columns(self, values: Any) -> Columns:
         column, valid = self.values.store(values)

@@ -66,7 +66,7 @@ class ListConcat(Monoid[tuple[Any, ...]]):
 
     def decode(self, data: bytes) -> tuple[Any, ...]:
         element = decoded_as(self, data, tuple)
-        self.type.check_held(element)
+        self.type.check_decoded(element)
         return element
 
     # Columns.

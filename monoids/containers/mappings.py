@@ -126,7 +126,7 @@ class MappingMonoid(Table[MappingEntries]):
         if not all(type(item) is bytes for item in entries.values()):
             raise ValueError(f"{self!r}: the encoded element is not of a mapping")
         if self.key is not None:
-            self.key.check_held(entries)
+            self.key.check_decoded(entries)
         elif not all(type(key) is bytes and encoding.encode(encoding.decode(key)) == key for key in entries):
             raise ValueError(f"{self!r}: the encoded element is not of a mapping")
         if self.exact and self._nothing in entries.values():

@@ -63,7 +63,7 @@ class SetUnion(Table[frozenset[Any]]):
 
     def decode(self, data: bytes) -> frozenset[Any]:
         element = decoded_as(self, data, frozenset)
-        self.type.check_held(element)
+        self.type.check_decoded(element)
         return element
 
     def fold(self, elements: Sequence[frozenset[Any]]) -> frozenset[Any]:

@@ -332,7 +332,7 @@ def _bindings(law: Law, example: Example) -> dict[str, Any]:
 
 def _head(law: Law, monoid: Monoid[Any], example: Example, arguments: tuple[str, ...] | None = None) -> str:
     names = law.arguments if arguments is None else arguments
-    shown = "".join(f"\n  {name} = {_shown(example[name])}" for name in names)
+    shown = "".join(f"\n  {name} = {_printed(example[name])}" for name in names)
     return f"{monoid!r} breaks {law.name!r}: {law.formula}{shown}"
 
 
@@ -342,5 +342,5 @@ def _side(side: Any) -> str:
     return shown if len(shown) <= _SHOWN_MAX else f"{shown[: _SHOWN_MAX // 2]} ... {shown[-_SHOWN_MAX // 2 :]}"
 
 
-def _shown(drawn: Any) -> str:
+def _printed(drawn: Any) -> str:
     return _side(list(drawn) if isinstance(drawn, tuple) else drawn)

@@ -35,7 +35,7 @@ __all__ = [
     "draws",
     "examples_of",
     "inputs_in",
-    "joined",
+    "joined_examples",
     "long",
     "smaller",
     "value_of",
@@ -89,7 +89,7 @@ def examples_of(
     return [_with_odd(_example(index, xs, pool), index, odd) for index, xs in enumerate(rows)]
 
 
-def joined(examples: Sequence[Example], name: str, size: int) -> Iterator[Example]:
+def joined_examples(examples: Sequence[Example], name: str, size: int) -> Iterator[Example]:
     """The rows of ``name``, joined from ``size`` examples at a time, with cuts in the same places."""
     for _, alike in groupby(sorted(examples, key=lambda example: _kind(example[name])), lambda each: _kind(each[name])):
         those = list(alike)
@@ -99,7 +99,7 @@ def joined(examples: Sequence[Example], name: str, size: int) -> Iterator[Exampl
             if isinstance(whole, ArrowInputs) and whole.array() is None:
                 yield from part
             else:
-                yield {name: whole, "cuts": _joined_cuts(part, name)}
+                yield {name: whole, "cuts": _shifted_cuts(part, name)}
 
 
 def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
@@ -108,7 +108,7 @@ def long(examples: Sequence[Example], name: str) -> Iterator[Example]:
     few = xs[:: max(1, len(xs) // _ROWS_FEW)][:_ROWS_FEW]
     rows: Any = Inputs(tuple(few)) if name == "xs" else _overlapping(few, 0)
     if name == "column":
-        rows = _most_alike(few)
+        rows = _of_most_common_type(few)
         if rows is None:
             return
     held = len(rows) if isinstance(rows, tuple) else len(rows.xs)
@@ -141,7 +141,7 @@ _ODD_TURNS = 4
 _CUTS = st.lists(st.integers(0, ROWS_MAX - 1), max_size=ROWS_MAX)
 
 
-def _most_alike(xs: Sequence[Any]) -> ArrowInputs | None:
+def _of_most_common_type(xs: Sequence[Any]) -> ArrowInputs | None:
     """The inputs of the most frequent type that Arrow has arrays for; None if there are none."""
     kinds = Counter(type(x) for x in xs if x is not None)
     columns = (ArrowInputs(tuple(x for x in xs if x is None or type(x) is kind)) for kind, _ in kinds.most_common())
@@ -162,7 +162,7 @@ def _join(parts: Sequence[Any]) -> Any:
     return type(parts[0])(tuple(x for part in parts for x in part.xs))
 
 
-def _joined_cuts(examples: Sequence[Example], name: str) -> tuple[int, ...]:
+def _shifted_cuts(examples: Sequence[Example], name: str) -> tuple[int, ...]:
     """The cuts of each example, shifted to where its rows are now, and a cut before them."""
     cuts: list[int] = []
     start = 0

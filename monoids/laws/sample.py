@@ -16,7 +16,7 @@ from hypothesis.errors import InvalidArgument, Unsatisfiable
 from monoids.laws.budget import BudgetSpent, TrialBudget, budgeted
 from monoids.laws.catalogue import TOTALITY, Law
 from monoids.laws.equality import exact
-from monoids.laws.examples import Example, examples_of, joined, long, wide
+from monoids.laws.examples import Example, examples_of, joined_examples, long, wide
 from monoids.laws.strategies import inputs_for
 from monoids.laws.terms import elements_of, fresh
 from monoids.monoid import Monoid, check
@@ -86,7 +86,7 @@ class Sample:
         step = max(5, len(self.drawn) // _ALONE_MAX)
         if law.rows not in self._joined:
             others = [example for index, (example, _) in enumerate(self.drawn) if index % step]
-            self._joined[law.rows] = [(whole, {}) for whole in joined(others, law.rows, _TOGETHER)]
+            self._joined[law.rows] = [(whole, {}) for whole in joined_examples(others, law.rows, _TOGETHER)]
         return [*self.drawn[::step], *self._joined[law.rows], *self._long(law)]
 
     def is_total(self, example: Example) -> bool:

@@ -24,7 +24,7 @@ from monoids.combinators import Dual
 from monoids.containers.mappings import MappingMonoid
 from monoids.laws.instances import INSTANCES
 from monoids.monoid import Monoid
-from monoids.optional import Option
+from monoids.optional import OptionMonoid
 from monoids.record import RecordMonoid
 from monoids.values import ValueType
 
@@ -113,7 +113,7 @@ def _of_parts(monoid: Monoid[Any]) -> InputStrategy | None:
     if isinstance(monoid, MappingMonoid):
         keys = st.text(max_size=3) if monoid.key is None else values_of(monoid.key.arrow)
         return st.none() | st.dictionaries(keys, inputs_for(monoid.inner), max_size=3)
-    if isinstance(monoid, Dual | Option):
+    if isinstance(monoid, Dual | OptionMonoid):
         return st.none() | inputs_for(monoid.inner)
     return None
 

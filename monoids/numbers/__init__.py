@@ -3,7 +3,7 @@
 sums.py  unbounded.py  decimals.py  exact.py    Sum of every kind, Count, Mean, ExactSum
 products.py  bits.py  booleans.py               Product; BitAnd, BitOr, BitXor; CountIf, Any, All
 moments.py  covariance.py  decayed.py           Moments; Covariance, Correlation; Decayed
-integers.py     monoids of one int64 column
+integers.py  floats.py    monoids of one int64 or float64 column
 power_sums.py   exact sums of products of several variables
 rounding.py     floats as integers times a power of two
 digits.py       vectors of integers of any size, as columns

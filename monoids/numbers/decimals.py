@@ -104,7 +104,7 @@ class DecimalSum(Group[int]):
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         if len(starts) == len(columns[0]):
             return columns
-        return _joined([np.add.reduceat(part, starts) for part in _quarters(columns)])
+        return _words_of_quarters([np.add.reduceat(part, starts) for part in _quarters(columns)])
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         sums = []
@@ -112,7 +112,7 @@ class DecimalSum(Group[int]):
             totals = np.zeros(len(counts), part.dtype)
             np.add.at(totals, cells, part)
             sums.append(totals[held])
-        return _joined(sums)
+        return _words_of_quarters(sums)
 
     def present_columns(self, columns: Columns) -> pa.Array:
         """OverflowError, naming the first total that has more than 38 digits."""
@@ -163,7 +163,7 @@ class DecimalSum(Group[int]):
         )
 
 
-def _joined(quarters: Sequence[Column]) -> Columns:
+def _words_of_quarters(quarters: Sequence[Column]) -> Columns:
     """The two words of sums given as 32-bit quarters."""
     parts, carry = [], np.zeros(len(quarters[0]), np.int64)
     for quarter in quarters[:3]:

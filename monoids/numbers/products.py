@@ -9,18 +9,15 @@ further factors, except by 0, and by -1 from 2**63 to -2**63. So all larger prod
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, overload
 
 import numpy as np
 import pyarrow as pa
 
 from monoids.column import Column, Columns
-from monoids.groupby.segments import canonical_floats, overflow
-from monoids.monoid import Monoid, check_schema
-from monoids.numbers.integers import decoded_as, decoded_float
+from monoids.groupby.segments import overflow
+from monoids.numbers.floats import FloatMonoid
 from monoids.numbers.wide import WideIntegers, is_wide, narrow, packed
-from monoids.scalars import is_missing
 from monoids.values import INT64_MAX, ValueType, value_type
 
 _KINDS = frozenset({"int", "float"})
@@ -122,7 +119,7 @@ class IntegerProduct(WideIntegers):
         return self.combine(1, math.prod(factors.tolist())) if size < 2.0**64 else BEYOND
 
 
-class FloatProduct(Monoid[float]):
+class FloatProduct(FloatMonoid):
     """``Product(float)``: one float64 column, with the rules of IEEE 754.
 
     The relative error of n factors is at most n * 2**-53 while every intermediate product is a normal float (2.2e-308
@@ -131,36 +128,11 @@ class FloatProduct(Monoid[float]):
     """
 
     identity = 1.0
-    commutative = True
-    exact = False
     name = "Product"
-    schema = pa.schema([pa.field("element", pa.float64(), nullable=False)])
-    output_type = pa.float64()
-
-    def parameters(self) -> dict[str, Any]:
-        return {"type": "double"}
-
-    def __repr__(self) -> str:
-        return "Product(float)"
+    accepted = value_type("Product", float, _KINDS)
 
     def combine(self, a: float, b: float) -> float:
         return a * b + 0.0
-
-    def lift(self, value: Any) -> float:
-        return 1.0 if is_missing(value) else float(_FLOAT.accept(value))
-
-    def decode(self, data: bytes) -> float:
-        return decoded_float(self, decoded_as(self, data, float))
-
-    def lift_columns(self, values: Any) -> Columns:
-        column = _FLOAT.column(values)
-        return ((column.fill_null(1.0) if column.null_count else column).to_numpy(),)
-
-    def pack(self, elements: Sequence[float]) -> Columns:
-        return (np.array(elements, np.float64),)
-
-    def unpack(self, columns: Columns) -> list[float]:
-        return list((columns[0] + 0.0).tolist())
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         if len(starts) == len(columns[0]):
@@ -177,16 +149,5 @@ class FloatProduct(Monoid[float]):
     def present(self, element: float) -> float:
         return element + 0.0
 
-    def present_columns(self, columns: Columns) -> pa.Array:
-        return pa.array(canonical_floats(columns[0]))
-
-    def to_arrow(self, columns: Columns) -> list[pa.Array]:
-        return [pa.array(canonical_floats(columns[0]))]
-
-    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        check_schema(self, arrays)
-        return (arrays[0].to_numpy(),)
-
 
 _EDGE = 2**63
-_FLOAT = value_type("Product", float, _KINDS)

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from monoids.column import Column, Columns, concat, is_constant, repeat
 from monoids.groupby.segments import (
     ONE,
-    TRUE,
     add_float64,
     add_int64,
     canonical_floats,
@@ -26,11 +25,14 @@ from monoids.groupby.segments import (
 )
 from monoids.monoid import Group, Monoid, check_schema
 from monoids.numbers.decimals import DecimalSum
+from monoids.numbers.floats import FloatMonoid, float_column
 from monoids.numbers.integers import decoded_as, decoded_float, int64
 from monoids.numbers.unbounded import UnboundedSum
 from monoids.numbers.wide import WideIntegers, add_wide, is_wide, narrow
 from monoids.scalars import is_missing, may_be_missing
 from monoids.values import INT64_MAX, ValueType, value_type
+
+_KINDS = frozenset({"int", "float", "decimal"})
 
 
 @overload
@@ -157,39 +159,15 @@ class Count(IntegerSum):
         return (values.is_valid().to_numpy(zero_copy_only=False).astype(np.int64),)
 
 
-class FloatSum(Monoid[float]):
+class FloatSum(FloatMonoid):
     """``Sum(float)``: one float64 column. Not a Group: infinities and NaN cannot be subtracted."""
 
     identity = 0.0
-    commutative = True
-    exact = False
     name = "Sum"
-    schema = pa.schema([pa.field("element", pa.float64(), nullable=False)])
-    output_type = pa.float64()
-
-    def parameters(self) -> dict[str, Any]:
-        return {"type": "double"}
-
-    def __repr__(self) -> str:
-        return "Sum(float)"
+    accepted = value_type("Sum", float, _KINDS)
 
     def combine(self, a: float, b: float) -> float:
         return a + b
-
-    def decode(self, data: bytes) -> float:
-        return decoded_float(self, decoded_as(self, data, float))
-
-    def lift(self, value: Any) -> float:
-        return 0.0 if is_missing(value) else float(_FLOAT.accept(value))
-
-    def lift_columns(self, values: Any) -> Columns:
-        return (_floats(_FLOAT, values, 0.0)[0],)
-
-    def pack(self, elements: Sequence[float]) -> Columns:
-        return (np.array(elements, np.float64),)
-
-    def unpack(self, columns: Columns) -> list[float]:
-        return list((columns[0] + 0.0).tolist())
 
     def reduce_sorted(self, columns: Columns, starts: Column) -> Columns:
         return (sum_float64(columns[0], starts),)
@@ -200,16 +178,6 @@ class FloatSum(Monoid[float]):
 
     def reduce_cells(self, columns: Columns, cells: Column, counts: Column, held: Column) -> Columns | None:
         return (add_float64(columns[0], cells, counts, held),)
-
-    def present_columns(self, columns: Columns) -> pa.Array:
-        return pa.array(canonical_floats(columns[0]))
-
-    def to_arrow(self, columns: Columns) -> list[pa.Array]:
-        return [pa.array(canonical_floats(columns[0]))]
-
-    def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        check_schema(self, arrays)
-        return (arrays[0].to_numpy(),)
 
 
 class Mean(Monoid[tuple[int, float]]):
@@ -252,7 +220,7 @@ class Mean(Monoid[tuple[int, float]]):
         return total / count if count else None
 
     def lift_columns(self, values: Any) -> Columns:
-        numbers, valid = _floats(_MEAN, values, 0.0)
+        numbers, valid = float_column(_MEAN, values, 0.0)
         return (repeat(ONE, len(numbers))[0] if is_constant(valid) else valid.astype(np.int64), numbers)
 
     def pack(self, elements: Sequence[tuple[int, float]]) -> Columns:
@@ -288,15 +256,5 @@ class Mean(Monoid[tuple[int, float]]):
         return (counts, totals)
 
 
-_KINDS = frozenset({"int", "float", "decimal"})
 _INTEGER = value_type("Sum", int, _KINDS)
-_FLOAT = value_type("Sum", float, _KINDS)
 _MEAN = ValueType("Mean()", "float", pa.float64(), frozenset({"float"}))
-
-
-def _floats(type: ValueType, values: Any, null: float) -> tuple[Column, Column]:
-    """A column as float64, ``null`` where there is no value; and a mask of the values."""
-    column = type.column(values)
-    if not column.null_count:
-        return column.to_numpy(), repeat(TRUE, len(column))[0]
-    return column.fill_null(null).to_numpy(), column.is_valid().to_numpy(zero_copy_only=False)

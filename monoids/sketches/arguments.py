@@ -24,14 +24,14 @@ def fraction(owner: str, name: str, value: Any, low: str, high: str, *, ends: bo
         number = Decimal(value)
     except InvalidOperation:
         raise ValueError(f"{owner}({name}={value!r}) is not a number: {remedy}") from None
-    if not number.is_finite() or not _within(number, Decimal(low), Decimal(high), ends):
+    if not number.is_finite() or not _is_between(number, Decimal(low), Decimal(high), ends):
         raise ValueError(f"{owner}({name}={value!r}) is not between {low} and {high}: {remedy}")
     if number.as_tuple().exponent < -_DECIMALS_MAX:  # type: ignore[operator]
         raise ValueError(f"{owner}({name}={value!r}) has more than {_DECIMALS_MAX} decimals: {remedy}")
     return Fraction(number)
 
 
-def _within(number: Decimal, low: Decimal, high: Decimal, ends: bool) -> bool:
+def _is_between(number: Decimal, low: Decimal, high: Decimal, ends: bool) -> bool:
     return low <= number <= high if ends else low < number < high
 
 

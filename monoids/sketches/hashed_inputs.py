@@ -58,7 +58,7 @@ def hash_column(values: Any, hash: Hash, owner: str) -> tuple[Column, Column | N
         return _hash_list(values, hash, owner)
     if isinstance(values, pa.ChunkedArray):
         if pa.types.is_dictionary(values.type) and values.num_chunks > 1:
-            return _joined([hash_column(chunk, hash, owner) for chunk in values.chunks])
+            return _concatenated([hash_column(chunk, hash, owner) for chunk in values.chunks])
         values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
     if pa.types.is_dictionary(values.type) and not values.dictionary.null_count:
         return _hash_dictionary(values, hash, owner)
@@ -110,7 +110,7 @@ def _hash_dictionary(values: pa.DictionaryArray, hash: Hash, owner: str) -> tupl
     return spread, valid
 
 
-def _joined(parts: Sequence[tuple[Column, Column | None]]) -> tuple[Column, Column | None]:
+def _concatenated(parts: Sequence[tuple[Column, Column | None]]) -> tuple[Column, Column | None]:
     """The hashes of several columns, concatenated."""
     hashes = np.concatenate([hashes for hashes, _ in parts])
     if all(valid is None for _, valid in parts):

@@ -101,10 +101,10 @@ class LogarithmicBuckets:
         np.negative(buckets, out=buckets, where=bits < 0)
         if strange.any():
             places = np.flatnonzero(strange)
-            buckets[places] = self._strange(numbers[places])
+            buckets[places] = self._special_buckets(numbers[places])
         return buckets
 
-    def _strange(self, numbers: Floats) -> BucketNumbers:
+    def _special_buckets(self, numbers: Floats) -> BucketNumbers:
         """The buckets of zeros, subnormal numbers, infinities and NaN."""
         buckets = np.zeros(len(numbers), np.int32)
         buckets[np.isnan(numbers)] = self.last

@@ -104,14 +104,14 @@ class Quantiles(Table[BucketCounts], Group[BucketCounts]):
         return {} if is_missing(value) else {self.buckets.bucket(self.type.accept(value)): 1}
 
     def present(self, element: BucketCounts) -> dict[str, float] | None:
-        held = _held(element)
+        held = _positive_counts(element)
         if not held:
             return None
         return {name: self._at(held, q) for name, q in zip(self.names, self.quantiles)}
 
     def quantile(self, element: BucketCounts, q: Any) -> float | None:
         """One quantile; ``q`` from 0 to 1, as text. None without numbers."""
-        held = _held(element)
+        held = _positive_counts(element)
         return self._at(held, _quantile(q)) if held else None
 
     def _at(self, held: list[tuple[int, int]], q: Fraction) -> float:
@@ -188,7 +188,7 @@ class Quantiles(Table[BucketCounts], Group[BucketCounts]):
         return (table,)
 
 
-def _held(element: BucketCounts) -> list[tuple[int, int]]:
+def _positive_counts(element: BucketCounts) -> list[tuple[int, int]]:
     return sorted((bucket, count) for bucket, count in element.items() if count > 0)
 
 

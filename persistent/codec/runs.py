@@ -66,7 +66,7 @@ class Run:
         return Run(**data)
 
 
-def _agrees(run: Any) -> None:
+def _check_ranges(run: Any) -> None:
     if not run["start"] <= run["low"] < run["high"]:
         raise Misfit(f"run {run['name']}: key groups {run['low']} to {run['high']}")
     if run["pane_min"] > run["pane_max"] or run["first"] > run["last"]:
@@ -90,7 +90,7 @@ RUN = both(
         },
         {"wide": flag},
     ),
-    _agrees,
+    _check_ranges,
 )
 """The shape of a run in a document."""
 
@@ -108,7 +108,7 @@ def encode_run(
     # Piece by piece, because the tables of all rows together may exceed one Arrow array.
     step = sealed.BATCH_ROWS_MAX
     pieces = [rows.slice(start, min(start + step, len(rows))) for start in range(0, max(len(rows), 1), step)]
-    elements = _alike([monoid.to_arrow(piece.columns) for piece in pieces])
+    elements = _in_widest_types([monoid.to_arrow(piece.columns) for piece in pieces])
     batches = [
         pa.RecordBatch.from_arrays([pa.array(piece.hashes), *piece.keys, pa.array(piece.panes), *arrays], names)
         for piece, arrays in zip(pieces, elements, strict=True)
@@ -124,7 +124,7 @@ def is_wide(monoid: Monoid[Any], data: bytes) -> bool:
     return bool(types[-len(monoid.schema) :] != monoid.schema.types)
 
 
-def _alike(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
+def _in_widest_types(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
     """The columns of all pieces, in the widest type of each."""
     types = [reduce(widest, (array.type for array in column)) for column in zip(*pieces, strict=True)]
     return [

@@ -50,7 +50,7 @@ def whole(low: int = INT64_MIN, high: int = INT64_MAX) -> Shape:
 
     def check(value: Any) -> None:
         if type(value) is not int or not low <= value <= high:
-            raise Misfit(f"{_shown(value)} is not a whole number from {low} to {high}")
+            raise Misfit(f"{_printed(value)} is not a whole number from {low} to {high}")
 
     return check
 
@@ -58,7 +58,7 @@ def whole(low: int = INT64_MIN, high: int = INT64_MAX) -> Shape:
 def flag(value: Any) -> None:
     """True or False."""
     if type(value) is not bool:
-        raise Misfit(f"{_shown(value)} is neither true nor false")
+        raise Misfit(f"{_printed(value)} is neither true nor false")
 
 
 def text(length_max: int, pattern: str | None = None, what: str = "text") -> Shape:
@@ -67,11 +67,11 @@ def text(length_max: int, pattern: str | None = None, what: str = "text") -> Sha
 
     def check(value: Any) -> None:
         if type(value) is not str:
-            raise Misfit(f"{_shown(value)} is not {what}")
+            raise Misfit(f"{_printed(value)} is not {what}")
         if len(value) > length_max:
-            raise Misfit(f"{_shown(value)}... has {len(value)} characters, the limit for {what} is {length_max}")
+            raise Misfit(f"{_printed(value)}... has {len(value)} characters, the limit for {what} is {length_max}")
         if not compiled.fullmatch(value):
-            raise Misfit(f"{_shown(value)} is not {what}")
+            raise Misfit(f"{_printed(value)} is not {what}")
 
     return check
 
@@ -93,7 +93,7 @@ def one_of(*values: str) -> Shape:
 
     def check(value: Any) -> None:
         if type(value) is not str or value not in values:
-            raise Misfit(f"{_shown(value)} is none of {', '.join(values)}")
+            raise Misfit(f"{_printed(value)} is none of {', '.join(values)}")
 
     return check
 
@@ -144,7 +144,7 @@ def mapping(key: Shape, shape: Shape, length_max: int) -> Shape:
         _check_container(value, dict)
         _check_length(value, length_max)
         for name, item in value.items():
-            _descend(key, name, f"the key {_shown(name)}")
+            _descend(key, name, f"the key {_printed(name)}")
             _descend(shape, item, f"{name:.60}")
 
     return check
@@ -161,7 +161,7 @@ def fields(required: Mapping[str, Shape], more: Mapping[str, Shape] | None = Non
                 raise Misfit(f"{name} is missing")
         for name, item in value.items():
             if name not in shapes:
-                raise Misfit(f"{_shown(name)} is unknown here")
+                raise Misfit(f"{_printed(name)} is unknown here")
             _descend(shapes[name], item, name)
 
     return check
@@ -186,7 +186,7 @@ def _descend(shape: Shape, value: Any, place: str) -> None:
 
 def _check_container(value: Any, kind: type) -> None:
     if type(value) is not kind:
-        raise Misfit(f"{_shown(value)} is not a {'list' if kind is list else 'mapping'}")
+        raise Misfit(f"{_printed(value)} is not a {'list' if kind is list else 'mapping'}")
 
 
 def _check_length(value: Any, length_max: int) -> None:
@@ -194,7 +194,7 @@ def _check_length(value: Any, length_max: int) -> None:
         raise Misfit(f"has {len(value)} values, at most {length_max} are allowed here")
 
 
-def _shown(value: Any) -> str:
+def _printed(value: Any) -> str:
     if isinstance(value, list | dict):
         return "a list" if isinstance(value, list) else "a mapping"
     return repr(value[:60]) if isinstance(value, str) else repr(value)[:60]

@@ -82,8 +82,8 @@ class FileSink:
 
     def holder(self) -> str | None:
         """The id of the job that owns the folder; None while it has no owner."""
-        found = self._found(_OWNER)
-        return None if found is None else _shown(found)
+        found = self._read_if_exists(_OWNER)
+        return None if found is None else _as_text(found)
 
     def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
         """Write ``outputs`` durably, out of sight. ValueError if ``attempt`` is malformed, StorageError."""
@@ -99,7 +99,7 @@ class FileSink:
         if not staged:
             return
         name, listed = _list_name(staging_id), _list_of(staging_id, staged)
-        found = self._found(name)
+        found = self._read_if_exists(name)
         if found is None:
             found = self._published_all(staging_id, staged) or put_once(self.storage, name, listed)
         if found == _no_list(staging_id):
@@ -110,7 +110,7 @@ class FileSink:
             )
         if found != listed:
             raise StorageError(
-                f"{self.url}/{name} is {_shown(found)}, but checkpoint {staging_id} publishes {_shown(listed)}. "
+                f"{self.url}/{name} is {_as_text(found)}, but checkpoint {staging_id} publishes {_as_text(listed)}. "
                 "Two checkpoints write here: give each its own folder."
             )
 
@@ -122,7 +122,7 @@ class FileSink:
 
     def staged(self, job: str) -> list[str]:
         """The names of the staged files of this job. StorageError if the folder belongs to another job."""
-        self._check_owner(self._found(_OWNER) or f"{job}\n".encode(), job)
+        self._check_owner(self._read_if_exists(_OWNER) or f"{job}\n".encode(), job)
         return [f"{_STAGED}/{name}" for name in self.storage.list(_STAGED)]
 
     def mark(self, first: int, stop: int) -> None:
@@ -156,7 +156,7 @@ class FileSink:
         that stalls while publishing may put such a file again. CorruptCheckpoint if a list cannot be read.
         """
         names = [name for name in self.storage.list(_PUBLISHED) if published_id(name) >= 0]
-        listed = {name: self._found(f"{_PUBLISHED}/{name}") for name in names}
+        listed = {name: self._read_if_exists(f"{_PUBLISHED}/{name}") for name in names}
         there = set(self.storage.list(""))
         # Read last: files that were taken back in the meantime do not count.
         marks = retractions(self.storage.list(_RETRACTED))
@@ -190,7 +190,7 @@ class FileSink:
                 self._publish_one(file.name, published_name(staging_id, file.name))
         except StagedMissing:
             # Another driver may have published it all, and a reader removed it.
-            found = self._found(_list_name(staging_id))
+            found = self._read_if_exists(_list_name(staging_id))
             if found is None:
                 raise
             return found
@@ -206,16 +206,16 @@ class FileSink:
         delete_all(self.storage, names)
         return names
 
-    def _found(self, name: str) -> bytes | None:
+    def _read_if_exists(self, name: str) -> bytes | None:
         try:
             return bytes(self.storage.read(name))
         except FileNotFoundError:
             return None
 
     def _check_owner(self, found: bytes, job: str) -> None:
-        if _shown(found) != job:
+        if _as_text(found) != job:
             raise StorageError(
-                f"{self.url} holds the results of job {_shown(found)} (says {_OWNER}), but this checkpoint is of job "
+                f"{self.url} holds the results of job {_as_text(found)} (says {_OWNER}), but this checkpoint is of job "
                 f"{job}. Two jobs write here: give each its own folder. If this is the same pipeline with a new "
                 "checkpoint, choose another folder, or delete this one with the results of the old checkpoint."
             )
@@ -255,7 +255,7 @@ def _no_list(id: int) -> bytes:
     return (canonical_json({"id": id, "files": [], "rows": 0, "retracted": True}) + "\n").encode()
 
 
-def _shown(data: bytes) -> str:
+def _as_text(data: bytes) -> str:
     return data.decode(errors="replace").strip()
 
 

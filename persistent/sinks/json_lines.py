@@ -48,10 +48,10 @@ def _fragments(column: pa.Array) -> pa.Array:
         unit = "ms" if kind.unit == "s" else kind.unit
         instants = column.cast(pa.timestamp(unit, kind.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
         texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
-        return _joined('"', texts, 'Z"').fill_null("null")
+        return _concatenated('"', texts, 'Z"').fill_null("null")
     if kind == pa.time64("ns"):
         # A Python time would lose its nanoseconds.
-        return _joined('"', column.cast(pa.large_string()), '"').fill_null("null")
+        return _concatenated('"', column.cast(pa.large_string()), '"').fill_null("null")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         encoded = column.dictionary_encode()
         values = pa.array([to_json(value) for value in encoded.dictionary.to_pylist()], pa.large_string())
@@ -59,7 +59,7 @@ def _fragments(column: pa.Array) -> pa.Array:
     return pa.array([to_json(value) for value in python_list(column)], pa.large_string())
 
 
-def _joined(*parts: pa.Array | str) -> pa.Array:
+def _concatenated(*parts: pa.Array | str) -> pa.Array:
     return pc.binary_join_element_wise(*[_scalar(part) for part in parts], _scalar(""))
 
 

@@ -316,7 +316,7 @@ class FileSource:
             if self._schema is not None:
                 return self._checked(given.layout(name, self._schema, folders), file.where)
             try:
-                schema = attempted(file, self._named(name, given.csv_empty).infer)
+                schema = attempted(file, self._format_named(name, given.csv_empty).infer)
             except Unreadable as error:
                 last_fault = bad_file(file, str(error))
                 if self._bad_file_raises:
@@ -338,9 +338,9 @@ class FileSource:
         return layout
 
     def _format(self, layout: Layout) -> Format:
-        return self._named(layout.format, layout.csv_empty)
+        return self._format_named(layout.format, layout.csv_empty)
 
-    def _named(self, format: str, csv_empty: str | None) -> Format:
+    def _format_named(self, format: str, csv_empty: str | None) -> Format:
         return self._formats["csv, empty as text" if (format, csv_empty) == ("csv", "text") else format]
 
     def _require_format(self, files: Files, listed: Listed, format: str) -> None:

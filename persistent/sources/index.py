@@ -56,7 +56,7 @@ class Index:
     def __init__(self, files: Files, table: pa.Table | None) -> None:
         self._files = files
         known = SCHEMA.empty_table() if table is None else table
-        self._known = joined([SCHEMA.empty_table(), known])
+        self._known = concat_indexes([SCHEMA.empty_table(), known])
         self.appended: pa.Table | None = None
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Index:
 
     @property
     def _all(self) -> pa.Table:
-        return self._known if self.appended is None else joined([self._known, self.appended])
+        return self._known if self.appended is None else concat_indexes([self._known, self.appended])
 
     def entry(self, ordinal: int) -> ListedFile:
         row = self._all.slice(ordinal, 1).to_pylist()[0]
@@ -123,7 +123,7 @@ class Index:
         there = [row for row in self._files.each(row_of, listing) if row is not None]
         rows = [{"ordinal": ordinal, **row} for ordinal, row in enumerate(there, len(self))]
         added = pa.Table.from_pylist(rows, SCHEMA)
-        self.appended = added if self.appended is None else joined([self.appended, added])
+        self.appended = added if self.appended is None else concat_indexes([self.appended, added])
 
     def _entry(self, row: dict[str, Any]) -> ListedFile:
         file = InputFile(self._files, row["path"], row["size"], row["fingerprint"], row["rows"], row["estimate"])
@@ -144,7 +144,7 @@ def progress_of(table: pa.Table | None, ordinal: int, offset: int) -> Reached:
     return Reached(done, pc.sum(sizes).as_py(), "bytes", ordinal + passed, table.num_rows)
 
 
-def joined(tables: Sequence[pa.Table]) -> pa.Table:
+def concat_indexes(tables: Sequence[pa.Table]) -> pa.Table:
     """Index tables, concatenated; columns that an older release lacks are null."""
     return pa.concat_tables(tables, promote_options="default")
 

@@ -84,7 +84,7 @@ class Files:
         deepest = None if "**" in pattern else pattern.count("/")
         links: dict[str, str] = {}
         try:
-            found = self._found(root, deepest, links)
+            found = self._list_below(root, deepest, links)
         except FileNotFoundError:
             return []
         kept = [f for f in found if matches(f.path) and not any(map(ignored, f.path.split("/")))]
@@ -180,7 +180,7 @@ class Files:
                 )
         self.reconnect()
         try:
-            listed = {found.path for found in self._found(root, None, {})}
+            listed = {found.path for found in self._list_below(root, None, {})}
         except FileNotFoundError:
             return set()
         return {path for path in missing - listed if not self._is_there(path)}
@@ -291,7 +291,7 @@ class Files:
         # Not os.path.isdir, which reports a failing disk as a missing folder.
         return stat.S_ISDIR(os.stat(place).st_mode)
 
-    def _found(self, root: str, deepest: int | None, links: dict[str, str]) -> Iterable[Listed]:
+    def _list_below(self, root: str, deepest: int | None, links: dict[str, str]) -> Iterable[Listed]:
         """All files below the root; links on the way are added to ``links``. FileNotFoundError if it is missing."""
         find = partial(walk, root, "", deepest, links) if self.local else partial(self._find, root)
         return self.request("list", "")(lambda: [*find()])

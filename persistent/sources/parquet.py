@@ -119,7 +119,7 @@ class Parquet:
         with file.open() as reader:
             parquet = _opened(reader, not file.files.local)
             bounds = _bounds(parquet.metadata)
-            for groups in _together(bounds, start, stop):
+            for groups in _groups_per_batch(bounds, start, stop):
                 low, high = bounds[groups[0]], bounds[groups[-1] + 1]
                 cut = start > low or stop < high
                 try:
@@ -200,7 +200,7 @@ def _records(span: OpenSpan, table: pa.Table, start: int) -> Iterator[Records]:
         start += batch.num_rows
 
 
-def _together(bounds: Sequence[int], start: int, stop: int) -> Iterator[Sequence[int]]:
+def _groups_per_batch(bounds: Sequence[int], start: int, stop: int) -> Iterator[Sequence[int]]:
     """The row groups between two rows: a cut one alone, otherwise as many as make a batch of the usual size."""
     whole: list[int] = []
     for group, (low, high) in enumerate(pairwise(bounds)):

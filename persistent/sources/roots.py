@@ -144,7 +144,7 @@ def require_listed(place: FoundAt, index: pa.Table) -> None:
     for path in root.paths(index).to_pylist() if root.url != now else ():
         where = root.url + path
         if not where.startswith(now) or not given.stands_for(where.removeprefix(now)):
-            raise _doubtful(given, now, f"{path!r} below {root.url!r}, which this path does not match")
+            raise _may_be_others(given, now, f"{path!r} below {root.url!r}, which this path does not match")
 
 
 def require_known(place: FoundAt, index: pa.Table) -> None:
@@ -162,7 +162,7 @@ def require_known(place: FoundAt, index: pa.Table) -> None:
     for path, size in known.items():
         for other in names.get((path.rpartition("/")[2], size), ()):
             if f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}"):
-                raise _doubtful(place.given, place.root.url, f"{path!r}, and this path matches {other!r}")
+                raise _may_be_others(place.given, place.root.url, f"{path!r}, and this path matches {other!r}")
 
 
 def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool) -> None:
@@ -216,7 +216,7 @@ def _root_now(root: Root | None, given: Files) -> str:
     return folder if root is not None and root.url == folder else _plain(given.root)
 
 
-def _doubtful(given: Files, now: str, what: str) -> InvalidPipeline:
+def _may_be_others(given: Files, now: str, what: str) -> InvalidPipeline:
     return InvalidPipeline(
         f"path={_plain(given.url)!r}: the checkpoint has read {what}: what it has read may be read again. Run once "
         "with the path as it was: then a folder more or less in the path does not matter. If the files have moved, say "

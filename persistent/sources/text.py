@@ -181,7 +181,7 @@ class Text:
             if block.broken:
                 dead.append(span.broken(block.base + block.ended, block.broken))
             dead.sort(key=lambda record: record.offset)
-            yield span.records(*_joined(decoded, span.schema), tuple(dead))
+            yield span.records(*_concatenated(decoded, span.schema), tuple(dead))
 
     def _decode(
         self, span: OpenSpan, lines: Block, names: Sequence[str], dead: list[DeadRecord]
@@ -223,7 +223,9 @@ def _dead(span: OpenSpan, lines: Block, place: int, reason: str) -> DeadRecord:
     return span.dead(int(lines.offsets[place]), reason, lines.line(place)[:_DEAD_BYTES_MAX])
 
 
-def _joined(decoded: Sequence[tuple[pa.RecordBatch, Integers]], schema: pa.Schema) -> tuple[pa.RecordBatch, Integers]:
+def _concatenated(
+    decoded: Sequence[tuple[pa.RecordBatch, Integers]], schema: pa.Schema
+) -> tuple[pa.RecordBatch, Integers]:
     if len(decoded) == 1:
         return decoded[0]
     batches, offsets = zip(*decoded) if decoded else ((empty_batch(schema),), (np.array([], np.int64),))

@@ -42,7 +42,7 @@ class MemoryStorage:
     def read(self, name: str) -> pa.Buffer:
         checked_name(name)
         with _MEMORY_LOCK:
-            return self._found(name)
+            return self._existing(name)
 
     def list(self, folder: str) -> list[str]:
         prefix = f"{checked_name(folder)}/" if folder else ""
@@ -53,7 +53,7 @@ class MemoryStorage:
     def rename(self, source: str, target: str) -> None:
         checked_name(source), checked_name(target)
         with _MEMORY_LOCK:
-            data = self._found(source)
+            data = self._existing(source)
             if self._files.get(target, data) is not data:
                 raise FileExistsError(errno.EEXIST, "exists", f"{self.url}/{target}")
             self._files[target] = data
@@ -69,7 +69,7 @@ class MemoryStorage:
         with _MEMORY_LOCK:
             self._files.clear()
 
-    def _found(self, name: str) -> pa.Buffer:
+    def _existing(self, name: str) -> pa.Buffer:
         if name not in self._files:
             raise FileNotFoundError(errno.ENOENT, "no such file", f"{self.url}/{name}")
         return self._files[name]

@@ -86,21 +86,21 @@ def _require_clear(place: str) -> None:
     """Raise InvalidPipeline for a place that would be taken for a path but looks like a URL."""
     if place != place.strip() and not place.startswith("/"):
         raise InvalidPipeline(
-            f"{_shown(place)!r} begins or ends with a blank: remove it; or, for a folder of that name, write its path "
-            "from / on"
+            f"{_without_user(place)!r} begins or ends with a blank: remove it; or, for a folder of that name, write its "
+            "path from / on"
         )
     chained = _CHAIN.match(place)
     if chained is not None:
         raise InvalidPipeline(
-            f"{_shown(place)}: {chained[1]}:: puts an fsspec layer before a store, which would hide what is "
-            f"there now: write the URL after it; or, for local files of that name, ./{_shown(place)}"
+            f"{_without_user(place)}: {chained[1]}:: puts an fsspec layer before a store, which would hide what is "
+            f"there now: write the URL after it; or, for local files of that name, ./{_without_user(place)}"
         )
     named = _NAMED.match(place)
     if named is not None and named[1].lower() in schemes():
-        raise InvalidPipeline(_no_place(_shown(place), named[1]))
+        raise InvalidPipeline(_no_place(_without_user(place), named[1]))
 
 
-def _shown(place: str) -> str:
+def _without_user(place: str) -> str:
     """A place without a user and password."""
     return _USER.sub(r"\1", place)
 
