@@ -86,8 +86,8 @@ def _require_clear(place: str) -> None:
     """Raise InvalidPipeline for a place that would be taken for a path but looks like a URL."""
     if place != place.strip() and not place.startswith("/"):
         raise InvalidPipeline(
-            f"{_without_user(place)!r} begins or ends with a blank: remove it; or, for a folder of that name, write its "
-            "path from / on"
+            f"{_without_user(place)!r} begins or ends with a blank: remove it; or, for a folder of that name, write "
+            "its path from / on"
         )
     chained = _CHAIN.match(place)
     if chained is not None:
