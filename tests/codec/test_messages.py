@@ -148,7 +148,7 @@ def test_types_that_nest_deeply_are_refused() -> None:
     for _ in range(messages.DEPTH_MAX):
         kind = pa.list_(kind)
     assert read_schema(pa.schema([("x", kind)]).serialize()).buffers == 2 * messages.DEPTH_MAX + 2
-    with pytest.raises(Malformed, match="nest deeper"):
+    with pytest.raises(Malformed, match="nested deeper"):
         read_schema(pa.schema([("x", pa.list_(kind))]).serialize())
 
 
@@ -317,7 +317,7 @@ def test_a_column_has_the_children_of_its_type() -> None:
     """Arrow would read a child that is not there."""
     schema, other = (parts(batch_of(KINDS[kind]))[0] for kind in ("ints", "lists"))
     at = next(place for place in range(len(other)) if other[place] == 12 and is_kind(other, place))
-    with pytest.raises(Malformed, match="a column of the type 2 with 1 children"):
+    with pytest.raises(Malformed, match="a column of type 2 with 1 children"):
         read_schema(pa.py_buffer(other[:at] + b"\x02" + other[at + 1 :]))
     assert read_schema(pa.py_buffer(schema)).buffers == 2
 

@@ -100,7 +100,10 @@ def run_of(name: Any) -> dict[str, Any]:
         ({"positions": {"a": [1]}}, r"positions\.a: has 1 values instead of 2"),
         ({"positions": {"a": [1, -2]}}, r"positions\.a\[1\]: -2 is not"),
         ({"positions": {"a": "12"}}, r"positions\.a: '12' is not a list"),
-        ({"positions": {"toolong": [1, 2]}}, "positions.the key 'toolong': 'toolong'... has 7 characters, text has at"),
+        (
+            {"positions": {"toolong": [1, 2]}},
+            "positions.the key 'toolong': 'toolong'... has 7 characters, the limit",
+        ),
         ({"positions": {key: [1, 2] for key in "abc"}}, "positions: has 3 values, at most 2"),
         ({"parent": "0" * 63}, "parent: '0+' is not a SHA-256"),
         ({"parent": 0}, "parent: 0 is not a SHA-256"),

@@ -98,7 +98,7 @@ def test_late_rows_of_any_type_are_stored_plainly(column: pa.Array, kind: pa.Dat
 @pytest.mark.parametrize("kind", [pa.list_view(pa.int64()), pa.run_end_encoded(pa.int32(), pa.int64())])
 def test_a_table_that_cannot_be_read_again_is_not_stored(kind: pa.DataType) -> None:
     """It would be found out when it is needed."""
-    with pytest.raises(StorageError, match="rows of the columns x are not stored"):
+    with pytest.raises(StorageError, match="rows with the columns x were not stored"):
         encode_table(pa.schema([("x", kind)]).empty_table())
 
 

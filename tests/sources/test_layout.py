@@ -49,7 +49,7 @@ def test_folders_are_columns(tmp_path):
         assert [str(row["day"]) for row in typed.values] == ["2024-01-01", "2024-01-01", "2024-01-02"]
         assert typed.rows[0][2] == int(START.timestamp()) * 1_000 and list(typed.values[0]) == list(schema)
         clash = FileSource(write(tmp_path / "c" / "n=1" / f"x.{ending}", rows(0, 1)).parents[1], timestamp="ts")
-        with pytest.raises(SourceError, match="'n' is a column of the file and the name of a folder"):
+        with pytest.raises(SourceError, match="'n' is both a column of the file and the name of a folder"):
             clash.plan(SourceState({}), Budget(1))
         shutil.rmtree(tmp_path / "c")
         write(root / f"bare.{ending}", rows(3, 1))

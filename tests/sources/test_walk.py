@@ -21,10 +21,10 @@ def test_a_name_that_is_no_text_is_told(tmp_path):
         with open(folder + b"/" + name, "w") as file:
             file.write('{"ts":"2024-01-01"}\n')
     for on_bad_file in ("raise", "dead-letter"):
-        with pytest.raises(SourceError, match=r"b'day.xff/b\.jsonl'.*no UTF-8.*Rename it"):
+        with pytest.raises(SourceError, match=r"b'day.xff/b\.jsonl'.*not UTF-8.*Rename it"):
             drain(FileSource(tmp_path, timestamp="ts", on_bad_file=on_bad_file))
     assert len(drain(FileSource(tmp_path / "*.jsonl", timestamp="ts")).rows) == 1
-    with pytest.raises(InvalidPipeline, match=r"day.xff'.*no UTF-8"):
+    with pytest.raises(InvalidPipeline, match=r"day.xff'.*not UTF-8"):
         FileSource(os.fsdecode(folder), timestamp="ts")
 
 

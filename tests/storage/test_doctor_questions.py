@@ -112,9 +112,9 @@ Question = Callable[[Storage, str], str]
 @pytest.mark.parametrize(
     ("question", "told"),
     [
-        (doctor._create, "a new file reads back at once as it was put"),
+        (doctor._create, "a new file reads back at once as it was written"),
         (doctor._overwrite, "a second create is refused and changes nothing"),
-        (doctor._list, "a list shows a file as soon as it is put"),
+        (doctor._list, "a list shows a file as soon as it is created"),
         (doctor._rename, "a rename moves a file and never overwrites another"),
         (doctor._delete, "a deleted file is gone at once"),
     ],
@@ -130,16 +130,16 @@ def test_an_honest_store_answers_each_question(question: Question, told: str) ->
     ("question", "storage", "told"),
     [
         (doctor._create, RefusesAll(), "creating a new file of 0 bytes is refused, as if it existed"),
-        (doctor._create, Cuts(), "a new file of 1048576 bytes does not read back as it was put"),
+        (doctor._create, Cuts(), "a new file of 1048576 bytes does not read back as it was written"),
         (doctor._overwrite, WinsAlways(), "a file of 5 bytes is overwritten by a second create of 6 bytes"),
         (doctor._overwrite, ReplacesByNothing(), "a file of 5 bytes is overwritten by a second create of 0 bytes"),
         (doctor._overwrite, ReplacesNothing(), "a file of 0 bytes is overwritten by a second create of 6 bytes"),
         (doctor._list, ListsLate(), "after 1 files were created, a list shows 0"),
         (doctor._rename, RenamesOver(), "a rename overwrites its target"),
         (doctor._rename, RenamesByCopy(), "a rename does not move the file, or changes another"),
-        (doctor._delete, DeletesNothing(), "a deleted file is still to be seen"),
-        (doctor._delete, ListsTheDead(), "a deleted file is still to be seen"),
-        (doctor._delete, ReadsTheDead(), "a deleted file is still to be seen"),
+        (doctor._delete, DeletesNothing(), "a deleted file is still visible"),
+        (doctor._delete, ListsTheDead(), "a deleted file is still visible"),
+        (doctor._delete, ReadsTheDead(), "a deleted file is still visible"),
     ],
 )
 def test_a_store_that_lies_is_found(question: Question, storage: Storage, told: str) -> None:

@@ -84,7 +84,7 @@ UNLAWFUL: dict[str, tuple[Monoid[Any], Any, str, str]] = {
     "lists that are extended": (written(extended, []), st.lists(INTS), "no mutation", "before: [[], [0], []]"),
     "dict that is updated": (written(updated, {}), st.dictionaries(st.text(), INTS), "no mutation", "new element"),
     "set that is updated": (written(updated, set(), lambda x: {x}), INTS, "no mutation", "new element"),
-    "mean of means": (written(lambda a, b: (a + b) / 2, 0.0), st.floats(-9, 9), "left identity", "must be nothing"),
+    "mean of means": (written(lambda a, b: (a + b) / 2, 0.0), st.floats(-9, 9), "left identity", "must be neutral"),
     "mean of nothing": (
         written(pairs, (0, 0), lambda x: (1, x), lambda e: e[1] / e[0]),
         INTS,
