@@ -12,7 +12,7 @@ import pytest
 
 from monoids import First, Last, MaxBy, MinBy, encoding
 from monoids.column import is_constant
-from tests.monoids.comparing.test_chosen import _folded
+from tests.monoids.comparing.test_arg_extremes import _folded
 
 
 def test_a_pair_with_a_none_in_it_is_no_contribution() -> None:

@@ -46,7 +46,7 @@ def test_whatever_is_slow_is_tried_for_five_seconds(name: str, monkeypatch: pyte
     clock = time.perf_counter
     monkeypatch.setattr("monoids.laws.budget.time.perf_counter", lambda: clock() + waited[0])
     body = {"identity": 0, "combine": lambda self, a, b: a + b, name: slow}
-    with pytest.warns(LawsWarning, match="for want of time"):
+    with pytest.warns(LawsWarning, match="for lack of time"):
         assert_monoid_laws(type("Slow", (Monoid,), body)(), INTS)
     assert waited[0] < 7
 

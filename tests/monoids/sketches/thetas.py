@@ -8,10 +8,10 @@ import datasketches
 import numpy as np
 
 from monoids import Theta
-from monoids.sketches.theta import Sample
+from monoids.sketches.theta import ThetaSample
 
 
-def sketch_of(theta: Theta, values: list[Any]) -> Sample:
+def sketch_of(theta: Theta, values: list[Any]) -> ThetaSample:
     columns = theta.lift_columns(values)
     return theta.unpack(theta.reduce_sorted(columns, np.array([0])))[0] if values else theta.identity
 
