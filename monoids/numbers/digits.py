@@ -36,7 +36,7 @@ Lanes = Sequence[int]
 
 
 @dataclass(frozen=True)
-class LaneLimits:
+class DigitLimits:
     """The size of ``owner``'s integers: lane i has the slots ``bounds[i] : bounds[i + 1]``, less two bits."""
 
     owner: str
@@ -65,7 +65,7 @@ class LaneLimits:
                 self.check(integers)
 
 
-NO_LIMITS = LaneLimits("", (0,))
+NO_LIMITS = DigitLimits("", (0,))
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def no_digits(rows: int) -> Ragged:
 
 
 def sum_sorted(
-    heads: Sequence[Column], table: Ragged, starts: Column, explode: Explode, limits: LaneLimits = NO_LIMITS
+    heads: Sequence[Column], table: Ragged, starts: Column, explode: Explode, limits: DigitLimits = NO_LIMITS
 ) -> Ragged:
     """The sum of each segment of rows, of what their heads and their tables hold. OverflowError beyond the limits."""
     alone = np.diff(starts, append=len(table)) == 1
@@ -109,7 +109,7 @@ def sum_sorted(
     return merged
 
 
-def _sum_others(table: Ragged, starts: Column, alone: Column, limits: LaneLimits) -> Ragged:
+def _sum_others(table: Ragged, starts: Column, alone: Column, limits: DigitLimits) -> Ragged:
     """The sums of tables. A table that is alone in its segment is left unchanged."""
     sizes = np.diff(starts, append=len(table))
     others = table[np.flatnonzero(np.repeat(~alone, sizes))]
@@ -120,7 +120,7 @@ def _sum_others(table: Ragged, starts: Column, alone: Column, limits: LaneLimits
 
 
 def sum_segments(
-    heads: Sequence[Column], table: Ragged, segments: Column, count: int, explode: Explode, limits: LaneLimits
+    heads: Sequence[Column], table: Ragged, segments: Column, count: int, explode: Explode, limits: DigitLimits
 ) -> Ragged | None:
     """The sum of each of ``count`` segments, with row i in ``segments[i]``; None for so many that sorting is faster.
 
@@ -143,7 +143,7 @@ def _blocks(starts: Column, rows: int) -> Iterator[tuple[slice, slice]]:
 class _Sum:
     """Sums of digits, one a segment: the rows of ``_sums`` are slots, its columns are segments."""
 
-    def __init__(self, segments: int, limits: LaneLimits, cells_max: int = 1 << 62) -> None:
+    def __init__(self, segments: int, limits: DigitLimits, cells_max: int = 1 << 62) -> None:
         self._segments = segments
         self._limits = limits
         self._lanes = {end - 1: number for number, end in enumerate(limits.bounds[1:])}
@@ -336,7 +336,7 @@ def table_to_arrow(table: Ragged) -> list[pa.Array]:
     return [pa.ListArray.from_arrays(offsets, pa.array(column), type=DIGITS_TYPE) for column in table.flat()]
 
 
-def table_from_arrow(arrays: Sequence[pa.Array], limits: LaneLimits) -> Ragged:
+def table_from_arrow(arrays: Sequence[pa.Array], limits: DigitLimits) -> Ragged:
     """The inverse of ``table_to_arrow``. ValueError for lists that are no table, or integers beyond the limits."""
     slot_lists, digit_lists = arrays
     lengths = np.diff(slot_lists.offsets.to_numpy()).astype(np.int64)

@@ -24,7 +24,7 @@ from monoids.monoid import Group, check_schema
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
     Addend,
-    LaneLimits,
+    DigitLimits,
     decode_integers,
     encode_integers,
     ints_of_table,
@@ -215,5 +215,5 @@ def _table(columns: Columns) -> Ragged:
 
 
 _ZERO = np.zeros(1)
-_LIMITS = LaneLimits("ExactSum()", (*LANES, SLOTS))
+_LIMITS = DigitLimits("ExactSum()", (*LANES, SLOTS))
 _FLOAT = ValueType("ExactSum()", "float", pa.float64(), frozenset({"float"}))

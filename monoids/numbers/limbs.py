@@ -86,7 +86,7 @@ class Vectors:
 
     @classmethod
     def of(cls, table: Ragged, bounds: Sequence[int], degrees: Sequence[int]) -> Vectors:
-        """The first lanes, with these degrees, where all other lanes are 0; ``bounds`` as in ``digits.LaneLimits``."""
+        """The first lanes, with these degrees, where all other lanes are 0; ``bounds`` as in ``digits.DigitLimits``."""
         firsts, ends = np.array(bounds[: len(degrees)]), np.array(bounds[1 : len(degrees) + 1])
         widths = np.repeat(degrees, ends - firsts)
         # Each lane has rows of its own; its cells begin at ``begins``.

@@ -25,7 +25,7 @@ from monoids.monoid import Group, check_schema
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
     Addend,
-    LaneLimits,
+    DigitLimits,
     decode_integers,
     encode_integers,
     ints_of_table,
@@ -83,7 +83,7 @@ class PowerSums(Group[Powers]):
     def __init__(self) -> None:
         self._bounds = _bounds(self.degrees)
         self._nothing = (0,) * len(self.degrees)
-        self._limits = LaneLimits(repr(self), self._bounds)
+        self._limits = DigitLimits(repr(self), self._bounds)
 
     def variables(self, value: Any) -> Sequence[Any]:
         """The variables of one input that is not None."""

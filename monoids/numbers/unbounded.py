@@ -19,7 +19,7 @@ from monoids.monoid import Group, check_schema, python_values
 from monoids.numbers.digits import (
     DIGITS_SCHEMA,
     Addend,
-    LaneLimits,
+    DigitLimits,
     ints_of_table,
     no_digits,
     sum_segments,
@@ -195,5 +195,5 @@ def _small(table: Ragged) -> tuple[Column, Column]:
 _INTEGER = ValueType("Sum(int, unbounded=True)", "int", pa.int64(), frozenset({"int"}))
 _UNSIGNED = ValueType("Sum(int, unbounded=True)", "int", pa.uint64(), frozenset({"int"}))
 _LANES = (0,)
-_LIMITS = LaneLimits("Sum(int, unbounded=True)", (0, SLOTS_MAX))
+_LIMITS = DigitLimits("Sum(int, unbounded=True)", (0, SLOTS_MAX))
 _INPUT_BITS = 32 * SLOTS_MAX - 2 - 64

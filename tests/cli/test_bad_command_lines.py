@@ -17,7 +17,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import put_mark
 from persistent.storage import LocalStorage
-from persistent.storage.files import OsFiles
+from persistent.storage.disk import OsDisk
 from tests.cli.made import COMMANDS, READS, ROOT, contents, told
 from tests.few import one_in
 
@@ -151,7 +151,7 @@ def test_a_running_job_is_looked_at_and_left_alone(command: str, copied: Path) -
         assert grown == before
 
 
-class Refusing(OsFiles):
+class Refusing(OsDisk):
     """A disk that lets nobody in."""
 
     def read(self, path: str) -> object:  # type: ignore[override]
@@ -165,7 +165,7 @@ class Refusing(OsFiles):
 def test_no_permission_is_told(command: str, copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it a folder of somebody else would look like an empty one."""
     before = contents(copied)
-    monkeypatch.setattr("persistent.storage.local.OsFiles", Refusing)
+    monkeypatch.setattr("persistent.storage.local.OsDisk", Refusing)
     code, said = told(COMMANDS[command])
     assert code == 6
     assert "Permission denied. Let this user read and write there" in said, said

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from monoids import Monoid
 from monoids.laws import LawsWarning, LawViolation, Trial, assert_monoid_laws, law_named
-from monoids.laws.budget import BYTES, Effort, Spent, _waiting
+from monoids.laws.budget import BYTES, BudgetSpent, TrialBudget, _waiting
 from tests.monoids.laws.newcomers import INTS, Slow, written
 
 
@@ -65,9 +65,9 @@ def test_memory_is_looked_at_between_calls(monkeypatch: pytest.MonkeyPatch) -> N
     """Lost: the machine, to a sum that grows without end."""
     held = iter([0, BYTES, BYTES + 1])
     monkeypatch.setattr("monoids.laws.budget._memory", lambda: next(held))
-    monkeypatch.setattr("monoids.laws.budget._LOOK_S", 0)
-    budget = Effort(limited=True)
-    with pytest.raises(Spent, match="500 MB"), budget.law():
+    monkeypatch.setattr("monoids.laws.budget._CHECK_S", 0)
+    budget = TrialBudget(limited=True)
+    with pytest.raises(BudgetSpent, match="500 MB"), budget.law():
         budget.check()
         budget.check()
 
