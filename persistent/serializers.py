@@ -28,14 +28,14 @@ _SIGNATURE_BYTES = 32
 _DOMAIN = b"persistent.serializers.cloudpickle 1\0"
 _PROTOCOL = 5
 
-Key = bytes | Callable[[], bytes]
+SigningKey = bytes | Callable[[], bytes]
 
 
 class WrongSignature(CorruptCheckpoint, ValueError):
     """Bytes that were signed with another key, or changed since. They were not unpickled."""
 
 
-def cloudpickle(*, key: Key) -> Serializer:
+def cloudpickle(*, key: SigningKey) -> Serializer:
     """The serializer of a monoid whose elements are objects of any class. ValueError if the key is too short.
 
     ``key``: at least 32 bytes, or a function that returns them, called once in every process that needs them.
@@ -58,7 +58,7 @@ class _Cloudpickle:
     name = "cloudpickle"
     version = 1
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: SigningKey) -> None:
         self._key = key
         self._found: bytes | None = None
 

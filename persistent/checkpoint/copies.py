@@ -19,7 +19,7 @@ from persistent.storage import Storage
 
 _TRIES_MAX = 10
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
 """Is told how many bytes are done, and of how many."""
 
@@ -86,7 +86,7 @@ def copied_while_running(
     )
 
 
-def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entry], Result]) -> Result:
+def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entry], T]) -> T:
     """What is read of the checkpoint that is found, of a job that may go on meanwhile: where its files are collected
     under our eyes, one is found anew. CorruptCheckpoint is damage, then; Refused where the job is too fast."""
     for _ in range(_TRIES_MAX):

@@ -18,7 +18,7 @@ from persistent.storage import Storage
 from persistent.task import check_task
 from persistent.worker.job import Job
 
-Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def place(storage: Storage, at: int | None = None) -> Place:
     return Place(storage, checkpoint_at(Log(storage), at), at)
 
 
-def read_place(here: Place, read: Callable[[Place], Result]) -> Result:
+def read_place(here: Place, read: Callable[[Place], T]) -> T:
     """The result of ``read``, while the job may go on. If files are collected meanwhile, find the place again as it was
     asked for, and read that."""
     given = [here.entry]

@@ -20,7 +20,7 @@ import cloudpickle
 from persistent.errors import EngineError, InvalidPipeline
 from persistent.task import PersistentTask
 from persistent.testing.outcome import Outcome
-from persistent.testing.running import Records, Settings, at_once, maker
+from persistent.testing.running import InputRecords, Settings, at_once, maker
 
 _OURS = ("persistent", "monoids", "builtins", "__main__")
 _SEEDS = ("1", "2")
@@ -48,7 +48,7 @@ class OtherProcess:
         self._process = subprocess.Popen(command, env=environment, pass_fds=[there.fileno()])
         there.close()
 
-    def run(self, task: PersistentTask, records: Records, settings: Settings) -> Outcome:
+    def run(self, task: PersistentTask, records: InputRecords, settings: Settings) -> Outcome:
         """All records at once, there. What is raised there is raised here as ``EngineError``."""
         data = _pickled(task, records, settings, ())
         if self._process is None:
@@ -108,7 +108,7 @@ def _modules_of(task: PersistentTask) -> list[ModuleType]:
     return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 
 
-def _pickled(task: PersistentTask, records: Records, settings: Settings, by_value: Sequence[ModuleType]) -> bytes:
+def _pickled(task: PersistentTask, records: InputRecords, settings: Settings, by_value: Sequence[ModuleType]) -> bytes:
     """As Spark does: by reference what can be imported; ``by_value``: modules that the other process does not find."""
     registered = [module for module in by_value if module.__name__ not in cloudpickle.list_registry_pickle_by_value()]
     try:

@@ -13,7 +13,7 @@ from persistent.pipeline import Pipeline
 from persistent.task import key_names
 from persistent.worker.output_tables import END, REVISION, START
 
-Row = Mapping[str, Any]
+OutputRow = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_MAX = 600
 
@@ -32,9 +32,9 @@ class Outcome:
     """``rows``: the values at each place, as a list, so that what stands there twice counts twice."""
 
     key_names: tuple[str, ...]
-    rows: Mapping[Slot, list[Row]]
+    rows: Mapping[Slot, list[OutputRow]]
 
-    def at(self, part: str) -> Iterator[tuple[Slot, list[Row]]]:
+    def at(self, part: str) -> Iterator[tuple[Slot, list[OutputRow]]]:
         """The places of one part."""
         return ((place, rows) for place, rows in self.rows.items() if place.part == part)
 
@@ -95,13 +95,13 @@ class Raised:
         return f"raises {self.error}"
 
 
-def outcome_of(pipeline: Pipeline, published: Iterable[Row], *, positions: bool = False) -> Outcome:
+def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions: bool = False) -> Outcome:
     """What there is to see: the state, the rows of the sink, late rows and dead letters, and the account.
 
     ``positions``: and where the records stood, for runs that read the same ones.
     """
     names = key_names(pipeline.task)
-    rows: dict[Slot, list[Row]] = {}
+    rows: dict[Slot, list[OutputRow]] = {}
     for part, found in (("state", pipeline.state().to_pylist()), ("outputs", _newest(names, published))):
         for row in found:
             place, values = _placed(part, names, row)
@@ -152,7 +152,9 @@ def same(a: Any, b: Any, tolerance: float | None = None) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def _rows_differ(left: list[Row], right: list[Row], tolerance: float | None) -> tuple[str | None, Any, Any] | None:
+def _rows_differ(
+    left: list[OutputRow], right: list[OutputRow], tolerance: float | None
+) -> tuple[str | None, Any, Any] | None:
     if len(left) == len(right) == 1:
         for name in dict.fromkeys([*left[0], *right[0]]):
             a, b = left[0].get(name, NOTHING), right[0].get(name, NOTHING)
@@ -162,11 +164,11 @@ def _rows_differ(left: list[Row], right: list[Row], tolerance: float | None) -> 
     return None if same(left, right, tolerance) else (None, _one(left), _one(right))
 
 
-def _one(rows: list[Row]) -> Any:
+def _one(rows: list[OutputRow]) -> Any:
     return NOTHING if not rows else dict(rows[0]) if len(rows) == 1 else [dict(row) for row in rows]
 
 
-def _newest(names: Sequence[str], rows: Iterable[Row]) -> list[Row]:
+def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
     """Of rows with a revision those of the largest, for each key and window: whoever reads them does so."""
     found = list(rows)
     if not any(REVISION in row for row in found):
@@ -178,7 +180,7 @@ def _newest(names: Sequence[str], rows: Iterable[Row]) -> list[Row]:
     return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
 
 
-def _placed(part: str, names: Sequence[str], row: Row) -> tuple[Slot, Row]:
+def _placed(part: str, names: Sequence[str], row: OutputRow) -> tuple[Slot, OutputRow]:
     window = (_ms(row[START]), _ms(row[END])) if START in row else None
     apart = {*names, START, END, REVISION}
     values = {name: value for name, value in row.items() if name not in apart}
@@ -200,7 +202,7 @@ def _ms(time: Any) -> int:
     return int(time)
 
 
-def _canonical(row: Row) -> str:
+def _canonical(row: OutputRow) -> str:
     return repr(sorted(row.items(), key=lambda item: item[0]))
 
 

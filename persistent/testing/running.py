@@ -34,7 +34,7 @@ from persistent.testing.times import user_time
 T = TypeVar("T")
 R = TypeVar("R")
 
-Records: TypeAlias = Sequence[Any] | pa.Table
+InputRecords: TypeAlias = Sequence[Any] | pa.Table
 MakeTask = Callable[[], PersistentTask]
 
 _EVER_MS = 1 << 60
@@ -56,7 +56,7 @@ class Settings:
 class PartSource(MemorySource):
     """A part of the records, in the schema of all, each at its own position."""
 
-    def __init__(self, records: Records, settings: Settings) -> None:
+    def __init__(self, records: InputRecords, settings: Settings) -> None:
         super().__init__(records, timestamp=settings.timestamp, timestamp_unit=settings.timestamp_unit)
         self._given = settings.recorded
         self._positions = settings.positions
@@ -100,7 +100,7 @@ class Calling:
 class TaskRun:
     """One run of a task over records, from a fresh checkpoint to the end of the input, in any number of lives."""
 
-    def __init__(self, make: MakeTask, records: Records, settings: Settings) -> None:
+    def __init__(self, make: MakeTask, records: InputRecords, settings: Settings) -> None:
         self._make = make
         self._records = records if isinstance(records, pa.Table) else list(records)
         self._settings = settings
@@ -144,7 +144,7 @@ class TaskRun:
 
 
 @contextmanager
-def task_run(make: MakeTask, records: Records, settings: Settings) -> Iterator[TaskRun]:
+def task_run(make: MakeTask, records: InputRecords, settings: Settings) -> Iterator[TaskRun]:
     """A run of the task; its memory is given back at the end."""
     begun = TaskRun(make, records, settings)
     try:
@@ -153,7 +153,7 @@ def task_run(make: MakeTask, records: Records, settings: Settings) -> Iterator[T
         begun.forget()
 
 
-def settings_of(records: Records, timestamp: str, timestamp_unit: str | None, on_error: str) -> Settings:
+def settings_of(records: InputRecords, timestamp: str, timestamp_unit: str | None, on_error: str) -> Settings:
     """The settings under which these records, and parts of them, are run."""
     settings = Settings(timestamp, timestamp_unit, on_error)
     return replace(settings, recorded=PartSource(records, settings).plan(SourceState({}), Budget(1)).recorded)
@@ -166,7 +166,7 @@ def standing_clock(task: PersistentTask, now_ms: int = START_MS) -> Iterator[Non
         yield
 
 
-def at_once(make: MakeTask, records: Records, settings: Settings, now_ms: int = START_MS) -> Outcome:
+def at_once(make: MakeTask, records: InputRecords, settings: Settings, now_ms: int = START_MS) -> Outcome:
     """All records in one step."""
     with standing_clock(make(), now_ms), task_run(make, records, settings) as run:
         run.live(step_rows=max(len(records), 1))

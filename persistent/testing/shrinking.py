@@ -7,14 +7,14 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from persistent.testing.running import Records
+from persistent.testing.running import InputRecords
 
 S = TypeVar("S")
 
 TRIES_MAX = 120
 
 
-def smallest(records: Records, seen: S, look: Callable[[Records], S | None]) -> tuple[Records, S]:
+def smallest(records: InputRecords, seen: S, look: Callable[[InputRecords], S | None]) -> tuple[InputRecords, S]:
     """A small part of the records in which ``look`` still sees something, and what.
 
     >>> smallest([1, 2, 3, 4, 5, 6], "both", lambda some: "both" if {2, 5} <= set(some) else None)
@@ -38,7 +38,7 @@ def smallest(records: Records, seen: S, look: Callable[[Records], S | None]) -> 
     return records, seen
 
 
-def _without(records: Records, start: int, stop: int) -> Any:
+def _without(records: InputRecords, start: int, stop: int) -> Any:
     if isinstance(records, pa.Table):
         return pa.concat_tables([records.slice(0, start), records.slice(stop)])
     return [*records[:start], *records[stop:]]

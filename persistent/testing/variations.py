@@ -19,9 +19,9 @@ from persistent.testing.clock import START_MS
 from persistent.testing.outcome import Outcome
 from persistent.testing.running import (
     Calling,
+    InputRecords,
     MakeTask,
     PartSource,
-    Records,
     Settings,
     at_once,
     standing_clock,
@@ -41,7 +41,7 @@ class Variation:
 
     name: str
     remedy: str
-    run: Callable[[MakeTask, Records, Settings], Outcome]
+    run: Callable[[MakeTask, InputRecords, Settings], Outcome]
 
 
 def variations_of(
@@ -54,15 +54,15 @@ def variations_of(
     return ways
 
 
-def _once_more(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+def _once_more(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
     return at_once(make, records, settings)
 
 
-def _another_day(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+def _another_day(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
     return at_once(make, records, settings, LATER_MS)
 
 
-def _rescaled(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+def _rescaled(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
     rows = math.ceil(len(records) / _LIVES)
     with standing_clock(make()), task_run(make, records, settings) as run:
         life = 0
@@ -71,7 +71,7 @@ def _rescaled(make: MakeTask, records: Records, settings: Settings) -> Outcome:
         return run.outcome()
 
 
-def _twice(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+def _twice(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
     with standing_clock(make()), task_run(make, records, settings) as run:
         run.live(max(len(records), 1), Calling(2, twice=True))
         return run.outcome()
@@ -102,7 +102,7 @@ TWICE = Variation(
 def one_by_one(steps: int) -> Variation:
     """A step for each message; of more than ``steps`` records, so many steps."""
 
-    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         with standing_clock(make()), task_run(make, records, settings) as lived:
             lived.live(_step_rows(records, steps))
             return lived.outcome()
@@ -114,7 +114,7 @@ def one_by_one(steps: int) -> Variation:
 def reborn(steps: int) -> Variation:
     """Killed after each step, and begun anew by another process."""
 
-    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         with standing_clock(make()), task_run(make, records, settings) as lived:
             while lived.die_after_a_step(_step_rows(records, steps)):
                 pass
@@ -130,7 +130,7 @@ def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation
     Where a state draws lots by ``message.order``, each record keeps its position: at another one, another lot is drawn.
     """
 
-    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         task = make()
         times, keys = _times_and_keys(task, records, settings)
         lots = draws_lots(task.persistent_state().monoid)
@@ -154,7 +154,7 @@ def _by_message_and_batch(task: PersistentTask) -> Iterator[Variation]:
         return
     class_ = type(given.__name__, (given,), {"process_batch": PersistentTask.process_batch})
 
-    def run(make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         def by_message() -> PersistentTask:
             made = make()
             made.name = operator_name(made)
@@ -167,11 +167,11 @@ def _by_message_and_batch(task: PersistentTask) -> Iterator[Variation]:
     yield Variation("by process_message instead of process_batch", remedy, run)
 
 
-def _step_rows(records: Records, steps: int) -> int:
+def _step_rows(records: InputRecords, steps: int) -> int:
     return max(math.ceil(len(records) / steps), 1)
 
 
-def _times_and_keys(task: PersistentTask, records: Records, settings: Settings) -> tuple[list[int], list[str]]:
+def _times_and_keys(task: PersistentTask, records: InputRecords, settings: Settings) -> tuple[list[int], list[str]]:
     """The timestamp and the key of each record; of one that has none, those of the record before."""
     source = PartSource(records, settings)
     plan = source.plan(SourceState({}), Budget(max(len(records), 1)))

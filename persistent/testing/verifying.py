@@ -14,7 +14,7 @@ from persistent.state import PersistentState
 from persistent.task import PersistentTask, check_task, operator_name
 from persistent.testing.other_process import OtherProcess
 from persistent.testing.outcome import ENDED, NOTHING, Difference, Outcome, Raised, Slot, first_difference, same
-from persistent.testing.running import MakeTask, Records, Settings, at_once, maker, settings_of
+from persistent.testing.running import InputRecords, MakeTask, Settings, at_once, maker, settings_of
 from persistent.testing.shrinking import smallest
 from persistent.testing.variations import Variation, variations_of
 from persistent.testing.watching import Changed, Seen, law_broken, watch
@@ -34,7 +34,7 @@ class TaskDiffers(AssertionError):
     small part of the records that shows it.
     """
 
-    def __init__(self, message: str, way: str, difference: Difference | None, records: Records) -> None:
+    def __init__(self, message: str, way: str, difference: Difference | None, records: InputRecords) -> None:
         super().__init__(message)
         self.way = way
         self.key = difference.key if difference else None
@@ -46,11 +46,11 @@ class TaskDiffers(AssertionError):
 
 def verify_task(
     task: Any,
-    records: Records,
+    records: InputRecords,
     *,
     timestamp: str = "ts",
     timestamp_unit: str | None = "ms",
-    expected: Expected | Callable[[Records], Expected] | None = None,
+    expected: Expected | Callable[[InputRecords], Expected] | None = None,
     max_out_of_orderness: Duration | None = None,
     on_error: str = "stop",
     steps: int = 64,
@@ -103,7 +103,7 @@ class _Verifying:
     """One task with its records; ``reference`` is what all ways must come to."""
 
     def __init__(
-        self, make: MakeTask, records: Records, settings: Settings, state: PersistentState, tolerance: float
+        self, make: MakeTask, records: InputRecords, settings: Settings, state: PersistentState, tolerance: float
     ) -> None:
         self.make = make
         self.records = records
@@ -131,7 +131,7 @@ class _Verifying:
             raise TaskDiffers(message, "laws", None, self.records) from violation
         return seen
 
-    def expect(self, expected: Expected | Callable[[Records], Expected] | None) -> None:
+    def expect(self, expected: Expected | Callable[[InputRecords], Expected] | None) -> None:
         """Compare the reference with what the user expects."""
         if expected is None:
             return
@@ -141,7 +141,7 @@ class _Verifying:
                 raise self._differs("expected", "Look at the task, or at expected=.", difference, self.records)
             return
 
-        def look(records: Records) -> Difference | None:
+        def look(records: InputRecords) -> Difference | None:
             outcome = self._run(self._at_once, records)
             return None if isinstance(outcome, Raised) else self._unexpected(outcome, expected(records))
 
@@ -153,7 +153,7 @@ class _Verifying:
     def try_way(self, way: Variation) -> None:
         """Raise TaskDiffers, with few records, if this way comes to something else."""
 
-        def look(records: Records) -> Difference | None:
+        def look(records: InputRecords) -> Difference | None:
             reference = self.reference if records is self.records else self._run(self._at_once, records)
             if isinstance(reference, Raised):
                 return None
@@ -167,10 +167,12 @@ class _Verifying:
             records, difference = smallest(self.records, seen, look)
             raise self._differs(way.name, way.remedy, difference, records)
 
-    def _at_once(self, make: MakeTask, records: Records, settings: Settings) -> Outcome:
+    def _at_once(self, make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         return at_once(make, records, settings)
 
-    def _run(self, run: Callable[[MakeTask, Records, Settings], Outcome], records: Records) -> Outcome | Raised:
+    def _run(
+        self, run: Callable[[MakeTask, InputRecords, Settings], Outcome], records: InputRecords
+    ) -> Outcome | Raised:
         try:
             return run(self.make, records, self.settings)
         except InvalidPipeline:
@@ -194,7 +196,7 @@ class _Verifying:
                 return Difference(place, outcome.key_names, None, wanted, got)
         return None
 
-    def _differs(self, way: str, remedy: str, difference: Difference, records: Records) -> TaskDiffers:
+    def _differs(self, way: str, remedy: str, difference: Difference, records: InputRecords) -> TaskDiffers:
         first = _REFERENCE if way != "expected" else "expected"
         second = way if way != "expected" else "the task"
         told = "comes to something else than expected" if way == "expected" else f"run {way}, comes to something else"

@@ -12,7 +12,7 @@ from monoids import HeavyHitters, Monoid, Reservoir
 from persistent.message import Batch, Message
 from persistent.task import PersistentTask, operator_name
 from persistent.testing.outcome import same
-from persistent.testing.running import MakeTask, Records, Settings, standing_clock, task_run
+from persistent.testing.running import InputRecords, MakeTask, Settings, standing_clock, task_run
 
 _VALUES_MAX = 60
 _EXAMPLES = 30
@@ -34,7 +34,7 @@ class Seen:
     gives_keys: bool = False
 
 
-def watch(make: MakeTask, records: Records, settings: Settings) -> Seen:
+def watch(make: MakeTask, records: InputRecords, settings: Settings) -> Seen:
     """Run the task, by message if it can; raise ``Changed`` if it changes what it is given."""
     task, seen = make(), Seen()
     has_message = type(task).process_message is not PersistentTask.process_message
