@@ -34,11 +34,6 @@ MANY_PARAMETERS = {
     "persistent.cli.run.run": 7,
     "persistent.worker.merge_runs.write_run": 7,  # The deltas and the key groups of the run are two ranges.
     "persistent.verify.rows.state_table_faults": 7,
-    "monoids.combinators.Aggregator.__init__": 7,  # The functions that a monoid consists of.
-    "monoids.numbers.digits.sum_cells": 7,  # Kernels over columns: a value for each would be made for each call.
-    "monoids.groupby.sliding.slide": 7,
-    "monoids.groupby.sliding._doubled": 7,
-    "monoids.groupby.sliding._anew": 7,
 }
 IMPORTS_MAX = 18
 MANY_IMPORTS = {

@@ -187,7 +187,7 @@ def test_a_combine_that_mutates(on_error: str, step_rows: int | None, storage: M
     with pytest.raises(PersistentError) as error:
         run(pipeline)
         pipeline.state()
-    says(error, "Mutating", "changes an element", "return a new one", "Pages")
+    says(error, "Mutating", "changes one of its operands", "return a new one", "Pages")
 
 
 def test_an_update_of_the_past(storage: MemoryStorage) -> None:

@@ -6,7 +6,7 @@ import pickle
 from pathlib import Path
 
 from persistent.errors import SourceError, StorageError, UserCodeError
-from persistent.storage.failures import Fault, failure_of
+from persistent.storage.failures import FaultKind, failure_of
 from persistent.worker.requirements import needs_of, say_where, unfit
 
 
