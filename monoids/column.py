@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 
 Column = np.ndarray[Any, Any]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
 Columns = tuple[Any, ...]
 """Elements as columns: equally long columns of any kind."""
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from monoids.column import Mask
 from monoids.groupby.cells import Integers
+from monoids.groupby.sorting import Mask
 from persistent.clock import Duration, bare, duration_ms
 
 _FOR_EVER = 1 << 62

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from monoids import encoding
-from monoids.column import Mask
 from monoids.groupby.cells import CHUNK_ROWS, Integers, PaneCodes, code_panes, segment_starts
 from monoids.groupby.neighbours import same_as_next
-from monoids.groupby.sorting import stable_order
+from monoids.groupby.sorting import Mask, stable_order
 from monoids.hashing import hash_keys, is_injective
 from monoids.text import Words
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from monoids.column import Mask
 from monoids.groupby.cells import CHUNK_ROWS, Integers
+from monoids.groupby.sorting import Mask
 from monoids.hashing import null_safe_equal
 from monoids.text import WORD_BYTES, TextWords
 

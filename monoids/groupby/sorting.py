@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
+Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
 _FEW_ROWS = 1 << 10
 _PIECE_ROWS = 1 << 13

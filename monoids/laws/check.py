@@ -73,7 +73,7 @@ def assert_monoid_laws(
       combine(identity, a): 0
       a: 1
       the identity must be neutral: combined with any element, it leaves that unchanged. If not every input is an \
-      element, let lift make one of it
+element, let lift make one of it
     """
     __tracebackhide__ = True
     trial = Trial(monoid, inputs, examples=examples, equality=equality)
