@@ -58,5 +58,5 @@ class Weighted(Visits):
 
 def test_what_could_not_be_read_again_is_not_committed() -> None:
     """A float in a manifest would be written, and refused at the next start: the checkpoint would be lost."""
-    with pytest.raises(InvalidPipeline, match=r"0\.5 is a float, which a checkpoint does not hold"):
+    with pytest.raises(InvalidPipeline, match=r"0\.5 is a float, which a checkpoint cannot hold"):
         Shop(task=Weighted).run()

@@ -30,7 +30,7 @@ from persistent.storage.clients import client_of, modules_of, schemes, why_not
         (OSError(12, "Cannot allocate memory"), r"too little memory"),
         (
             ImportError("undefined symbol: x"),
-            r"is there and cannot be imported \(undefined symbol: x\): install it anew",
+            r"is installed but cannot be imported \(undefined symbol: x\): install it again",
         ),
     ],
 )
