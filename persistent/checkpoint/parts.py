@@ -194,7 +194,7 @@ class OperatorState:
 
 
 @dataclass(frozen=True)
-class Batch:
+class SinkBatch:
     """What a checkpoint staged for one sink, to be published under its id. ``before``: the id of the batch before it
     for this sink, where a checkpoint without outputs is none; None of the first, and where an older release has staged
     it."""
@@ -207,8 +207,8 @@ class Batch:
         return {"id": self.id, "before": self.before, "staged": staged_to_json(self.staged)}
 
     @staticmethod
-    def from_json(body: Mapping[str, Any]) -> Batch:
-        return Batch(body["id"], body["before"], staged_from_json(body["staged"]))
+    def from_json(body: Mapping[str, Any]) -> SinkBatch:
+        return SinkBatch(body["id"], body["before"], staged_from_json(body["staged"]))
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class SinkPart:
 
     does: tuple[str, ...] = ()
     last: int | None = None
-    unpublished: tuple[Batch, ...] = ()
+    unpublished: tuple[SinkBatch, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         unpublished = [batch.to_json() for batch in self.unpublished]
@@ -227,7 +227,7 @@ class SinkPart:
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> SinkPart:
-        return SinkPart(tuple(body["does"]), body["last"], tuple(map(Batch.from_json, body["unpublished"])))
+        return SinkPart(tuple(body["does"]), body["last"], tuple(map(SinkBatch.from_json, body["unpublished"])))
 
 
 @dataclass(frozen=True)

@@ -181,11 +181,11 @@ def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
     yield from (law for law, holds in laws if not holds)
 
 
-Law = tuple[str, bool]
+HeldLaw = tuple[str, bool]
 """A sentence, and whether it holds."""
 
 
-def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[Law]:
+def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[HeldLaw]:
     """A task of another name, which a migration brings, begins where one stood."""
     for task, new in manifest.clocks.items():
         yield "what is closed lies behind the clock", 0 <= new.closed <= new.watermark
@@ -205,7 +205,7 @@ def _are_among(after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     return all(one == before[name] if name in before else one in before.values() for name, one in after.items())
 
 
-def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[Law]:
+def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:
     for name, before in parent.sources.items():
         after = manifest.sources.get(name, SourcePart("", (), {}))
         names = after.partitions[: len(before.partitions)]
@@ -220,14 +220,14 @@ def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[Law]:
             yield f"a compaction changes nothing of {name} but its index", index
 
 
-def _sink_laws(manifest: Manifest, parent: Manifest) -> Iterator[Law]:
+def _sink_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:
     for name, after in manifest.sinks.items():
         before = parent.sinks.get(name)
         if before is not None and before.last is not None:
             yield f"the last batch of {name} never goes back", after.last is not None and after.last >= before.last
 
 
-def _account_laws(manifest: Manifest) -> Iterator[Law]:
+def _account_laws(manifest: Manifest) -> Iterator[HeldLaw]:
     for inputs in manifest.ledger.values():
         for accounts in inputs.values():
             for partition, account in accounts.items():

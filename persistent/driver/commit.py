@@ -12,8 +12,8 @@ from persistent.checkpoint.parts import (
     STATE,
     Account,
     Aside,
-    Batch,
     OperatorState,
+    SinkBatch,
     SinkPart,
     SourcePart,
     StateRuns,
@@ -192,7 +192,7 @@ def _next_sinks(old: Manifest, id: int, sink: Sink | None, staged: tuple[Staged,
         return {name: replace(part, unpublished=()) for name, part in old.sinks.items()}
     name = default_name(type(sink).__name__, "sink")
     before = old.sinks[name].last if name in old.sinks else None
-    batches = (Batch(id, before, staged),) if staged else ()
+    batches = (SinkBatch(id, before, staged),) if staged else ()
     does = tuple(ability for ability in ABILITIES if hasattr(sink, ability))
     return {name: SinkPart(does, id if staged else before, batches)}
 

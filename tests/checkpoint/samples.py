@@ -14,8 +14,8 @@ from persistent.checkpoint.parts import (
     STATE,
     Account,
     Aside,
-    Batch,
     OperatorState,
+    SinkBatch,
     SinkPart,
     SourcePart,
     StateRuns,
@@ -115,7 +115,7 @@ def full_manifest() -> Manifest:
             )
         },
         accounts={"files": Account(10, 6, 2, 1, 1, 1 << 63)},
-        sinks={"file": SinkPart(("newest", "retract"), 7, (Batch(7, 5, (staged,)),))},
+        sinks={"file": SinkPart(("newest", "retract"), 7, (SinkBatch(7, 5, (staged,)),))},
         aside=(Aside(7, (aside,), (aside,)),),
         publishes=True,
         revision_base=40,

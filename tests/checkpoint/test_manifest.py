@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.manifest import _FENCES_KEPT, FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
-from persistent.checkpoint.parts import Aside, Batch, SinkPart, TaskClock
+from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart, TaskClock
 from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, NewerFormat
@@ -206,7 +206,7 @@ def test_what_is_staged_of_every_kind_may_not_be_published_yet() -> None:
     """Dead letters without windows would be swept before anybody has seen them."""
     a, b, c = (Staged(f"d/V/{name}", 1, 1) for name in "abc")
     one = manifest(
-        sinks={"memory": SinkPart((), 1, (Batch(1, None, (a,)),))}, aside=(Aside(1, (b,)), Aside(2, (), (c,)))
+        sinks={"memory": SinkPart((), 1, (SinkBatch(1, None, (a,)),))}, aside=(Aside(1, (b,)), Aside(2, (), (c,)))
     )
     assert one.unpublished() == {"d/V/a", "d/V/b", "d/V/c"}
     assert manifest().unpublished() == set()

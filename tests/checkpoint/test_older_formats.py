@@ -12,7 +12,7 @@ from persistent.checkpoint import shapes
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.older_formats import MANIFEST, SINK, UNNAMED
-from persistent.checkpoint.parts import Aside, Batch, SinkPart
+from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import decode_document, encode_document
@@ -110,7 +110,7 @@ def of_format_1(**changes: Any) -> dict[str, Any]:
 
 def test_a_manifest_of_format_2_says_what_it_said() -> None:
     """Lost on the way, a position, an account or an output is lost at the upgrade."""
-    sinks = {SINK: SinkPart((), None, (Batch(5, None, (STAGED_NOW,)), Batch(7, None, (STAGED_NOW,))))}
+    sinks = {SINK: SinkPart((), None, (SinkBatch(5, None, (STAGED_NOW,)), SinkBatch(7, None, (STAGED_NOW,))))}
     source = replace(full_manifest().source, idle=())
     one = replace(full_manifest(), sources={"file": source}, sinks=sinks, revision_base=0, format=2)
     assert one.aside == (Aside(7, (ASIDE_NOW,), (ASIDE_NOW,)),)

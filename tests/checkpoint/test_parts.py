@@ -11,8 +11,8 @@ from persistent.checkpoint.parts import (
     STATE,
     Account,
     Aside,
-    Batch,
     OperatorState,
+    SinkBatch,
     SinkPart,
     SourcePart,
     StateRuns,
@@ -97,6 +97,6 @@ def test_each_part_is_read_as_it_was_written() -> None:
     assert OperatorState.from_json(one.operator.to_json()) == one.operator
     assert SinkPart.from_json(one.sink.to_json()) == one.sink
     assert Aside.from_json(one.aside[0].to_json()) == one.aside[0]
-    batch = Batch(5, None, STAGED)
-    assert Batch.from_json(batch.to_json()) == batch
+    batch = SinkBatch(5, None, STAGED)
+    assert SinkBatch.from_json(batch.to_json()) == batch
     assert re.fullmatch(r"[a-z]+", STATE)

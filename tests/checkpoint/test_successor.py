@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.manifest import FORMAT, Manifest
-from persistent.checkpoint.parts import Account, Aside, Batch, SinkPart, SourcePart, TaskClock
+from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, TaskClock
 from persistent.checkpoint.shapes import KINDS as KINDS_IN_FILES
 from persistent.checkpoint.shapes import SETS
 from persistent.checkpoint.successor import KINDS, TABLE, Entry, Rule, broken, check_follows, first, succeed, table_text
@@ -22,7 +22,7 @@ from tests.checkpoint.samples import manifest, operator, run
 SOURCE = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})
 PARENT = replace(
     manifest(4, epoch=2, oldest=1, clock=Clock(20, 10), source=SOURCE),
-    sinks={"memory": SinkPart(("retract",), 4, (Batch(4, 2, (Staged("s", 1, 9),)),))},
+    sinks={"memory": SinkPart(("retract",), 4, (SinkBatch(4, 2, (Staged("s", 1, 9),)),))},
     aside=(Aside(4, (Staged("l", 1, 9),)),),
     fences=1,
     replan=1,
@@ -47,7 +47,7 @@ OTHER: dict[str, Any] = {
     "clocks": {"Visits": TaskClock(30, 10)},
     "operators": {"Visits": operator({"of": "another"}, ("page",), ())},
     "ledger": {"Visits": {"memory": {"memory": Account(8, 8)}}},
-    "sinks": {"memory": SinkPart(("retract",), 5, (Batch(5, 4, (Staged("t", 1, 9),)),))},
+    "sinks": {"memory": SinkPart(("retract",), 5, (SinkBatch(5, 4, (Staged("t", 1, 9),)),))},
     "aside": (Aside(5, (Staged("d", 1, 9),)),),
     "fences": 7,
     "replan": 7,

@@ -11,7 +11,7 @@ from monoids import Count
 from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account, Aside, Batch, SinkPart, SourcePart, StateRuns
+from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, StateRuns
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
@@ -104,7 +104,7 @@ def test_what_is_closed_is_closed_once() -> None:
     assert (new.clock.closed, new.clock.watermark) == (15, 15)
     assert [run.name for run in new.operator.state.runs] == [held[1].name, held[2].name]
     assert new.operator.state.lowest == 10
-    assert new.sink.unpublished == (Batch(5, None, (staged,)),) and not new.aside
+    assert new.sink.unpublished == (SinkBatch(5, None, (staged,)),) and not new.aside
     assert commit(Entry(new, "0" * 64, 1), NOTHING, plan(5, close_at=0)).clock.closed == 15
     assert commit(last, NOTHING, plan(4, close_at=15), window=None).operator.state.runs == held
 
@@ -113,7 +113,7 @@ def test_a_checkpoint_lists_its_own_outputs_only() -> None:
     """Those of the step before were published before this one was put; listed for ever, they would be swept
     and then missed."""
     old = (Staged("old", 1, 1),)
-    last = entry(sinks={"memory": SinkPart((), 4, (Batch(4, None, old),))}, aside=(Aside(4, old, old),))
+    last = entry(sinks={"memory": SinkPart((), 4, (SinkBatch(4, None, old),))}, aside=(Aside(4, old, old),))
     new = commit(last)
     assert new.sink.unpublished == () and new.aside == ()
 
@@ -122,11 +122,11 @@ def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
     """A store that publishes in one transaction moves its mark from there, or finds that another has moved it."""
     staged = Results((), (Closed(Staged("s", 3, 9)),), ())
     one = commit(entry(), staged)
-    assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (Batch(5, None, staged.staged()),))}
+    assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (SinkBatch(5, None, staged.staged()),))}
     without = commit(Entry(one, "0" * 64, 1), NOTHING, plan(5))
     assert without.sink == SinkPart(MEMORY_DOES, 5)
     three = commit(Entry(without, "0" * 64, 1), staged, plan(6))
-    assert three.sink.unpublished == (Batch(7, 5, staged.staged()),) and three.sink.last == 7
+    assert three.sink.unpublished == (SinkBatch(7, 5, staged.staged()),) and three.sink.last == 7
     gone = commit(Entry(three, "0" * 64, 1), NOTHING, plan(7), sink=None)
     assert gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7)} and gone.publishes is False
 
@@ -134,7 +134,7 @@ def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
         tidy = None
 
     other = commit(Entry(three, "0" * 64, 1), staged, plan(7), sink=Other())
-    assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (Batch(8, None, staged.staged()),))}
+    assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (SinkBatch(8, None, staged.staged()),))}
     assert other.publishes is True
 
 

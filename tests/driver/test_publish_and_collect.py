@@ -12,7 +12,7 @@ from monoids import Count
 from persistent import MemorySource, NonWindowState, PersistentTask
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Aside, Batch, SinkPart
+from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import new_nonce
 from persistent.driver.publish import (
@@ -86,7 +86,7 @@ def aside(name: str) -> Staged:
     return Staged(f"d/Visits/e1-c5-{name}.arrow", 1, 1, "0" * 64)
 
 
-WINDOWS = Batch(5, None, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
+WINDOWS = SinkBatch(5, None, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
 LATE, DEAD = aside("1a7e"), aside("dead")
 ASIDE: dict[str, Any] = {"aside": (Aside(6, (LATE,), (DEAD,)),)}
 OUTPUTS: dict[str, Any] = {"sinks": {"listener": SinkPart((), 5, (WINDOWS,))}, **ASIDE}
@@ -228,7 +228,7 @@ def newest(kind: str = "checkpoint", **changes: Any) -> Manifest:
         "oldest": 7,
         "bases": {3: 0, 7: 0, 8: 0, 9: 0},
         "operators": {"Visits": state},
-        "sinks": {"listener": SinkPart((), 9, (Batch(9, None, (Staged("_staged/w", 1, 1),)),))},
+        "sinks": {"listener": SinkPart((), 9, (SinkBatch(9, None, (Staged("_staged/w", 1, 1),)),))},
         "aside": (Aside(9, (Staged(attempt(1, 9, "b"), 1, 1),)),),
     }
     return manifest(9, kind=kind, epoch=1, **{**fields, **changes})
