@@ -1,15 +1,15 @@
-"""The test kit of a user's own job: run in every way, and with faults, it must come to the same.
+"""The test kit for a user's own job: reordering, restarts and faults must not change its results.
 
-    verify_task(Visits, records)            the task in every way a task may be run
-    simulate(pipeline, seeds=range(100))    the pipeline with crashes, lost answers, other drivers
-    ScriptedSource([..., CRASH, ...])       what happens between which records
-    ManualClock()                           a time that stands still until it is told to go on
+    verify_task(Visits, records)            runs the task in every way that a task may be run
+    simulate(pipeline, seeds=range(100))    runs the pipeline with crashes, lost answers and other drivers
+    ScriptedSource([..., CRASH, ...])       a source with events between its records
+    ManualClock()                           a clock that stands still until the test moves it
 
 Under pytest there are the fixtures ``manual_clock`` and ``memory_checkpoint``, and ``--persistent-seeds=N``.
 
 verifying.py  ways.py  running.py  elsewhere.py  watching.py  shrinking.py      verify_task
 simulating.py  turns.py  faults.py  pauses.py  draws.py                         simulate
-outcome.py                                                                      what both compare
+outcome.py                                                                      the results that both compare
 scripted.py  clock.py  times.py                                                 source and time
 """
 

@@ -1,4 +1,4 @@
-"""A manual clock stands still until it is told to go on: what ``persistent`` then takes for the time."""
+"""A manual clock replaces the time in ``persistent``, and stands still until the test moves it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from persistent import clock
 from persistent.clock import Duration, duration_ms
 
 START_MS = 1_900_000_000_000
-"""Where a manual clock stands at first: 17 March 2030."""
+"""The first time of a manual clock: 17 March 2030."""
 
 
 class ManualClock:
     """Replaces, within ``with``, the time of day and the measuring clock of ``persistent`` in the whole process.
 
-    What asks Python itself for the time still gets the true one.
+    Code that asks Python itself still gets the true time.
 
     >>> from persistent.clock import wall_ms
     >>> with ManualClock(1_000) as manual:
@@ -38,7 +38,7 @@ class ManualClock:
         self._passed_ms += passed
 
     def set(self, now_ms: int) -> None:
-        """Set the time of day, forward or back, as an operator does; what measures durations does not notice."""
+        """Set the time of day, forward or back, as an operator does; measured durations do not change."""
         self.now_ms = now_ms
 
     def __enter__(self) -> ManualClock:
@@ -57,7 +57,7 @@ class ManualClock:
 
 
 class _TimeModule:
-    """The module ``time``, as the manual clock has it; all else is the module's."""
+    """The module ``time`` with the readings of the manual clock."""
 
     def __init__(self, manual: ManualClock, module: Any) -> None:
         self._manual = manual
@@ -70,4 +70,4 @@ class _TimeModule:
 
 
 READINGS = ("time", "time_ns", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns")
-"""The functions of ``time`` that tell the time."""
+"""The functions of ``time`` that read a clock."""

@@ -1,4 +1,4 @@
-"""A faulty storage dies, refuses, or loses its answer at the k-th operation of a process."""
+"""A faulty storage fails at the k-th operation of a process: it dies, refuses, or loses its answer."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from persistent.errors import StorageError
 from persistent.storage import MemoryStorage, Put, Storage
 
 DEATHS = ("before", "after", "half")
-"""How a process dies at an operation: nothing done; done, but it never learns; cut off in the middle."""
+"""How a process dies at an operation: before it, after it, or in the middle."""
 
 REFUSALS = ("full", "full-once", "error", "lost", "lost-undone")
-"""What else a storage does: refuse writes from then on, or once; refuse one operation; not answer, done or not."""
+"""Other faults: writes refused from then on, or once; one operation refused; an answer lost, done or not."""
 
 _CHANGES = ("put_if_absent", "write", "rename", "delete")
 
 
 class Killed(BaseException):
-    """The process is dead. Not an Exception: nothing that goes on after errors may go on after this."""
+    """The process is dead. Not an Exception: no error handler may continue after it."""
 
 
 @dataclass
 class Operations:
     """The operations of one process, over all its storages, counted from 0.
 
-    At operation ``at`` happens ``how``. One of DEATHS: from then on every operation raises ``Killed``. "full-once" or
-    "full": StorageError for ENOSPC at operations that write, the first from ``at`` on or all. "error": StorageError,
-    once. "lost", "lost-undone": the operation, or the first change after it, is done or is not, and gets no answer.
-    ``at=None``: only count. ``log`` holds a line for each operation: verb, URL and name.
+    The fault ``how`` happens at operation ``at``. One of DEATHS: every operation from then on raises ``Killed``.
+    "full-once", "full": from ``at`` on, the first write or every write raises StorageError for ENOSPC. "error": one
+    StorageError. "lost", "lost-undone": the operation, or the first change after it, is done or not, and gets no
+    answer. ``at=None``: only count. ``log``: verb, URL and name of each operation.
 
     >>> operations = Operations(at=1)
     >>> storage = FaultyStorage(MemoryStorage("doctest-faults"), operations)
@@ -56,7 +56,7 @@ class Operations:
         return len(self.log)
 
     def begin(self, verb: str, url: str, name: str) -> bool:
-        """Note an operation; True iff it is the one at which the process dies, or whose answer is lost."""
+        """Log an operation; True iff the process dies at it, or its answer is lost."""
         with self._lock:
             if self.dead:
                 raise Killed(f"dead since operation {self.at}")
@@ -87,7 +87,7 @@ class Operations:
 
 
 class FaultyStorage:
-    """``inner``, with a fault at the operation that ``operations`` says; storages of one process share it."""
+    """``inner`` with the fault of ``operations``, which all storages of one process share."""
 
     def __init__(self, inner: Storage, operations: Operations) -> None:
         self.inner = inner
@@ -146,10 +146,10 @@ class FaultyStorage:
             self._strike("delete", name)
 
     def torn_put(self, name: str, data: bytes) -> None:
-        """What a put leaves that is cut off in the middle: nothing that any verb shows."""
+        """The remains of an interrupted put: nothing that any verb shows."""
 
     def torn_rename(self, source: str, target: str) -> None:
-        """What a rename leaves that is cut off between its two effects; nothing, where it would have failed."""
+        """The remains of a rename interrupted between its two effects; nothing if it would have failed."""
         if isinstance(self.inner, MemoryStorage) and source in self.inner._files:
             self.inner._files.setdefault(target, self.inner._files[source])
 

@@ -1,6 +1,6 @@
-"""Drivers take turns at their storage operations: one works, the other waits, and a seed says who is next.
+"""Two drivers of one checkpoint interleave their storage operations: one works, the other waits, as a seed decides.
 
-So two drivers of one checkpoint meet in every way that their operations can follow each other, each from its seed.
+Each seed is one order of operations, and every order has a seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Interleaving:
-    """The turns of drivers 0 and 1; driver 0 begins."""
+    """Whose turn it is, driver 0's or 1's; driver 0 begins."""
 
     def __init__(self, *seed: object) -> None:
         self._seed = seed
@@ -26,7 +26,7 @@ class Interleaving:
         self._changed = threading.Condition()
 
     def before(self, me: int) -> Before:
-        """What driver ``me`` asks before each operation."""
+        """The callback of driver ``me`` before each operation."""
 
         def before(verb: str, name: str) -> None:
             with self._changed:
@@ -39,7 +39,7 @@ class Interleaving:
         return before
 
     def wait(self, me: int) -> None:
-        """Wait until it is the turn of ``me``, or the other has ended."""
+        """Wait for the turn of ``me``, or for the other's end."""
         with self._changed:
             self._changed.wait_for(lambda: self._whose == me or 1 - me in self._ended)
 
@@ -51,7 +51,7 @@ class Interleaving:
 
 
 def run_both(first: Callable[[], T], second: Callable[[], T], turns: Interleaving) -> tuple[T, T]:
-    """Run both, the first in this thread. What one raises is raised when both have ended."""
+    """Run both, the first in this thread. An error is raised once both have ended."""
     answers: list[T] = []
     failures: list[BaseException] = []
 

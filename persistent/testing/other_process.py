@@ -1,6 +1,6 @@
-"""Elsewhere is another process of Python, with another seed of ``hash``: as after a crash, or on a worker.
+"""Another process of Python has another seed of ``hash``, as after a crash or on a worker.
 
-The task travels there as it travels to Spark's workers: by cloudpickle.
+The task travels to it by cloudpickle, as to Spark's workers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SEEDS = ("1", "2")
 
 
 class OtherProcess:
-    """Runs a task in one other process, which begins when it is first needed, and ends with ``with``."""
+    """Runs a task in one other process, which starts at first use and ends with ``with``."""
 
     _process: subprocess.Popen[bytes] | None = None
 
@@ -49,7 +49,7 @@ class OtherProcess:
         there.close()
 
     def run(self, task: PersistentTask, records: InputRecords, settings: Settings) -> Outcome:
-        """All records at once, there. What is raised there is raised here as ``EngineError``."""
+        """Run all records at once in the other process. Its errors are raised here as ``EngineError``."""
         data = _pickled(task, records, settings, ())
         if self._process is None:
             self._begin()
@@ -71,17 +71,17 @@ class OtherProcess:
 
 @dataclass(frozen=True)
 class _Failed:
-    """What the other process could not do."""
+    """The other process failed."""
 
     error: str
 
 
 class _NotFound(_Failed):
-    """The task's module is not to be found there."""
+    """The other process cannot import the task's module."""
 
 
 def serve(descriptor: int) -> None:
-    """Answer until the other side is gone."""
+    """Answer requests until the pipe closes."""
     pipe = Connection(descriptor)
     while True:
         try:
@@ -109,7 +109,7 @@ def _modules_of(task: PersistentTask) -> list[ModuleType]:
 
 
 def _pickled(task: PersistentTask, records: InputRecords, settings: Settings, by_value: Sequence[ModuleType]) -> bytes:
-    """As Spark does: by reference what can be imported; ``by_value``: modules that the other process does not find."""
+    """Pickle as Spark does: importable code by reference, the modules of ``by_value`` as code."""
     registered = [module for module in by_value if module.__name__ not in cloudpickle.list_registry_pickle_by_value()]
     try:
         for module in registered:

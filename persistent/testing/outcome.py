@@ -1,4 +1,4 @@
-"""An outcome is all that a run has done to the world, without the names and ids that may differ from run to run."""
+"""An outcome is everything a run has produced, without the names and ids that differ between runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN_MAX = 600
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a value stands: ``part`` of the outcome, key, and window (start and end in ms) if there is one."""
+    """The place of a value: ``part`` of the outcome, key, and window (start and end in ms) if there is one."""
 
     part: str
     key: tuple[Any, ...] = ()
@@ -29,7 +29,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``rows``: the values at each place, as a list, so that what stands there twice counts twice."""
+    """``rows``: the list of values at each place, so that duplicates show."""
 
     key_names: tuple[str, ...]
     rows: Mapping[Slot, list[OutputRow]]
@@ -41,7 +41,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Difference:
-    """A place at which two outcomes differ, and by what. ``field`` is None where the whole row is there or is not."""
+    """A place where two outcomes differ, and the two values. ``field``: None if a whole row is missing."""
 
     place: Slot
     key_names: tuple[str, ...]
@@ -51,12 +51,12 @@ class Difference:
 
     @property
     def key(self) -> Any:
-        """The key: a scalar of one column, a tuple of several, None of none."""
+        """The key: a scalar for one column, a tuple for several, None for none."""
         key = self.place.key
         return key[0] if len(key) == 1 else key or None
 
     def where(self) -> list[str]:
-        """Lines that say where."""
+        """The place, in lines."""
         lines = [] if self.place.part in ("state", "outputs") else [f"in: {self.place.part}"]
         if self.place.key:
             named = zip(self.key_names, self.place.key)
@@ -66,14 +66,14 @@ class Difference:
         return lines
 
     def values(self, expected: str, found: str) -> list[str]:
-        """A line for each side, under its name."""
+        """A named line for each side."""
         what = f"{self.field}, " if self.field else ""
         return [f"{what}{expected}: {_shown(self.expected)}", f"{what}{found}: {_shown(self.found)}"]
 
 
 @dataclass(frozen=True)
 class Said:
-    """Stands for what is no value, and is shown in words."""
+    """Words in place of a value."""
 
     words: str
 
@@ -82,12 +82,12 @@ class Said:
 
 
 NOTHING = Said("nothing")
-ENDED = Said("comes to its end")
+ENDED = Said("ends")
 
 
 @dataclass(frozen=True)
 class Raised:
-    """Stands for a run that did not come to its end."""
+    """The error of a run that failed, in place of its value."""
 
     error: str
 
@@ -98,7 +98,7 @@ class Raised:
 def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions: bool = False) -> Outcome:
     """What there is to see: the state, the rows of the sink, late rows and dead letters, and the account.
 
-    ``positions``: and where the records stood, for runs that read the same ones.
+    ``positions``: also the positions of records, for runs that read the same ones.
     """
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
@@ -121,9 +121,9 @@ def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions:
 
 
 def first_difference(expected: Outcome, found: Outcome, tolerance: float | None) -> Difference | None:
-    """The first place, of the earliest part and the smallest key, at which they differ; None if they do not.
+    """The first difference, by part, window and key; None if there is none.
 
-    ``tolerance``: None compares exactly; else numbers may differ by so much of the larger one.
+    ``tolerance``: None compares exactly; else it is the relative difference allowed between numbers.
     """
     parts = {"outputs": 0, "state": 1, "late": 2, "dead letters": 3}
     places = {**expected.rows, **found.rows}
@@ -136,7 +136,7 @@ def first_difference(expected: Outcome, found: Outcome, tolerance: float | None)
 
 
 def same(a: Any, b: Any, tolerance: float | None = None) -> bool:
-    """Whether two values are the same: NaN is NaN, and bool, int and float are different.
+    """Whether two values are equal. NaN equals NaN; bool, int and float differ.
 
     >>> same([1.0, {"x": float("nan")}], [1.0, {"x": float("nan")}]), same(1, True), same(1.0, 1.0 + 1e-12, 1e-9)
     (True, False, True)
@@ -169,7 +169,7 @@ def _one(rows: list[OutputRow]) -> Any:
 
 
 def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
-    """Of rows with a revision those of the largest, for each key and window: whoever reads them does so."""
+    """The rows of the largest revision for each key and window, as readers take them."""
     found = list(rows)
     if not any(REVISION in row for row in found):
         return found
@@ -188,7 +188,7 @@ def _placed(part: str, names: Sequence[str], row: OutputRow) -> tuple[Slot, Outp
 
 
 def _plain(value: Any) -> Any:
-    """A part of a key as something that equals itself."""
+    """A key value that equals itself: NaN becomes text."""
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 

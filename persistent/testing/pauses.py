@@ -1,4 +1,4 @@
-"""An asking storage asks before each operation, so that a test can delay it, or let another driver run in between."""
+"""An asking storage calls back before each operation, so that a test can delay it or run another driver in between."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Before = Callable[[str, str], None]
 
 
 class AskingStorage:
-    """``inner``; every operation is told to ``before`` first."""
+    """``inner``, which calls ``before`` ahead of every operation."""
 
     def __init__(self, inner: Storage, before: Before) -> None:
         self.inner = inner

@@ -1,6 +1,6 @@
-"""To run a task is to give it records in a pipeline of its own, in memory, in one of several ways.
+"""A task is run over records in a pipeline of its own, in memory.
 
-Whatever the way, the clock stands still, nothing is late, and every window is closed at the end.
+The clock stands still, nothing is late, and every window is closed at the end.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ _EVER_MS = 1 << 60
 
 @dataclass(frozen=True)
 class Settings:
-    """What is the same in every way of running."""
+    """The options that all runs share."""
 
     timestamp: str = "ts"
     timestamp_unit: str | None = "ms"
     on_error: str = "stop"
     recorded: Mapping[str, Any] = field(default_factory=dict)
-    """The schema that all records have, so that a part of them is read as the whole is."""
+    """The schema of all records, so that a part is read as the whole is."""
     positions: Sequence[int] | None = None
-    """Where each record stands, if they are not read in the order in which they stand."""
+    """The position of each record, if they are read in another order."""
 
 
 class PartSource(MemorySource):
@@ -75,9 +75,9 @@ class PartSource(MemorySource):
 
 
 class Calling:
-    """An engine that works in the calling thread, and says it is ``parallelism`` workers.
+    """An engine in the calling thread that claims ``parallelism`` workers.
 
-    ``twice``: each item is first worked on by a worker that dies before it has told its result.
+    ``twice``: each item first runs on a worker that dies before it returns its result.
     """
 
     name = "embedded"
@@ -98,7 +98,7 @@ class Calling:
 
 
 class TaskRun:
-    """One run of a task over records, from a fresh checkpoint to the end of the input, in any number of lives."""
+    """A task run over records from an empty checkpoint to the end of the input, in any number of processes."""
 
     def __init__(self, make: MakeTask, records: InputRecords, settings: Settings) -> None:
         self._make = make
@@ -122,11 +122,11 @@ class TaskRun:
         )
 
     def live(self, step_rows: int | None = None, engine: Engine | None = None) -> None:
-        """One life, to the end."""
+        """Run one process to the end."""
         self.pipeline(step_rows).run(engine=engine or Calling(), end_of_input=True)
 
     def die_after_a_step(self, step_rows: int | None, engine: Engine | None = None) -> bool:
-        """One life, killed after its first step; then the task is made anew. False if there was nothing left to do."""
+        """Run one process, killed after its first step, and make the task anew. False if nothing was left to do."""
         try:
             self.pipeline(step_rows).run(engine=engine or Calling(), end_of_input=True, on_step=_die)
         except Killed:
@@ -135,11 +135,11 @@ class TaskRun:
         return False
 
     def outcome(self) -> Outcome:
-        """What has come of it."""
+        """The outcome so far."""
         return outcome_of(self.pipeline(), self._sink.rows())
 
     def forget(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._storage.clear()
 
 
@@ -154,14 +154,14 @@ def task_run(make: MakeTask, records: InputRecords, settings: Settings) -> Itera
 
 
 def settings_of(records: InputRecords, timestamp: str, timestamp_unit: str | None, on_error: str) -> Settings:
-    """The settings under which these records, and parts of them, are run."""
+    """The settings for running these records, or parts of them."""
     settings = Settings(timestamp, timestamp_unit, on_error)
     return replace(settings, recorded=PartSource(records, settings).plan(SourceState({}), Budget(1)).recorded)
 
 
 @contextmanager
 def standing_clock(task: PersistentTask, now_ms: int = START_MS) -> Iterator[None]:
-    """Time stands still, for us and for what the task's module asks Python."""
+    """Within, time stands still, for this package and for the task's module."""
     with ManualClock(now_ms), user_time(task, now_ms):
         yield
 
@@ -174,7 +174,7 @@ def at_once(make: MakeTask, records: InputRecords, settings: Settings, now_ms: i
 
 
 def maker(task: Any) -> MakeTask:
-    """What makes a task as a new process does, of one that has not run, its class, or a function that makes it."""
+    """A function that makes the task as a new process does, from an unused task, its class, or such a function."""
     if isinstance(task, PersistentTask):
         return lambda: _copied(task)
     if callable(task):

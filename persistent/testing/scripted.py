@@ -1,13 +1,13 @@
-"""A scripted source is a list of records with what happens between them: a crash, a pause, a time without input.
+"""A scripted source is a list of records with events between them: a crash, a pause, a time without input.
 
     {"ts": 1, ...}   a record; record n stands at position (0, n), whatever is between the records
-    CRASH            whoever is about to read on is killed: ``Killed`` is raised
-    PAUSE            whoever is about to read on waits while ``on_pause()`` runs, for example another driver
-    IDLE             no more input for now: a step ends here, and one plan finds nothing; what comes later has not
-                     been written yet, so the watermark does not wait for it
+    CRASH            the reader is killed: ``Killed`` is raised
+    PAUSE            the reader waits while ``on_pause()`` runs, for example another driver
+    IDLE             no more input for now: a step ends here, and one plan finds nothing; later records do not exist
+                     yet, so the watermark does not wait for them
     a function       is called
 
-Each of them happens the first time that a reader comes to it, and never again: a restart reads the same records on.
+Each event happens once, when a reader first reaches it: a restart continues with the same records.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from persistent.testing.faults import Killed
 
 
 class Event(Enum):
-    """What may stand between the records of a script."""
+    """An event between the records of a script."""
 
     CRASH = "CRASH"
     PAUSE = "PAUSE"
@@ -71,7 +71,7 @@ class ScriptedSource:
     ) -> None:
         self.on_pause = on_pause
         self.records: list[Any] = []
-        """The records of the script, for a model of what must come out."""
+        """The records of the script, for computing the expected result."""
         self._waiting: dict[int, list[Happening]] = {}
         for item in script:
             if isinstance(item, Event) or callable(item):
@@ -93,14 +93,14 @@ class ScriptedSource:
         )
 
     def left(self) -> int:
-        """How many events have not happened yet."""
+        """The number of events to come."""
         return sum(len(events) for events in self._waiting.values())
 
     def partitions(self) -> Sequence[str]:
         return self._all.partitions()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What is new up to the next IDLE, within the budget. What stands at the very end happens here."""
+        """The new records up to the next IDLE, within the budget. Events at the very end happen here."""
         (partition,) = self.partitions()
         start = state.positions.get(partition, (0, 0))[1]
         idle = self._end(start) == start < len(self.records) or start == len(self.records)
@@ -135,7 +135,7 @@ class ScriptedSource:
         return min(hidden, default=len(self.records))
 
     def _reach(self, number: int, *, planning: bool = False) -> None:
-        """Let happen what stands before this record. While planning, up to the first IDLE."""
+        """Run the events before this record; while planning, up to the first IDLE."""
         while True:
             with self._lock:
                 if number not in self._waiting:

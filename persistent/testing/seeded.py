@@ -1,4 +1,4 @@
-"""A draw is a number that a seed and a question fix: the same on every machine, in every version of Python."""
+"""A draw is a number fixed by its seed: equal on every machine and in every version of Python."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""To simulate is to run a pipeline many times with faults at drawn places, and to see that nobody can tell.
+"""A simulation runs a pipeline many times with faults at drawn places, and checks that its results do not change.
 
     crash           the process is killed before or after a storage operation
     torn            it is killed in the middle of one
     lost answer     an operation is done, or is not, and no answer comes
     error           an operation is refused once
-    pause           the driver stands still before an operation while another does all there is to do
-    second driver   another driver begins at the same time, and their operations alternate
+    pause           the driver stops before an operation while another one runs to the end
+    second driver   another driver starts at the same time, and their operations alternate
 
-A seed draws one to three of them, one after the other; then the pipeline runs in peace to its end.
+A seed draws one to three faults, one after the other; then the pipeline runs undisturbed to its end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from persistent.testing.times import user_time
 FAULTS = ("crash", "lost answer", "error", "pause", "second driver", "torn")
 
 SEEDS: ContextVar[int] = ContextVar("SEEDS", default=100)
-"""How many seeds are tried where none are given."""
+"""The default number of seeds."""
 
 _HOW = {
     "crash": ("before", "after"),
@@ -59,7 +59,7 @@ _LIFE_MS = 90_000_000
 
 
 class SimulationFailed(AssertionError):
-    """A run with faults came to something else than the calm run: ``seed`` brings it back, ``story`` tells it."""
+    """A run with faults differs from the calm run. ``seed`` reproduces it; ``story`` lists its faults."""
 
     def __init__(self, message: str, seed: int, story: Sequence[str], difference: Difference | None) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class SimulationFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Simulated:
-    """What was tried: seeds, storage operations of the calm run, and how often each fault struck."""
+    """A simulation's seeds, the storage operations of the calm run, and how often each fault struck."""
 
     seeds: int
     operations: int
@@ -85,13 +85,13 @@ def simulate(
     end_of_input: bool = True,
     tolerance: float = 1e-9,
 ) -> Simulated:
-    """Run a pipeline with faults, once for each seed; raise ``SimulationFailed`` at the first that shows.
+    """Run a pipeline with faults, once per seed; raise ``SimulationFailed`` at the first different result.
 
-    ``pipeline``: one that has not run, or a function that makes it as a process does. Its source is read as it is;
-    checkpoint and sink are replaced by others in memory, and without ``step_rows`` the input makes about eight steps.
-    Compared are state, published rows, late rows, dead letters and ledger. ``seeds``: by default 0 to 99, or as many as
-    ``pytest --persistent-seeds=N`` says. ``tolerance``: how much of a number may differ where the monoid says
-    ``exact = False``.
+    ``pipeline``: one that has not run, or a function that makes it as a process does. Its source is read unchanged;
+    checkpoint and sink are replaced by ones in memory, and without ``step_rows`` the input makes about eight steps.
+    State, published rows, late rows, dead letters and ledger are compared. ``seeds``: by default 0 to 99, or as many as
+    ``pytest --persistent-seeds=N`` says. ``tolerance``: the relative difference allowed between numbers, for monoids
+    with ``exact = False``.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState, PersistentTask
@@ -117,7 +117,7 @@ def simulate(
 
 
 class _Simulation:
-    """A pipeline, and the calm run that all others must equal."""
+    """A pipeline, and its calm run, which all others must equal."""
 
     def __init__(self, pipeline: Any, faults: tuple[str, ...], end_of_input: bool, tolerance: float) -> None:
         self._make = _making(pipeline)
@@ -137,7 +137,7 @@ class _Simulation:
             self.calm = world.outcome()
 
     def check(self, seed: int) -> None:
-        """Raise SimulationFailed if the calm run is not what this seed comes to."""
+        """Raise SimulationFailed if the run of this seed differs from the calm run."""
         with self._world(self._step_rows) as world:
             try:
                 difference = self._lived(world, seed)
@@ -159,14 +159,14 @@ class _Simulation:
         again = world.run()
         if again.steps:
             raise self._failed(
-                seed, world.story, [f"run again in peace, it found {again.steps} more steps to do"], None
+                seed, world.story, [f"run again undisturbed, it found {again.steps} more steps to do"], None
             )
         return first_difference(self.calm, found, self._tolerance)
 
     def _failed(
         self, seed: int, story: Sequence[str], lines: Sequence[str], difference: Difference | None
     ) -> SimulationFailed:
-        told = [f"{self.name} with seed {seed}: faults can be told from the calm run"]
+        told = [f"{self.name} with seed {seed}: faults change the result of the calm run"]
         told += [f"  {number}. {life}" for number, life in enumerate(story, 1)]
         told += [f"  {line}" for line in lines]
         faults = "" if self._faults == FAULTS else f", faults={list(self._faults)!r}"
@@ -192,7 +192,7 @@ class _Simulation:
 
 @dataclass
 class _World:
-    """What survives the death of a process: checkpoint and sink. ``story``: a line for each fault that struck."""
+    """The checkpoint and sink, which survive a process. ``story``: a line for each fault that struck."""
 
     make: Callable[[], Pipeline]
     end_of_input: bool
@@ -222,27 +222,27 @@ class _World:
         return made
 
     def run(self, *, operations: Operations | None = None, before: Before | None = None) -> RunReport:
-        """One life, to its end, some hours after the one before."""
+        """Run one process to its end, some hours after the one before."""
         with self.later():
             return self.live(self.pipeline(operations, before))
 
     def live(self, pipeline: Pipeline) -> RunReport:
-        """One life, at whatever time it is."""
+        """Run one process, at the current time."""
         return pipeline.run(engine=Calling(), end_of_input=self.end_of_input)
 
     @contextmanager
     def later(self) -> Iterator[None]:
-        """Some hours later, for the task."""
+        """Within, it is some hours later for the task."""
         self.lives += 1
         with user_time(self.make().task, self.now_ms + _LIFE_MS * self.lives):
             yield
 
     def outcome(self) -> Outcome:
-        """What there is to see."""
+        """The outcome so far."""
         return outcome_of(self.pipeline(), self._published(), positions=True)
 
     def forget(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.checkpoint.clear()
         self.sink.clear()
 
@@ -256,7 +256,7 @@ class _World:
 
 
 def _strike(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
-    """One life with a fault of the storage; 1 if it struck."""
+    """Run one process with a storage fault; 1 if it struck."""
     operations = Operations(at, choose(_HOW[fault], *seed, "how"))
     try:
         world.run(operations=operations)
@@ -273,7 +273,7 @@ def _strike(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
 
 
 def _pause(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
-    """One life that stands still while another is lived to its end."""
+    """Run one process that pauses while another runs to its end."""
     seen: list[str] = []
 
     def here(verb: str, name: str) -> bool:
@@ -292,7 +292,7 @@ def _pause(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
 
 
 def _second_driver(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
-    """Two lives at once."""
+    """Run two processes at once."""
     turns = Interleaving(*seed)
 
     def life(me: int) -> Callable[[], str]:
@@ -323,7 +323,7 @@ def _place(url: str, name: str) -> str:
 
 
 def _making(pipeline: Any) -> Callable[[], Pipeline]:
-    """What makes the pipeline as a new process does: with a task of its own."""
+    """A function that makes the pipeline as a new process does, with a task of its own."""
     if isinstance(pipeline, Pipeline):
         task = maker(pipeline.task)
 

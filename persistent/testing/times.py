@@ -1,7 +1,7 @@
-"""User time is what a task's module gets when it asks Python for the time of day: here, a time that we choose.
+"""User time is the time of day that a task's module gets from Python: here, a chosen one.
 
-Seen are ``time.time()`` and ``time.time_ns()`` wherever they are called; and they, ``datetime`` and ``date`` under
-whatever names the modules of the task's classes know them.
+It replaces ``time.time()`` and ``time.time_ns()`` everywhere, and these, ``datetime`` and ``date`` under any name in
+the modules of the task's classes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _globals_of(task: PersistentTask) -> list[dict[str, Any]]:
 
 
 def _replacements(now_ms: int) -> dict[int, Any]:
-    """What stands for what tells the time, by its identity."""
+    """The replacement of each object that reads the time, by its ``id``."""
 
     def reading(name: str) -> Any:
         return lambda: now_ms * 1_000_000 if name.endswith("_ns") else now_ms / 1_000
@@ -68,7 +68,7 @@ def _replacements(now_ms: int) -> dict[int, Any]:
 
 
 def _standing(kind: type[Any], now_ms: int) -> type[Any]:
-    """``datetime`` or ``date``, for which it is always ``now_ms``; true values are instances of it too."""
+    """``datetime`` or ``date`` that always read ``now_ms``; true values are instances too."""
 
     class Meta(type(kind)):  # type: ignore[misc]
         def __instancecheck__(cls, value: object) -> bool:

@@ -1,7 +1,6 @@
-"""A way of running gives the same records to a task otherwise: what comes of it must not depend on the way.
+"""A variation runs a task over the same records in another way; the result must not change.
 
-A way that runs the records in another order puts them in that order, never records of one timestamp: their positions
-are what decides between them.
+A variation in another order keeps the order of records with equal timestamps, whose positions decide between them.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LIVES = 5
 
 @dataclass(frozen=True)
 class Variation:
-    """``name`` is what a reader is told; ``remedy`` what is mostly behind a difference."""
+    """``name``: as errors show it; ``remedy``: the usual cause of a difference."""
 
     name: str
     remedy: str
@@ -47,7 +46,7 @@ class Variation:
 def variations_of(
     task: PersistentTask, steps: int, shuffles: int, disorder_ms: int | None, commutative: bool
 ) -> list[Variation]:
-    """The ways of running this task within this process, those with the plainest message first."""
+    """The variations of this task within this process, those with the plainest message first."""
     ways = [ONCE_MORE, ANOTHER_DAY, *_by_message_and_batch(task)]
     ways += [one_by_one(steps), reborn(steps), RESCALED, TWICE]
     ways += [shuffled(seed, disorder_ms, commutative) for seed in range(shuffles)]
@@ -100,7 +99,7 @@ TWICE = Variation(
 
 
 def one_by_one(steps: int) -> Variation:
-    """A step for each message; of more than ``steps`` records, so many steps."""
+    """A step for each message, or ``steps`` steps for more messages."""
 
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         with standing_clock(make()), task_run(make, records, settings) as lived:
@@ -112,7 +111,7 @@ def one_by_one(steps: int) -> Variation:
 
 
 def reborn(steps: int) -> Variation:
-    """Killed after each step, and begun anew by another process."""
+    """Killed after each step, and restarted by another process."""
 
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
         with standing_clock(make()), task_run(make, records, settings) as lived:
@@ -125,9 +124,9 @@ def reborn(steps: int) -> Variation:
 
 
 def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation:
-    """In another order, as far as ``disorder_ms`` allows; of a state that is not commutative, across keys only.
+    """In another order, within ``disorder_ms``; for a state that is not commutative, across keys only.
 
-    Where a state draws lots by ``message.order``, each record keeps its position: at another one, another lot is drawn.
+    If a state samples by ``message.order``, each record keeps its position: another one would give another sample.
     """
 
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
@@ -172,7 +171,7 @@ def _step_rows(records: InputRecords, steps: int) -> int:
 
 
 def _times_and_keys(task: PersistentTask, records: InputRecords, settings: Settings) -> tuple[list[int], list[str]]:
-    """The timestamp and the key of each record; of one that has none, those of the record before."""
+    """The timestamp and the key of each record; a record without a timestamp takes its predecessor's."""
     source = PartSource(records, settings)
     plan = source.plan(SourceState({}), Budget(max(len(records), 1)))
     times, keys = [-1] * len(records), [""] * len(records)
@@ -188,7 +187,7 @@ def _times_and_keys(task: PersistentTask, records: InputRecords, settings: Setti
 
 
 def _by_time(times: Sequence[int], disorder_ms: int | None, seed: int) -> list[int]:
-    """Record numbers in an order in which none comes after one that is more than ``disorder_ms`` newer."""
+    """Record numbers in an order where none follows one that is more than ``disorder_ms`` newer."""
     if disorder_ms is None:
         return sorted(range(len(times)), key=lambda number: (draw(1 << 32, seed, times[number]), number))
     return sorted(
@@ -197,7 +196,7 @@ def _by_time(times: Sequence[int], disorder_ms: int | None, seed: int) -> list[i
 
 
 def _interleaved(keys: Sequence[str], seed: int) -> list[int]:
-    """Record numbers in an order that leaves the records of each key in theirs."""
+    """Record numbers in an order that keeps the order within each key."""
     numbers: dict[str, Iterator[int]] = {}
     for key in dict.fromkeys(keys):
         numbers[key] = iter([number for number, other in enumerate(keys) if other == key])

@@ -1,4 +1,4 @@
-"""To verify a task is to run it in every way a task may ever be run, and to see that all come to the same."""
+"""Verifying a task checks that reordering, restarts and repetition do not change its results."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _RECORDS_SHOWN = 20
 
 
 class TaskDiffers(AssertionError):
-    """A task comes to something else when it is run in another way.
+    """A task has another result when it is run in another way.
 
-    ``way``: its name; ``key``, ``window``: where (None: none); ``expected``, ``found``: the values; ``records``: a
-    small part of the records that shows it.
+    ``way``: the name of that way; ``key``, ``window``: the place (None: none); ``expected``, ``found``: the values;
+    ``records``: a small part of the records that shows it.
     """
 
     def __init__(self, message: str, way: str, difference: Difference | None, records: InputRecords) -> None:
@@ -58,19 +58,19 @@ def verify_task(
     elsewhere: bool = True,
     tolerance: float = 1e-9,
 ) -> None:
-    """Run a task over records in every way it may be run; raise ``TaskDiffers`` at the first with another result.
+    """Run a task over records in every way it may be run; raise ``TaskDiffers`` at the first different result.
 
     ``task``: a task that has not run, its class, or a function that makes it. ``records``: mappings, or an Arrow table.
-    All records are run at once, and then: once more; at another time of day; by ``process_message`` where there is a
-    ``process_batch`` too; one by one; reborn between messages, killed and made anew; with other numbers of workers from
-    step to step; each piece of work twice; shuffled, ``shuffles`` times; and, with ``elsewhere``, in another process
-    with another seed of ``hash``. A monoid of one's own is tried on the laws, with the values the task gave. A changed
-    message is an error.
+    All records run at once, and then: once more; at another time of day; by ``process_message`` if there is also a
+    ``process_batch``; one by one; killed after each step and restarted with a new task; with changing numbers of
+    workers; each item twice; shuffled, ``shuffles`` times; and, with ``elsewhere``, in another process with another
+    seed of ``hash``. The user's own monoids are tried on the laws with the task's values. Changing a message is an
+    error.
 
-    ``expected``: what must come out, or a function of the records that says it. ``max_out_of_orderness``: how much
-    older than one before it a record may be in a shuffle; None: any order. A state that is not commutative is shuffled
-    across keys only, and not at all if updates give their keys. ``steps``: at most so many steps for each way.
-    ``tolerance``: how much of a number may differ, where the monoid says ``exact = False``.
+    ``expected``: the expected result, or a function of the records that computes it. ``max_out_of_orderness``: how much
+    older than its predecessor a record may be in a shuffle; None: any order. A state that is not commutative is
+    shuffled across keys only, and not at all if updates give keys. ``steps``: the most steps of each way.
+    ``tolerance``: the relative difference allowed between numbers, for monoids with ``exact = False``.
 
     >>> from monoids import Count
     >>> from persistent import NonWindowState, PersistentTask
@@ -100,7 +100,7 @@ def verify_task(
 
 
 class _Verifying:
-    """One task with its records; ``reference`` is what all ways must come to."""
+    """A task with its records; ``reference`` is the outcome that all ways must have."""
 
     def __init__(
         self, make: MakeTask, records: InputRecords, settings: Settings, state: PersistentState, tolerance: float
@@ -114,7 +114,7 @@ class _Verifying:
         self.reference = at_once(make, records, settings)
 
     def watch(self) -> Seen:
-        """Nothing that the task is given may change, and what it gives must obey the laws."""
+        """Raise TaskDiffers if the task changes its input, or its values break a law."""
         try:
             seen = watch(self.make, self.records, self.settings)
         except Changed as changed:
@@ -132,7 +132,7 @@ class _Verifying:
         return seen
 
     def expect(self, expected: Expected | Callable[[InputRecords], Expected] | None) -> None:
-        """Compare the reference with what the user expects."""
+        """Compare the reference with the user's expectation."""
         if expected is None:
             return
         if not callable(expected):
@@ -151,7 +151,7 @@ class _Verifying:
             raise self._differs("expected", "Look at the task, or at expected=.", found, records)
 
     def try_way(self, way: Variation) -> None:
-        """Raise TaskDiffers, with few records, if this way comes to something else."""
+        """Raise TaskDiffers, with few records, if this way has another result."""
 
         def look(records: InputRecords) -> Difference | None:
             reference = self.reference if records is self.records else self._run(self._at_once, records)
@@ -181,7 +181,7 @@ class _Verifying:
             return Raised(f"{type(error).__name__}: {error}")
 
     def _unexpected(self, outcome: Outcome, expected: Expected) -> Difference | None:
-        """The first place at which the outcome is not as expected."""
+        """The first difference from the expected result."""
         windowed = self.state.window is not None
         part = "outputs" if windowed else "state"
         found = {_expected_place(place): (place, rows) for place, rows in outcome.at(part)}
@@ -199,8 +199,8 @@ class _Verifying:
     def _differs(self, way: str, remedy: str, difference: Difference, records: InputRecords) -> TaskDiffers:
         first = _REFERENCE if way != "expected" else "expected"
         second = way if way != "expected" else "the task"
-        told = "comes to something else than expected" if way == "expected" else f"run {way}, comes to something else"
-        lines = [f"{self.name}{' ' if way == 'expected' else ', '}{told}"]
+        said = "has another result than expected" if way == "expected" else f"run {way}, has another result"
+        lines = [f"{self.name}{' ' if way == 'expected' else ', '}{said}"]
         lines += [f"  {line}" for line in [*difference.where(), *difference.values(first, second)]]
         lines.append(f"  seen with {len(records)} of {len(self.records)} records:")
         shown = records.to_pylist() if isinstance(records, pa.Table) else list(records)
@@ -237,7 +237,7 @@ def _place(part: str, key: Any, windowed: bool, outcome: Outcome) -> Slot:
 
 
 def _presented(row: Mapping[str, Any]) -> Any:
-    """The value of a row: that of its one column ``value``, else the fields."""
+    """The value of a row: its only column ``value``, else its fields."""
     return row["value"] if tuple(row) == ("value",) else dict(row)
 
 

@@ -1,4 +1,4 @@
-"""A watched task tells what it changed of what it was given, and which values it gave the state."""
+"""A watched task shows whether it changes its input, and which values it gives the state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EXAMPLES = 30
 
 
 class Changed(BaseException):
-    """The task changed what it was given: ``what``, ``before`` and ``after``, in ``record``. Stops the run at once."""
+    """The task changed its input: ``what``, ``before`` and ``after``, in ``record``. Stops the run at once."""
 
     def __init__(self, what: str, before: Any, after: Any, record: Any) -> None:
         super().__init__(f"{what} was {before!r}, is {after!r}")
@@ -28,14 +28,14 @@ class Changed(BaseException):
 
 @dataclass
 class Seen:
-    """The first values given to ``update``; whether any key was given with ``key=``."""
+    """The first values given to ``update``, and whether any update gave ``key=``."""
 
     values: list[Any] = field(default_factory=list)
     gives_keys: bool = False
 
 
 def watch(make: MakeTask, records: InputRecords, settings: Settings) -> Seen:
-    """Run the task, by message if it can; raise ``Changed`` if it changes what it is given."""
+    """Run the task by message and by batch, as it defines them; raise ``Changed`` if it changes its input."""
     task, seen = make(), Seen()
     has_message = type(task).process_message is not PersistentTask.process_message
     has_batch = type(task).process_batch is not PersistentTask.process_batch
@@ -56,7 +56,7 @@ def watch(make: MakeTask, records: InputRecords, settings: Settings) -> Seen:
 def _by_message(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
     def process_message(self: PersistentTask, state: Any, message: Message) -> Any:
         before = copy.deepcopy(dict(message.value))
-        answer: Any = given.process_message(self, _Told(state, seen), message)
+        answer: Any = given.process_message(self, _Recorded(state, seen), message)
         for name, value in dict(message.value).items():
             if not same(before.get(name), value):
                 raise Changed(f"message.value[{name!r}]", before.get(name), value, before)
@@ -80,8 +80,8 @@ def _by_batch(given: type[PersistentTask], seen: Seen) -> dict[str, Any]:
     return {"process_batch": process_batch}
 
 
-class _Told:
-    """A state that tells ``seen`` what it is given."""
+class _Recorded:
+    """A state that records its updates in ``seen``."""
 
     def __init__(self, state: Any, seen: Seen) -> None:
         self._state = state
@@ -98,7 +98,7 @@ class _Told:
 
 
 def law_broken(monoid: Monoid[Any], values: list[Any]) -> AssertionError | None:
-    """The first law that is broken by what these values come to. Monoids that are wholly ours are not tried again."""
+    """The first law that these values break. Monoids of this package are not tried again."""
     inputs = [value for value in values if value is not None]
     if not inputs or _is_ours(monoid):
         return None
@@ -114,17 +114,17 @@ def law_broken(monoid: Monoid[Any], values: list[Any]) -> AssertionError | None:
 
 
 def draws_lots(monoid: Monoid[Any]) -> bool:
-    """Whether a sample is in it, drawn by the ids of the messages: by other ids another sample is drawn."""
+    """Whether it samples by the ids of messages, so that other ids give another sample."""
     return any(isinstance(part, Reservoir | HeavyHitters) for part in _parts(monoid))
 
 
 def _is_ours(monoid: Monoid[Any]) -> bool:
-    """Whether a monoid, and every one that it is made of, is of the package ``monoids``."""
+    """Whether a monoid and all its parts come from the package ``monoids``."""
     return all(type(part).__module__.split(".")[0] == "monoids" for part in _parts(monoid))
 
 
 def _parts(monoid: Any) -> list[Monoid[Any]]:
-    """A monoid and all that it is made of, each once: some hold themselves."""
+    """A monoid and all its parts, each once: some contain themselves."""
     seen: dict[int, Any] = {}
     rest = [monoid]
     while rest:

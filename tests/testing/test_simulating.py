@@ -113,7 +113,7 @@ def test_what_is_left_to_do_is_found() -> None:
         rows.append({"ts": 100, "page": "a", "n": 1})
         return pipeline(Visits(), source=MemorySource(list(rows)), step_rows=50)
 
-    with pytest.raises(SimulationFailed, match="run again in peace, it found"):
+    with pytest.raises(SimulationFailed, match="run again undisturbed, it found"):
         simulate(growing, seeds=[0], faults=["lost answer"])
 
 

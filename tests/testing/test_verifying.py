@@ -62,7 +62,7 @@ def test_the_message_says_where_and_why() -> None:
     assert (told.way, told.key, told.window) == ("reborn between messages", "page 1", None)
     assert (told.expected, told.found) == (3, 2)
     assert str(told).splitlines() == [
-        "StateOnSelf, run reborn between messages, comes to something else",
+        "StateOnSelf, run reborn between messages, has another result",
         "  key: page='page 1'",
         "  value, all at once: 3",
         "  value, reborn between messages: 2",
@@ -155,7 +155,5 @@ def test_an_overflow_in_one_way_only_is_a_difference() -> None:
                 raise ValueError("a small batch")
             state.update_batch(batch.timestamps, 1)
 
-    with pytest.raises(
-        TaskDiffers, match=r"all at once: comes to its end\n  one by one: raises UserCodeError.*a small"
-    ):
+    with pytest.raises(TaskDiffers, match=r"all at once: ends\n  one by one: raises UserCodeError.*a small"):
         verify_task(Batchwise, ROWS, elsewhere=False)
