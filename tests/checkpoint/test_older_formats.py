@@ -11,7 +11,7 @@ import pytest
 from persistent.checkpoint import shapes
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest
-from persistent.checkpoint.older_formats import MANIFEST, SINK, UNNAMED
+from persistent.checkpoint.older_formats import MANIFEST, SINK, UNNAMED, manifest_of_today, plan_of_today
 from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import new_nonce
@@ -168,6 +168,35 @@ def test_the_words_of_an_older_format_are_no_words_of_the_newest() -> None:
             read({**body, "format": number, "features": []})
     with pytest.raises(Misfit):
         MANIFEST[1](BODY)
+
+
+@pytest.mark.parametrize("kind", ["late", "dead"])
+def test_what_is_set_aside_of_one_kind_is_set_aside(kind: str) -> None:
+    """Dead letters without late rows would not be published."""
+    outputs = {"id": 7, "sink": [], "late": [], "dead": [], kind: [ASIDE]}
+    assert read({**BODY, "outputs": [outputs]}).aside == (Aside(7, **{kind: (ASIDE_NOW,)}),)
+
+
+def test_the_bounds_are_those_of_then() -> None:
+    """Narrower, and what was committed is not read again."""
+    operator = BODY["operators"]["Visits"]
+    for at, beyond in (
+        ({"source": {**BODY["source"], "kind": "k" * 200}}, {"source": {**BODY["source"], "kind": "k" * 201}}),
+        ({"operators": {"V": {**operator, "known_from": 0}}}, {"operators": {"V": {**operator, "known_from": -1}}}),
+        (
+            {"operators": dict.fromkeys(map(str, range(1_000)), operator)},
+            {"operators": dict.fromkeys(map(str, range(1_001)), operator)},
+        ),
+    ):
+        MANIFEST[2]({**BODY, **at})
+        with pytest.raises(Misfit):
+            MANIFEST[2]({**BODY, **beyond})
+
+
+def test_the_words_of_today_stay_as_they_are() -> None:
+    """Nothing is said a second time."""
+    newest, planned = (decode_document(one.encode(), "m") for one in (full_manifest(), plan()))
+    assert manifest_of_today(newest) is newest and plan_of_today(planned) is planned
 
 
 def test_without_outputs_nothing_is_owed_to_a_sink() -> None:
