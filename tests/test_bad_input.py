@@ -41,6 +41,7 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.names import manifest_name
 from persistent.operations import rollback
 from persistent.storage import LocalStorage, MemoryStorage
@@ -573,7 +574,10 @@ def test_a_manifest_of_an_unknown_format(tmp_path: Path) -> None:
     run(pipeline)
     path = Path(storage.url) / manifest_name(Log(storage).ids()[-1])
     body = decode_document(path.read_bytes(), "")
-    for change, part in (({"format": 3}, "format 3"), ({"features": ["time travel"]}, "time travel")):
+    for change, part in (
+        ({"format": FORMAT + 1}, f"format {FORMAT + 1}"),
+        ({"features": ["time travel"]}, "time travel"),
+    ):
         path.write_bytes(encode_document({**body, **change}))
         with pytest.raises(CorruptCheckpoint) as error:
             run(pipeline)
