@@ -149,21 +149,6 @@ def test_a_job_with_two_of_a_kind_is_refused_by_name(part: str) -> None:
         Manifest.decode(encode_document(body), "m")
 
 
-@pytest.mark.parametrize("part", ["sources", "tasks", "states of Visits"])
-def test_a_job_without_any_is_refused(part: str) -> None:
-    """Nobody has written it: to read it as a job that has read nothing would begin anew, and publish all again."""
-    body = decode_document(full_manifest().encode(), "m")
-    if part == "tasks":
-        body |= {"operators": {}, "clocks": {}, "ledger": {}}
-    elif part == "sources":
-        body["sources"] = {}
-    else:
-        body["operators"]["Visits"]["states"] = {}
-    with pytest.raises(CorruptCheckpoint, match=f"^m: has no {part}, and no release has written") as refused:
-        Manifest.decode(encode_document(body), "m")
-    assert not isinstance(refused.value, NewerFormat)
-
-
 def test_a_job_with_two_tasks_is_refused_by_name() -> None:
     """Of tasks too."""
     body = decode_document(full_manifest().encode(), "m")

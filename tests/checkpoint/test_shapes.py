@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.older_formats import MANIFEST, PLAN
-from persistent.checkpoint.shapes import FORMAT_FILE, FORMATS, check_format
+from persistent.checkpoint.shapes import FORMAT_FILE, FORMATS, check_format, check_known
 from persistent.codec import decode_document
 from persistent.codec.shapes import Misfit
 from persistent.errors import CorruptCheckpoint, NewerFormat
@@ -207,3 +207,70 @@ def test_ten_features_are_named() -> None:
     named = [f"f{number}" for number in range(11)]
     with pytest.raises(NewerFormat, match=f"^place: needs {', '.join(named[:10])}, unknown here: use a newer release$"):
         check_format({"format": 2, "features": named}, "place")
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "at", "beyond", "says"),
+    [
+        ("manifest", "sources.file.codec", "a/" + "1" * 198, "a/" + "1" * 199, "has 201 characters"),
+        ("manifest", "operators.Visits.states.state.known_from", 0, -1, "is not a whole number from 0"),
+        ("manifest", "sinks.file.does", ["a"] * 100, ["a"] * 101, "has 101 values"),
+    ],
+)
+def test_bounds_of_named_parts(document: str, path: str, at: Any, beyond: Any, says: str) -> None:
+    """As above."""
+    check(document, path, at)
+    with pytest.raises(Misfit, match=says):
+        check(document, path, beyond)
+
+
+PARTS = {
+    "manifest": {
+        "sources": ["sources"],
+        "tasks": ["operators"],
+        "states of Visits": ["operators", "Visits", "states"],
+        "sinks": ["sinks"],
+    },
+    "plan": {"sources": ["sources"], "tasks": ["tasks"]},
+}
+
+
+@pytest.mark.parametrize(("document", "what"), [(name, what) for name, parts in PARTS.items() for what in parts])
+def test_of_each_part_a_release_knows_one(document: str, what: str) -> None:
+    """With two it would go on with one, and lose the other; without any it would begin anew."""
+    body = copy.deepcopy(DOCUMENTS[document][1])
+    check_known(body, "place")
+    named: Any = body
+    for name in PARTS[document][what]:
+        named = named[name]
+    ((name, one),) = named.items()
+    named["a"] = one
+    says = rf"^place: has 2 {what} \({name}, a\), this release knows jobs with one: use a newer release$"
+    with pytest.raises(NewerFormat, match=says):
+        check_known(body, "place")
+    named.clear()
+    if what == "sinks":
+        check_known(body, "place")
+        return
+    with pytest.raises(CorruptCheckpoint, match=f"^place: has no {what}, and no release has written") as caught:
+        check_known(body, "place")
+    assert not isinstance(caught.value, NewerFormat)
+
+
+@pytest.mark.parametrize("document", ["manifest", "plan"])
+def test_a_codec_that_is_not_known_is_named(document: str) -> None:
+    """A newer release knows what these positions mean."""
+    body = copy.deepcopy(DOCUMENTS[document][1])
+    ((name, source),) = body["sources"].items()
+    source["codec"] = "segment-entry/2"
+    says = f"^place: positions of {name} are of the codec segment-entry/2, this release knows ordinal-offset/1: use a"
+    with pytest.raises(NewerFormat, match=says):
+        check_known(body, "place")
+
+
+def test_ten_parts_are_named() -> None:
+    """They tell what is there; a list without an end tells nothing."""
+    sources = dict.fromkeys([f"s{number:02d}" for number in range(11)], BODY["sources"]["file"])
+    named = ", ".join([*sources][:10])
+    with pytest.raises(NewerFormat, match=rf"has 11 sources \({named}\), this"):
+        check_known({**BODY, "sources": sources}, "place")
