@@ -136,7 +136,7 @@ def test_a_bound_may_be_reached_and_not_passed(document: str, path: str, at: Any
 )
 def test_lists_of_a_manifest_have_a_longest_one(path: str, value: Any) -> None:
     """Held against it before any value is looked at."""
-    with pytest.raises(Misfit, match=rf"has {len(value)} values, at most {len(value) - 1} may"):
+    with pytest.raises(Misfit, match=rf"has {len(value)} values, at most {len(value) - 1} are"):
         check("manifest", path, value)
 
 
