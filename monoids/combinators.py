@@ -260,7 +260,8 @@ class Aggregator(_Same):
         return lift_not_null(self.inner, self._lift_prepared, array, not_null(array))
 
     def lift_list(self, values: list[Any]) -> Columns:
-        prepared = [None if is_missing(value) else self._prepare.function(value) for value in values]
+        prepare = self._prepare.function
+        prepared = [None if is_missing(value) else prepare(value) for value in values]
         return lift_not_null(self.inner, self.inner.lift_list, prepared, not_null(prepared))
 
     def lift_rows(self, values: Any, length: int) -> Columns:
