@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.sources.protocol import Span, Split
@@ -99,6 +100,22 @@ def _part(body: Any, path: str) -> Any:
 def test_what_a_plan_adds_is_live() -> None:
     """Its listing is named by nothing else until the step is committed."""
     assert FULL.files() == {"d/Visits/i.arrow"} and plan().files() == set()
+
+
+def test_the_one_of_each_is_found() -> None:
+    """The driver reads one source, and closes the windows of one task."""
+    assert FULL.source == FULL.sources["memory"] and FULL.task == TaskStep(60_000, True) == FULL.tasks["Visits"]
+    assert TaskStep() == TaskStep(0, False)
+    two = replace(FULL, sources={"a": FULL.source, "b": FULL.source}, tasks={"a": FULL.task, "b": FULL.task})
+    for part in ("source", "task"):
+        with pytest.raises(ValueError, match="too many values"):
+            getattr(two, part)
+
+
+def test_a_plan_of_an_older_format_is_given_names() -> None:
+    """It says none: what it was planned for has one source and one task."""
+    old = replace(FULL, sources={"": FULL.source}, tasks={"": FULL.task})
+    assert old.named("memory", "Visits") == FULL
 
 
 def test_a_plan_begins_where_each_source_stands() -> None:
