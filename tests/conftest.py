@@ -32,8 +32,8 @@ _SERVERS = frozenset({"hdfs_server", "s3_server", "s3_bucket"})
 """Fixtures that start one."""
 _SERVED = ("tests/servers/", "tests/storage/")
 _GROUPS = ("spark", "servers")
-SECONDS_MAX = 10.0
-"""Of processor time, for a test of ``make test``: several times what the longest takes, on any machine."""
+SECONDS_MAX = 20.0
+"""Of processor time, for a test of ``make test``: three times what the longest takes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
