@@ -19,8 +19,8 @@ from monoids.hashing import key_column
 from persistent.codec.key_types import agreed_types
 from persistent.message import Batch
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
+from persistent.state_rows import fold
 from persistent.text.figures import utc_text
-from persistent.worker.state_rows import fold
 
 _FOLD_PARTS = 32
 _CONTAINERS = {list, tuple, set, frozenset, dict}

@@ -27,9 +27,9 @@ from monoids.monoid import check
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
+from persistent.state_rows import OPEN_PANE
 from persistent.text.fingerprints import changes_text
 from persistent.window import Panes, Window
-from persistent.worker.state_rows import OPEN_PANE
 
 _FORMAT = 1
 _HEADER_BYTES = 4

@@ -102,9 +102,26 @@ def fan_in() -> list[Figure]:
     return [Figure(number, module) for module, number in users.items()]
 
 
+def room_of(module: str) -> str:
+    """The room of a module: its folder in the package, or itself where it stands beside them."""
+    return ".".join(module.split(".")[:2])
+
+
 def cycles() -> list[str]:
-    """The modules that are left when every module without an import among the others is taken away: none."""
-    waiting = {module: set(imported(module)) for module in FILES}
+    """The modules that import each other in a circle: none."""
+    return _circle({module: set(imported(module)) for module in FILES})
+
+
+def room_cycles() -> list[str]:
+    """The rooms that import each other in a circle: none. The faces of the packages have all rooms behind them."""
+    rooms: dict[str, set[str]] = {room_of(module): set() for module in FILES}
+    for module in FILES:
+        rooms[room_of(module)] |= {room_of(name) for name in imported(module)} - {room_of(module), *PACKAGES}
+    return _circle(rooms)
+
+
+def _circle(waiting: dict[str, set[str]]) -> list[str]:
+    """What is left when everything that needs none of the others is taken away, again and again."""
     while free := [module for module, needs in waiting.items() if not needs & waiting.keys()]:
         for module in free:
             del waiting[module]
@@ -149,7 +166,7 @@ def rows() -> list[tuple[str, str]]:
         ("longest function", f"{longest.number} lines, `{longest.name}`"),
         ("widest class", f"{widest.number} public methods and fields, `{widest.name}`"),
         (f"functions of more than {PARAMETERS_MAX} parameters", str(len(many))),
-        ("import cycles", str(len(cycles()))),
+        ("import cycles, of modules and of rooms", f"{len(cycles())}, {len(room_cycles())}"),
         ("most imports of others", f"{out.number}, `{out.name}`"),
         ("imported by most others", f"{most.number}, `{most.name}`"),
     ]

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 FORMAT_NAME, CLAIM, DOCTOR = "FORMAT", "CLAIM", "DOCTOR"
 MANIFESTS, PLANS, DRIVERS = "m", "p", "r"
@@ -38,6 +39,17 @@ _ENTRY = re.compile(r"([0-9]{20})(?:-([0-9]+))?\.json")
 _PUBLISHED = re.compile(r"([0-9]{20})(?:[-.].*)?")
 _RANGE = re.compile(r"([0-9]{20})-([0-9]{20})")
 _DRIVER = re.compile(r"e([0-9]+)-([0-9a-f]{1,32})\.json")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A staged output file: its name (which determines its final name), rows and bytes; ``sha256`` if the
+    checkpoint reads it again."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str = ""
 
 
 def manifest_name(id: int) -> str:

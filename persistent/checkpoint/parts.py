@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
 from persistent.clock import Clock
 from persistent.codec import Run
-from persistent.sinks.protocol import Staged
 from persistent.sources.protocol import Positions
 
 STATE = "state"

@@ -8,6 +8,7 @@ from typing import Any
 
 from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.manifest import Manifest, check_name
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import (
     STATE,
     Account,
@@ -25,7 +26,7 @@ from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import Clock
 from persistent.codec import Run, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
-from persistent.sinks.protocol import ABILITIES, Sink, Staged
+from persistent.sinks.protocol import ABILITIES, Sink
 from persistent.task import key_names, operator_name
 from persistent.text.fingerprints import changes_text
 from persistent.window import Window

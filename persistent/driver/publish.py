@@ -18,6 +18,7 @@ from persistent.checkpoint.names import (
     MANIFESTS,
     PLANS,
     RETRACTED,
+    Staged,
     entry_id,
     is_retracted,
     manifest_name,
@@ -29,7 +30,7 @@ from persistent.checkpoint.names import (
 )
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
-from persistent.sinks.protocol import Sink, Staged
+from persistent.sinks.protocol import Sink
 from persistent.storage import Storage, delete_all, put_once
 from persistent.worker.job import Job
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from monoids.monoid import canonical_json
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.names import (
+    Staged,
     attempt_name,
     attempt_of,
     is_retracted,
@@ -24,7 +25,6 @@ from persistent.checkpoint.names import (
 )
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.json_lines import encode_json_lines
-from persistent.sinks.protocol import Staged
 from persistent.storage import Storage, delete_all, open_storage, put_once
 from persistent.text.spelling import spelled
 

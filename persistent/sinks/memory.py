@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from monoids.arrays import python_list
 from persistent.checkpoint.garbage import garbage
-from persistent.checkpoint.names import published_id, published_stem
+from persistent.checkpoint.names import Staged, published_id, published_stem
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
-from persistent.sinks.protocol import Staged
 
 
 class MemorySink:

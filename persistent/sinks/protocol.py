@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
-
-@dataclass(frozen=True)
-class Staged:
-    """A staged output file: its name (which determines its final name), rows and bytes; ``sha256`` if the
-    checkpoint reads it again."""
-
-    name: str
-    rows: int
-    bytes: int
-    sha256: str = ""
-
+from persistent.checkpoint.names import Staged
 
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
 """The methods that a sink need not have; a checkpoint records which of them its sink has."""

@@ -19,6 +19,7 @@ from persistent.checkpoint.names import (
     DOCTOR,
     DRIVERS,
     FORMAT_NAME,
+    Staged,
     driver_epoch,
     entry_id,
     manifest_name,
@@ -32,7 +33,6 @@ from persistent.checkpoint.successor import Entry
 from persistent.codec import KEY_GROUPS, Run, decode_document, decode_table
 from persistent.driver.publish import aside_name
 from persistent.errors import CorruptCheckpoint, PersistentError
-from persistent.sinks.protocol import Staged
 from persistent.storage import Storage
 from persistent.verify.findings import MISSING, Finding, Verification
 from persistent.verify.laws import differences, manifest_faults, step_faults, sum_faults

@@ -6,6 +6,6 @@
     merge_runs      reads, folds and writes the runs whose sum the state is
     state_tables    folds a whole state, for readers
 
-``job`` has the items and their results; ``state_rows`` folds sums, ``output_tables`` presents them;
-``failing_keys`` finds the key whose fold or presentation fails.
+``job`` has the items and their results; ``output_tables`` presents sums; ``failing_keys`` finds the key whose fold or
+presentation fails.
 """

@@ -15,13 +15,13 @@ from monoids.groupby.sliding import PaneSums, slide, sum_windows
 from monoids.groupby.summing import GroupSums
 from persistent.codec import Run, type_of
 from persistent.errors import UserCodeError
+from persistent.state_rows import OPEN_PANE, fold, in_panes
 from persistent.task import key_names
 from persistent.window import Window, WindowRange
 from persistent.worker.failing_keys import FailingKey, fold_apart, no_result, present_rows, stage_failing_keys
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, monoid_errors, parts_of
 from persistent.worker.output_tables import key_outputs, window_outputs
-from persistent.worker.state_rows import OPEN_PANE, fold, in_panes
 
 _WINDOW_ROWS_MAX = 1 << 21
 _WINDOW_KEY_BYTES_MAX = 1 << 29

@@ -15,9 +15,9 @@ import pyarrow as pa
 from monoids import Monoid
 from monoids.encoding import to_json
 from monoids.groupby.summing import GroupSums
+from persistent.checkpoint.names import Staged
 from persistent.codec import encode_table
 from persistent.errors import PersistentError, UserCodeError
-from persistent.sinks.protocol import Staged
 from persistent.task import key_names
 from persistent.text.figures import utc_text
 from persistent.window import Window

@@ -15,11 +15,11 @@ from typing import Any
 
 from monoids.groupby.cells import Integers
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.names import attempt_name, run_name, runs_folder
+from persistent.checkpoint.names import Staged, attempt_name, run_name, runs_folder
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import Run
-from persistent.sinks.protocol import Sink, Staged
+from persistent.sinks.protocol import Sink
 from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage

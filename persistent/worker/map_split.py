@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from monoids.groupby.cells import Integers
 from monoids.hashing import mix_records
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Account
 from persistent.codec import encode_table, type_of
 from persistent.delta import Delta
 from persistent.errors import UserCodeError
 from persistent.message import Batch
-from persistent.sinks.protocol import Staged
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
 from persistent.window import Window

@@ -13,10 +13,10 @@ from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, is_wide
 from persistent.errors import PersistentError, UserCodeError
+from persistent.state_rows import OPEN_PANE, fold, in_panes
 from persistent.task import key_names
 from persistent.text.user_errors import error_text, users_line
 from persistent.worker.job import Attempt, Folded, FoldRuns, Job
-from persistent.worker.state_rows import OPEN_PANE, fold, in_panes
 
 _PANES_MAX = 1 << 20
 _BEFORE_ALL = -(1 << 62)

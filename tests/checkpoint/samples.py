@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import (
     STATE,
     Account,
@@ -26,7 +27,6 @@ from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.successor import new_nonce
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
-from persistent.sinks.protocol import Staged
 from persistent.sources.protocol import Span, Split
 from persistent.storage import MemoryStorage, Put, Storage
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.manifest import _FENCES_KEPT, FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart, TaskClock
 from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, NewerFormat
-from persistent.sinks.protocol import Staged
 from tests.checkpoint.samples import full_manifest, manifest, run
 
 

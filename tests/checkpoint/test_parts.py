@@ -7,6 +7,7 @@ import re
 import pytest
 
 from persistent.checkpoint.manifest import check_name
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import (
     STATE,
     Account,
@@ -20,7 +21,6 @@ from persistent.checkpoint.parts import (
     default_name,
 )
 from persistent.clock import Clock
-from persistent.sinks.protocol import Staged
 from tests.checkpoint.samples import full_manifest, operator, run
 
 STAGED = (Staged("d/V/x", 1, 1, ""),)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, TaskClock
 from persistent.checkpoint.shapes import KINDS as KINDS_IN_FILES
 from persistent.checkpoint.shapes import SETS
 from persistent.checkpoint.successor import KINDS, TABLE, Entry, Rule, broken, check_follows, first, succeed, table_text
 from persistent.clock import Clock
 from persistent.errors import LawBroken
-from persistent.sinks.protocol import Staged
 from tests.checkpoint.samples import manifest, operator, run
 
 SOURCE = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})

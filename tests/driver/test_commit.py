@@ -11,6 +11,7 @@ from monoids import Count
 from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, StateRuns
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
@@ -18,7 +19,6 @@ from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
 from persistent.driver.commit import Results, check_same_job, first_manifest, known_from, next_manifest
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
-from persistent.sinks.protocol import Staged
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Attempt, Closed, Folded, FoldRuns, Job, Mapped
 from tests.checkpoint.samples import manifest, operator, plan, run

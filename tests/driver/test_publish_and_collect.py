@@ -12,6 +12,7 @@ from monoids import Count
 from persistent import MemorySource, NonWindowState, PersistentTask
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import new_nonce
@@ -28,7 +29,6 @@ from persistent.driver.publish import (
     take_back,
 )
 from persistent.errors import Fenced, InvalidPipeline, StagedMissing
-from persistent.sinks.protocol import Staged
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, operator, plan, run

@@ -6,10 +6,9 @@ from typing import Any
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
-from persistent.checkpoint.names import FORMAT_NAME, PLANS, manifest_name
+from persistent.checkpoint.names import FORMAT_NAME, PLANS, Staged, manifest_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.codec import decode_document, encode_document
-from persistent.sinks.protocol import Staged
 from persistent.storage import Storage
 
 

@@ -20,7 +20,7 @@ from monoids.groupby import grouping, summing
 from monoids.groupby.summing import GroupSums, group_by
 from monoids.hashing import hash_keys, key_column
 from persistent.errors import InvalidPipeline
-from persistent.worker.state_rows import fold
+from persistent.state_rows import fold
 from tests.few import examples
 
 STEP = 10
@@ -193,8 +193,8 @@ def test_more_text_than_a_column_holds_is_told(monkeypatch: pytest.MonkeyPatch, 
     """ "Offset overflow while concatenating arrays" tells nobody that the keys are too long."""
     parts = [summed(MONOID, [type_], [((b"%d" % n * 50,), 0, 1)]) for n in range(3)]
     size = sum(part.keys[0].nbytes for part in parts)
-    monkeypatch.setattr("persistent.worker.state_rows._KEY_BYTES_MAX", size)
+    monkeypatch.setattr("persistent.state_rows._KEY_BYTES_MAX", size)
     assert len(fold(MONOID, parts, STEP)) == 3
-    monkeypatch.setattr("persistent.worker.state_rows._KEY_BYTES_MAX", size - 1)
+    monkeypatch.setattr("persistent.state_rows._KEY_BYTES_MAX", size - 1)
     with pytest.raises(InvalidPipeline, match=f"key column 0 has {size} bytes in 3 rows .* Make the keys shorter"):
         fold(MONOID, parts, STEP)
