@@ -180,6 +180,13 @@ def test_only_a_state_that_is_set_anew_goes_back(kind: str, changes: dict[str, A
     assert (law in list(broken(made, PARENT))) != may
 
 
+def test_a_sink_may_be_new_or_have_been_given_nothing() -> None:
+    """Its first batch follows none."""
+    for sinks in ({}, {"memory": SinkPart()}):
+        last = Entry(replace(PARENT, sinks=sinks), "f" * 64, 100)
+        assert succeed(last, "checkpoint", **given("checkpoint")).sinks == OTHER["sinks"]
+
+
 def test_a_partition_joins_while_a_job_runs() -> None:
     """Refused, a topic that grows would stop every job that reads it."""
     grown = replace(SOURCE, partitions=("memory", "late"), positions={"memory": (0, 9), "late": (0, 0)})
