@@ -202,7 +202,7 @@ def test_what_cannot_be_tried_is_told_in_one_line(folder: Path, target: str, tol
         ("Unread", "the annotations of lift (sums_of_mine.py line {}) cannot be read: name 'Parcels'", "import"),
         (
             "Weight",
-            "lift (sums_of_mine.py line {}) takes Parcel, of which",
+            "lift (sums_of_mine.py line {}) takes Parcel, which",
             "register_type_strategy(Parcel,",
         ),
         ("Keyed", "lift takes none of the drawn inputs, such as {{}}", ""),
