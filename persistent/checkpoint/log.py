@@ -32,8 +32,8 @@ from persistent.checkpoint.shapes import FORMAT_FILE, check_format
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import KEY_GROUPS, decode_document, encode_document
 from persistent.codec.shapes import check_shape
-from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, PersistentError, StorageError
-from persistent.storage import Put, Storage
+from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
+from persistent.storage import Storage, put_or_read
 
 _PUT_TRIES_MAX = 5
 
@@ -249,16 +249,8 @@ class Log:
             raise Fenced(f"{self.storage.url}: another driver committed {newest} after our {id}; this one stops")
 
     def _put(self, name: str, data: bytes, is_ours: Callable[[bytes], bool]) -> bool:
-        for _ in range(_PUT_TRIES_MAX):
-            if self.storage.put_if_absent(name, data) is Put.WON:
-                return True
-            try:
-                return is_ours(self.storage.read(name).to_pybytes())
-            except FileNotFoundError:
-                continue
-        raise PersistentError(
-            f"{self.storage.url}/{name}: the store neither took nor showed it in {_PUT_TRIES_MAX} tries"
-        )
+        held = put_or_read(self.storage, name, data, _PUT_TRIES_MAX)
+        return held is None or is_ours(held.to_pybytes())
 
     def _read_once(self, id: int, place: str) -> Entry:
         try:

@@ -16,7 +16,7 @@ from persistent.storage.fsspec_storage import FsspecStorage
 from persistent.storage.local import LocalStorage
 from persistent.storage.memory import MemoryStorage
 from persistent.storage.opening import is_proved, open_storage
-from persistent.storage.protocol import Put, Storage, delete_all, put_once
+from persistent.storage.protocol import Put, Storage, delete_all, put_once, put_or_read
 
 __all__ = [
     "FsspecStorage",
@@ -28,4 +28,5 @@ __all__ = [
     "is_proved",
     "open_storage",
     "put_once",
+    "put_or_read",
 ]

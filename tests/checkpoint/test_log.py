@@ -11,7 +11,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import manifest_name, plan_name
 from persistent.checkpoint.successor import Entry, new_nonce
-from persistent.errors import CorruptCheckpoint, Fenced, PersistentError
+from persistent.errors import CorruptCheckpoint, Fenced, StorageError
 from persistent.operations import rollback
 from persistent.storage import MemoryStorage, Put
 from tests.checkpoint.samples import ForgetfulStorage, manifest, plan
@@ -84,7 +84,7 @@ def test_a_store_that_never_takes_it_is_an_error(log: Log) -> None:
     entry = log.newest()
     assert entry is not None
     storage(log).script = [(False, Put.UNKNOWN)] * 5
-    with pytest.raises(PersistentError, match="neither took nor showed"):
+    with pytest.raises(StorageError, match="neither took nor showed it in 5 tries"):
         log.put(following(entry))
 
 
