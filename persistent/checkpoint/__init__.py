@@ -1,15 +1,15 @@
 """A checkpoint is a manifest: it names the runs whose sum is the state, the clock, and the source positions.
 
 manifest       one checkpoint, and its bytes
-parts          what it says of each source, task, state and sink
+parts          its part for each source, task, state and sink
 plan           what the step after it will do
-positions      how the positions of a source are written and compared
-shapes         what may stand in these documents; older_formats: those of older formats, and the same in today's words
+positions      how to write and compare the positions of a source
+shapes         what these documents may hold; older_formats: older documents, and how to read them as the newest
 successor      what each kind of manifest copies, sets and resets
 log            the manifests and plans of a job, each put once
-names          what files are called
+names          the names of all files
 garbage        why a file may be deleted; retention: which checkpoints are kept
-compaction     which runs are folded next
+compaction     which runs to fold next
 copies         the same runs under other names; as_of: the checkpoint that knows a clock
-running        who seems to drive
+running        which drivers seem to run
 """

@@ -1,4 +1,4 @@
-"""The state as of a clock is in the oldest kept checkpoint that can tell what came before it from what came after."""
+"""The state as of a clock is in the oldest kept checkpoint that separates what came before that clock from the rest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from persistent.text.figures import utc_text
 
 
 def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clock: int) -> Entry:
-    """The oldest kept checkpoint of the newest one's line that holds everything before ``clock`` and can separate it
+    """The oldest kept checkpoint, on the line of the newest, that holds everything before ``clock`` and separates it
     from what came later. UnknownCheckpoint, with the range of clocks, if there is none; FingerprintChanged if the only
     ones precede a migration of the state."""
     newest = newest_of(log)
@@ -44,7 +44,7 @@ def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clo
 
 
 def _kept(log: Log, newest: Entry) -> list[Entry]:
-    """The kept checkpoints, ``newest`` among them, without those that a driver collects meanwhile."""
+    """The kept checkpoints, including ``newest``. A checkpoint that a driver collects meanwhile is skipped."""
     entries = []
     for id in log.kept_ids(newest.manifest):
         try:
@@ -56,7 +56,8 @@ def _kept(log: Log, newest: Entry) -> list[Entry]:
 
 
 def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
-    """The kept checkpoints that led to the newest, oldest first: not those that a rollback has left."""
+    """The kept checkpoints that led to the newest, oldest first; those that a rollback left behind are not among
+    them."""
     return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
 
 
@@ -76,7 +77,7 @@ class _Asked:
         return known and is_open and (since is None or self.clock >= since)
 
     def has_state_of(self, manifest: Manifest) -> bool:
-        """Whether the manifest holds the state of the task as it is now."""
+        """Whether the manifest holds the state of the current task."""
         operator = self._operator(manifest)
         return operator is not None and (canonical_json(operator.state.fingerprint), operator.key_names) == (
             canonical_json(self.state.fingerprint()),

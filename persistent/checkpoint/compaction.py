@@ -1,9 +1,8 @@
 """Compaction folds neighbouring runs early, a bounded piece in each step.
 
-Associativity licenses it: ``fold(a, b, c, d) == fold(a, fold(b, c), d)``. Runs of about one size are
-neighbours in a *tier*; eight of a tier are folded into one. A large fold goes on over several steps, key
-group by key group: its inputs then count only from the group where it stands, so that the work of a step
-stays a multiple of its delta, whatever the size of the state.
+Associativity licenses it: ``fold(a, b, c, d) == fold(a, fold(b, c), d)``. Neighbouring runs of similar size form a
+*tier*; eight of a tier are folded into one. A large fold takes several steps, key group by key group. Its inputs count
+only from the group it has reached, so the work of a step stays a multiple of its delta, whatever the size of the state.
 
     before   [----a----][----b----]            of 1,024 key groups
     between  [a+b ][--a-][--b-]                a, b: low raised
@@ -22,9 +21,9 @@ FAN_IN = 8
 _TIER_0_ROWS = 4096
 _ROWS_MIN = 1 << 18
 _DELTAS_AT_ONCE = 5
-"""A step folds as many rows as so many deltas have: more make some steps slow, fewer most of them."""
+"""A step folds about as many rows as this many deltas hold. A larger number slows some steps, a smaller one most."""
 _BYTES_MAX = 1 << 29
-"""To fold at once. A column of text holds no more than four times as many."""
+"""Bytes to fold at once. A column of text holds at most four times as many."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +36,8 @@ class Merge:
 
 
 def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | None:
-    """What to fold in the next step, if anything. ``delta_rows``: of a usual step. Runs up to and after the
-    checkpoint ``published`` are not mixed."""
+    """The fold of the next step, if one is due. ``delta_rows``: rows of a usual step. Runs up to the checkpoint
+    ``published`` are not mixed with later ones."""
     inputs = _begun(runs) or _due(runs, published)
     return _merge(inputs, _budget_rows(delta_rows)) if inputs else None
 
@@ -46,14 +45,14 @@ def choose(runs: Sequence[Run], delta_rows: int, published: int = 0) -> Merge | 
 def choose_all(
     runs: Sequence[Run], delta_rows: int, published: int = 0, unfolded: frozenset[str] = frozenset()
 ) -> list[Merge]:
-    """What to fold in the next step. ``unfolded``: the names of runs whose fold has raised: they stay, and what is
-    beside them is folded by itself."""
+    """The folds of the next step. ``unfolded``: the names of runs whose fold raised. They stay, and the runs between
+    them are folded separately."""
     found = (_choose_all(part, delta_rows, published) for part in _parts_between(runs, unfolded))
     return next((merges for merges in found if merges), [])
 
 
 def _parts_between(runs: Sequence[Run], unfolded: frozenset[str]) -> list[list[Run]]:
-    """The runs before, between and after those that stay, and after what has been made of these."""
+    """The runs, split at the unfolded ones and at every run whose deltas overlap theirs; these are left out."""
     spans = [(run.first, run.last) for run in runs if run.name in unfolded]
     parts: list[list[Run]] = [[]]
     for run in runs:
@@ -65,9 +64,9 @@ def _parts_between(runs: Sequence[Run], unfolded: frozenset[str]) -> list[list[R
 
 
 def _choose_all(runs: Sequence[Run], delta_rows: int, published: int) -> list[Merge]:
-    """``choose``; and while a large fold goes on, also a small whole one of the runs after it, so that they do not
-    pile up meanwhile: the large one then takes a smaller piece. What has too many bytes to be folded at once comes in
-    pieces, side by side in key groups."""
+    """The fold of ``choose``. While a large fold goes on, also a small whole fold of the runs after it, so that they do
+    not pile up; the large one then takes a smaller piece. A fold of too many bytes comes in pieces, side by side in key
+    groups."""
     merge = choose(runs, delta_rows, published)
     if merge is None:
         return []
@@ -82,7 +81,8 @@ def _choose_all(runs: Sequence[Run], delta_rows: int, published: int) -> list[Me
 
 
 def _merge(inputs: tuple[Run, ...], budget_rows: int) -> Merge:
-    """As many key groups of these runs as have about so many rows, from where their fold stands."""
+    """Fold as many key groups of these runs as hold about ``budget_rows`` rows, from the group their fold has
+    reached."""
     rows = sum(run.rows_left for run in inputs)
     low = min(run.low for run in inputs)
     if rows <= budget_rows:
@@ -93,21 +93,21 @@ def _merge(inputs: tuple[Run, ...], budget_rows: int) -> Merge:
 def shards(
     runs: Sequence[Run], least: int = 1, low: int = 0, high: int = KEY_GROUPS, panes: tuple[int, int] | None = None
 ) -> list[tuple[int, int]]:
-    """The key groups ``low <= group < high`` in ``least`` ranges, or as many as it takes that what these runs have in
-    each can be folded at once. ``panes``: only of rows with ``from <= pane < to``."""
+    """The key groups ``low <= group < high`` in ``least`` ranges, or in more, so that each range of these runs can be
+    folded at once. ``panes``: count only rows with ``from <= pane < to``."""
     whole = sum(_bytes_between(run, low, high, panes) for run in runs)
     count = min(max(least, -(-whole // _BYTES_MAX)), high - low)
     return list(pairwise(low + (high - low) * number // count for number in range(count + 1)))
 
 
 def _pieces(merge: Merge) -> list[Merge]:
-    """A merge as several that come to the same, one after the other."""
+    """The merge as several, one after the other, with the same result."""
     ranges = shards(merge.inputs, 1, merge.low, merge.high)
     return [Merge(tuple(run for run in merge.inputs if run.high > low), low, high) for low, high in ranges]
 
 
 def _bytes_between(run: Run, low: int, high: int, panes: tuple[int, int] | None) -> int:
-    """About how many bytes a run has in some key groups and panes: as if spread evenly."""
+    """An estimate of the bytes that a run holds in some key groups and panes, as if spread evenly."""
     held = run.bytes * max(0, min(run.high, high) - max(run.low, low)) // (run.high - run.start)
     if panes is None:
         return held
@@ -120,7 +120,8 @@ def _budget_rows(delta_rows: int) -> int:
 
 
 def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
-    """The oldest of these deltas, as many as have so many rows together; none if those are less than eight sums."""
+    """The oldest of these deltas that hold at most ``budget_rows`` rows together; none if they hold fewer than eight
+    sums."""
     chosen: list[Run] = []
     for one in _deltas(runs):
         if sum(run.rows for run in (*chosen, *one)) > budget_rows:
@@ -130,7 +131,7 @@ def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
 
 
 def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run, ...]:
-    """The runs after a merge: ``output`` in place of what it sums. It comes before what is left of its inputs."""
+    """The runs after a merge: ``output`` replaces what it sums, and precedes what is left of its inputs."""
     inputs = {run.name for run in merge.inputs}
     result: list[Run] = []
     for run in runs:
@@ -145,20 +146,20 @@ def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run
 
 
 def _begun(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The inputs of a fold that has begun and not ended: also pieces of a sum that it has not come to yet."""
+    """The inputs of an unfinished fold, including pieces of a sum that it has not reached yet."""
     begun = [run for run in runs if run.low > run.start]
     if not begun:
         return ()
     reached, first, last = begun[0].low, min(run.first for run in begun), max(run.last for run in begun)
-    # Where pieces of a sum came to nothing, what follows of it has not begun; what the fold has made tells of it.
+    # Once a fold has consumed pieces of a sum, its next piece has not begun; the fold's outputs show that it belongs.
     made = [run for run in runs if run.high <= reached and run.first <= last and first <= run.last]
     first, last = min(run.first for run in (*begun, *made)), max(run.last for run in (*begun, *made))
     return tuple(run for run in runs if first <= run.first and run.last <= last and run.high > reached)
 
 
 def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:
-    """The oldest neighbours of the lowest tier that has eight sums, from its first to its last, with the smaller
-    deltas between them."""
+    """The oldest neighbours in the lowest tier that has eight sums, from first to last, and the smaller deltas between
+    them."""
     deltas = _deltas(runs)
     tiers = [_tier(sum(run.rows for run in one)) for one in deltas]
     for tier in sorted(set(tiers)):
@@ -180,8 +181,8 @@ def _due(runs: Sequence[Run], published: int) -> tuple[Run, ...]:
 
 
 def _deltas(runs: Sequence[Run]) -> list[list[Run]]:
-    """The runs by the checkpoints whose deltas they sum: what several splits of a step wrote, and the pieces of one
-    fold, belong together."""
+    """The runs by the checkpoints whose deltas they sum. The runs of one step's splits belong together, and so do the
+    pieces of one fold."""
     deltas: list[list[Run]] = []
     for run in runs:
         if deltas and run.first <= max(other.last for other in deltas[-1]):

@@ -1,4 +1,4 @@
-"""A copy of a checkpoint is the same runs under new names, each read to its last byte and verified on the way."""
+"""A copy of a checkpoint holds the same runs under new names, each read to its last byte and verified on the way."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _TRIES_MAX = 10
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
-"""Is told how many bytes are done, and of how many."""
+"""Called with the bytes done and the bytes in all."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where copies go: to be named by checkpoint ``id``, made by a driver of ``epoch``."""
+    """Where copies go: checkpoint ``id`` will name them, a driver of ``epoch`` makes them."""
 
     storage: Storage
     epoch: int
@@ -34,7 +34,7 @@ class Target:
 
 
 def verified_runs(storage: Storage, manifest: Manifest) -> Iterator[tuple[Run, pa.Buffer]]:
-    """Every run that the manifest names, with its bytes. CorruptCheckpoint at the first that is not what it says."""
+    """Every run that the manifest names, with its bytes. CorruptCheckpoint at the first that is missing or differs."""
     for run in manifest.all_runs():
         place = f"{storage.url}/{run.name}"
         try:
@@ -48,7 +48,7 @@ def verified_runs(storage: Storage, manifest: Manifest) -> Iterator[tuple[Run, p
 
 
 def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnProgress | None = None) -> Manifest:
-    """The manifest as it names the copies of its runs, once all are there."""
+    """The manifest with the names of the copied runs, once all copies are written."""
     all_bytes = sum(run.bytes for run in manifest.all_runs())
     done_bytes = 0
     names: dict[str, str] = {}
@@ -77,8 +77,8 @@ def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnP
 def copied_while_running(
     log: Log, at: int | None, target: Callable[[Entry], Target], on_progress: OnProgress | None = None
 ) -> Manifest:
-    """A copy of checkpoint ``at``, by default the newest, of a job that may go on meanwhile: where its files are
-    collected under our eyes, a copy of the one that is newest then."""
+    """A copy of checkpoint ``at``, by default the newest, while the job may be running. If a driver collects the newest
+    meanwhile, the one that is newest then; UnknownCheckpoint if it collects ``at``."""
     return read_while_running(
         log,
         lambda: checkpoint_at(log, at),
@@ -87,8 +87,8 @@ def copied_while_running(
 
 
 def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entry], T]) -> T:
-    """What is read of the checkpoint that is found, of a job that may go on meanwhile: where its files are collected
-    under our eyes, one is found anew. CorruptCheckpoint is damage, then; Refused where the job is too fast."""
+    """Find a checkpoint and read it, while the job may be running. If a driver collects it meanwhile, find another. So
+    CorruptCheckpoint means damage; Refused means that the job is too fast."""
     for _ in range(_TRIES_MAX):
         entry = find()
         try:
@@ -103,7 +103,7 @@ def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entr
 
 
 def newest_of(log: Log) -> Entry:
-    """The newest manifest. NoCheckpoint where there is none."""
+    """The newest manifest. NoCheckpoint if there is none."""
     newest = log.newest()
     if newest is None:
         raise NoCheckpoint(
@@ -113,7 +113,7 @@ def newest_of(log: Log) -> Entry:
 
 
 def checkpoint_at(log: Log, id: int | None) -> Entry:
-    """That kept checkpoint, by default the newest. UnknownCheckpoint if it is not kept."""
+    """Checkpoint ``id``, by default the newest. UnknownCheckpoint if it is not kept."""
     newest = newest_of(log)
     if id is None or id == newest.manifest.id:
         return newest
@@ -127,7 +127,7 @@ def checkpoint_at(log: Log, id: int | None) -> Entry:
 
 
 def check_kept(log: Log, newest: Manifest, id: int) -> None:
-    """UnknownCheckpoint, naming those there are, unless ``id`` is kept."""
+    """Raise UnknownCheckpoint, with the kept ids, unless ``id`` is one of them."""
     kept = [one for one in log.ids() if newest.keeps(one)]
     if id not in kept:
         shown = ", ".join(map(str, kept))
@@ -135,11 +135,9 @@ def check_kept(log: Log, newest: Manifest, id: int) -> None:
 
 
 def renumbered(state: StateRuns) -> StateRuns:
-    """The same state, of another job that is only at its second manifest: the deltas that its runs sum are numbered
-    from 0 to 2.
+    """The same state in another job, which is at its second manifest: its runs sum the deltas numbered from 0 to 2.
 
-    What has to be told apart stays apart: what was published from what was not, and what is being folded, or came
-    later, from what lay there before.
+    Published runs stay apart from unpublished ones; runs that a fold has begun, and later ones, from those before.
     """
     runs = state.runs
     published = sum(run.last <= state.published for run in runs)

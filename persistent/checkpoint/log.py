@@ -1,11 +1,11 @@
 """The manifest log is one sequence of ids, each put once, by whichever driver came first.
 
-- An id is WON when the bytes under it are ours: a lost or unknown answer is settled by reading back the nonce.
-- The state of the job is the manifest of the highest id. If it does not verify, nothing falls back by itself.
-- Every driver fences before it writes: it puts a manifest of a higher epoch, and whoever still works under
-  the old one finds its next id taken.
-- What a checkpoint leaves behind (the plan of the step after it, what it has published) is there only after its
-  manifest. So what is of a checkpoint above the newest tells that its manifest is lost.
+- An id is WON when the bytes under it are ours: a driver settles a lost or unknown answer by reading back the nonce.
+- The manifest of the highest id is the state of the job. If it does not verify, nothing falls back by itself.
+- Every driver fences before it writes: it puts a manifest of a higher epoch, and a driver of the old epoch finds its
+  next id taken.
+- A checkpoint's outputs, and the plan of the step after it, appear only after its manifest. So such a file numbered
+  above the newest manifest proves that one is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PUT_TRIES_MAX = 5
 
 @dataclass(frozen=True, order=True)
 class Trace:
-    """What there is of checkpoint ``id`` besides its manifest, and where."""
+    """A file of checkpoint ``id`` other than its manifest, and its place."""
 
     id: int = -1
     place: str = ""
@@ -54,11 +54,11 @@ class Log:
         self._tried_id = -1
 
     def ids(self) -> list[int]:
-        """The ids there are, ascending."""
+        """The ids in the log, ascending."""
         return [published_id(name) for name in self.storage.list(MANIFESTS) if is_manifest(name)]
 
     def read(self, id: int) -> Entry:
-        """One manifest, verified; read twice before it is called corrupt."""
+        """One manifest, verified. It is read twice before it counts as corrupt."""
         place = f"{self.storage.url}/{manifest_name(id)}"
         try:
             return self._read_once(id, place)
@@ -66,7 +66,7 @@ class Log:
             return self._read_once(id, place)
 
     def newest(self) -> Entry | None:
-        """The manifest of the highest id; None where there is no checkpoint yet."""
+        """The manifest of the highest id; None if there is no checkpoint yet."""
         self._check_format()
         while ids := self.ids():
             try:
@@ -75,16 +75,16 @@ class Log:
                 raise
             except CorruptCheckpoint as error:
                 if self.ids()[-1:] > ids[-1:]:
-                    # Not corrupt: while we looked, others have gone on so far that it was deleted.
+                    # Not corrupt: meanwhile others have gone on so far that it was deleted.
                     continue
                 raise CorruptCheckpoint(f"{error}. {self._way_back(ids[:-1])}") from error
         return None
 
     def create(self, first: Manifest) -> Entry:
-        """Put manifest 0 and FORMAT, or find those that another driver has put."""
+        """Put manifest 0 and FORMAT, or find those of another driver."""
         if not self.ids():
             self._put(manifest_name(0), first.encode(), lambda other: _nonce(other) == first.nonce)
-        # Not manifest 0: it may be long gone.
+        # Not manifest 0, which may be collected by now.
         known = self.newest()
         assert known is not None
         self._put(FORMAT_NAME, _format_of(known.manifest.job), lambda other: True)
@@ -93,14 +93,15 @@ class Log:
         return newest
 
     def begin(self, job: str) -> str:
-        """Put FORMAT, as for a copy whose only manifest comes last; the job that it names, ours or the one begun."""
+        """Put FORMAT, for a copy whose only manifest comes last; returns the job that it names, ours or an earlier
+        one."""
         self._put(FORMAT_NAME, _format_of(job), lambda other: True)
         place = f"{self.storage.url}/{FORMAT_NAME}"
         return str(decode_document(self.storage.read(FORMAT_NAME).to_pybytes(), place)["job"])
 
     def kept(self, newest: Manifest, known: Mapping[int, Manifest] = MappingProxyType({})) -> dict[int, Manifest]:
-        """The manifests whose files are kept, ``newest`` among them, by id: a fence names no others than its base.
-        ``known`` are not read again."""
+        """The kept manifests that name files of their own, and ``newest``, by id: a fence names only those of its base.
+        ``known``: not read again."""
         known = {**known, newest.id: newest}
         return {id: known[id] if id in known else self.read(id).manifest for id in self.kept_ids(newest)}
 
@@ -111,7 +112,8 @@ class Log:
         return sorted({*newest.bases, newest.id})
 
     def put(self, manifest: Manifest) -> Entry:
-        """Commit. Raises Fenced if the id is another's, OldFormat if what it goes on from is to be upgraded first."""
+        """Commit a manifest. Fenced if another driver has put its id, OldFormat if the checkpoint needs an upgrade
+        first."""
         self.check_upgraded(manifest)
         self._tried_id = manifest.id
         data = manifest.encode()
@@ -122,7 +124,7 @@ class Log:
         return Entry(manifest, manifest_sha256(data), len(data))
 
     def check_upgraded(self, manifest: Manifest) -> None:
-        """Raise OldFormat unless what goes on from this manifest may be written."""
+        """Raise OldFormat unless the manifest has the format that this release writes."""
         if manifest.format != FORMAT:
             raise OldFormat(
                 f"{self.storage.url} is of format {manifest.format}, this release writes {FORMAT}. 'persistent upgrade "
@@ -139,13 +141,13 @@ class Log:
         pins: Callable[[Manifest], tuple[int, ...]] | None = None,
         above: int = -1,
     ) -> Entry:
-        """Take over: the newest state once more, under a higher epoch. Goes on top of whatever a working
-        driver still commits. ``upgrade``: write it in the newest format. ``pins``: the pins from now on. ``above``: an
-        id not to be used again: the first fence burns it, and whoever goes on from there does so above it."""
+        """Take over: put the newest state again, under a higher epoch, on top of whatever a working driver still
+        commits. ``upgrade``: write it in the newest format. ``pins``: the pins from now on. ``above``: an id never to
+        use again: the first fence burns it, and every later manifest is above it."""
         while True:
             old = newest.manifest
             if old.id == 0:
-                # Whoever put manifest 0 may have died before FORMAT, which must be there before any id above.
+                # The driver that put manifest 0 may have died before FORMAT, which precedes every higher id.
                 self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)
             replan = old.replan if replan is None else replan
             id = max((old.id, *old.burnt)) + 1
@@ -175,11 +177,11 @@ class Log:
                     return newest
 
     def _bases(self, old: Manifest) -> dict[int, int]:
-        """What a manifest of the first format does not say: which of those kept hold a state of their own."""
+        """The kept manifests with a state of their own, which format 1 does not record."""
         return {id: kept.committed_ms for id, kept in self.kept(old).items() if kept.is_base}
 
     def plan(self, base: int, number: int) -> StepPlan | None:
-        """The plan of the step after checkpoint ``base``, if it was put."""
+        """The plan of the step after checkpoint ``base``, if one was put."""
         name = plan_name(base, number)
         try:
             data = self.storage.read(name)
@@ -195,7 +197,8 @@ class Log:
             ) from error
 
     def put_plan(self, plan: StepPlan) -> StepPlan:
-        """Put the plan; if another driver was first, the plan to run is theirs, which must start where ours does."""
+        """Put the plan, and return the plan to run: another driver's if it was first, which must start where ours
+        does."""
         name = plan_name(plan.base, plan.number)
         if self._put(name, plan.encode(), lambda other: StepPlan.decode(other, name).nonce == plan.nonce):
             return plan
@@ -207,22 +210,21 @@ class Log:
         return other
 
     def lost(self, above: int, newest: int, shown: Trace = Trace()) -> Trace | None:
-        """A trace of the newest checkpoint that there was above that id, which is lost, then, if ``newest`` is the id
-        of the newest manifest; None where there is none, or where others have gone on meanwhile. ``shown``: a trace in
-        the sink."""
+        """The trace of the highest id above ``above``, whose manifest is lost. None if there is none, or if ``newest``
+        is no longer the id of the newest manifest. ``shown``: a trace in the sink."""
         traces = [
             Trace(published_id(name), f"{self.storage.url}/{folder}/{name}")
             for folder in (PLANS, LATE, DEAD)
             for name in self.storage.list(folder)
         ]
         found = max([*traces, shown])
-        # Listed last: the manifest was there before what it leaves behind.
+        # Listed last: a manifest precedes its traces.
         return found if found.id > above and self.ids()[-1:] == [newest] else None
 
     def check_whole(self, newest: Manifest, shown: Trace = Trace(), *, goes_back: bool = False) -> int:
-        """The id above which to go on from the newest manifest. CorruptCheckpoint where one above it is lost, unless
-        a rollback has said what becomes of what that one published, or is about to (``goes_back``)."""
-        # Above its base: fences stand on a checkpoint, and hide nothing.
+        """The id above which to continue from the newest manifest. CorruptCheckpoint if a manifest above it is lost,
+        unless a rollback has settled what becomes of its outputs, or is about to (``goes_back``)."""
+        # Above its base: fences copy the base, so they hide no trace.
         lost = self.lost(newest.base, newest.id, shown)
         if lost is not None and newest.target is None and not goes_back:
             raise CorruptCheckpoint(
@@ -234,8 +236,8 @@ class Log:
 
     @contextmanager
     def unless_fenced(self, id: int) -> Iterator[None]:
-        """What a driver of manifest ``id`` finds missing, or cannot write, another may have swept: then say that, and
-        not that something is corrupt or the store at fault."""
+        """Raise Fenced rather than CorruptCheckpoint or StorageError if there is a manifest above ``id``: another
+        driver may have swept what is missing or cannot be written."""
         try:
             yield
         except (CorruptCheckpoint, StorageError):
@@ -243,7 +245,7 @@ class Log:
             raise
 
     def check(self, id: int) -> None:
-        """Raise Fenced if there is a manifest above ``id``: no effect without this."""
+        """Raise Fenced if there is a manifest above ``id``. Every effect needs this check first."""
         newest = max(self.ids(), default=-1)
         if newest > id:
             raise Fenced(f"{self.storage.url}: another driver committed {newest} after our {id}; this one stops")
@@ -264,7 +266,7 @@ class Log:
 
     def _check_format(self) -> None:
         place = f"{self.storage.url}/{FORMAT_NAME}"
-        # Listed first: FORMAT is put before any id above 0, so what is listed now proves that it must be there.
+        # Listed first: FORMAT precedes every id above 0, so such an id proves that it must be there.
         ids = self.ids()
         try:
             data = self.storage.read(FORMAT_NAME).to_pybytes()
@@ -288,7 +290,7 @@ class Log:
             raise CorruptCheckpoint(f"{place}: there, but no manifest is: restore {self.storage.url}/m from a copy")
 
     def _format_remedy(self, ids: list[int]) -> str:
-        """How to restore FORMAT, which says no more than what any manifest does."""
+        """How to restore FORMAT: any manifest holds all that it says."""
         for id in reversed(ids):
             try:
                 body, sha256 = _format_of(self.read(id).manifest.job).decode().splitlines()
@@ -299,7 +301,7 @@ class Log:
         return ": restore it from a copy"
 
     def names_what_is_there(self, manifest: Manifest) -> bool:
-        """Whether every run that the manifest names lies there."""
+        """Whether every run that the manifest names exists."""
         files = manifest.files()
         folders = {name.rpartition("/")[0] for name in files}
         return files <= {f"{folder}/{name}" for folder in folders for name in self.storage.list(folder)}
@@ -311,7 +313,7 @@ class Log:
             except CorruptCheckpoint:
                 continue
             if not self.names_what_is_there(manifest):
-                # A fence that is kept no more, and not swept yet.
+                # A fence that is no longer kept, and not yet deleted.
                 continue
             return (
                 f"Checkpoint {id} is the newest whose manifest verifies: 'persistent rollback {self.storage.url} {id} "

@@ -1,11 +1,11 @@
 """A manifest is one checkpoint: state, clock, positions and outputs of one moment, committed by one file.
 
-Laws, along the chain of parents: ids and epochs never decrease, nor do positions and the clock, except where a
-manifest sets the state anew (``SETS``); ``base`` is the manifest's own id where it holds a state of its own, and is
-copied by fences and compactions; per partition ``read = processed + late + dead + duplicate``.
+Laws, along the chain of parents: ids and epochs never decrease, nor do positions and the clock, except where a manifest
+sets the state anew (``SETS``); ``base`` is the manifest's own id if it holds a state of its own, and fences,
+compactions and migrations copy it; per partition ``read = processed + late + dead + duplicate``.
 
-Every source, task, state and sink stands in it by name. A job of this release has one of each, and one sink at most:
-who needs that one asks the manifest for it (``source``, ``clock``, ``operator``, ``accounts``, ``sink``).
+It holds every source, task, state and sink by name. A job of this release has one of each, and at most one sink:
+``source``, ``clock``, ``operator``, ``accounts`` and ``sink`` return that one.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
 class Manifest:
     """One entry of the manifest log.
 
-    ``bases``: the ids that name files of their own and are kept, with the time of day of their commit (ms): the newest,
-    those kept by the policy of retention, and ``pins``, kept until they are unpinned; ``burnt``: ids that were lost or
-    could not be read when the job went back. ``committed_ms``: the time of day of its plan, 0 where unknown.
-    ``target``: of a rollback, the id gone back to. ``origin``: job and id of the checkpoint that this job was started
-    from.
-    ``retract``: outputs published under ids from the first up to the second are to be taken back; done again by whoever
-    publishes, until the next checkpoint. ``left``: the ids, from the first up to the second, that a rollback went back
-    behind, and whether it took back what they published; as long as one of them is kept. ``publishes``: whether
-    the driver of this state had a sink; None where it is not recorded. ``revision_base``: what revisions of this job
-    count from, the largest of the jobs that it goes on from. ``format``: the one it was read in.
+    ``bases``: the kept ids that name files of their own, with the time of day of their commit (ms): the newest, those
+    that retention keeps, and ``pins``, kept until they are unpinned. ``burnt``: ids that were lost or unreadable when
+    the job went back. ``committed_ms``: the time of day of its plan, 0 if unknown. ``target``: the id that a rollback
+    went back to. ``origin``: job and id of the checkpoint that this job started from.
 
-    ``sources``: by name. ``clocks``, ``operators``: by name of the task. ``ledger``: by name of the task, of what it
-    reads, and of the partition. ``sinks``: by name. ``aside``: what may not be published yet, oldest first.
+    ``retract``: outputs published under ids from the first up to the second are to be taken back; every driver that
+    takes over repeats it, until the next checkpoint. ``left``: the ids, from the first up to the second, that a
+    rollback went back behind, and whether it took back their outputs; listed while one of them is kept. ``publishes``:
+    whether the driver of this state had a sink; None if not recorded. ``revision_base``: the revision from which this
+    job counts, the largest of the jobs that it continues. ``format``: the one it was read in.
+
+    ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by task. ``ledger``: by task, input and partition.
+    ``aside``: late rows and dead letters that may still be unpublished, oldest first.
     """
 
     job: str
@@ -87,12 +87,12 @@ class Manifest:
 
     @property
     def is_base(self) -> bool:
-        """Whether it holds a state of its own, rather than that of the manifest before."""
+        """Whether it holds a state of its own, rather than the state of the manifest before."""
         return self.base == self.id
 
     @property
     def revision(self) -> int:
-        """The revision of the rows that are published under its id."""
+        """The revision of the rows published under its id."""
         return self.revision_base + self.id
 
     # -- the one of each that a job of this release has ----------------------------------------------------------
@@ -127,13 +127,13 @@ class Manifest:
 
     @property
     def accounts(self) -> Accounts:
-        """Of what the only task has read of its only input, by partition."""
+        """The accounts of the only task for its only input, by partition."""
         ((accounts,),) = (inputs.values() for inputs in self.ledger.values())
         return accounts
 
     @property
     def sink(self) -> SinkPart:
-        """The only sink; an empty one where there has been none."""
+        """The only sink; an empty one if there is none."""
         (sink,) = self.sinks.values() or (SinkPart(),)
         return sink
 
@@ -145,7 +145,7 @@ class Manifest:
         operator: OperatorState | None = None,
         accounts: Accounts | None = None,
     ) -> dict[str, Any]:
-        """The fields of a manifest in which the only source or task is so, under the names it has here."""
+        """The fields of a manifest with these parts for the only source or task, under the names it has here."""
         name, task, part = self.source_name, self.task_name, source or self.source
         given: dict[str, Any] = {}
         if source is not None or clock is not None:
@@ -159,8 +159,8 @@ class Manifest:
         return given
 
     def of_tasks(self, operators: Mapping[str, OperatorState]) -> Manifest:
-        """The same checkpoint, of these tasks: one of another name begins where the only one stands, with its
-        account."""
+        """The same checkpoint with these tasks. A task of another name begins with the clock and account of the only
+        one."""
         (clock,), (inputs,) = self.clocks.values(), self.ledger.values()
         clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, inputs)
         return replace(self, operators=operators, clocks=clocks, ledger=ledger)
@@ -172,30 +172,29 @@ class Manifest:
         return [run for one in self.operators.values() for state in one.states.values() for run in state.runs]
 
     def all_runs(self) -> list[Run]:
-        """The runs of all states, and those of the indexes of all sources."""
+        """The runs of all states and of the indexes of all sources."""
         return [*self.state_runs(), *(run for source in self.sources.values() for run in source.index)]
 
     def folders(self) -> set[str]:
-        """Where the runs of its states are, by task."""
+        """The folders that hold the runs of its states, by task."""
         return {runs_folder(task) for task in self.operators}
 
     def index_folders(self) -> set[str]:
-        """Where the runs of the indexes of its sources are, by kind."""
+        """The folders that hold the runs of its sources' indexes, by kind."""
         return {runs_folder(source.kind) for source in self.sources.values()}
 
     def unpublished(self) -> set[str]:
-        """The names of what is staged and may not be published yet."""
+        """The names of the staged files that may still be unpublished."""
         batches = (batch.staged for sink in self.sinks.values() for batch in sink.unpublished)
         aside = (staged for one in self.aside for staged in (one.late, one.dead))
         return {one.name for staged in (*batches, *aside) for one in staged}
 
     def keeps(self, id: int) -> bool:
-        """Whether manifest ``id`` and its files are to be kept: those that hold a state of their own, and, of the
-        fences that others stand on, no more than a few: however many a driver has left that was started again and
-        again, what they say the newest says too."""
+        """Whether to keep manifest ``id`` and its files: all manifests with a state of their own, but only a few fences
+        below other fences. However many fences a crash loop leaves, the newest says what they say."""
         if id in self.burnt or id < self.oldest:
             return id in self.bases and id not in self.burnt
-        # The first format does not say which hold a state of their own. In blocks, so that not every start deletes one.
+        # Format 1 does not record which hold a state of their own. In blocks, so that not every start deletes one.
         is_recent = not self.bases or id >= self.id - self.id % _FENCES_KEPT or id + 1 == self.id
         return is_recent or id in self.bases or id + 1 in self.bases
 
@@ -204,7 +203,7 @@ class Manifest:
         return {run.name for run in self.all_runs()}
 
     def encode(self) -> bytes:
-        """Its bytes, of the newest format."""
+        """Its bytes, in the newest format."""
         return encode_document(
             {
                 "format": FORMAT,
@@ -246,8 +245,8 @@ class Manifest:
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
-        """The manifest that these bytes hold, of whatever format; CorruptCheckpoint, naming ``place``, if they hold
-        none; NewerFormat if a release that knows more has written them."""
+        """The manifest in these bytes, of any format. CorruptCheckpoint, naming ``place``, if they hold none;
+        NewerFormat if they need a newer release."""
         body = decode_document(data, place)
         check_format(body, place)
         check_shape(MANIFEST[body["format"]], body, place, "a manifest")
@@ -257,12 +256,12 @@ class Manifest:
 
 
 def manifest_sha256(data: bytes) -> str:
-    """What a child says of its parent."""
+    """The hash by which a child names its parent."""
     return hashlib.sha256(data).hexdigest()
 
 
 def check_name(name: str, what: str) -> str:
-    """Only names from our alphabet stand in a checkpoint."""
+    """Return a name that a checkpoint may hold; ValueError if it leaves the alphabet."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"{what} {name!r}: use letters, digits and . _ = @ + - (at most 200), starting with one of the first two"

@@ -1,25 +1,25 @@
-"""The names of files, of a checkpoint and of a sink: each is written and parsed here, and nowhere else.
+"""The file names of a checkpoint and of a sink are written and parsed here, and nowhere else.
 
 A checkpoint:
 
-    FORMAT                                 what the folder is, and whose
+    FORMAT                                 the format of the folder, and its job
     m/<id>.json                            a manifest: id in 20 digits, so that names sort as ids do
     p/<base>.json, p/<base>-<number>.json  the plan of the step after checkpoint ``base``
     d/<name>/<attempt>.arrow               a run: of the state of that operator, or of the index of that source
     late/<id>-<nonce>.arrow, dead/...      late rows and dead letters, under the id that staged them
-    retracted/<first>-<stop>               a mark: what is late or dead under these ids was taken back
+    retracted/<first>-<stop>               a mark: late rows and dead letters of these ids are taken back
     r/e<epoch>-<nonce>.json                a mark: a driver runs
-    s/<name>/                              a savepoint: a checkpoint, with CLAIM besides
+    s/<name>/                              a savepoint: a checkpoint with a CLAIM
 
 The folder of a sink:
 
-    _staged/<attempt>.<extension>          out of sight
+    _staged/<attempt>.<extension>          staged, out of sight
     <id>-<nonce>.<extension>               published, under the id that staged it
-    _published/<id>.json, _published/JOB   what counts of a checkpoint; whose folder it is
-    _retracted/<first>-<stop>              a mark: what was published under these ids was taken back
+    _published/<id>.json, _published/JOB   the files of a checkpoint that count; the job
+    _retracted/<first>-<stop>              a mark: outputs of these ids are taken back
 
-An attempt, ``e<epoch>-c<id>-<nonce>``, says who made a file and for which checkpoint: by that alone it is decided
-whether anybody may still name it.
+An attempt, ``e<epoch>-c<id>-<nonce>``, says which driver made a file and for which checkpoint: that alone decides
+whether a manifest may still name it.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _DRIVER = re.compile(r"e([0-9]+)-([0-9a-f]{1,32})\.json")
 
 @dataclass(frozen=True)
 class Staged:
-    """A staged output file: its name (which determines its final name), rows and bytes; ``sha256`` if the
-    checkpoint reads it again."""
+    """A staged output file: its name (which determines its final name), rows and bytes; ``sha256`` if the checkpoint
+    reads it again."""
 
     name: str
     rows: int
@@ -53,7 +53,7 @@ class Staged:
 
 
 def manifest_name(id: int) -> str:
-    """Where manifest ``id`` is.
+    """The file of manifest ``id``.
 
     >>> manifest_name(7)
     'm/00000000000000000007.json'
@@ -62,7 +62,7 @@ def manifest_name(id: int) -> str:
 
 
 def plan_name(base: int, number: int) -> str:
-    """Where the plan of that number is, of the step after checkpoint ``base``.
+    """The file of plan ``number`` of the step after checkpoint ``base``.
 
     >>> plan_name(7, 0), plan_name(7, 2)
     ('p/00000000000000000007.json', 'p/00000000000000000007-2.json')
@@ -71,7 +71,7 @@ def plan_name(base: int, number: int) -> str:
 
 
 def entry_id(name: str) -> int | None:
-    """The id in the name of a manifest or plan, without its folder; None where it is no such name.
+    """The id in the name of a manifest or plan, without its folder; None for another name.
 
     >>> entry_id("00000000000000000007.json"), entry_id("00000000000000000007-2.json"), entry_id("note.json")
     (7, 7, None)
@@ -96,7 +96,7 @@ def attempt_name(epoch: int, id: int, nonce: str) -> str:
 
 
 def attempt_of(name: str) -> tuple[int, int] | None:
-    """Epoch and id of the attempt whose file this is, whatever its folder and extension; None where it is of none.
+    """Epoch and id of the attempt that made a file, whatever its folder and extension; None for another name.
 
     >>> attempt_of("_staged/e3-c41-0f8fad5b.jsonl"), attempt_of("note.txt")
     ((3, 41), None)
@@ -106,7 +106,7 @@ def attempt_of(name: str) -> tuple[int, int] | None:
 
 
 def runs_folder(name: str) -> str:
-    """Where the runs of that operator, or of the index of that kind of source, are."""
+    """The folder of the runs of that operator, or of the index of that kind of source."""
     return f"d/{name}"
 
 
@@ -125,7 +125,7 @@ def driver_name(epoch: int, nonce: str) -> str:
 
 
 def driver_epoch(name: str) -> int | None:
-    """The epoch in the mark of a driver, without its folder; None where it is none.
+    """The epoch in the name of a driver's mark, without its folder; None for another name.
 
     >>> driver_epoch("e3-00ff.json"), driver_epoch("note.txt")
     (3, None)
@@ -135,8 +135,7 @@ def driver_epoch(name: str) -> int | None:
 
 
 def published_stem(id: int, attempt: str) -> str:
-    """The name under which what that attempt staged is published, without its extension. ValueError if ``attempt`` is
-    none.
+    """The published name of the file that an attempt staged, without its extension. ValueError if ``attempt`` is none.
 
     >>> published_stem(41, "e3-c41-0f8fad5b")
     '00000000000000000041-0f8fad5b'
@@ -148,7 +147,7 @@ def published_stem(id: int, attempt: str) -> str:
 
 
 def published_name(id: int, staged: str) -> str:
-    """The name under which a staged file is published, with its extension.
+    """The published name of a staged file, with its extension.
 
     >>> published_name(41, "_staged/e3-c41-0f8fad5b.jsonl")
     '00000000000000000041-0f8fad5b.jsonl'
@@ -158,7 +157,7 @@ def published_name(id: int, staged: str) -> str:
 
 
 def published_id(name: str) -> int:
-    """The id under which a file was published, by its name, whatever its folder; -1 where that is none of ours.
+    """The id in the name of a published file, whatever its folder; -1 for another name.
 
     >>> published_id("late/00000000000000000041-0f8fad5b.arrow"), published_id("JOB")
     (41, -1)
@@ -168,12 +167,12 @@ def published_id(name: str) -> int:
 
 
 def list_name(id: int) -> str:
-    """The list of what a checkpoint has published, without its folder."""
+    """The name of a checkpoint's list of published files, without its folder."""
     return f"{_number(id)}.json"
 
 
 def retraction_name(first: int, stop: int) -> str:
-    """The mark on the ids from ``first`` up to ``stop``, without its folder.
+    """The name of the mark on the ids from ``first`` up to ``stop``, without its folder.
 
     >>> retraction_name(7, 12)
     '00000000000000000007-00000000000000000012'
@@ -182,7 +181,7 @@ def retraction_name(first: int, stop: int) -> str:
 
 
 def retractions(names: Iterable[str]) -> list[range]:
-    """The ids that these marks cover; names of another form are none.
+    """The ids that these marks cover; other names are skipped.
 
     >>> retractions([retraction_name(7, 12), "note.txt"])
     [range(7, 12)]
@@ -192,7 +191,7 @@ def retractions(names: Iterable[str]) -> list[range]:
 
 
 def is_retracted(name: str, marks: Collection[range]) -> bool:
-    """Whether one of the marks covers the id in the name of something published."""
+    """Whether a mark covers the id in the name of a published file."""
     id = published_id(name)
     return any(id in mark for mark in marks)
 

@@ -1,11 +1,11 @@
-"""The older formats of manifests and plans: which documents are of them, and the same in the words of the newest.
+"""The older formats of manifests and plans: the shapes of their documents, and how to read them as the newest.
 
     1    the first
-    2    says which manifests hold a state of their own, and what operations have left; later also what a driver has
-         recorded (``known_from``, ``publishes``, ``limits``)
+    2    records which manifests hold a state of their own, and what operations have left; later also what a driver
+         ran with (``known_from``, ``publishes``, ``limits``)
 
-Both are of jobs with one source, one task with one state, and one sink at most. Of these only the task has a name
-there, and in a plan not even that.
+Both describe jobs with one source, one task with one state, and at most one sink. Only the task has a name, and
+only in a manifest.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from persistent.codec.shapes import (
 )
 
 UNNAMED = ""
-"""What the source and the task are called in a plan of an older format, once it is decoded."""
+"""The name of source and task in a decoded plan of an older format."""
 SINK = "sink"
-"""What the sink is called of which an older release has left outputs."""
+"""The name of a sink whose outputs an older release has left."""
 
 _POSITIONS = mapping(shapes.PARTITION, ORDINAL_OFFSET.shape, shapes.MANY)
 _SOURCE = {
@@ -102,11 +102,11 @@ _SINCE_2: Mapping[str, Any] = {
     "left": [],
     "origin": None,
 }
-"""What the first format does not know of."""
+"""The fields that format 1 lacks, with their values."""
 
 
 def manifest_of_today(body: dict[str, Any]) -> dict[str, Any]:
-    """A manifest of any format in the words of the newest; its ``format`` is the one it was read in."""
+    """A manifest of any format with the fields of the newest; its ``format`` is the one it was read in."""
     if body["format"] == shapes.FORMATS[-1]:
         return body
     source, clock = body["source"], body["clock"]
@@ -141,7 +141,7 @@ def manifest_of_today(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def plan_of_today(body: dict[str, Any]) -> dict[str, Any]:
-    """A plan of any format in the words of the newest: one of an older has a source and a task that are ``UNNAMED``."""
+    """A plan of any format with the fields of the newest; source and task of an older one are ``UNNAMED``."""
     if body["format"] == shapes.FORMATS[-1]:
         return body
     limits = body.get("limits", {"max_future_ms": None, "max_out_of_orderness_ms": None})
@@ -165,7 +165,7 @@ def _operator(operator: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _sinks(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The sink, if there is something for it; which batches it was given before is not recorded."""
+    """The sink, if it has unpublished batches; older formats do not record the batches before."""
     batches = [
         {"id": outputs["id"], "before": None, "staged": outputs["sink"]}
         for outputs in body["outputs"]

@@ -1,6 +1,6 @@
-"""The parts of a manifest: what it says of each source, task, state, input and sink, all of them by name.
+"""The parts of a manifest describe each source, task, state, input and sink, all of them by name.
 
-Each part knows how it stands in a document of the newest format.
+Each part knows its form in a document of the newest format.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from persistent.codec import Run
 from persistent.sources.protocol import Positions
 
 STATE = "state"
-"""The name of the state of a task that has one, and gives it no name."""
+"""The name of a task's only state, if the task gives it none."""
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
 
 
 def default_name(kind: str, part: str) -> str:
-    """The name in the checkpoint of a ``part``, "source" or "sink", that has none of its own: its kind, in our
-    alphabet.
+    """The default name in the checkpoint of a ``part``, "source" or "sink": its kind, in the alphabet of names.
 
     >>> default_name("FileSource", "source"), default_name("MemorySink", "sink"), default_name("Source", "source")
     ('file', 'memory', 'source')
@@ -69,10 +68,10 @@ Accounts = Mapping[str, Account]
 
 @dataclass(frozen=True)
 class SourcePart:
-    """Where a source stands, and what was recorded of it. ``partitions``: in the order in which they joined.
+    """The positions of a source, and what is recorded of it. ``partitions``: in the order in which they joined.
     ``largest``: the largest timestamp processed of each partition; ``idle``: the partitions that the clock does not
-    wait for. ``since``: records of an earlier time (ms) were counted when the source was read before, at positions that
-    are gone."""
+    wait for. ``since``: records of an earlier time (ms) were counted in a reading before, at positions that are
+    gone."""
 
     kind: str
     partitions: tuple[str, ...]
@@ -114,8 +113,8 @@ class SourcePart:
 
 @dataclass(frozen=True)
 class TaskClock:
-    """Where the clock of a task stands. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its
-    input was declared complete, and nothing has come since."""
+    """The clock of a task. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its input was
+    declared complete, and no record has come since."""
 
     watermark: int = 0
     closed: int = 0
@@ -123,18 +122,17 @@ class TaskClock:
 
     @staticmethod
     def of(clock: Clock) -> TaskClock:
-        """What a clock says of the task, without the timestamps of its sources."""
+        """A clock without the timestamps of its sources."""
         return TaskClock(clock.watermark, clock.closed, clock.end_of_input)
 
 
 @dataclass(frozen=True)
 class StateRuns:
-    """One state of a task: what it is made of, and the runs whose sum it is, oldest first.
+    """One state of a task: its fingerprint, and the runs whose sum it is, oldest first.
 
-    ``published``: the id of the checkpoint that last published a state without windows.
-    ``lowest``: the smallest pane that some open window still needs, None when nothing is held. ``known_from``: of a
-    state with history, the clock from which on its panes were kept apart, whatever history it had; None where it has
-    none, or an older release has not recorded it.
+    ``published``: the id of the checkpoint that last published a state without windows. ``lowest``: the smallest pane
+    that an open window still needs, None if the state holds nothing. ``known_from``: with history, the clock from which
+    its panes are kept apart, whatever history it had; None without, or if an older release has not recorded it.
     """
 
     fingerprint: Mapping[str, Any]
@@ -153,7 +151,7 @@ class StateRuns:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """What a task holds: the columns of its key, and its states by name. ``inputs``: the names of what it reads."""
+    """The state of a task: the columns of its key, and its states by name. ``inputs``: the names of what it reads."""
 
     inputs: tuple[str, ...]
     key_names: tuple[str, ...]
@@ -167,12 +165,12 @@ class OperatorState:
         return state
 
     def with_state(self, **changes: Any) -> OperatorState:
-        """The same task, its only state changed so."""
+        """The same task with these changes to its only state."""
         ((name, state),) = self.states.items()
         return replace(self, states={name: replace(state, **changes)})
 
     def described(self) -> dict[str, Any]:
-        """What its only state is made of, its key included, as the words of a change are made from it."""
+        """The fingerprint of its only state with its key, for the text of a change."""
         return {**self.state.fingerprint, "key": list(self.key_names)}
 
     def to_json(self) -> dict[str, Any]:
@@ -195,9 +193,8 @@ class OperatorState:
 
 @dataclass(frozen=True)
 class SinkBatch:
-    """What a checkpoint staged for one sink, to be published under its id. ``before``: the id of the batch before it
-    for this sink, where a checkpoint without outputs is none; None of the first, and where an older release has staged
-    it."""
+    """The files that a checkpoint staged for one sink, to be published under its id. ``before``: the id of this sink's
+    batch before it (a checkpoint without outputs has none); None for the first, and for a batch of an older release."""
 
     id: int
     before: int | None
@@ -213,9 +210,9 @@ class SinkBatch:
 
 @dataclass(frozen=True)
 class SinkPart:
-    """What a sink has been given. ``does``: which of the methods it has that a sink need not have. ``last``: the id of
-    its newest batch, or of the rollback that took back what there was. ``unpublished``: the batches that may not be
-    published yet, oldest first."""
+    """The batches of a sink. ``does``: the optional methods that it has. ``last``: the id of its newest batch, or of
+    the rollback that took its outputs back. ``unpublished``: the batches that may still be unpublished, oldest
+    first."""
 
     does: tuple[str, ...] = ()
     last: int | None = None

@@ -1,6 +1,6 @@
-"""A plan is what the step after a checkpoint will do, put before anything of the step is committed.
+"""A plan says what the step after a checkpoint will do, and is put before anything of the step is committed.
 
-Whoever finds it runs this very plan, so a step repeated after a crash is the same step.
+A driver that finds it runs this very plan, so a step repeated after a crash is the same step.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from persistent.sources.protocol import Positions, Span, Split
 
 @dataclass(frozen=True)
 class SourceStep:
-    """What a step reads of a source. ``start``, ``end``: positions before and after; those of a partition that
+    """What a step reads from a source. ``start``, ``end``: positions before and after; those of a partition that
     ``joins`` with this step are in ``end`` alone. ``cap``: as in ``SourcePlan``; ``idle``: the partitions that the
-    clock does not wait for. ``appended``: runs of the source's index that this plan adds.
-    ``max_out_of_orderness_ms``: how far the clock stays behind the largest timestamp; None in a plan of an older
-    release, where it is what the source says now."""
+    clock does not wait for. ``appended``: runs that this plan adds to the source's index. ``max_out_of_orderness_ms``:
+    how far the clock stays behind the largest timestamp; None in a plan of an older release, which takes the source's
+    present one."""
 
     start: Positions
     end: Positions
@@ -82,10 +82,10 @@ class TaskStep:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan, against which, or the clock where that is
-    ahead, a timestamp counts as too far ahead. ``sources``, ``tasks``: by name; a job of this release has one of each
-    (``source``, ``task``). ``max_future_ms``: how far ahead of both the time of day and the clock a timestamp may be;
-    None in a plan of an older release, which is run by the option of today."""
+    """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead by it, or by
+    the clock if that is later. ``sources``, ``tasks``: by name; a job of this release has one of each (``source``,
+    ``task``). ``max_future_ms``: how far ahead of both a timestamp may be; None in a plan of an older release, which
+    takes the present option."""
 
     job: str
     base: int
@@ -98,7 +98,7 @@ class StepPlan:
 
     @property
     def source(self) -> SourceStep:
-        """What is read of the only source."""
+        """What the step reads from the only source."""
         (source,) = self.sources.values()
         return source
 
@@ -118,7 +118,7 @@ class StepPlan:
         return {run.name for source in self.sources.values() for run in source.appended}
 
     def named(self, source: str, task: str) -> StepPlan:
-        """The same plan, of a job with these: a plan of an older format says neither name."""
+        """The same plan with these names; a plan of an older format has neither."""
         if UNNAMED not in self.sources:
             return self
         return replace(self, sources={source: self.source}, tasks={task: self.task})
@@ -141,7 +141,7 @@ class StepPlan:
 
     @staticmethod
     def decode(data: bytes, place: str) -> StepPlan:
-        """The plan that these bytes hold, of whatever format."""
+        """The plan in these bytes, of any format."""
         body = decode_document(data, place)
         check_format(body, place)
         check_shape(PLAN[body["format"]], body, place, "a plan")

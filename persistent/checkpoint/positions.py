@@ -1,7 +1,7 @@
-"""A position codec says how a position of a source stands in a document, and which of two positions comes first.
+"""A position codec writes and reads the positions of a source in a document, and says which of two comes first.
 
 Each part of a manifest or plan that holds positions names their codec, with its version. To add one: a class here, and
-its name in ``CODECS``. A codec that a release does not know is refused by it, and never guessed.
+its name in ``CODECS``. A release refuses a codec that it does not know, and never guesses.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _TEXT_MAX = 1_000
 
 
 class PositionCodec(Protocol):
-    """``name``: with its version, "ordinal-offset/1". ``first``: where a partition is read from at the beginning.
+    """``name``: with its version, "ordinal-offset/1". ``first``: the position at the beginning of a partition.
     ``shape``: of a position in a document."""
 
     name: str
     first: Position
 
     def shape(self, value: Any) -> None:
-        """Misfit unless this is a position."""
+        """Raise Misfit unless this is a position."""
 
     def to_json(self, position: Position) -> Any:
-        """As it stands in a document."""
+        """Its form in a document."""
 
     def from_json(self, value: Any) -> Position:
-        """The inverse of ``to_json``, of a value that is of the shape."""
+        """The inverse of ``to_json``, for a value of the shape."""
 
     def goes_back(self, before: Position, after: Position) -> bool:
         """Whether ``after`` comes before ``before``."""
@@ -59,11 +59,11 @@ class OrdinalOffset:
 
 ORDINAL_OFFSET = OrdinalOffset()
 CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_OFFSET,)}
-"""Those that this release knows, by name."""
+"""The codecs of this release, by name."""
 
 
 def plain_position(value: Any, depth: int = 0) -> None:
-    """Misfit unless a position may be so, of whatever codec: whole numbers of 64 bits, text, and short lists of these.
+    """Raise Misfit unless a codec may write such a position: whole numbers of 64 bits, text, and short lists of these.
 
     >>> plain_position([4, "segment-7", [0, 17]])
     """
@@ -80,8 +80,8 @@ def plain_position(value: Any, depth: int = 0) -> None:
 
 
 def agree(part: Any, names: tuple[str, ...]) -> None:
-    """Misfit unless the positions that a part of a document holds under these names are of its codec. Of a codec that
-    is not known here nothing can be said."""
+    """Raise Misfit unless the positions under these names in a part of a document fit its codec. Positions of an
+    unknown codec are not checked."""
     codec = CODECS.get(part["codec"])
     if codec is None:
         return

@@ -1,4 +1,4 @@
-"""A process is told apart from every other by its host, the boot of that, its number, and when it was started."""
+"""A process is identified by its host, the host's boot, its number, and its start."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 _UNKNOWN, _ENDED = "", "ended"
 _STATE, _STARTED = 0, 19
-"""Where in /proc/PID/stat, behind the name of the program, these two stand."""
+"""Their fields in /proc/PID/stat, counted after the program's name."""
 
 
 @dataclass(frozen=True)
 class Process:
-    """``boot``: of the machine; ``space``: in which the number counts (a container has its own); ``started``: in ticks
-    since the boot. Each of them empty where this system does not tell."""
+    """``boot``: of the machine; ``space``: the namespace of the number (a container has its own); ``started``: in ticks
+    since the boot. Each is empty if this system does not report it."""
 
     host: str
     pid: int
@@ -26,12 +26,12 @@ class Process:
 
     @property
     def lives(self) -> bool | None:
-        """True where it certainly does, False where it certainly does not, None where nobody can tell from here."""
+        """True if it certainly runs, False if it certainly does not, None if that cannot be seen from here."""
         here = this_process()
         if self.host != here.host or (self.space and here.space and self.space != here.space):
             return None
         if self.boot and here.boot and self.boot != here.boot:
-            # This machine before it was started again; or another of the same name.
+            # This machine before a reboot, or another of the same name.
             return None
         if not _is_there(self.pid):
             return False
@@ -45,7 +45,7 @@ class Process:
 
     @staticmethod
     def from_json(body: dict[str, Any]) -> Process:
-        """What one that knew less has written is unknown."""
+        """A field that an older release did not write is unknown."""
         return Process(
             str(body["host"]),
             int(body["pid"]),
@@ -54,7 +54,7 @@ class Process:
 
 
 def this_process() -> Process:
-    """The one that asks."""
+    """The calling process."""
     pid = os.getpid()
     return Process(socket.gethostname(), pid, _boot(), _space(), _started(pid))
 
@@ -74,7 +74,7 @@ def _space() -> str:
 
 
 def _started(pid: int) -> str:
-    """When that process was started; of one that has ended, and whose parent has not asked how, only that."""
+    """The start of that process; ``_ENDED`` if it has ended and its parent has not waited for it."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

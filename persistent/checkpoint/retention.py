@@ -1,4 +1,4 @@
-"""Retention says which checkpoints are kept: the newest few, and one of each of the last hours and days."""
+"""Retention says which checkpoints to keep: the newest few, and one for each of the last hours and days."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Retention:
-    """Which checkpoints are kept: the newest ``last``, and the newest of each of the last ``hourly`` hours and
-    ``daily`` days (UTC, by the time of day of their commit; only those that hold a checkpoint count).
+    """Which checkpoints to keep: the newest ``last``, and the newest of each of the last ``hourly`` hours and ``daily``
+    days (UTC, by the time of day of their commit; only hours and days with a checkpoint count).
 
     >>> Retention(last=3, daily=30)
     Retention(last=3, hourly=0, daily=30)
@@ -30,12 +30,12 @@ class Retention:
                 raise InvalidPipeline(f"Retention({name}={value!r}): give a whole number, at least {least}")
 
     def oldest(self, checkpoints: Mapping[int, int], before: int) -> int:
-        """The id from which all are kept, of checkpoints (id to time of commit, ms); never lower than ``before``."""
+        """The id from which all are kept, never lower than ``before``. ``checkpoints``: id to time of commit (ms)."""
         newest = sorted(checkpoints)[-self.last :]
         return max(before, newest[0] if newest else 0)
 
     def thinned(self, checkpoints: Mapping[int, int], oldest: int) -> tuple[int, ...]:
-        """Those below ``oldest`` that are kept for their hour or day."""
+        """The ids below ``oldest`` that are kept for their hour or day."""
         kept: set[int] = set()
         for count, span_ms in ((self.hourly, _HOUR_MS), (self.daily, 24 * _HOUR_MS)):
             newest = {checkpoints[id] // span_ms: id for id in sorted(checkpoints)}

@@ -1,8 +1,8 @@
-"""A mark says that a driver runs: for people and commands to see, and for nothing to rely on.
+"""A mark says that a driver runs; people and commands see it, and no guarantee relies on it.
 
-``r/e<epoch>-<nonce>.json`` holds who works, where and since when. It is put after the fence and deleted when the driver
-ends, which its process may outlive; one that is killed leaves it behind, and the next driver deletes it. What keeps two
-drivers apart is the fence.
+``r/e<epoch>-<nonce>.json`` holds the process, its host, and since when it drives. A driver puts it after its fence and
+deletes it when it ends; its process may live on. A killed driver leaves it behind, and the next driver deletes it. The
+fence is what keeps two drivers apart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from persistent.text.figures import utc_text
 
 @dataclass(frozen=True)
 class Mark:
-    """A driver that runs, or was killed while it did."""
+    """A driver that runs, or was killed while running."""
 
     name: str
     epoch: int
@@ -33,17 +33,17 @@ class Mark:
 
     @property
     def may_run(self) -> bool:
-        """False where it is known to have ended: a process of this machine that is no more."""
+        """False if it is known to have ended: its process on this machine is gone."""
         return self.process.lives is not False
 
     @property
     def runs(self) -> bool:
-        """True where it is known to run: its very process lives, and has not taken the mark away."""
+        """True if it is known to run: its very process lives, and the mark is still there."""
         return self.process.lives is True
 
 
 def put_mark(storage: Storage, epoch: int, nonce: str) -> str:
-    """Say that this process drives; returns the name of the mark."""
+    """Put the mark of this process; returns its name."""
     name = driver_name(epoch, nonce)
     body = {"epoch": epoch, **this_process().to_json(), "started_ms": wall_ms()}
     storage.put_if_absent(name, encode_document(body))
@@ -51,8 +51,7 @@ def put_mark(storage: Storage, epoch: int, nonce: str) -> str:
 
 
 def marks(storage: Storage, names: Sequence[str] | None = None) -> Iterator[Mark]:
-    """The marks there are, or those of these names. One that cannot be read is of a driver that was killed while it put
-    it."""
+    """All marks, or those of these names. An unreadable mark is skipped: its driver was killed while putting it."""
     for name in [f"{DRIVERS}/{listed}" for listed in storage.list(DRIVERS)] if names is None else names:
         try:
             body = decode_document(storage.read(name).to_pybytes(), f"{storage.url}/{name}")
@@ -62,20 +61,20 @@ def marks(storage: Storage, names: Sequence[str] | None = None) -> Iterator[Mark
 
 
 def sweep_dead_marks(storage: Storage) -> None:
-    """Delete the marks of drivers that are known to have been killed."""
+    """Delete the marks of drivers that are known to have ended."""
     for mark in marks(storage):
         if not mark.may_run:
             storage.delete(mark.name)
 
 
 def fenced_marks(storage: Storage, epoch: int) -> list[str]:
-    """The names of the marks of lower epochs, whose drivers have been fenced off. One of a higher has fenced us."""
+    """The names of the marks of lower epochs, whose drivers are fenced. A driver of a higher epoch has fenced us."""
     found = {listed: driver_epoch(listed) for listed in storage.list(DRIVERS)}
     return [f"{DRIVERS}/{listed}" for listed, of in found.items() if of is not None and of < epoch]
 
 
 def sweep_marks(storage: Storage, epoch: int) -> list[Mark]:
-    """Delete the marks of drivers that have been fenced off; those of them that may still run."""
+    """Delete the marks of fenced drivers; returns those that may still run."""
     names = fenced_marks(storage, epoch)
     fenced = [mark for mark in marks(storage, names) if mark.may_run]
     for name in names:

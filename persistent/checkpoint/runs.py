@@ -14,7 +14,7 @@ from persistent.storage import Storage
 
 @contextmanager
 def with_recovery_advice(url: str) -> Iterator[None]:
-    """Add to each CorruptCheckpoint how to recover the checkpoint at ``url``."""
+    """Add instructions to CorruptCheckpoint: how to recover the checkpoint at ``url``."""
     try:
         yield
     except CorruptCheckpoint as error:
@@ -30,7 +30,7 @@ def run_place(storage: Storage, run: Run) -> str:
 
 
 def read_run(storage: Storage, run: Run) -> pa.Buffer:
-    """The bytes of a run. CorruptCheckpoint if it is not there."""
+    """The bytes of a run. CorruptCheckpoint if it is missing."""
     with with_recovery_advice(storage.url):
         try:
             return storage.read(run.name)

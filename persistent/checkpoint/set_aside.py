@@ -1,4 +1,4 @@
-"""What was set aside (late rows, dead letters) is one table, whatever columns the source had when it was read."""
+"""Late rows and dead letters are one table each, whatever columns the source had when it was read."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SCHEMA = pa.schema(
 def read_aside(storage: Storage, folder: str) -> pa.Table:
     """The published late rows ("late") or dead letters ("dead") of a checkpoint.
 
-    ``value`` has every field that any of them has. A field that had several types has the one that holds all their
-    values exactly; where there is none it is text, what is nested as JSON.
+    ``value`` has every field that any of them has. A field of several types has the one that holds all their values
+    exactly; if there is none it is text, with nested values as JSON.
     """
     names = [f"{folder}/{name}" for name in aside_names(storage, folder)]
     return _joined([decode_table(storage.read(name), None, f"{storage.url}/{name}") for name in names])
@@ -41,7 +41,7 @@ def read_aside(storage: Storage, folder: str) -> pa.Table:
 def aside_names(storage: Storage, folder: str) -> list[str]:
     """The published files of late rows ("late") or dead letters ("dead") that count, without their folder."""
     names = storage.list(folder)
-    # Last: what was taken back while we looked does not count.
+    # Listed last: files that were taken back meanwhile do not count.
     marks = retractions(storage.list(RETRACTED))
     return [name for name in names if not is_retracted(name, marks)]
 
@@ -56,7 +56,7 @@ def _joined(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _common(first: pa.DataType, second: pa.DataType) -> pa.DataType:
-    """The type that holds every value of two types."""
+    """The type that holds every value of both types."""
     if first == second or pa.types.is_null(second):
         return first
     if pa.types.is_null(first):
@@ -78,7 +78,7 @@ def _is_ns(kind: pa.DataType) -> bool:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values as those of a common type."""
+    """The column cast to a common type."""
     if column.type == kind:
         return column
     if pa.types.is_null(column.type):
@@ -89,7 +89,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=column.is_null())
     if not pa.types.is_string(kind):
         return column.cast(kind)
-    # What is nested, or bytes that are no UTF-8, has no text of its own.
+    # Nested values, and bytes that are no UTF-8, have no text of their own.
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -1,6 +1,6 @@
-"""The shapes of the documents of a checkpoint say what may stand in a manifest, a plan and FORMAT.
+"""The shapes of a checkpoint's documents say what a manifest, a plan and FORMAT may hold.
 
-Those of the newest format are here; those of the formats before are in ``persistent.checkpoint.older_formats``.
+The shapes of the newest format are here, older ones in ``persistent.checkpoint.older_formats``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ from persistent.codec.shapes import (
 from persistent.errors import CorruptCheckpoint, NewerFormat
 
 FORMATS = (1, 2, 3)
-"""The formats that can be read, oldest first. What is written is of the newest."""
+"""The formats that this release reads, oldest first. It writes the newest."""
 WIDE = "wide totals"
 """The feature of a manifest of format 2 that names a run with totals beyond the types of its monoid."""
 RECORDED = "recorded options"
 """The feature of a manifest or plan of format 2 with fields that the first release of that format does not know."""
 FEATURES = frozenset({WIDE, RECORDED})
-"""What a document may need of its reader. Format 3 has none so far: all that it had of its own when it was cut is in
-its fields."""
+"""The features that a document may need of its reader. Format 3 has none so far: its fields say it all."""
 SETS = ("rollback", "savepoint", "merge")
-"""Kinds that set the state to a copy, wherever it stood: clock and positions may go back."""
+"""Kinds that set the state to a copy: clock and positions may go back."""
 KINDS = ("checkpoint", "compaction", "fence", "migration", *SETS)
 
 MANY = 1_000_000
@@ -76,7 +75,7 @@ def _key_type(value: Any) -> None:
 
 
 def as_many_key_types(operator: Any) -> None:
-    """A type for each column of the key, or for none as long as nothing has been counted."""
+    """Every key column has a type, or none has until the first key is counted."""
     if operator["key_types"] and len(operator["key_types"]) != len(operator["key_names"]):
         raise Misfit("as many key types as key names are wanted")
 
@@ -142,7 +141,7 @@ LOG = {
     "replan": COUNT,
     "pins": sequence(ID, MANY),
 }
-"""What a manifest of every format says of its place in the log."""
+"""The fields of a manifest of every format for its place in the log."""
 KEPT = {
     "bases": sequence(items(ID, whole()), MANY),
     "burnt": sequence(ID, MANY),
@@ -152,11 +151,11 @@ KEPT = {
     "left": sequence(items(ID, ID, flag), MANY),
     "origin": optional(items(text(200), ID)),
 }
-"""What a manifest says since format 2 of the checkpoints that are kept, and of those that were left."""
+"""The fields of a manifest since format 2 for the checkpoints that are kept, and those that were left."""
 
 
 def in_order(manifest: Any) -> None:
-    """Ids refer to what was before."""
+    """No id refers to a later manifest."""
     for name in ("base", "oldest", "epoch"):
         if manifest[name] > manifest["id"]:
             raise Misfit(f"{name} {manifest[name]} is above its id {manifest['id']}")
@@ -166,7 +165,7 @@ def in_order(manifest: Any) -> None:
 
 
 def _of_one_job(manifest: Any) -> None:
-    """Clocks and accounts are of the tasks there are, and the accounts of what these read."""
+    """Exactly the tasks have clocks and accounts, and an account covers exactly the inputs of its task."""
     tasks = manifest["operators"]
     for name in ("clocks", "ledger"):
         if manifest[name].keys() != tasks.keys():
@@ -215,7 +214,7 @@ def _within_the_source(at: Any) -> None:
 
 SPLITS = sequence(items(PARTITION, sequence(items(COUNT, COUNT, COUNT, _within_the_source), MANY)), MANY)
 STEP = {**HEAD, "base": ID, "number": COUNT, "nonce": NONCE, "wall_ms": whole()}
-"""What a plan of every format says of its step."""
+"""The fields of a plan of every format for its step."""
 PLAN = fields(
     {
         **STEP,
@@ -261,8 +260,8 @@ def check_format(body: Any, place: str) -> None:
 
 
 def check_known(body: Any, place: str) -> None:
-    """Refuse a manifest or plan that only a newer release can go on with: of several sources, tasks, states or sinks,
-    or with positions of an unknown codec. CorruptCheckpoint where it is of none."""
+    """Refuse a manifest or plan that only a newer release can continue: one with several sources, tasks, states or
+    sinks, or with positions of an unknown codec. CorruptCheckpoint if it has no source, task or state."""
     operators = body.get("operators", {})
     parts = [("sources", body["sources"]), ("tasks", body.get("tasks", operators))]
     parts += [(f"states of {task}", operator["states"]) for task, operator in operators.items()]

@@ -1,4 +1,4 @@
-"""A folder inside a storage, seen as a storage of its own: so a savepoint is a checkpoint."""
+"""A folder inside a storage is used as a storage of its own: so a savepoint is a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from persistent.storage import MemoryStorage, Put, Storage, open_storage
 
 @dataclass(frozen=True)
 class Subfolder:
-    """What is below ``folder`` in ``outer``.
+    """The part of ``outer`` below ``folder``.
 
     >>> Subfolder(MemoryStorage("doctest-subfolder"), "s/monday").url
     'memory://doctest-subfolder/s/monday'
@@ -57,13 +57,12 @@ class Subfolder:
 
 
 def savepoint_folder(storage: Storage, name: str) -> Storage:
-    """Where the savepoint of that name is, or is to be."""
+    """The storage of the savepoint of that name, which need not exist."""
     return Subfolder(storage, savepoint_name(name))
 
 
 def open_checkpoint(url: str | os.PathLike[str] | Storage, *, option: str = "url") -> Storage:
-    """The storage behind the URL of a checkpoint or savepoint. In memory too, where a savepoint lies in the very memory
-    of its job."""
+    """The storage behind the URL of a checkpoint or savepoint. A savepoint in memory shares the memory of its job."""
     storage = open_storage(url, option=option)
     if isinstance(storage, MemoryStorage):
         job, between, name = storage.name.rpartition("/s/")

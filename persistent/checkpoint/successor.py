@@ -1,9 +1,9 @@
-"""The table of succession says, of each kind of manifest, which fields it copies from the manifest before it, which it
-sets, and which begin anew.
+"""The table of succession says which fields each kind of manifest copies from the manifest before it, which it sets,
+and which it resets.
 
-``succeed`` is the only maker of a manifest that has one before it, and refuses what the table does not let that kind
-set. The laws between neighbours in the log derive from the same table: a manifest is checked by them before it is put,
-and again by ``verify`` after it is read. A new field is one row here.
+``succeed`` makes every manifest but the first, and refuses a field that the table does not let that kind set. The laws
+between neighbours in the log derive from the same table: they are checked before a manifest is put, and again by
+``verify`` after it is read. A new field is one row here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from persistent.errors import LawBroken
 
 @dataclass(frozen=True)
 class Entry:
-    """A manifest as it stands in the log, with the SHA-256 of its bytes and their number."""
+    """A manifest in the log, with the SHA-256 of its bytes and their number."""
 
     manifest: Manifest
     sha256: str
@@ -31,8 +31,8 @@ class Entry:
 
 
 class Rule(Enum):
-    """What becomes of a field: ``COPIED`` from the manifest before; ``SET`` by its maker; ``MAY``, set or copied;
-    ``RESET`` to what it is in the first manifest of a job; ``OWN``, the id of the manifest itself."""
+    """The origin of a field: ``COPIED`` from the manifest before; ``SET`` by the maker; ``MAY``, set or copied;
+    ``RESET`` to its value in the first manifest of a job; ``OWN``, the id of the manifest itself."""
 
     COPIED = "copied"
     SET = "set"
@@ -75,24 +75,24 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
 TABLE: Mapping[str, Mapping[str, Rule]] = {
     kind: {name: rules[column] for name, rules in _ROWS.items()} for column, kind in enumerate(KINDS)
 }
-"""Of each kind of manifest, the rule of each field. ``id``, ``kind``, ``nonce``, ``parent`` and ``format`` are the
+"""The rule of each field, by kind of manifest. ``id``, ``kind``, ``nonce``, ``parent`` and ``format`` are the
 manifest's own."""
 
 _FIRST = {field.name: field.default for field in fields(Manifest)} | {"bases": {}, "sinks": {}}
 
 
 def new_nonce() -> str:
-    """A name that nobody else has drawn."""
+    """A unique random name."""
     return uuid.uuid4().hex
 
 
 def succeed(
     last: Entry, kind: str, *, id: int | None = None, nonce: str | None = None, format: int = FORMAT, **given: Any
 ) -> Manifest:
-    """The manifest of that kind after ``last``, with the fields that its maker has to give.
+    """The manifest of that kind after ``last``, with the fields that its maker gives.
 
-    ``id`` and ``nonce``: by default the next, and one of its own. TypeError where a field is given that this kind does
-    not set, or one is missing; LawBroken where it does not follow.
+    ``id`` and ``nonce``: by default the next, and a new one. TypeError if a given field is not for this kind to set, or
+    one is missing; LawBroken if a law between neighbours does not hold.
     """
     old, rules = last.manifest, TABLE[kind]
     settable = {name for name, rule in rules.items() if rule in (Rule.SET, Rule.MAY)}
@@ -119,7 +119,7 @@ def succeed(
 
 
 def first(nonce: str, sources: Mapping[str, SourcePart], operators: Mapping[str, OperatorState]) -> Manifest:
-    """The empty checkpoint of a job of these tasks over those sources, of which nothing has been read."""
+    """The empty checkpoint of a job with these tasks and sources, before anything is read."""
     return Manifest(
         job=nonce,
         id=0,
@@ -154,7 +154,7 @@ def check_follows(manifest: Manifest, parent: Manifest) -> None:
 
 
 def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
-    """The laws between neighbours that do not hold, each as a sentence."""
+    """The broken laws between neighbours, each as a sentence."""
     for name, rule in TABLE[manifest.kind].items():
         value = getattr(manifest, name)
         if rule is Rule.COPIED and value != getattr(parent, name):
@@ -186,7 +186,7 @@ HeldLaw = tuple[str, bool]
 
 
 def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[HeldLaw]:
-    """A task of another name, which a migration brings, begins where one stood."""
+    """A migration may bring a task of another name; that begins with the clock of an old one."""
     for task, new in manifest.clocks.items():
         yield "what is closed lies behind the clock", 0 <= new.closed <= new.watermark
         old = parent.clocks.get(task)
@@ -201,7 +201,7 @@ def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Itera
 
 
 def _are_among(after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    """Whether each keeps what it had, and what is of another name has what one of those before had."""
+    """Whether each name keeps its value, and each new name has the value of an old one."""
     return all(one == before[name] if name in before else one in before.values() for name, one in after.items())
 
 
@@ -235,7 +235,7 @@ def _account_laws(manifest: Manifest) -> Iterator[HeldLaw]:
 
 
 def table_text() -> str:
-    """The table as the page of the protocol has it.
+    """The table in Markdown, as on the page of the protocol.
 
     >>> print(table_text().splitlines()[2])
     | job | copied | copied | copied | copied | copied | copied | copied |
