@@ -40,7 +40,7 @@ def test_a_failure_of_spark_names_the_executor_and_the_remedy(engine: Any, monke
         ("Python worker exited unexpectedly (crashed)", EngineError, "memoryOverhead"),
         ("ZeroDivisionError: no such luck", EngineError, "no such luck"),
     ):
-        error = engine._told(RuntimeError(lost + text))
+        error = engine._engine_error(RuntimeError(lost + text))
         assert type(error) is kind and "(executor 1 on 10.0.0.7)" in str(error) and told in str(error)
 
 

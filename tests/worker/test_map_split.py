@@ -133,7 +133,7 @@ def test_an_exception_in_the_task(task: type[PersistentTask], storage: MemorySto
     assert visits_of(aside) == 19, "the updates of the failing message do not apply"
     (dead,) = aside.dead_letters().to_pylist()
     assert (dead["offset"], dead["value"]["n"]) == (13, 13)
-    assert re.fullmatch(r"ValueError: thirteen \(test_bad_input\.py, line \d+\)", dead["reason"])
+    assert re.fullmatch(r"ValueError: thirteen \(test_map_split\.py, line \d+\)", dead["reason"])
     assert dead["timestamp"] == GOOD[13]["ts"]
 
 
