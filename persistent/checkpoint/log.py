@@ -294,6 +294,8 @@ class Log:
         for id in reversed(ids):
             try:
                 body, sha256 = _format_of(self.read(id).manifest.job).decode().splitlines()
+            except NewerFormat:
+                raise
             except CorruptCheckpoint:
                 continue
             lines = f"printf '%s\\n' '{body}' '{sha256}'"
@@ -310,6 +312,8 @@ class Log:
         for id in reversed(ids):
             try:
                 manifest = self.read(id).manifest
+            except NewerFormat:
+                raise
             except CorruptCheckpoint:
                 continue
             if not self.names_what_is_there(manifest):

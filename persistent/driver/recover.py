@@ -17,7 +17,7 @@ from persistent.driver.next_step import plan_number
 from persistent.driver.notes import Notes
 from persistent.driver.publish import claim, collect, mark_retracted, publish, shown, sweep, take_back
 from persistent.driver.workbench import Workbench
-from persistent.errors import CorruptCheckpoint, FingerprintChanged
+from persistent.errors import CorruptCheckpoint, FingerprintChanged, NewerFormat
 
 logger = logging.getLogger("persistent.driver")
 
@@ -95,6 +95,8 @@ def _read_kept(bench: Workbench, last: Manifest) -> None:
     """Before the fence, as every try would leave one. CorruptCheckpoint where one is damaged that is kept."""
     try:
         bench.kept = bench.log.kept(last)
+    except NewerFormat:
+        raise
     except CorruptCheckpoint as error:
         if bench.log.ids()[-1:] != [last.id]:
             # Or collected, by a driver that goes on: who is read once that is fenced off.

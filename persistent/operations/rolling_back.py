@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
@@ -12,7 +11,7 @@ from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.parts import SinkPart
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
-from persistent.errors import CorruptCheckpoint, Refused, UnknownCheckpoint
+from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 
 _OUTPUTS = ("retract", "again")
@@ -50,8 +49,9 @@ def rollback(
     at-least-once from there on, and the history shows a rollback that retracts nothing.
 
     Every run of the checkpoint is verified and copied before anything changes. This also works if the newest manifest
-    is lost or unreadable: its id is never used again, and the new manifest has the newest format. UnknownCheckpoint;
-    CorruptCheckpoint if the checkpoint does not verify; StillRunning; Refused.
+    is lost or damaged: its id is never used again, and the new manifest has the newest format. UnknownCheckpoint;
+    CorruptCheckpoint if the checkpoint does not verify; NewerFormat if a newer release has written; StillRunning;
+    Refused.
     """
     check_outputs(outputs)
     if (to is None) == (clock is None):
@@ -135,7 +135,7 @@ def _gone_back(sink: SinkPart, id: int, shown: int) -> SinkPart:
 
 
 def readable(log: Log) -> Readable:
-    """The readable part of everything kept."""
+    """The readable part of everything kept. NewerFormat where a manifest needs a newer release: that one is sound."""
     _check_begun(log)
     ids = log.ids()
     entries: dict[int, Entry] = {}
@@ -146,6 +146,8 @@ def readable(log: Log) -> Readable:
             continue
         try:
             entries[id] = log.read(id)
+        except NewerFormat:
+            raise
         except CorruptCheckpoint:
             # Or collected, by a driver that went on meanwhile.
             if id in log.ids():
@@ -156,9 +158,12 @@ def readable(log: Log) -> Readable:
 
 
 def _check_begun(log: Log) -> None:
-    """Raise unless there is a checkpoint with a good FORMAT: only manifests may be damaged."""
+    """Raise unless there is a checkpoint with a good FORMAT: only manifests may be damaged, and none of a newer
+    release."""
     try:
         newest_of(log)
+    except NewerFormat:
+        raise
     except CorruptCheckpoint as error:
         if f"{log.storage.url}/FORMAT" in str(error):
             raise
@@ -193,10 +198,13 @@ def _check_not_taken_back(log: Log, kept: Readable, target: int) -> None:
 
 def _newest_keeps(log: Log, id: int) -> bool:
     """Whether the newest manifest keeps that checkpoint; True if it cannot be read."""
-    with suppress(CorruptCheckpoint):
+    try:
         newest = log.newest()
-        return newest is not None and newest.manifest.keeps(id)
-    return True
+    except NewerFormat:
+        raise
+    except CorruptCheckpoint:
+        return True
+    return newest is not None and newest.manifest.keeps(id)
 
 
 def _verify(log: Log, target: Manifest) -> None:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from persistent import CorruptCheckpoint, InvalidPipeline, MemorySink, NoCheckpoint, Refused, UnknownCheckpoint
+from persistent import (
+    CorruptCheckpoint,
+    InvalidPipeline,
+    MemorySink,
+    NewerFormat,
+    NoCheckpoint,
+    Refused,
+    UnknownCheckpoint,
+)
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.retention import Retention
+from persistent.codec import decode_document, encode_document
 from persistent.operations import pin, rollback
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
@@ -181,6 +191,65 @@ def test_a_corrupt_newest_manifest_is_gone_back_behind(job: CrashJob, folder: Pa
     world.run()
     assert world.outcome() == expected
     check_sound(world)
+
+
+def rewrite(world: World, id: int, change: Callable[[Any], object]) -> None:
+    """Change a manifest as another release might have written it."""
+    name = manifest_name(id)
+    body = decode_document(world.checkpoint.read(name).to_pybytes(), name)
+    change(body)
+    world.checkpoint.delete(name)
+    world.checkpoint.write(name, encode_document(body))
+
+
+def files(world: World) -> dict[str, bytes]:
+    """All files of the checkpoint and what is in them."""
+    return dict(copy.copy(world.checkpoint._files))  # type: ignore[attr-defined]
+
+
+NEWER: dict[str, Callable[[Any], object]] = {
+    "format": lambda body: body.update(format=9),
+    "feature": lambda body: body.update(features=["sessions"]),
+    "codec": lambda body: next(iter(body["sources"].values())).update(codec="kafka/1"),
+    "two sinks": lambda body: body["sinks"].update(
+        {name: {"does": [], "last": None, "unpublished": []} for name in "ab"}
+    ),
+}
+
+
+@pytest.mark.parametrize("changed", NEWER)
+@pytest.mark.parametrize("which", [-1, -2], ids=["newest", "the one before"])
+def test_what_a_newer_release_wrote_is_not_gone_back_behind(which: int, changed: str, folder: Path) -> None:
+    """It is sound: to burn it as damaged would throw away, for good, what the newer release has done."""
+    world = ended(replace(VISITS, rows=VISITS.rows[:-2]), folder)
+    world.job = VISITS
+    changed_id = bases(world)[which]
+    # With the fences above the newest, which copy what they do not know.
+    for id in Log(world.checkpoint).ids() if which == -1 else [changed_id]:
+        if id >= changed_id:
+            rewrite(world, id, NEWER[changed])
+    before = files(world)
+    for go_back in (
+        lambda: rollback(world.checkpoint, 0, outputs="retract"),
+        lambda: rollback(world.checkpoint, clock=4, outputs="retract"),
+        world.run,
+    ):
+        with pytest.raises(NewerFormat, match=r"use a newer release$"):
+            go_back()
+        assert files(world) == before
+
+
+def test_where_the_newest_is_damaged_a_newer_one_before_it_stays(folder: Path) -> None:
+    """The way back goes through a newer release: the one that is named otherwise would burn what it wrote."""
+    world = ended(VISITS, folder)
+    *_, middle, last = Log(world.checkpoint).ids()
+    rewrite(world, middle, NEWER["format"])
+    damage(world, manifest_name(last))
+    before = files(world)
+    for act in (world.run, lambda: rollback(world.checkpoint, 0, outputs="retract")):
+        with pytest.raises(NewerFormat, match=r"use a newer release$"):
+            act()
+        assert files(world) == before
 
 
 def test_a_corrupt_manifest_in_the_middle_is_burnt(folder: Path) -> None:
