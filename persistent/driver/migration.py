@@ -187,8 +187,8 @@ def _sweep_dropped(job: Job, fence: Manifest, names: Sequence[str], kept: Sequen
     """Delete what lies in the folders of operators that nobody will look into again, if no kept manifest names it."""
     live = {name for manifest in (*kept, fence) for name in manifest.files()}
     live |= fence.unpublished()
-    for operator in names:
-        folder = runs_folder(operator)
+    # A task may be called as the kind of its source is: the index runs of the pending plan are there too.
+    for folder in {runs_folder(name) for name in names} - fence.index_folders():
         there = [f"{folder}/{name}" for name in job.storage.list(folder)]
         for name in garbage(there, live, fence.epoch, fence.id):
             job.storage.delete(name)

@@ -174,7 +174,8 @@ def collectable(
         live |= pending.files()
     # Until the plan of this base is put, a driver we have fenced may still put one that names its index runs.
     settled = manifest.kind == "checkpoint" or pending is not None
-    for folder in (*folders, *sorted(manifest.index_folders())) if settled else folders:
+    indexes = manifest.index_folders()
+    for folder in [*(one for one in folders if one not in indexes), *(sorted(indexes) if settled else ())]:
         names = [f"{folder}/{name}" for name in storage.list(folder)]
         yield from garbage(names, live, manifest.epoch, manifest.id)
     for folder in (MANIFESTS, PLANS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from monoids import Count, HyperLogLog, Last, Max, Mean, Min, Monoid, SetUnion, 
 from persistent import (
     CorruptCheckpoint,
     FileSink,
+    FileSource,
     FingerprintChanged,
     InvalidPipeline,
     MemorySource,
@@ -654,3 +656,40 @@ def test_a_savepoint_of_the_task_as_it_was_starts_the_task_as_it_is(worlds: Call
             again.run(Visits(NEW), start_from=saved, evolve=RENAMED, operations=Operations(death.at, death.how))
         again.run(Visits(NEW), start_from=saved, evolve=RENAMED)
         assert table(again.pipeline(Visits(NEW))) == expected, death
+
+
+class AsItsSource(Visits):
+    """A task that is called as the kind of its source is: runs of its state and of the index are in one folder."""
+
+    name = "FileSource"
+
+
+def test_a_dropped_task_leaves_the_index_of_its_source(tmp_path: Path) -> None:
+    """The pending plan names an index run: without it no run can ever go on."""
+    source = FileSource(str(tmp_path / "*.jsonl"), timestamp="ts", timestamp_unit="ms")
+    inner = MemoryStorage("index-of-its-source")
+
+    def run(task: PersistentTask, storage: Storage = inner, **options: Any) -> RunReport:
+        pipeline = Pipeline(source=source, task=task, checkpoint=storage, step_rows=5, **options)
+        return pipeline.run(engine="embedded")
+
+    def write(number: int) -> None:
+        (tmp_path / f"{number}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in ROWS[number::2]))
+
+    write(0)
+    run(AsItsSource(Sum(), False))
+    write(1)
+    with pytest.raises(Killed):
+        run(AsItsSource(Sum(), False), _DiesAfterAPlan(inner, Operations()))
+    assert run(Visits(Sum(), False), allow_dropped=["FileSource"]).rows == len(ROWS[1::2])
+    assert verify(inner).ok
+
+
+class _DiesAfterAPlan(FaultyStorage):
+    """The process ends when the first plan is put."""
+
+    def put_if_absent(self, name: str, data: Any) -> Any:
+        answer = super().put_if_absent(name, data)
+        if name.startswith("p/"):
+            raise Killed(name)
+        return answer

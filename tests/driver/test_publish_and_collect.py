@@ -279,6 +279,15 @@ def test_the_index_waits_for_the_plan_after_a_fence() -> None:
         assert sorted(found) == sorted([*DEAD_RUNS, INDEX[1], *OLD])
 
 
+def test_the_index_of_a_source_waits_where_the_task_has_its_name() -> None:
+    """Runs of both are in one folder then: the plan of a driver that was fenced would name a file that is gone."""
+    job, fence = everything(), newest("fence")
+    assert sorted(collectable(job.storage, ["d/MemorySource"], fence, [fence, KEPT], None)) == sorted(OLD)
+    one = newest()
+    found = list(collectable(job.storage, ["d/MemorySource"], one, [one, KEPT], None))
+    assert sorted(found) == sorted([*INDEX, *OLD])
+
+
 def test_the_newest_manifest_is_not_collected_whatever_it_says() -> None:
     """Without it the job is that of the checkpoint before."""
     job, one = everything(), newest(burnt=(9,), oldest=10)
