@@ -3,7 +3,7 @@ and which it resets.
 
 ``succeed`` makes every manifest but the first, and refuses a field that the table does not let that kind set. The laws
 between neighbours in the log derive from the same table: they are checked before a manifest is put, and again by
-``verify`` after it is read. A new field is one row here.
+``verify`` after it is read. What a new field needs besides its row here stands in CONTRIBUTING.md.
 """
 
 from __future__ import annotations

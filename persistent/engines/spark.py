@@ -217,7 +217,7 @@ class Spark:
             raise InvalidPipeline(
                 f"{source!r} is a path of this machine, but the workers of {self!r} run on others. Use a store that "
                 "all of them reach (s3://bucket/folder, hdfs://namenode/folder); or, if every machine has mounted the "
-                "same files there, say FileSource(..., shared_mount=True)."
+                "same files there, tell the source: a FileSource by shared_mount=True, another by its reach."
             )
 
     def _python(self) -> str:
