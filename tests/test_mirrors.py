@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.mirrors import ROOT, mirrored, mirrors
-from tests.only import commands
+from tests.only import commands, main
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,15 @@ def test_one_module_is_checked_with_its_own_tests() -> None:
     assert tests[-1] == "tests/sources/test_text.py" and (ROOT / tests[-1]).exists()
     changed = commands(Path("tests/sources/test_text.py"))
     assert changed[-1] == ["pytest", "-q", "tests/sources/test_text.py"]
+
+
+def test_a_module_without_tests_of_its_own_passes(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """pytest ends with 5 where it finds none, and a contributor would look for what is wrong with the module."""
+    ran = [words for words in commands(Path("persistent/driver/workbench.py")) if "--doctest-modules" in words]
+    monkeypatch.setattr("tests.only.commands", lambda module: ran)
+    assert main(["persistent/driver/workbench.py"]) == 0
+    assert "persistent/driver/workbench.py has no tests of its own" in capfd.readouterr().out
+    ran.append(["pytest", "-q", "no such file"])
+    assert main(["persistent/driver/workbench.py"]) != 0
