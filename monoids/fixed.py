@@ -8,6 +8,7 @@ The schema describes everything else; the subclass writes only ``lift_array`` an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
     ...     identity = (2**63 - 1, -(2**63))
     ...     commutative = idempotent = True
     ...     def lift(self, value):
+    ...         value = None if value is None else self.type.accept(value)
     ...         return self.identity if value is None else (value, value)
     ...     def combine(self, a, b):
     ...         return (min(a[0], b[0]), max(a[1], b[1]))
@@ -64,7 +66,8 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
             raise TypeError(
                 f"{self!r}: input_type is {self.input_type}: write {accepted.arrow}, to which its other widths are cast"
             )
-        return accepted
+        # Its input type is fixed: no error may advise to choose another.
+        return replace(accepted, title=f"{type(self).__name__}()", choices=frozenset({accepted.kind}))
 
     def lift_array(self, array: pa.Array) -> Columns:
         """``lift`` of every value of an Arrow array of ``input_type``, possibly with nulls."""

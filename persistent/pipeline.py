@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from inspect import get_annotations
 from typing import Any
 
 import pyarrow as pa
@@ -314,7 +315,10 @@ def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> 
         raise InvalidPipeline(f"{name}={part.__name__} is a class: give an instance, {part.__name__}(...)")
     if not isinstance(part, kind):
         use = of_path.format(repr(os.fspath(part))) if isinstance(part, str | os.PathLike) else others
-        raise InvalidPipeline(f"{name}={part!r} is not a {name}: use {use}")
+        members = [member for member in {**get_annotations(kind), **vars(kind)} if not member.startswith("_")]
+        missing = [member for member in members if not hasattr(part, member)]
+        lacks = "" if len(missing) == len(members) else f"it has no {', '.join(missing)}; add them, or "
+        raise InvalidPipeline(f"{name}={part!r} is not a {name}: {lacks}use {use}")
 
 
 def _checked_ms(value: Duration, name: str) -> int:

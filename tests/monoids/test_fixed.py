@@ -73,8 +73,18 @@ def test_columns_of_another_type_are_cast_or_refused() -> None:
     """A text summed as a number would be noticed only in the result."""
     monoid = FastExtent()
     assert monoid.unpack(monoid.lift_columns(pa.array([1, None], pa.int32()))) == [(1.0, 1.0, True), monoid.identity]
-    with pytest.raises(TypeError, match=r"FastExtent\(float\) takes numbers, not a column of string"):
+    with pytest.raises(TypeError, match=r"FastExtent\(\) takes numbers, not a column of string"):
         monoid.lift_columns(pa.array(["a"]))
+
+
+def test_no_type_is_advised_that_a_class_cannot_take() -> None:
+    """Its input type is fixed: "write Whole(float)" led to a TypeError about arguments."""
+
+    class Whole(Widths):
+        input_type = pa.int64()
+
+    with pytest.raises(TypeError, match=r"^Whole\(\) takes integers, not a column of double$"):
+        Whole().lift_columns(pa.array([1.5]))
 
 
 def test_foreign_columns_and_schemas_are_refused() -> None:

@@ -41,6 +41,23 @@ def pipeline(**options: Any) -> Pipeline:
     return Pipeline(**{**given, **options})
 
 
+class Halfway:
+    """A source that somebody is about to write."""
+
+    kind = "Halfway"
+    max_out_of_orderness = 0
+
+    def partitions(self) -> list[str]:
+        return ["one"]
+
+    def plan(self) -> None: ...
+
+    def read(self) -> None: ...
+
+    def __repr__(self) -> str:
+        return "Halfway()"
+
+
 @pytest.mark.parametrize(
     ("option", "value", "told"),
     [
@@ -50,6 +67,11 @@ def pipeline(**options: Any) -> Pipeline:
         ("checkpoint", "", r"^checkpoint='' names no place.*write '\.' for the current folder"),
         ("start_from", 3, r"^start_from=3 names no place"),
         ("source", None, r"^source=None is not a source: use FileSource\(\.\.\.\)"),
+        (
+            "source",
+            Halfway(),
+            r"^source=Halfway\(\) is not a source: it has no schema, acknowledge; add them, or use File",
+        ),
         ("source", "events", r"^source='events' is not a source: use FileSource\('events', timestamp="),
         ("source", FileSource, r"^source=FileSource is a class: give an instance, FileSource\(\.\.\.\)"),
         ("task", None, r"^task=None is not a task: give an instance of a class that subclasses PersistentTask"),
