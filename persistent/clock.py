@@ -3,7 +3,7 @@
 Times are integers, milliseconds since the Unix epoch, UTC. Laws:
 
 - a clock never goes back;
-- ``closed <= watermark``: a window is closed only when the watermark has passed its end, in a step before.
+- ``closed <= watermark``: a window closes only in a step after the one that moved the watermark past its end.
 
 This is the only module that reads the time of day.
 """
@@ -76,8 +76,8 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
 
 
 def bare(**given: Duration | None) -> dict[str, int]:
-    """The durations given as numbers without a unit that may be meant as seconds: 60, 300 or 86400 milliseconds are no
-    whole seconds, 60_000 are.
+    """The durations given without a unit that may be meant as seconds: 60, 300 or 86400 milliseconds are no whole
+    seconds, 60_000 are.
 
     >>> bare(history=60, max_future=60_000, size="60 ms")
     {'history': 60}
@@ -98,7 +98,7 @@ def duration_text(duration: int) -> str:
 
 
 def instant_ms(value: Any, name: str = "clock") -> int:
-    """A point in time in milliseconds since the epoch; in UTC where it names no zone. ValueError, TypeError.
+    """A point in time in milliseconds since the epoch; in UTC if it names no zone. ValueError, TypeError.
 
     >>> instant_ms("2013-12-20T00:00Z"), instant_ms(datetime(2013, 12, 20)), instant_ms(1_387_497_600_000)
     (1387497600000, 1387497600000, 1387497600000)
@@ -165,7 +165,8 @@ class Clock:
     end_of_input: bool = False
 
     def advanced(self, largest: Mapping[str, int], cap: Mapping[str, int | None], lag_ms: int) -> Clock:
-        """The clock after a step that saw ``largest``. ``cap``: bounds of listed, unread data; ``lag_ms``: disorder."""
+        """The clock after a step that saw ``largest``. ``cap``: bounds of listed, unread data; ``lag_ms``: allowed
+        disorder."""
         merged = dict(self.largest)
         for partition, timestamp in largest.items():
             merged[partition] = max(timestamp, merged.get(partition, timestamp))

@@ -64,7 +64,7 @@ class SourceChanged(SourceError):
 
 
 class InputGone(SourceError):
-    """A listed input is gone before it was read."""
+    """A listed input disappeared before it was read."""
 
 
 class RetentionGap(SourceError):

@@ -1,10 +1,10 @@
-"""The room of the driver: who takes over, plans, commits, publishes and collects, one step after the other.
+"""A driver takes over, then plans, commits, publishes and collects, one step after the other.
 
 effects      what a driver does to the world, and in which order
 loop         takes over, then runs step after step
 commit       the next manifest, as a pure function of the last one
 run_cache    which panes and inputs the runs hold, each read at most once
 publish      makes visible what is committed, takes back what a rollback left, collects garbage
-evolution    what becomes of a state whose task has changed
+evolution    how to migrate the state of a changed task
 start_from   how a job begins with a savepoint
 """

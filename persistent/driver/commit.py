@@ -1,4 +1,4 @@
-"""A commit is what follows from a step's results: the next manifest, as a pure function of the last one."""
+"""A commit turns a step's results into the next manifest, as a pure function of the last one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
 
 @dataclass(frozen=True)
 class Results:
-    """What the items of a step came to, in the order of the plan."""
+    """The results of a step's items, in the order of the plan."""
 
     mapped: tuple[Mapped, ...]
     closed: tuple[Closed, ...]
@@ -45,12 +45,12 @@ class Results:
         return tuple(result.staged for result in self.closed if result.staged)
 
     def set_aside(self) -> tuple[Staged, ...]:
-        """The results that cannot be shown."""
+        """The dead letters of results that cannot be published."""
         return tuple(result.dead for result in self.closed if result.dead)
 
     def unfolded(self) -> frozenset[str]:
-        """The runs whose fold raised, in one piece of it at least: all of its pieces are left, as they raise what still
-        counts of these runs one after the other."""
+        """The runs whose fold raised in at least one piece. All pieces of that fold are left out, because each raises
+        ``low`` where the one before ends."""
         names: set[str] = set()
         for item, folded in self.folded:
             if folded.failure:
@@ -83,7 +83,7 @@ def next_manifest(
     nonce: str,
     known: int | None = None,
 ) -> Manifest:
-    """The checkpoint that a step commits on top of ``last``. ``known``: the first clock that it keeps apart."""
+    """The checkpoint that a step commits on top of ``last``. ``known``: the first clock whose panes it keeps apart."""
     old = last.manifest
     id = old.id + 1
     accounts = dict(old.accounts)
@@ -156,8 +156,8 @@ def retained(old: Manifest, bases: Mapping[int, int], retention: Retention) -> d
 
 
 def known_from(state: StateRuns, now: int | None) -> int | None:
-    """From which clock on its panes are kept apart, after work that keeps them apart from ``now`` on; None without
-    history. Of a state that an older release has left, the history is taken for what it was."""
+    """The clock from which panes are kept apart, after a step that keeps them apart from ``now`` on; None without
+    history. For a state of an older release, which did not record it, ``now`` counts."""
     return now if now is None or state.known_from is None else max(now, state.known_from)
 
 
@@ -187,8 +187,8 @@ def _key_types(operator: OperatorState, results: Results) -> tuple[str, ...]:
 
 
 def _next_sinks(old: Manifest, id: int, sink: Sink | None, staged: tuple[Staged, ...]) -> dict[str, SinkPart]:
-    """What each sink has been given, of which the batches before were published before this checkpoint is put. Without
-    a sink what is known of the one there was is kept."""
+    """The sinks with their new batches; all earlier batches are published before this checkpoint is put. Without a
+    sink, what is known of the previous one is kept."""
     if sink is None:
         return {name: replace(part, unpublished=()) for name, part in old.sinks.items()}
     name = default_name(type(sink).__name__, "sink")

@@ -1,4 +1,4 @@
-"""An effect is what a driver does to the world; a step has its effects in one order, and so has taking over.
+"""An effect is what a driver does to the world; a step performs its effects in one order, and so does taking over.
 
 Of a step:
 
@@ -13,11 +13,11 @@ Of a driver that takes over, before its first step:
 
     FENCE      put the newest manifest once more, under a higher epoch
     CHECK      look for a manifest above ours
-    MARK       after a rollback: from here on what it takes back does not count, whoever still publishes it
-    SWEEP      delete what is staged and nobody will publish: it cannot be shown any more
-    TAKE_BACK  delete what was published of what does not count
-    PUBLISH    make visible what is committed and may not be published yet
-    COLLECT    delete what no kept manifest names, and what was published after it was taken back
+    MARK       after a rollback: what it takes back no longer counts, even if a fenced driver still publishes it
+    SWEEP      delete staged files that no driver will publish: nothing can show them now
+    TAKE_BACK  delete the published files that do not count
+    PUBLISH    make visible what is committed and may still be unpublished
+    COLLECT    delete what no kept manifest names, and outputs published after they were taken back
 
 The model of the protocol follows the same two tuples. Any other order raises and changes nothing.
 """
@@ -63,7 +63,7 @@ class OutOfOrder(AssertionError):
 
 
 def perform(how: Mapping[Effect, Callable[[], None]], asked: Iterable[Effect], order: tuple[Effect, ...]) -> None:
-    """Let these effects happen, as long as each is the next in order. OutOfOrder."""
+    """Perform these effects as long as each is the next in order; OutOfOrder at the first that is not."""
     for effect, expected in zip(asked, order):
         if effect is not expected:
             raise OutOfOrder(f"{effect.value} before {expected.value}; the order is {[one.value for one in order]}")

@@ -1,11 +1,11 @@
-"""An evolution is what becomes of a state whose task has changed: its runs written once more, and committed as such.
+"""An evolution says how to migrate the state of a changed task: its runs are written again, and committed.
 
     fields of a record   columns are renamed, left out, or filled with the identity; nothing is decoded
     all else             a function of one element, applied to the sum of every key and pane
-    another task         its state is dropped, where that is allowed; the new one begins empty, where the source stands
+    another task         its state is dropped, if allowed; the new one begins empty, at the source's positions
 
-The manifest is of kind ``migration``: clock, positions, ledger and outputs are those of the fence below it, and a step
-that was planned before is still the next one. Killed anywhere, the next run begins it anew or finds it done.
+The manifest is of kind ``migration``: it has the clock, positions, ledger and outputs of the fence below it. A step
+planned before is still the next one. After a kill at any point, the next run begins it anew or finds it done.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from persistent.text.fingerprints import change_text, changes_text
 
 @dataclass(frozen=True)
 class Evolution:
-    """How the state that a checkpoint holds becomes that of the task as it is now.
+    """How to migrate the state in a checkpoint to the current task.
 
-    Of a record: ``renamed``: old field name to new. ``removed``: old fields to be dropped. A field kept has the monoid
-    it had; a new one holds its identity for all that was before; in ``removed`` and in the new record with another
-    monoid, it begins anew. Of anything else: ``before``: the monoid as it was. ``change``: a function of one of its
-    elements, the sum of a key and pane (the identity too), to an element of the new monoid; called once for each row.
+    For a record, ``renamed``: old field name to new; ``removed``: old fields to drop. A kept field keeps its monoid. A
+    new field holds its identity for everything before. A field in ``removed`` that the new record has with another
+    monoid begins anew. For anything else, ``before``: the old monoid; ``change``: a function from one of its elements,
+    the sum of a key and pane (the identity too), to an element of the new monoid, called once for each row.
 
     >>> Evolution(renamed={"visits": "views"}, removed=("visitors",))
     Evolution(renamed={'visits': 'views'}, removed=('visitors',))
@@ -76,8 +76,8 @@ class Evolution:
         return f"Evolution(renamed={dict(self.renamed)}, removed={self.removed})"
 
     def check_for(self, monoid: Monoid[Any]) -> None:
-        """InvalidPipeline if it speaks of fields that the state as it is now cannot have, or if a state that has been
-        through it cannot be told from one that has not."""
+        """Raise InvalidPipeline if it names fields that the current state cannot have, or if a state looks the same
+        before and after it."""
         if self.before is not None and _equal(self.before.fingerprint(), monoid.fingerprint()):
             raise InvalidPipeline(
                 f"{self!r} leads from a monoid to the same: nobody can tell a state that has been through it from one "
@@ -104,22 +104,22 @@ class Evolution:
 
 
 def checked_names(names: Any, what: str) -> tuple[str, ...]:
-    """A sequence of names; InvalidPipeline for anything else, one name by itself too."""
+    """A sequence of names; InvalidPipeline for anything else, even a single name."""
     if isinstance(names, str) or not isinstance(names, Collection) or not _are_names(names):
         raise InvalidPipeline(f'{what}={names!r}: give the names in a list: ["old"]')
     return tuple(names)
 
 
 def adopted(found: Manifest, expected: Manifest) -> Manifest:
-    """A checkpoint in which nothing has been committed as that of the task as it is now; itself where it is that, or
-    holds something. A plan that was put for the task as it was is left behind: the next one has another number."""
+    """The checkpoint with the current task, if the task has changed and no step was committed; else ``found`` itself. A
+    plan of the old task is left behind: the next one has another number."""
     if found.base != 0 or not changes(found, expected):
         return found
     return replace(found.of_tasks(expected.operators), replan=found.replan + 1)
 
 
 def changes(found: Manifest, expected: Manifest) -> str:
-    """What has become of the task, in words; empty where it is the same."""
+    """How the task has changed, in words; empty if it has not."""
     old, new = found.operators, expected.operators
     if old.keys() != new.keys():
         return f"{', '.join(old)} -> {', '.join(new)}"
@@ -129,10 +129,10 @@ def changes(found: Manifest, expected: Manifest) -> str:
 def adapted(
     found: Manifest, expected: Manifest, evolve: Evolution | None, dropped: Sequence[str], url: str
 ) -> Manifest:
-    """The manifest as it will be once its state has evolved; itself where there is nothing to do.
+    """The manifest as it is after its state has evolved; ``found`` itself if there is nothing to do.
 
     ``expected``: the empty checkpoint of the job. ``dropped``: the operators whose state may go. Writes nothing.
-    OtherJob or FingerprintChanged, with what helps, if the state cannot become that of the job.
+    OtherJob or FingerprintChanged, with the remedy, if the state cannot evolve to the job's.
     """
     if any(name not in dropped for name in found.operators.keys() - expected.operators.keys()):
         check_same_job(found, expected, url)
@@ -156,7 +156,7 @@ def is_same(old: OperatorState, new: OperatorState) -> bool:
 
 
 def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, what: str) -> None:
-    """FingerprintChanged, naming what stands in the way, unless this evolution leads from one to the other."""
+    """Raise FingerprintChanged, with the reason, unless this evolution leads from the old state to the new one."""
     was, now = old.state.fingerprint, new.state.fingerprint
     parts = sorted({*was, *now} - {"monoid"})
     changed = [part for part in parts if not _equal(was.get(part), now.get(part))]
@@ -186,7 +186,7 @@ def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, wh
 
 
 def _check_fields(before: dict[str, Any], after: dict[str, Any], evolve: Evolution, what: str) -> None:
-    """Every old field is kept, renamed or removed, and what is kept is what it was."""
+    """Raise FingerprintChanged unless every old field is kept, renamed or removed, and a kept one is unchanged."""
     sources = column_sources(before, after, evolve)
     for name, source in sources.items():
         if source is not None and not _equal(before[source], after[name]):
@@ -210,14 +210,14 @@ def _check_fields(before: dict[str, Any], after: dict[str, Any], evolve: Evoluti
 
 
 def column_sources(before: Collection[str], after: Collection[str], evolve: Evolution) -> dict[str, str | None]:
-    """New field name to the old field that it holds, None where it begins anew."""
+    """New field name to the old field that it holds, None if it begins anew."""
     moved = {new: old for old, new in evolve.renamed.items() if old in before}
     stays = {name for name in before if name not in moved.values() and name not in evolve.removed}
     return {name: moved.get(name, name if name in stays else None) for name in after}
 
 
 def _moved_unseen(monoid: RecordMonoid, evolve: Evolution) -> list[str]:
-    """The old fields that would be moved in a state that is of this very record already; none where that is refused."""
+    """The fields that this evolution would move again in a state of this very record; none if it is refused there."""
     fields = fields_of(monoid.fingerprint()) or {}
     moved = [old for new, old in column_sources(fields, fields, evolve).items() if old not in (None, new)]
     try:
@@ -228,7 +228,7 @@ def _moved_unseen(monoid: RecordMonoid, evolve: Evolution) -> list[str]:
 
 
 def fields_of(fingerprint: Any) -> dict[str, Any] | None:
-    """The fields of the record that this is the fingerprint of, name to fingerprint; None of any other monoid."""
+    """The fields in the fingerprint of a record, name to fingerprint; None for any other monoid."""
     try:
         if (fingerprint["name"], fingerprint["version"]) != (RecordMonoid.name, RecordMonoid.version):
             return None

@@ -1,4 +1,4 @@
-"""A caution is a sentence about what is allowed and looks like a mistake: in a task, or in the fate of its records."""
+"""A caution is a sentence about a likely mistake that is allowed: in a task, or in the fate of its records."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _ROWS_MIN = 1_000
 
 
 def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
-    """What looks like a mistake before anything has been read: for the first run, as what has begun so is meant so.
-    ``bare``: durations of the run without a unit."""
+    """Likely mistakes that show before anything is read. For the first run only: a job that has begun this way means
+    it. ``bare``: durations of the run without a unit."""
     name = type(job.task).__name__
     if not _declares_key(job.task):
         yield (
@@ -28,8 +28,8 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
 
 
 def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool) -> Iterator[tuple[str, str]]:
-    """Which of two fates half of the records or more have met, "dead" or "late", and a sentence; while a run goes on,
-    once it has read enough to tell.
+    """Each fate, "dead" or "late", that at least half of the records met, with a sentence; during a run, only once it
+    has read enough to tell.
 
     >>> dict(of_records(10, 0, 10, "no time", ended=True))["dead"][:60]
     'all 10 records read became dead letters, the first of them: '
@@ -63,6 +63,6 @@ def _share(part: int, rows: int) -> str:
 
 
 def _declares_key(task: PersistentTask) -> bool:
-    """Whether the user has said anything of a key, and be it that there is none."""
+    """Whether the user declares a key, even ``key = None``."""
     own = type(task).__mro__[: type(task).__mro__.index(PersistentTask)]
     return any("key" in vars(one) for one in (task, *own))

@@ -1,6 +1,6 @@
 """A driver runs steps, one after the other, until there is nothing more to do.
 
-Its effects, and their order, are those of ``persistent.driver.effects``: first of taking over, then of each step.
+It performs the effects of ``persistent.driver.effects`` in their order: first to take over, then in each step.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ROWS_MAX = 4_000_000
 _STEP_SECONDS = 1.0
 _POLL_SECONDS = 0.2
 _SWEEP_STEPS = 50
-"""A look for files of attempts that came to nothing lists all: first of our predecessors, then now and again."""
+"""The first step sweeps, then one in so many: a sweep lists all files, to find those of abandoned attempts."""
 
 
 class Driver:
@@ -53,14 +53,14 @@ class Driver:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End at the next step's edge, with everything committed and published."""
+        """Stop after the current step, with everything committed and published."""
         self._stopped.set()
 
     def run(self) -> RunReport:
         """Drain the source, or follow it, step by step."""
         began, bench = monotonic_s(), self._bench
         found = bench.log.newest()
-        # Without a checkpoint too: a pipeline that cannot run leaves none behind.
+        # Checked without a checkpoint too: a pipeline that cannot run leaves none behind.
         last = found or Entry(bench.first, "", 0)
         view = as_it_will_be(bench, last.manifest)
         evolves, last = view is not last.manifest, replace(last, manifest=view)
@@ -80,7 +80,7 @@ class Driver:
             return self._report(last, began, recovery_seconds, recovered=found is not None)
 
     def _steps(self, last: Entry, draft: Draft | None) -> Entry:
-        """Step after step, until it is stopped or there is nothing more to do; the newest entry."""
+        """Run steps until the driver is stopped or nothing is left to do; returns the newest entry."""
         while not self._stopped.is_set():
             if draft is None or not draft.fits(last.manifest):
                 draft = self._next(last)
@@ -110,7 +110,7 @@ class Driver:
         return last
 
     def _fit(self, report: StepReport) -> None:
-        """Fit the size of the next step to the time that this one took."""
+        """Fit the size of the next step to the time of this one."""
         if report.rows >= self._rows // 2:
             factor = min(2.0, max(0.5, _STEP_SECONDS / max(report.seconds, 1e-3)))
             self._rows = int(min(_ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
@@ -121,7 +121,7 @@ class Driver:
 
     @contextmanager
     def _marked(self, epoch: int) -> Iterator[None]:
-        """While inside, others can see that this driver runs."""
+        """Put the mark of this driver, and delete it at the end."""
         storage = self._bench.job.storage
         for mark in sweep_marks(storage, epoch):
             self._notes.note(
@@ -134,13 +134,13 @@ class Driver:
             try:
                 storage.delete(name)
             except StorageError as error:
-                # Nothing relies on it; what has gone wrong before is what should be told.
+                # Nothing relies on it, and an earlier error is the one to raise.
                 logger.warning("%s is left behind, as if this driver still ran: %s", name, error)
 
 
 @contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM stop at a step's edge; a second SIGINT at once. In the main thread only."""
+    """SIGINT and SIGTERM stop after the current step; a second SIGINT stops at once. In the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""A migration writes the state of a task that has changed once more, as its evolution says, and commits it."""
+"""A migration rewrites the state of a changed task, as its evolution says, and commits it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ logger = logging.getLogger("persistent.driver")
 def migrate(
     job: Job, log: Log, fence: Entry, view: Manifest, evolve: Evolution | None, kept: Sequence[Manifest]
 ) -> Entry:
-    """Write the state of ``fence``, which is ours, as ``view`` says that it will be; commit that.
+    """Rewrite the state of ``fence``, which is ours, as ``view`` describes it, and commit it.
 
-    One run at a time, each verified while it is read; by a function, one shard of the keys at a time. ``kept``: the
+    One run at a time, each verified while it is read; with a function, one shard of the keys at a time. ``kept``: the
     manifests whose files are kept.
     """
     old = fence.manifest
@@ -97,7 +97,7 @@ def _columns(monoid: RecordMonoid, sources: Mapping[str, str | None]) -> list[st
 def _with_columns(
     job: Job, attempt: Attempt, run: Run, data: pa.Buffer, held: list[str], columns: list[str | pa.Array]
 ) -> Run:
-    """The same rows with other element columns, as a run of its own."""
+    """The same rows with other element columns, as a new run."""
     place = run_place(job.storage, run)
     with with_recovery_advice(job.storage.url):
         index = read_index(data, run.sha256, place)
@@ -130,7 +130,7 @@ def _batch(
 
 
 def _changed_runs(job: Job, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
-    """Each key and pane summed up by the old monoid, and changed. What was published, and what was not, stay apart."""
+    """The sum of each key and pane by the old monoid, changed. Published runs stay apart from unpublished ones."""
     assert evolve.before is not None
     was = replace(job, state=_with_monoid(job.state, evolve.before))
     published = tuple(run for run in before.runs if run.last <= before.published)
@@ -173,7 +173,7 @@ def _changed(job: Job, rows: GroupSums, evolve: Evolution) -> GroupSums:
 
 
 def _packed(monoid: Monoid[Any], elements: list[Any]) -> Columns:
-    """Elements as columns; an error if one of them is none of this monoid."""
+    """Elements as columns; an error if one is not an element of this monoid."""
     if isinstance(monoid, RecordMonoid):
         for element in elements:
             if len(element) != len(monoid.fields):
@@ -184,7 +184,7 @@ def _packed(monoid: Monoid[Any], elements: list[Any]) -> Columns:
 
 
 def _sweep_dropped(job: Job, fence: Manifest, names: Sequence[str], kept: Sequence[Manifest]) -> None:
-    """Delete what lies in the folders of operators that nobody will look into again, if no kept manifest names it."""
+    """Delete the files of dropped operators that no kept manifest names; no later sweep looks into their folders."""
     live = {name for manifest in (*kept, fence) for name in manifest.files()}
     live |= fence.unpublished()
     # A task may be called as the kind of its source is: the index runs of the pending plan are there too.

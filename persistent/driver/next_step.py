@@ -1,4 +1,4 @@
-"""What to do next follows from the newest manifest and the source: the plan that was put, or a new one."""
+"""The next step follows from the newest manifest and the source: it is the plan that was put, or a new one."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _FENCES_MAX = 3
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan on its way: ``appended`` are index rows not yet written; ``is_put`` once it cannot change any more."""
+    """A plan in the making. ``appended``: index rows not yet written; ``is_put``: it can no longer change."""
 
     plan: StepPlan
     appended: pa.Table | None = None
     is_put: bool = False
 
     def fits(self, last: Manifest) -> bool:
-        """Whether it is of the step after this manifest."""
+        """Whether it plans the step after this manifest."""
         plan = self.plan
         return (plan.job, plan.base, plan.number) == (last.job, last.base, last.replan)
 
 
 def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
-    """The step after ``last``: the plan that was put for it, or a new one of about so many rows; None if there is
+    """The step after ``last``: the plan that was put for it, or a new one of about ``rows`` rows; None if there is
     nothing to do. Writes nothing."""
     job, log, run_cache, options = bench.job, bench.log, bench.run_cache, bench.options
     manifest = last.manifest
-    # After a checkpoint of our own nobody else plans, unless we are fenced: then the put of our plan finds theirs.
+    # After our own checkpoint only a driver that fences us can plan: then the put of our plan finds theirs.
     put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
     if put is not None:
         put = put.named(manifest.source_name, manifest.task_name)
@@ -52,7 +52,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
                 "the file and run again"
             )
         if put.source.splits or any(position != (0, 0) for position in put.source.start.values()):
-            # So the source has recorded its options: what is given now may not contradict them.
+            # The source has recorded its options: those of this run must not contradict them.
             job.source.schema(put.source.recorded)
         return Draft(put, is_put=True)
     clock, runs = manifest.clock, bench.runs(manifest)
@@ -94,7 +94,7 @@ def _source_step(manifest: Manifest, planned: SourcePlan, lag_ms: int) -> Source
 
 
 def plan_number(bench: Workbench, last: Manifest) -> int:
-    """Of the plan to run: another, of smaller steps, after three fences over one that never came to its end."""
+    """The number of the plan to run: a new one, of smaller steps, after three fences on a plan that never committed."""
     if last.fences < _FENCES_MAX or bench.log.plan(last.base, last.replan) is None:
         return last.replan
     plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"

@@ -1,4 +1,4 @@
-"""Notes are what a run has to tell: sums over its steps, cautions, and the report at the end."""
+"""Notes collect what a run reports: sums over its steps, cautions, and the report at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "
 
 
 class Notes:
-    """``steps``: how many are done."""
+    """``steps``: the number of steps done."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -32,14 +32,13 @@ class Notes:
         self._idle: Idle | None = None
 
     def begin(self, found: Manifest) -> None:
-        """Tell what looks like a mistake before anything is read."""
+        """Log likely mistakes before anything is read."""
         self.note_sink(found)
         for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
             self.note(text, text)
 
     def remember(self, report: StepReport, first_dead: str) -> None:
-        """A step is done. ``first_dead``: why the first of its dead letters is one; that of the first such step is
-        kept."""
+        """Add a step that is done. ``first_dead``: the reason of its first dead letter; the first one is kept."""
         self.steps += 1
         self._idle = None
         self._first_dead = self._first_dead or first_dead
@@ -50,7 +49,7 @@ class Notes:
             self._bench.options.on_step(report)
 
     def note(self, what: str, text: str) -> None:
-        """Tell once, when it is known; the report tells it as it is in the end."""
+        """Log a note once, when it first arises; the report has its last text."""
         if what not in self._notes:
             logger.warning("%s: %s", self._bench.job.storage.url, text)
         self._notes[what] = text
@@ -62,7 +61,7 @@ class Notes:
             self.note(what, text)
 
     def note_sink(self, found: Manifest) -> None:
-        """What a sink that has come or gone means for what closes."""
+        """Note what a new or missing sink means for windows that close."""
         had, has = found.publishes, self._bench.job.sink is not None
         closed = utc_text(found.clock.closed)
         if self._bench.job.state.window is not None and had is not None and had != has:
@@ -77,7 +76,7 @@ class Notes:
             self.note("staged", staged)
 
     def tell_idle(self, manifest: Manifest) -> None:
-        """Tell that there is nothing to do; what is told stays the same until there is."""
+        """Report that there is nothing to do, with the same report until there is."""
         if self._bench.options.on_idle is None:
             return
         if self._idle is None:
@@ -89,7 +88,7 @@ class Notes:
     def report(
         self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool, stopped: bool
     ) -> RunReport:
-        """What the run has done, which ends here."""
+        """The report at the end of the run."""
         manifest, totals, run_cache = last.manifest, self._totals, self._bench.run_cache
         self._note_fates(ended=True)
         open_windows, reached = (

@@ -1,8 +1,8 @@
-"""To publish is to make visible what a committed manifest names: repeated, it changes nothing.
+"""Publishing makes visible what a committed manifest names; repeated, it changes nothing.
 
-To take back is the opposite, after a rollback; a mark sees to it that it lasts, though a driver that was fenced may
-still sleep in the middle of a publication. To collect is to delete what no kept manifest names and nobody still works
-for. Who takes over does all of it, in the order of ``persistent.driver.effects``.
+Taking back is the opposite, after a rollback. A mark makes it last, even if a fenced driver still sleeps in the middle
+of a publication. Collecting deletes what no kept manifest names and no driver still works on. A driver that takes over
+does all three, in the order of ``persistent.driver.effects``.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ _ASIDE = (LATE, DEAD)
 
 
 def claim(job: Job, manifest: Manifest) -> None:
-    """Make the sink this job's own, before anything is staged or swept there. StorageError if it is another's,
-    InvalidPipeline if there is none though the manifest lists outputs for it, unless these may be discarded, or though
-    it is to take back what was published."""
+    """Claim the sink for this job, before anything is staged or swept there. StorageError if it is another job's.
+    InvalidPipeline if there is no sink, though the manifest lists outputs that may not be discarded, or outputs to take
+    back."""
     _check_sink(job, manifest)
     if job.sink is not None:
         job.sink.claim(manifest.job)
 
 
 def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
-    """Raise StorageError, before anything is written, where the sink's folder is another job's, or has nothing of what
-    this one has published."""
+    """Raise StorageError, before anything is written, if the sink's folder belongs to another job, or has nothing of
+    what this one has published."""
     holder = getattr(job.sink, "holder", None)
     if job.sink is None or holder is None:
         return
     found = holder()
     if found not in (None, manifest.job):
-        # Who lost the race for the first manifest finds the winner's name here; that manifest was put before.
+        # The loser of the race for the first manifest finds the winner's name here; that manifest was put before.
         newest = log.newest()
         if newest is None or newest.manifest.job != found:
             job.sink.claim(manifest.job)
@@ -67,14 +67,14 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
 
 
 def shown(job: Job) -> Trace:
-    """The newest checkpoint that the sink shows anything of, where it can tell."""
+    """The newest checkpoint with outputs in the sink, if the sink can tell."""
     newest = getattr(job.sink, "newest", None)
     return Trace() if newest is None else Trace(newest(), f"{job.sink!r}")
 
 
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
-    """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that
-    staged it. InvalidPipeline, before anything is done, where windows are listed and there is no sink."""
+    """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that staged it.
+    InvalidPipeline, before anything is done, if windows are listed and there is no sink."""
     _check_sink(job, manifest)
     try:
         if job.sink is not None:
@@ -90,8 +90,8 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
 
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:
-    """See to it that nothing counts any more of what a rollback takes back, whoever still publishes it: repeated, it
-    changes nothing. InvalidPipeline, before anything is done, where the sink cannot take back."""
+    """Mark what a rollback takes back: it no longer counts, even if a fenced driver still publishes it. Repeated, it
+    changes nothing. InvalidPipeline, before anything is done, if the sink cannot take back."""
     if manifest.retract is None:
         return
     if job.sink is not None and getattr(job.sink, "retract", None) is None:
@@ -103,13 +103,13 @@ def mark_retracted(job: Job, manifest: Manifest) -> None:
 
 
 def sweep(job: Job, manifest: Manifest) -> None:
-    """Delete what is staged in the sink and nobody will publish."""
+    """Delete the files staged in the sink that no driver will publish."""
     if job.sink is not None:
         job.sink.sweep(manifest.unpublished(), manifest.epoch, manifest.id)
 
 
 def take_back(job: Job, manifest: Manifest) -> None:
-    """Delete what was published since the checkpoint that a rollback went back to: repeated, it changes nothing."""
+    """Delete what was published since the checkpoint that a rollback went back to; repeated, it changes nothing."""
     if manifest.retract is None:
         return
     if job.sink is not None:
@@ -118,8 +118,8 @@ def take_back(job: Job, manifest: Manifest) -> None:
 
 
 def _taken_back(manifest: Manifest) -> tuple[int, int]:
-    """The ids of what is to be taken back. Up to ours, not only to the rollback: of what is lost or was left since,
-    nothing is listed any more. And never above: there is what a driver publishes that has fenced us while we slept."""
+    """The ids to take back. They reach up to ours, not only to the rollback: no manifest lists the outputs that were
+    lost or left since. They never go above: a driver that fenced us while we slept publishes there."""
     assert manifest.retract is not None
     return manifest.retract[0], manifest.id
 
@@ -143,12 +143,12 @@ def _live(manifest: Manifest, kept: Iterable[Manifest]) -> set[str]:
 
 
 def aside_name(folder: str, id: int, staged: Staged) -> str:
-    """Where late rows or dead letters are once published: ``late/<id>-<uuid>.arrow``."""
+    """The published name of late rows or dead letters: ``late/<id>-<nonce>.arrow``."""
     return f"{folder}/{published_name(id, staged.name)}"
 
 
 def collect_dropped(job: Job, manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> None:
-    """Delete what only manifests named that are no longer kept, and these: without looking what else is there."""
+    """Delete the manifests that are no longer kept, and what only they named, without listing what else is there."""
     live, names = _live(manifest, kept), dict[str, None]()
     for old in dropped:
         files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
@@ -158,8 +158,8 @@ def collect_dropped(job: Job, manifest: Manifest, kept: Iterable[Manifest], drop
 
 
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
-    """Delete all there is that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
-    what was published after it had been taken back."""
+    """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and what
+    was published after it was taken back."""
     delete_all(job.storage, list(collectable(job.storage, [job.folder()], manifest, kept, pending)))
     if job.sink is not None and hasattr(job.sink, "tidy"):
         job.sink.tidy()
@@ -191,7 +191,7 @@ def collectable(
 
 
 def sweepable(sink: Sink, manifest: Manifest) -> list[str]:
-    """The names of what ``sweep`` deletes, of a sink that can tell. StorageError if it is another job's."""
+    """The files that ``sweep`` deletes, if the sink can tell. StorageError if it is another job's."""
     staged = getattr(sink, "staged", None)
     live = {name.rpartition("/")[2] for name in manifest.unpublished()}
     names = {} if staged is None else {name.rpartition("/")[2]: name for name in staged(manifest.job)}
@@ -199,13 +199,13 @@ def sweepable(sink: Sink, manifest: Manifest) -> list[str]:
 
 
 def index_folder(job: Job) -> str:
-    """Where the runs of the source's index are."""
+    """The folder of the runs of the source's index."""
     return runs_folder(job.source.kind)
 
 
 def _check_sink(job: Job, manifest: Manifest) -> None:
-    """Nobody but the sink knows whether outputs that were staged have been published, or those of a branch that is left
-    taken back."""
+    """Raise InvalidPipeline without a sink that is still needed: only the sink knows whether staged outputs were
+    published, or those of an abandoned branch taken back."""
     if job.sink is None and manifest.retract is not None and manifest.publishes:
         raise InvalidPipeline(
             f"{job.storage.url} went back to checkpoint {manifest.target}, and what was published since is to be taken "

@@ -1,5 +1,5 @@
-"""To recover is to take over a checkpoint from whoever worked on it before: fence them off, repeat what they may not
-have finished, sweep up what they left; and take the task as it is now."""
+"""Recovery takes over a checkpoint: it fences earlier drivers, repeats what they may not have finished, sweeps what
+they left, and brings the state to the current task."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ logger = logging.getLogger("persistent.driver")
 
 
 def take_over(bench: Workbench, notes: Notes, last: Entry | None, effects: tuple[Effect, ...] = TAKING_OVER) -> Entry:
-    """The manifest to go on from, which is ours: a fence, or one above it with the state as the task is now. ``last``:
-    the newest, None where there is no checkpoint yet."""
+    """The manifest to go on from, which is ours: a fence, or the migration above it. ``last``: the newest; None if
+    there is no checkpoint yet."""
     if last is None or last.manifest.id == 0:
         last = bench.log.create(bench.first)
         as_it_will_be(bench, last.manifest)
@@ -37,7 +37,7 @@ def take_over(bench: Workbench, notes: Notes, last: Entry | None, effects: tuple
 
 
 def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:
-    """The manifest as the state of this job will be in it; itself, where it is so already."""
+    """The manifest with the state that this job needs; itself if it has that already."""
     view = adopted(manifest, bench.first)
     if view is not manifest:
         _check_abandoned(bench, manifest)
@@ -47,7 +47,7 @@ def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:
 
 
 def is_lost(bench: Workbench, found: Entry | None) -> bool:
-    """Whether there is something of a newer checkpoint, and nothing has been said of it: who takes over tells."""
+    """Whether a newer checkpoint is lost, and no rollback has settled its outputs. Taking over then raises."""
     if found is None or found.manifest.target is not None:
         return False
     return bench.log.lost(found.manifest.base, found.manifest.id, shown(bench.job)) is not None
@@ -62,7 +62,7 @@ class TakeOver:
         self.fence = last
 
     def effects(self) -> dict[Effect, Callable[[], None]]:
-        """How each of them is performed."""
+        """How to perform each effect."""
         return {
             Effect.FENCE: self._fence,
             Effect.CHECK: self._check,
@@ -92,14 +92,15 @@ class TakeOver:
 
 
 def _read_kept(bench: Workbench, last: Manifest) -> None:
-    """Before the fence, as every try would leave one. CorruptCheckpoint where one is damaged that is kept."""
+    """Read the kept manifests, before the fence, because every try would leave one. CorruptCheckpoint if one of them is
+    damaged."""
     try:
         bench.kept = bench.log.kept(last)
     except NewerFormat:
         raise
     except CorruptCheckpoint as error:
         if bench.log.ids()[-1:] != [last.id]:
-            # Or collected, by a driver that goes on: who is read once that is fenced off.
+            # Or a running driver collects: read them once it is fenced.
             return
         url = bench.job.storage.url
         if not bench.log.names_what_is_there(last):
@@ -113,7 +114,7 @@ def _read_kept(bench: Workbench, last: Manifest) -> None:
 
 
 def _check_abandoned(bench: Workbench, manifest: Manifest) -> None:
-    """FingerprintChanged where a driver of the task as it was certainly runs."""
+    """Raise FingerprintChanged if a driver of the old task certainly runs."""
     changed = changes(manifest, bench.first)
     for mark in marks(bench.job.storage):
         if mark.epoch >= manifest.epoch and mark.runs:
@@ -124,7 +125,7 @@ def _check_abandoned(bench: Workbench, manifest: Manifest) -> None:
 
 
 def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
-    """The fence; or, where the task has changed, the manifest above it that holds its state as it is now."""
+    """The fence or, if the task has changed, the migration above it."""
     view = as_it_will_be(bench, fence.manifest)
     if view is fence.manifest:
         return fence

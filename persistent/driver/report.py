@@ -11,10 +11,10 @@ from persistent.text.figures import bytes_text, clock_text
 
 @dataclass(frozen=True)
 class StepReport:
-    """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written
-    for it (runs and manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day
-    minus clock, however old the data is; ``discarded``: windows that closed without a sink; ``reached``: how far the
-    source has been read, where it can say."""
+    """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written for it
+    (runs and manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day minus clock,
+    however old the data is; ``discarded``: windows that closed without a sink; ``reached``: how far the source has been
+    read, if it can say."""
 
     id: int
     rows: int
@@ -31,8 +31,8 @@ class StepReport:
     """From the end of the work until the checkpoint was committed."""
     discarded: int = 0
     set_aside: int = 0
+    """Results that could not be summed up or shown, and are dead letters."""
     reached: Reached | None = None
-    """Results that could not be summed up or shown, and went to the dead letters."""
 
     @property
     def rows_per_second(self) -> float:
@@ -49,12 +49,11 @@ class RunReport:
     """What a run has done: sums over its steps, and where it ended.
 
     ``checkpoint``: the newest id; ``recovered``: whether the run went on from an earlier one's checkpoint;
-    ``open_windows``: windows that hold something and are not yet over for the clock. ``stopped``: by
-    ``Driver.stop`` or a signal, at a step's edge, perhaps before the end of what was there. ``discarded``: windows that
-    closed without a sink. ``notes``: what else should be known, a sentence each. ``unfolded``: runs whose fold raised,
-    and that stay as they are. ``set_aside``: results that could not be summed up or shown, and are dead letters.
-    ``reached``: how far the source has been read, where it can say. ``unpublished``: where nothing was published, why,
-    and what would be when.
+    ``open_windows``: windows that hold something and that the clock has not passed. ``stopped``: by ``Driver.stop`` or
+    a signal, after a step, perhaps before the end of the input. ``discarded``: windows that closed without a sink.
+    ``notes``: cautions, a sentence each. ``unfolded``: runs whose fold raised, and that stay as they are.
+    ``set_aside``: results that could not be summed up or shown, and are dead letters. ``reached``: how far the source
+    has been read, if it can say. ``unpublished``: why nothing was published, and when something would be.
     """
 
     engine: str
@@ -113,7 +112,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Idle:
-    """A run that follows its source has nothing to do. ``first_end``: of the open windows, the end of the first."""
+    """A run that follows its source has nothing to do. ``first_end``: the end of the first open window."""
 
     reached: Reached | None
     clock_ms: int

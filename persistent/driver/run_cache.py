@@ -45,7 +45,7 @@ class RunCache:
         first, last = window.first_number(distinct), window.last_number(distinct)
         if window.every_ms >= window.size_ms:
             first = last
-        # Both ascend with the panes: what a pane adds are the windows after the last of the pane before.
+        # Both ascend with the panes: a pane adds the windows after the last of the pane before.
         counted = np.concatenate(([window.first_number(clock.closed) - 1], last[:-1]))
         counted = np.maximum(counted, counted[0])
         return int(np.maximum(last - np.maximum(first - 1, counted), 0).sum())

@@ -1,4 +1,4 @@
-"""To start a job from a savepoint is to give its empty checkpoint a copy of another as its first content."""
+"""A job starts from a savepoint when its empty checkpoint gets a copy of it as its first content."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger("persistent.driver.start_from")
 def start(
     storage: Storage, first: Manifest, origin: Storage, evolve: Evolution | None = None, dropped: Sequence[str] = ()
 ) -> None:
-    """See to it that this checkpoint was started from ``origin``: it is, or is empty and becomes a copy of it.
+    """Start this checkpoint from ``origin``: an empty one becomes a copy of it; one that began there stays as it is.
 
-    ``first``: the empty checkpoint of the job. The new job has an id of its own, and so its sink a folder of its own:
-    what the old job has published, or staged and not published yet, is not part of it. Killed anywhere, it is done by
-    the next start; OtherJob where the checkpoint began otherwise, or ``origin`` is of another job. A state of the task
-    as it was is copied as it is: its first driver evolves it, as ``evolve`` and ``dropped`` say.
+    ``first``: the empty checkpoint of the job. The new job has an id of its own, and its sink a folder of its own.
+    Outputs of the old job, published or only staged, are not part of it. After a kill at any point, the next start
+    completes it. OtherJob if the checkpoint began otherwise, or ``origin`` belongs to another job. The state of an old
+    task is copied unchanged: the first driver evolves it, as ``evolve`` and ``dropped`` say.
     """
     log, theirs = Log(storage), Log(origin)
     newest = log.newest()
@@ -43,7 +43,7 @@ def start(
     adapted(found.manifest, first, evolve, dropped, origin.url)
     nonce = first.nonce
     created = log.create(first)
-    # Of the task as it was: a start that died, whose content is ours to give.
+    # Of the old task: a start that died, whose content is ours to give.
     check_same_job(adopted(created.manifest, first), first, storage.url)
     fence = log.fence(created, nonce)
     if fence.manifest.base != 0:
@@ -75,7 +75,7 @@ def _renumbered(operator: OperatorState) -> OperatorState:
 
 
 def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:
-    """A checkpoint that has begun goes on, if it began there; also when that place is gone by now."""
+    """Raise OtherJob unless the checkpoint began there. A place that is gone by now is not compared."""
     newest = theirs.newest() if theirs.ids() else None
     if manifest.origin is not None and (newest is None or newest.manifest.job == manifest.origin[0]):
         return

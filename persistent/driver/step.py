@@ -1,6 +1,6 @@
-"""A step goes from one checkpoint to the next by effects in one order; what it does between them is its own business.
+"""A step goes from one checkpoint to the next by effects in one order.
 
-A crash anywhere is silence: what was not committed does not exist, what was committed is published again.
+A crash can come anywhere: what was not committed does not exist, what was committed is published again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SHARD_ROWS = 200_000
 
 
 class Step:
-    """One step: each effect once, in order. ``sweeps``: whether it looks for files of attempts that came to nothing."""
+    """One step: each effect once, in order. ``sweeps``: whether it looks for files of abandoned attempts."""
 
     def __init__(self, bench: Workbench, last: Entry, draft: Draft, *, sweeps: bool) -> None:
         self._bench = bench
@@ -50,7 +50,7 @@ class Step:
         self._entry = last
 
     def run(self, effects: tuple[Effect, ...]) -> Entry:
-        """Perform the effects; the entry of the new checkpoint."""
+        """Perform the effects; returns the entry of the new checkpoint."""
         how = {
             Effect.PLAN: self._plan,
             Effect.MAP: self._map,
@@ -74,12 +74,12 @@ class Step:
             logger.warning("a smaller step: reading from %s to %s", dict(plan.source.start), dict(plan.source.end))
 
     def _mapped(self, attempt: Attempt, others: Sequence[Item]) -> tuple[Sequence[Result], list[MapSplit]]:
-        """The results of the splits of the plan and of other items; and the splits as they were worked on.
+        """The results of the plan's splits and of other items, and the splits as they were run.
 
-        Inputs that are gone may be dead letters of the plan: whoever runs it again finds the same ones gone.
+        Inputs that are gone may become dead letters of the plan: a rerun finds the same ones gone.
         """
         bench, plan, last = self._bench, self._draft.plan, self._last.manifest
-        # A time of day that was set back makes nothing dead that the clock has passed long ago.
+        # A time of day that was set back makes no dead letter of a timestamp that the clock has passed.
         ahead_ms = bench.options.max_future_ms if plan.max_future_ms is None else plan.max_future_ms
         limit = max(plan.wall_ms, last.clock.watermark) + ahead_ms
         types = last.operator.key_types
@@ -118,8 +118,8 @@ class Step:
         self._mapped_at = monotonic_s()
 
     def _agreeing(self, maps: list[MapSplit], mapped: list[Mapped]) -> list[Mapped]:
-        """What the splits came to where the first key decides the type of its column, in the order of the records: a
-        split that began with keys of another type is mapped again, knowing it."""
+        """The results of the splits, with agreeing key types: in the order of the records, the first key decides the
+        type of its column. A split that began with keys of another type is mapped again with that type."""
         types = self._last.manifest.operator.key_types
         agreeing = []
         for item, result in zip(maps, mapped, strict=True):
@@ -159,7 +159,7 @@ class Step:
     def _collect(self) -> None:
         bench, manifest = self._bench, self._entry.manifest
         dropped = bench.keep(manifest)
-        # First what is known: a sweep looks only where the task of today has its files.
+        # First the known files: a sweep looks only into the folder of the current task.
         collect_dropped(bench.job, manifest, bench.kept.values(), dropped)
         if self._sweeps:
             sweep(bench.job, manifest)
@@ -170,7 +170,7 @@ class Step:
     # -- how -----------------------------------------------------------------------------------------------------
 
     def _closes(self, attempt: Attempt) -> list[CloseShard]:
-        """The shards whose windows are to be closed, or whose changed keys are to be published."""
+        """The shards whose windows close, or whose changed keys are published."""
         bench, plan, last = self._bench, self._draft.plan, self._last.manifest
         state, close_at = last.operator.state, plan.task.close_at
         if bench.job.state.window is None:

@@ -1,4 +1,4 @@
-"""Why a run has published nothing, and what would be published when."""
+"""Why a run has published nothing, and when it would publish something."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _STATE = "'persistent state' and pipeline.state() show it"
 
 @dataclass(frozen=True)
 class Ended:
-    """Where a run has ended. ``first_end``: of the open windows, the end of the first; ``ended``: whether the input was
-    declared complete; ``reached``: how far the source has been read, where it can say."""
+    """Where a run has ended. ``first_end``: the end of the first open window; ``ended``: whether the input was declared
+    complete; ``reached``: how far the source has been read, if it can say."""
 
     rows: int
     late: int
@@ -29,7 +29,7 @@ class Ended:
 
 
 def why(run: Ended) -> str:
-    """Why it has published nothing.
+    """Why the run has published nothing.
 
     >>> why(Ended(9, 5, 4, True, True, 0, None, 0, False, None))
     'all 9 records read were set aside (5 late, 4 dead letters)'

@@ -1,4 +1,4 @@
-"""The workbench is what a driver works with, and what it has learned on the way: one for each run of a job."""
+"""A workbench holds what a driver works with, and what it has learned on the way: one for each run of a job."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ logger = logging.getLogger("persistent.driver")
 
 class Workbench:
     """``first``: the empty checkpoint of the job. ``kept``: the manifests whose files are kept, by id. ``committed``:
-    the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, and what it raised:
-    not tried again by this driver. ``adopts``: whether the task was changed while nothing had been committed: the next
-    plan has a new number for that."""
+    the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
+    driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
+    then has a new number."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
@@ -45,7 +45,7 @@ class Workbench:
         return manifest.operator.state.runs
 
     def source_state(self, manifest: Manifest) -> SourceState:
-        """Where the source stands, and what was recorded of it."""
+        """The positions of the source, and what is recorded of it."""
         at = manifest.source
         return SourceState(at.positions, at.recorded, self.run_cache.index(manifest))
 
@@ -55,14 +55,14 @@ class Workbench:
         return source.reached(self.source_state(manifest)) if isinstance(source, MeasuredSource) else None
 
     def leave_unfolded(self, results: Results) -> None:
-        """Remember the runs whose fold raised, and say so."""
+        """Remember the runs whose fold raised, and log a warning."""
         failures = [folded.failure for _, folded in results.folded if folded.failure]
         if failures:
             logger.warning("runs are left unfolded, which costs time and space but no row: %s", failures[0])
             self.unfolded |= dict.fromkeys(results.unfolded(), failures[0])
 
     def keep(self, manifest: Manifest) -> Sequence[Manifest]:
-        """Go on with what this manifest, newly committed, keeps; the manifests that are kept no more."""
+        """Keep what this newly committed manifest keeps; returns the manifests that are no longer kept."""
         dropped = [one for id, one in self.kept.items() if not manifest.keeps(id)]
         self.kept = {id: one for id, one in self.kept.items() if manifest.keeps(id)} | {manifest.id: manifest}
         return dropped
