@@ -206,7 +206,7 @@ def index_folder(job: Job) -> str:
 def _check_sink(job: Job, manifest: Manifest) -> None:
     """Raise InvalidPipeline without a sink that is still needed: only the sink knows whether staged outputs were
     published, or those of an abandoned branch taken back."""
-    if job.sink is None and manifest.retract is not None and manifest.publishes:
+    if job.sink is None and manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
             f"{job.storage.url} went back to checkpoint {manifest.target}, and what was published since is to be taken "
             "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those "

@@ -121,10 +121,33 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         committed_ms=now_ms,
         target=target,
         retract=(first, id) if take_back else None,
-        # Since then, in one of these: there is what is to be taken back.
-        publishes=True if any(one.publishes for at, one in found.items() if at >= target) else old.publishes,
+        publishes=_publishes(old, kept, target, take_back=take_back),
         left=(*(branch for branch in old.left if not branch[0] <= target < branch[1]), (target + 1, id, take_back)),
     )
+
+
+def _publishes(old: Manifest, kept: Readable, target: int, *, take_back: bool) -> bool | None:
+    """Whether the branch that is left had a sink: None if that is not known of what is to be taken back."""
+    if any(one.publishes for at, one in kept.bases().items() if at >= target):
+        return True
+    return None if take_back and not _nothing_since(old, kept, target) else old.publishes
+
+
+def _nothing_since(old: Manifest, kept: Readable, target: int) -> bool:
+    """Whether it is known that no sink was given anything since the target, though checkpoints since are collected."""
+    entry = kept.entries.get(target)
+    if entry is None or entry.manifest.format != FORMAT:
+        # Older formats do not list a sink to which everything has been published.
+        return False
+    if not old.sinks:
+        # A job that never had a sink, as far as anything is left of it. A run without one lists what there was.
+        return True
+    lost = any(id > target for id in (*kept.unreadable, *old.burnt))
+    # One sink is listed, the last. Where it has no batch yet, another may have come and gone in between.
+    same = {name: part.last for name, part in old.sinks.items()} == {
+        name: part.last for name, part in entry.manifest.sinks.items() if part.last is not None
+    }
+    return same and not lost
 
 
 def _gone_back(sink: SinkPart, id: int, shown: int) -> SinkPart:

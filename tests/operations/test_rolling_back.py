@@ -23,10 +23,11 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.retention import Retention
 from persistent.codec import decode_document, encode_document
-from persistent.operations import pin, rollback
+from persistent.operations import pin, rollback, upgrade
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import CrashJob, World
+from tests.operations.older import rewritten
 from tests.operations.twins import (
     OPEN,
     TOTALS,
@@ -404,6 +405,65 @@ def test_without_the_sink_nothing_is_taken_back_so_nothing_is_run(job: CrashJob,
     world.run()
     assert world.outcome() == expected
     check_sound(world)
+
+
+def run_of(world: World, rows: int, *, sink: bool, keep: int = 1) -> None:
+    """Read the first rows, with the sink of the world or without; keep that many checkpoints."""
+    world.job = replace(VISITS, rows=VISITS.rows[:rows])
+    pipeline = world.pipeline()
+    pipeline.retention = Retention(last=keep)
+    if not sink:
+        pipeline.sink, pipeline.discard_closed = None, True
+    pipeline.run(engine="embedded")
+
+
+NO_SINK = r"no sink to take it from .*persistent rollback .* --outputs=again"
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_sink_that_has_come_and_gone_is_not_forgotten(first: bool, folder: Path) -> None:
+    """What was given to it is in no manifest that is kept: a run without it would leave that there for good."""
+    world, rows = World(VISITS, folder), len(VISITS.rows)
+    run_of(world, rows - 6, sink=first)
+    target = bases(world)[-1]
+    pin(world.checkpoint, target)
+    run_of(world, rows - 3, sink=True)
+    for more in (rows - 2, rows - 1):
+        run_of(world, more, sink=False)
+    kept = [Log(world.checkpoint).read(id).manifest.publishes for id in bases(world) if id >= target]
+    assert kept == [first, False], "in between, those with the sink are collected"
+    rollback(world.checkpoint, target, outputs="retract")
+    before = world.checkpoint.list("m")
+    with pytest.raises(InvalidPipeline, match=NO_SINK):
+        run_of(world, rows, sink=False)
+    assert world.checkpoint.list("m") == before
+
+
+def test_of_an_older_format_it_is_not_known_that_there_was_no_sink(folder: Path) -> None:
+    """It does not say whether there was one: to take that for none leaves what is to be taken back for good."""
+    world = ended(replace(VISITS, rows=VISITS.rows[:-2]), folder)
+    rewritten(world.checkpoint, 1)
+    upgrade(world.checkpoint)
+    assert rollback(world.checkpoint, bases(world)[1], outputs="retract").manifest.publishes is None
+    with pytest.raises(InvalidPipeline, match=NO_SINK) as told:
+        run_of(world, len(VISITS.rows), sink=False)
+    rollback(world.checkpoint, remedy(told.value), outputs="again")
+    run_of(world, len(VISITS.rows), sink=False)
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_where_no_sink_was_given_anything_none_is_asked_for(before: bool, folder: Path) -> None:
+    """A job without a sink has nothing to take back: to refuse its run would only cost a second rollback."""
+    world, rows = World(VISITS, folder), len(VISITS.rows)
+    if before:
+        run_of(world, rows - 6, sink=True)
+    run_of(world, rows - 4, sink=False)
+    target = bases(world)[-1]
+    pin(world.checkpoint, target)
+    for more in (rows - 2, rows - 1):
+        run_of(world, more, sink=False)
+    assert rollback(world.checkpoint, target, outputs="retract").manifest.publishes is False
+    run_of(world, rows, sink=False)
 
 
 def remedy(error: BaseException) -> int:
