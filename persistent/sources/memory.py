@@ -31,6 +31,8 @@ from persistent.text.spelling import spelled
 
 _PARTITION = "memory"
 _ROWS_AT_ONCE = 1 << 18
+_NONE = type(None)
+_NUMBERS = frozenset({int, float, np.int64, np.float64})
 
 
 class MemorySource:
@@ -159,11 +161,14 @@ class MemorySource:
 
 
 def _inferred(rows: Sequence[Mapping[str, Any]]) -> pa.Schema:
-    """A column for every field of any row. Its type fits all values, or else the first value that is not None."""
+    """A column for every field of any row. Its type fits all values of the kind of the first that is not None."""
     names = dict.fromkeys(name for row in rows for name in row)
     fields = []
     for name in names:
         values = [row[name] for row in rows if row.get(name) is not None]
+        if len(_kinds(values)) > 1:
+            first = _kinds(values[:1])
+            values = [value for value in values if _kinds([value]) == first]
         try:
             kind = pa.infer_type(values)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
@@ -210,7 +215,13 @@ def _converted(rows: Sequence[Any], schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    """The values as a column if all of them have its type; Arrow alone would truncate 1.5 to 1."""
+    """The values as a column if all of them have its type; Arrow alone would truncate 1.5 to 1.
+
+    Values of several kinds raise, so that each is tried by itself: together Arrow would make 1.0 of True beside 1.5,
+    and whether they come together depends on the split.
+    """
+    if len(_kinds(values)) > 1:
+        raise TypeError(f"column {field.name!r} is of type {field.type}, but its values are of several kinds")
     column = pa.array(values)
     if column.type == field.type:
         return column
@@ -218,6 +229,11 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
     if not (pa.types.is_null(column.type) or whole_to_real or widens(column.type, field.type)):
         raise TypeError(f"column {field.name!r} is of type {field.type}, but the value of type {column.type}")
     return column.cast(field.type)
+
+
+def _kinds(values: list[Any]) -> set[type]:
+    """The types of values that are not None; integers and floats are one kind, numbers."""
+    return {float if kind in _NUMBERS else kind for kind in set(map(type, values)) if kind is not _NONE}
 
 
 def _reason(row: Any, error: Exception) -> str:
