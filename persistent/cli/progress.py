@@ -16,7 +16,7 @@ from rich.status import Status
 from persistent.clock import monotonic_s
 from persistent.driver.report import Idle, StepReport, reached_text
 from persistent.sources.protocol import Reached
-from persistent.text.figures import bytes_text, clock_text, span_text, utc_text
+from persistent.text.figures import bytes_text, clock_text, count_text, span_text, utc_text
 
 _RATE_SECONDS = 10.0
 _LINE_SECONDS = 1.0
@@ -62,13 +62,13 @@ class RunFigures:
         rate = (self.rows - before) / max(now_s - began_s, 1e-3)
         return [
             *_reached_parts(step.reached),
-            f"{self.rows:,} rows",
+            count_text(self.rows, "row"),
             f"{rate:,.0f} rows/s",
             *self._left(step.reached, now_s),
             *self._set_aside(),
             f"clock {clock_text(step.clock_ms)}{self._behind(step)}",
             *_files_parts(step.reached),
-            f"{self.steps:,} steps",
+            count_text(self.steps, "step"),
             f"{bytes_text(self.checkpoint_bytes)} checkpoint",
         ]
 
@@ -81,7 +81,7 @@ class RunFigures:
         parts = [f"idle {seconds:,} s: {waits}", *_files_parts(idle.reached), f"clock {clock_text(idle.clock_ms)}"]
         if idle.open_windows and idle.first_end is not None:
             parts.append(f"open windows: {idle.open_windows:,}, the first until clock {utc_text(idle.first_end)}")
-        return [*parts, f"{self.rows:,} rows", *self._set_aside()]
+        return [*parts, count_text(self.rows, "row"), *self._set_aside()]
 
     def idle_s(self, now_s: float) -> float:
         """Seconds since the last step."""
@@ -104,12 +104,8 @@ class RunFigures:
 
     def _set_aside(self) -> list[str]:
         """Records missing from the result, if any, and their share."""
-        counts = {"late": self.late, "dead letters": self.dead}
-        return [
-            f"{count:,} {name} ({max(100 * count // max(self.rows, 1), 1)} % of all)"
-            for name, count in counts.items()
-            if count
-        ]
+        counts = ((self.late, f"{self.late:,} late"), (self.dead, count_text(self.dead, "dead letter")))
+        return [f"{told} ({max(100 * count // max(self.rows, 1), 1)} % of all)" for count, told in counts if count]
 
 
 def _reached_parts(reached: Reached | None) -> list[str]:

@@ -32,7 +32,7 @@ from persistent.pipeline import Pipeline
 from persistent.reading import Place, check_key, check_window, export, place, state_table
 from persistent.sinks.json_lines import encode_json_lines
 from persistent.task import check_task
-from persistent.text.figures import bytes_text, clock_text, utc_text
+from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
 
 _ASIDE = {"late": "late records", "dead": "dead letters"}
 _FORMATS = ("table", "json", "parquet", "arrow")
@@ -255,7 +255,5 @@ def export_command(pipeline: str, folder: str, at: int | None, as_json: bool) ->
     if as_json:
         click.echo(json_text({**asdict(done), "rows": done.rows, "bytes": done.bytes}))
         return
-    click.echo(
-        f"checkpoint {done.checkpoint}: {done.rows:,} rows in {len(done.files)} files, {bytes_text(done.bytes)}, in "
-        f"{done.url}"
-    )
+    written = f"{count_text(done.rows, 'row')} in {count_text(len(done.files), 'file')}, {bytes_text(done.bytes)}"
+    click.echo(f"checkpoint {done.checkpoint}: {written}, in {done.url}")

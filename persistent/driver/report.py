@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from persistent.checkpoint.parts import Account
 from persistent.sources.protocol import Reached
-from persistent.text.figures import bytes_text, clock_text
+from persistent.text.figures import bytes_text, clock_text, count_text
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,10 @@ class RunReport:
 
     def __str__(self) -> str:
         text = (
-            f"{self.rows:,} rows in {self.steps:,} steps, {self.seconds:.1f} s ({self.rows_per_second:,.0f} rows/s, "
-            f"{self.engine}); {self.outputs:,} rows published, {self.late:,} late, {self.dead:,} dead letters; "
+            f"{count_text(self.rows, 'row')} in {count_text(self.steps, 'step')}, "
+            f"{self.seconds:.1f} s ({self.rows_per_second:,.0f} rows/s, "
+            f"{self.engine}); {count_text(self.outputs, 'row')} published, {self.late:,} late, "
+            f"{count_text(self.dead, 'dead letter')}; "
             f"checkpoint {self.checkpoint}, clock {clock_text(self.clock_ms)}"
         )
         if self.open_windows:
@@ -101,11 +103,12 @@ class RunReport:
         if self.stopped:
             text += f"; stopped by a signal{_part_text(self.reached)}, everything committed"
         if self.discarded:
-            text += f"; {self.discarded:,} windows closed and discarded (discard_closed=True)"
+            text += f"; {count_text(self.discarded, 'window')} closed and discarded (discard_closed=True)"
         if self.set_aside:
-            text += f"; {self.set_aside:,} results could not be shown and are among the dead letters, with the reason"
+            results = count_text(self.set_aside, "result")
+            text += f"; {results} could not be shown: see the dead letters, with the reason"
         if self.unfolded:
-            text += f"; {self.unfolded:,} runs stay unfolded, as their fold raises (see the log)"
+            text += f"; runs that stay unfolded, as their fold raises (see the log): {self.unfolded:,}"
         lines = [f"nothing published: {self.unpublished}"] if self.unpublished else []
         return "\n".join([text, *lines, *(f"note: {note}" for note in self.notes)])
 

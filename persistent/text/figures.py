@@ -31,6 +31,15 @@ def clock_text(clock_ms: int) -> str:
     return utc_text(clock_ms) if clock_ms else "not begun"
 
 
+def count_text(count: int, one: str) -> str:
+    """A number of things, by the word for one of them.
+
+    >>> count_text(1, "dead letter"), count_text(2_000, "row")
+    ('1 dead letter', '2,000 rows')
+    """
+    return f"{count:,} {one}{'s' * (count != 1)}"
+
+
 def bytes_text(size: int) -> str:
     """A size in bytes.
 

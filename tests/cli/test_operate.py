@@ -137,7 +137,7 @@ def test_export_is_read_by_duckdb(done: Path) -> None:
     (made,) = json_of("export", VISITS, "out")
     assert (made["rows"], made["checkpoint"]) == (1, json_of("history", "checkpoint")[-1]["id"])
     assert duckdb.sql("select page, visits, bytes from 'out/*.parquet'").fetchall() == [("/home", 2, 100)]
-    assert "1 rows in 1 files" in command("export", VISITS, "again").stdout
+    assert "1 row in 1 file," in command("export", VISITS, "again").stdout
     assert command("export", VISITS, "out").exit_code == 1
 
 

@@ -26,7 +26,7 @@ def test_run_says_what_it_did(folder: Path) -> None:
     """Without it nobody would know whether anything was read, set aside or left open."""
     result = command("run", "visits.py:pipeline", "--engine", "embedded")
     assert result.exit_code == 0, result.output
-    assert re.match(r"7 rows in \d+ steps, .* embedded\); 2 rows published, 1 late, 1 dead letters; ", result.stdout)
+    assert re.match(r"7 rows in \d+ steps, .* embedded\); 2 rows published, 1 late, 1 dead letter; ", result.stdout)
     assert "clock 2024-05-01 10:02:11Z; open windows: 1 (if the input is complete, run with --end" in result.stdout
     assert " rows/s  clock 2024-05-01 10:0" in result.stderr
 
