@@ -40,7 +40,8 @@ class MemorySource:
 
     The next plan sees rows appended to the list; rows already read must not change. An integer timestamp counts
     milliseconds unless ``timestamp_unit`` says otherwise. A row that is no mapping, or holds a value of another type
-    than the first plan found in its field, is a dead letter. ``ordered=True`` promises rows in time order.
+    than the first plan found in its field, is a dead letter, whatever stands beside it.
+    ``ordered=True`` promises rows in time order.
 
     >>> source = MemorySource([{"ts": 5, "page": "a"}, {"ts": 7, "page": "b"}])
     >>> plan = source.plan(SourceState({}), Budget(rows=10))

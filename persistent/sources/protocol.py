@@ -115,7 +115,8 @@ class Source(Protocol):
     """A replayable source. ``kind`` names the kind of source in the checkpoint ("FileSource").
 
     One that not every machine can read has a ``reach`` (``persistent.storage.places.Reach``) too: ``PROCESS`` if its
-    records are in the memory of this process, ``MACHINE`` if they are on its disks. Without one it is ``NETWORK``.
+    records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
+    machine. Without one it is ``NETWORK``.
     Engines whose workers are elsewhere refuse what these cannot reach.
     """
 
