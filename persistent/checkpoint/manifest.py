@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from persistent.checkpoint.agreement import manifest_agrees
 from persistent.checkpoint.names import runs_folder
 from persistent.checkpoint.older_formats import MANIFEST, manifest_of_today
 from persistent.checkpoint.parts import (
@@ -30,10 +31,12 @@ from persistent.checkpoint.parts import (
 from persistent.checkpoint.shapes import FORMATS, check_format, check_known
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
-from persistent.codec.shapes import check_shape
+from persistent.codec.shapes import Misfit, both, check_shape
+from persistent.errors import LawBroken
 
 FORMAT = FORMATS[-1]
 HASH_VERSION = 1
+_SHAPE = both(MANIFEST[FORMAT], manifest_agrees)
 _FENCES_KEPT = 16
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=@+-]{0,199}")
 
@@ -159,10 +162,11 @@ class Manifest:
         return given
 
     def of_tasks(self, operators: Mapping[str, OperatorState]) -> Manifest:
-        """The same checkpoint with these tasks. A task of another name begins with the clock and account of the only
-        one."""
-        (clock,), (inputs,) = self.clocks.values(), self.ledger.values()
-        clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, inputs)
+        """The same checkpoint with these tasks, which read what the only one has read, under the names it has here. A
+        task of another name begins with the clock and account of the only one."""
+        (clock,), (accounts,) = self.clocks.values(), self.ledger.values()
+        clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, accounts)
+        operators = {task: replace(operator, inputs=tuple(accounts)) for task, operator in operators.items()}
         return replace(self, operators=operators, clocks=clocks, ledger=ledger)
 
     # -- all of them ---------------------------------------------------------------------------------------------
@@ -203,45 +207,51 @@ class Manifest:
         return {run.name for run in self.all_runs()}
 
     def encode(self) -> bytes:
-        """Its bytes, in the newest format."""
-        return encode_document(
-            {
-                "format": FORMAT,
-                "features": [],
-                "job": self.job,
-                "id": self.id,
-                "kind": self.kind,
-                "base": self.base,
-                "oldest": self.oldest,
-                "epoch": self.epoch,
-                "nonce": self.nonce,
-                "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
-                "sources": {name: source.to_json() for name, source in self.sources.items()},
-                "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},
-                "operators": {task: operator.to_json() for task, operator in self.operators.items()},
-                "ledger": {
-                    task: {
-                        name: {partition: dict(account.__dict__) for partition, account in accounts.items()}
-                        for name, accounts in inputs.items()
-                    }
-                    for task, inputs in self.ledger.items()
-                },
-                "sinks": {name: sink.to_json() for name, sink in self.sinks.items()},
-                "aside": [one.to_json() for one in self.aside],
-                "publishes": self.publishes,
-                "revision_base": self.revision_base,
-                "fences": self.fences,
-                "replan": self.replan,
-                "pins": list(self.pins),
-                "bases": [[id, ms] for id, ms in sorted(self.bases.items())],
-                "burnt": list(self.burnt),
-                "committed_ms": self.committed_ms,
-                "target": self.target,
-                "retract": list(self.retract) if self.retract else None,
-                "left": [list(branch) for branch in self.left],
-                "origin": list(self.origin) if self.origin else None,
-            }
-        )
+        """Its bytes, in the newest format. LawBroken if no release could read them."""
+        body = self._to_json()
+        try:
+            _SHAPE(body)
+        except Misfit as misfit:
+            raise LawBroken(f"manifest {self.id} would not be read again ({misfit}); nothing was committed") from misfit
+        return encode_document(body)
+
+    def _to_json(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "features": [],
+            "job": self.job,
+            "id": self.id,
+            "kind": self.kind,
+            "base": self.base,
+            "oldest": self.oldest,
+            "epoch": self.epoch,
+            "nonce": self.nonce,
+            "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
+            "sources": {name: source.to_json() for name, source in self.sources.items()},
+            "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},
+            "operators": {task: operator.to_json() for task, operator in self.operators.items()},
+            "ledger": {
+                task: {
+                    name: {partition: dict(account.__dict__) for partition, account in accounts.items()}
+                    for name, accounts in inputs.items()
+                }
+                for task, inputs in self.ledger.items()
+            },
+            "sinks": {name: sink.to_json() for name, sink in self.sinks.items()},
+            "aside": [one.to_json() for one in self.aside],
+            "publishes": self.publishes,
+            "revision_base": self.revision_base,
+            "fences": self.fences,
+            "replan": self.replan,
+            "pins": list(self.pins),
+            "bases": [[id, ms] for id, ms in sorted(self.bases.items())],
+            "burnt": list(self.burnt),
+            "committed_ms": self.committed_ms,
+            "target": self.target,
+            "retract": list(self.retract) if self.retract else None,
+            "left": [list(branch) for branch in self.left],
+            "origin": list(self.origin) if self.origin else None,
+        }
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
@@ -252,6 +262,7 @@ class Manifest:
         check_shape(MANIFEST[body["format"]], body, place, "a manifest")
         body = manifest_of_today(body)
         check_known(body, place)
+        check_shape(manifest_agrees, body, place, "a manifest")
         return _manifest_of(body)
 
 

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from persistent.checkpoint.agreement import plan_agrees
 from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import runs_from_json
 from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
 from persistent.checkpoint.shapes import check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
-from persistent.codec.shapes import check_shape
+from persistent.codec.shapes import Misfit, check_shape
+from persistent.errors import LawBroken
 from persistent.sources.protocol import Positions, Span, Split
 
 
@@ -124,20 +126,26 @@ class StepPlan:
         return replace(self, sources={source: self.source}, tasks={task: self.task})
 
     def encode(self) -> bytes:
-        return encode_document(
-            {
-                "format": FORMAT,
-                "features": [],
-                "job": self.job,
-                "base": self.base,
-                "number": self.number,
-                "nonce": self.nonce,
-                "wall_ms": self.wall_ms,
-                "sources": {name: source.to_json() for name, source in self.sources.items()},
-                "tasks": {name: dict(task.__dict__) for name, task in self.tasks.items()},
-                "max_future_ms": self.max_future_ms,
-            }
-        )
+        """Its bytes, in the newest format. LawBroken if no driver would run it."""
+        body = {
+            "format": FORMAT,
+            "features": [],
+            "job": self.job,
+            "base": self.base,
+            "number": self.number,
+            "nonce": self.nonce,
+            "wall_ms": self.wall_ms,
+            "sources": {name: source.to_json() for name, source in self.sources.items()},
+            "tasks": {name: dict(task.__dict__) for name, task in self.tasks.items()},
+            "max_future_ms": self.max_future_ms,
+        }
+        try:
+            plan_agrees(body)
+        except Misfit as misfit:
+            raise LawBroken(
+                f"the plan of the step after {self.base} does not agree ({misfit}); nothing was committed"
+            ) from misfit
+        return encode_document(body)
 
     @staticmethod
     def decode(data: bytes, place: str) -> StepPlan:
@@ -147,6 +155,7 @@ class StepPlan:
         check_shape(PLAN[body["format"]], body, place, "a plan")
         body = plan_of_today(body)
         check_known(body, place)
+        check_shape(plan_agrees, body, place, "a plan")
         return StepPlan(
             job=body["job"],
             base=body["base"],

@@ -12,10 +12,6 @@ from typing import Any, Protocol
 from persistent.codec.shapes import Misfit, Shape, items, whole
 from persistent.sources.protocol import Position, Positions
 
-_DEPTH_MAX = 4
-_VALUES_MAX = 100
-_TEXT_MAX = 1_000
-
 
 class PositionCodec(Protocol):
     """``name``: with its version, "ordinal-offset/1". ``first``: the position at the beginning of a partition.
@@ -62,21 +58,8 @@ CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_O
 """The codecs of this release, by name."""
 
 
-def plain_position(value: Any, depth: int = 0) -> None:
-    """Raise Misfit unless a codec may write such a position: whole numbers of 64 bits, text, and short lists of these.
-
-    >>> plain_position([4, "segment-7", [0, 17]])
-    """
-    if type(value) is list:
-        if depth == _DEPTH_MAX or len(value) > _VALUES_MAX:
-            raise Misfit(f"a position has at most {_VALUES_MAX} values, {_DEPTH_MAX} deep")
-        for item in value:
-            plain_position(item, depth + 1)
-    elif type(value) is str:
-        if len(value) > _TEXT_MAX:
-            raise Misfit(f"a text of {len(value)} characters, a position has at most {_TEXT_MAX}")
-    else:
-        whole()(value)
+def position(value: Any) -> None:
+    """Any value: what a position may be is for its codec to say."""
 
 
 def agree(part: Any, names: tuple[str, ...]) -> None:

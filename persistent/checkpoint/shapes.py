@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from persistent.checkpoint.positions import CODECS, agree, plain_position
+from persistent.checkpoint.positions import CODECS, agree, position
 from persistent.codec import RUN, type_of
 from persistent.codec.shapes import (
     NAME,
@@ -62,7 +62,7 @@ LEDGER = mapping(
     MANY,
 )
 TIMES = mapping(PARTITION, optional(whole()), MANY)
-_POSITIONS = mapping(PARTITION, plain_position, MANY)
+_POSITIONS = mapping(PARTITION, position, MANY)
 _CODEC = text(200, "[a-z0-9-]+/[0-9]+", "the name and version of a codec")
 
 
@@ -253,18 +253,20 @@ def check_format(body: Any, place: str) -> None:
         raise NewerFormat(
             f"{place}: format {body.get('format')!r:.20}, this release reads {known}: use a newer release"
         )
+    if not all(type(feature) is str for feature in body["features"]):
+        raise CorruptCheckpoint(f"{place}: a feature is no text")
     unknown = [feature for feature in body["features"] if feature not in FEATURES]
     if unknown:
-        needed = ", ".join(f"{feature!s:.60}" for feature in unknown[:10])
+        needed = ", ".join(f"{feature:.60}" for feature in unknown[:10])
         raise NewerFormat(f"{place}: needs {needed}, unknown here: use a newer release")
 
 
 def check_known(body: Any, place: str) -> None:
-    """Refuse a manifest or plan that only a newer release can continue: one with several sources, tasks, states or
-    sinks, or with positions of an unknown codec. CorruptCheckpoint if it has no source, task or state."""
+    """Refuse a manifest or plan that only a newer release can continue: one with several sources, tasks, inputs, states
+    or sinks, or with positions of an unknown codec. CorruptCheckpoint if it has no source, task, input or state."""
     operators = body.get("operators", {})
     parts = [("sources", body["sources"]), ("tasks", body.get("tasks", operators))]
-    parts += [(f"states of {task}", operator["states"]) for task, operator in operators.items()]
+    parts += [(f"{what} of {task}", one[what]) for task, one in operators.items() for what in ("inputs", "states")]
     for what, of in parts:
         if not of:
             raise CorruptCheckpoint(f"{place}: has no {what}, and no release has written such a document")

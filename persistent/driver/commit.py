@@ -70,6 +70,14 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
     )
 
 
+def check_can_begin(first: Manifest) -> None:
+    """InvalidPipeline unless the kind of the source can name a folder: the runs of its index will be there."""
+    try:
+        check_name(first.source.kind, "the kind of the source")
+    except ValueError as error:
+        raise InvalidPipeline(f'{error}: give the class of the source another, such as kind = "KafkaSource"') from error
+
+
 def next_manifest(
     last: Entry,
     plan: StepPlan,
@@ -86,7 +94,7 @@ def next_manifest(
     """The checkpoint that a step commits on top of ``last``. ``known``: the first clock whose panes it keeps apart."""
     old = last.manifest
     id = old.id + 1
-    accounts = dict(old.accounts)
+    accounts = {**old.accounts, **dict.fromkeys(plan.source.joins, Account())}
     for mapped in results.mapped:
         accounts[mapped.partition] = accounts.get(mapped.partition, Account()) + mapped.account
     clock = _next_clock(old.clock, plan, results, lag_ms)

@@ -16,6 +16,7 @@ from types import FrameType
 from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
+from persistent.driver.commit import check_can_begin
 from persistent.driver.effects import EFFECTS, TAKING_OVER
 from persistent.driver.next_step import Draft, next_step
 from persistent.driver.notes import Notes
@@ -62,6 +63,8 @@ class Driver:
         found = bench.log.newest()
         # Checked without a checkpoint too: a pipeline that cannot run leaves none behind.
         last = found or Entry(bench.first, "", 0)
+        if last.manifest.base == 0:
+            check_can_begin(bench.first)
         view = as_it_will_be(bench, last.manifest)
         evolves, last = view is not last.manifest, replace(last, manifest=view)
         check_folder(bench.job, bench.log, last.manifest)

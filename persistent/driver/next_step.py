@@ -45,6 +45,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
     put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
     if put is not None:
         put = put.named(manifest.source_name, manifest.task_name)
+        _check_same_source(put, manifest, job.storage.url)
         if put.starts != {name: source.positions for name, source in manifest.sources.items()}:
             raise CorruptCheckpoint(
                 f"{job.storage.url}/{plan_name(put.base, put.number)}: starts at {dict(put.source.start)}, the "
@@ -81,10 +82,20 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
     return Draft(plan, planned.appended)
 
 
+def _check_same_source(put: StepPlan, manifest: Manifest, url: str) -> None:
+    """CorruptCheckpoint unless the plan reads the source of the checkpoint."""
+    if put.sources.keys() != manifest.sources.keys():
+        raise CorruptCheckpoint(
+            f"{url}/{plan_name(put.base, put.number)}: reads {', '.join(put.sources)}, the source of the checkpoint is "
+            f"{', '.join(manifest.sources)}: it is the plan of another job. Nothing of its step was committed: restore "
+            "the file from a copy, or delete it and run again"
+        )
+
+
 def _source_step(manifest: Manifest, planned: SourcePlan, lag_ms: int) -> SourceStep:
     return SourceStep(
         start=manifest.source.positions,
-        end=planned.end,
+        end={**manifest.source.positions, **planned.end},
         splits=planned.splits,
         cap=planned.cap,
         recorded=planned.recorded,

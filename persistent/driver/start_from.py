@@ -12,7 +12,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import OperatorState
 from persistent.checkpoint.successor import succeed
 from persistent.clock import wall_ms
-from persistent.driver.commit import check_same_job
+from persistent.driver.commit import check_can_begin, check_same_job
 from persistent.driver.evolution import Evolution, adapted, adopted
 from persistent.errors import NoCheckpoint, OtherJob
 from persistent.storage import Storage
@@ -40,6 +40,7 @@ def start(
         raise NoCheckpoint(
             f"start_from={origin.url!r}: there is no checkpoint there, or a savepoint that was cut off: make it again"
         )
+    check_can_begin(first)
     adapted(found.manifest, first, evolve, dropped, origin.url)
     nonce = first.nonce
     created = log.create(first)

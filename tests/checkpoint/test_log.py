@@ -295,6 +295,6 @@ def test_a_plan_survives_a_lost_answer(log: Log, happens: bool) -> None:
 
 def test_a_plan_that_starts_elsewhere_is_refused(log: Log) -> None:
     """To run it would skip or repeat records."""
-    log.put_plan(plan(start={"memory": (0, 2)}))
+    log.put_plan(plan(start={"memory": (0, 2)}, splits=()))
     with pytest.raises(CorruptCheckpoint, match="does not start at checkpoint 0"):
         log.put_plan(plan())

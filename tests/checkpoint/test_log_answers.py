@@ -241,7 +241,7 @@ def test_a_newer_plan_may_not() -> None:
         log.plan(0, 0)
 
 
-@pytest.mark.parametrize("changes", [{"job": "other"}, {"start": {"memory": (0, 1)}}], ids=str)
+@pytest.mark.parametrize("changes", [{"job": "other"}, {"start": {"memory": (0, 1)}, "splits": ()}], ids=str)
 def test_a_plan_of_another_start_is_refused(changes: dict[str, Any]) -> None:
     """Records would be skipped or repeated."""
     log = logged(Acting(), 0)

@@ -254,12 +254,13 @@ def test_a_plan_of_an_older_format_is_read() -> None:
 def test_a_plan_that_an_older_driver_put_first_is_run() -> None:
     """Fenced while it slept, it puts its plan into a log that was upgraded meanwhile: whoever plans then runs that."""
     log = Log(MemoryStorage(new_nonce()))
-    theirs = {**PLANNED, "base": 0, "number": 0, "start": {"memory": [0, 0]}, "appended": []}
+    there = {"start": {"memory": [0, 0]}, "end": {"memory": [0, 4]}, "splits": [["memory", [[0, 0, 4, {}]]]]}
+    theirs = {**PLANNED, **there, "base": 0, "number": 0, "appended": []}
     log.storage.write("p/00000000000000000000.json", encode_document(theirs))
     found = log.put_plan(plan())
     assert found.nonce == theirs["nonce"] and found.starts == plan().starts and [*found.tasks] == ["Visits"]
     with pytest.raises(CorruptCheckpoint, match="does not start at checkpoint 0"):
-        log.put_plan(plan(start={"memory": (0, 1)}))
+        log.put_plan(plan(start={"memory": (0, 1)}, splits=()))
 
 
 def test_a_feature_that_is_not_known_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ DOCUMENTS = {
 
 def parts(shape: Any) -> tuple[str, dict[str, Any]]:
     """How a shape was made, and of what."""
-    if shape in (kinds.flag, kinds.anything, shapes.plain_position):
+    if shape in (kinds.flag, kinds.anything, shapes.position):
         return shape.__name__, {}
     return shape.__qualname__.partition(".")[0], dict(inspect.getclosurevars(shape).nonlocals)
 
@@ -51,7 +51,7 @@ def type_of(shape: Any) -> str:
         "whole": "whole number",
         "flag": "flag",
         "anything": "any JSON",
-        "plain_position": "position",
+        "position": "position",
         "_within_the_source": "object",
         "optional": f"{inner} or null",
         "sequence": f"list of {inner}",

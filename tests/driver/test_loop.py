@@ -13,12 +13,15 @@ import pytest
 from monoids import Max
 from persistent import (
     FingerprintChanged,
+    InvalidPipeline,
     OtherJob,
     PersistentTask,
+    RunReport,
     StepReport,
     WindowState,
     tumbling,
 )
+from persistent.driver import loop
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
 from persistent.engines.embedded import Embedded
@@ -151,4 +154,37 @@ def test_the_checkpoint_of_another_task_is_refused_untouched(
         shop.pipeline(task=task()).run(engine="embedded")
     assert shop.storage.list("m") == before
     shop.run(end_of_input=True)
+    assert shop.counted() == shop.expected()
+
+
+@pytest.mark.parametrize("kind", ["Kafka Source", "../evil", "a/b", "", "k" * 201])
+@pytest.mark.parametrize("starts", [False, True], ids=["new", "from a savepoint"])
+def test_a_kind_that_names_no_folder_leaves_nothing_behind(kind: str, starts: bool) -> None:
+    """Its first checkpoint was put before the store refused a run, or was one that nobody could read."""
+    shop = Shop()
+    pipeline = shop.pipeline()
+    pipeline.source.kind = kind
+    if starts:
+        other = Shop()
+        other.run()
+        pipeline.start_from = other.storage
+    with pytest.raises(InvalidPipeline, match=r"the kind of the source .*: use letters.*such as kind = "):
+        pipeline.run(engine=Embedded(threads=1))
+    assert not any(shop.storage.list(folder) for folder in ("", "m", "p", "d", "r"))
+
+
+def test_a_job_that_has_begun_with_another_kind_goes_on() -> None:
+    """A slash made a folder in a folder: its checkpoints are sound."""
+    shop = Shop()
+
+    def run(**options: Any) -> RunReport:
+        pipeline = shop.pipeline()
+        pipeline.source.kind = "a/b"
+        return pipeline.run(engine=Embedded(threads=1), **options)
+
+    with pytest.MonkeyPatch.context() as before:
+        before.setattr(loop, "check_can_begin", lambda first: None)
+        run()
+    shop.add(6)
+    assert run(end_of_input=True).rows == 6
     assert shop.counted() == shop.expected()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import plan_name
 from persistent.driver import loop
+from persistent.errors import CorruptCheckpoint
 from tests.driver.shop import Shop, Visits
 from tests.faults import Killed
 
@@ -50,3 +54,16 @@ def test_with_step_rows_the_plan_stays_and_is_named(caplog: pytest.LogCaptureFix
             shop.run()
     assert "p/00000000000000000000.json was begun 3 times and never committed" in caplog.text
     assert {manifest.replan for manifest in shop.manifests()} == {0}
+
+
+def test_a_plan_of_another_source_is_named_by_it() -> None:
+    """It starts where the checkpoint is, so that two equal positions were shown as what differs."""
+    shop = Shop(task=Hungry, step_rows=8)
+    with pytest.raises(Killed):
+        shop.run()
+    put = Log(shop.storage).plan(0, 0)
+    assert put is not None
+    shop.storage.delete(plan_name(0, 0))
+    shop.storage.write(plan_name(0, 0), replace(put, sources={"clicks": put.source}).encode())
+    with pytest.raises(CorruptCheckpoint, match="reads clicks, the source of the checkpoint is memory: it is the plan"):
+        shop.run()

@@ -30,6 +30,13 @@ def change_clock(manifest: Manifest, **values: Any) -> Manifest:
     return at_one(manifest, clock=replace(manifest.clock, **values))
 
 
+def of_partition(manifest: Manifest, name: str) -> Manifest:
+    """As if its only partition were called so."""
+    (account,), (position,) = manifest.accounts.values(), manifest.source.positions.values()
+    source = replace(manifest.source, partitions=(name,), positions={name: position}, largest={}, idle=())
+    return at_one(manifest, source=source, accounts={name: account})
+
+
 BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
     "another parent": (lambda m: replace(m, parent=(m.id - 1, "0" * 64)), "names another parent"),
     "another job": (lambda m: replace(m, job="0" * 32), "is of job"),
@@ -42,8 +49,7 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
         lambda m: change_source(m, positions={"memory": (0, 1)}),
         ": positions of memory never go back",
     ),
-    "positions lost": (lambda m: change_source(m, positions={}), "does not follow"),
-    "partition lost": (lambda m: change_source(m, partitions=()), "none vanishes"),
+    "partition lost": (lambda m: of_partition(m, "other"), "none vanishes"),
     "epoch back": (lambda m: replace(m, epoch=0), "does not follow"),
     "epoch without fence": (lambda m: replace(m, epoch=m.epoch + 1), "only a fence raises the epoch"),
     "base": (lambda m: replace(m, base=m.id - 1), "with base"),

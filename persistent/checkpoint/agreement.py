@@ -1,0 +1,74 @@
+"""The parts of a manifest or plan agree: each speaks of the partitions of its source, and of no others.
+
+The laws are of documents with the fields of the newest format, whatever format they were read in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from persistent.checkpoint.positions import CODECS, positions_from_json
+from persistent.codec.shapes import Misfit
+
+
+def manifest_agrees(body: Mapping[str, Any]) -> None:
+    """Raise Misfit unless a task reads sources that are there, and positions, clock and accounts are of exactly the
+    partitions of their source."""
+    for name, source in body["sources"].items():
+        partitions, place = source["partitions"], f"sources.{name}"
+        _check_once(partitions, f"{place}.partitions")
+        _check_same(source["positions"], partitions, f"{place}.positions")
+        for part in ("largest", "idle"):
+            _check_among(source[part], partitions, f"{place}.{part}")
+    for task, operator in body["operators"].items():
+        _check_among(operator["inputs"], body["sources"], f"operators.{task}.inputs", "sources")
+        for name, accounts in body["ledger"][task].items():
+            _check_same(accounts, body["sources"][name]["partitions"], f"ledger.{task}.{name}")
+
+
+def plan_agrees(body: Mapping[str, Any]) -> None:
+    """Raise Misfit unless a step ends where it starts or later, and reads only what lies between, of partitions that
+    were there or join with it."""
+    for name, source in body["sources"].items():
+        # In an older format the source has no name.
+        place, joins = f"sources.{name}." if name else "", source.get("joins", ())
+        _check_once(joins, f"{place}joins")
+        known = [partition for partition in joins if partition in source["start"]]
+        if known:
+            raise Misfit(f"{_names(known)} joins and has a start").below(f"{place}joins")
+        _check_same(source["end"], [*source["start"], *joins], f"{place}end")
+        for part, partitions in (("splits", [split[0] for split in source["splits"]]), ("idle", source["idle"])):
+            _check_among(partitions, source["end"], f"{place}{part}")
+        _check_no_way_back(source, place)
+
+
+def _check_no_way_back(source: Mapping[str, Any], place: str) -> None:
+    codec = CODECS[source["codec"]]
+    start = positions_from_json(codec.name, source["start"])
+    read = ((partition, (span[0], span[1])) for partition, spans in source["splits"] for span in spans)
+    for part, positions in (("end", positions_from_json(codec.name, source["end"]).items()), ("splits", read)):
+        for partition, at in positions:
+            if partition in start and codec.goes_back(start[partition], at):
+                raise Misfit(f"{partition:.60} at {at} is before its start {start[partition]}").below(f"{place}{part}")
+
+
+def _check_once(names: Collection[str], place: str) -> None:
+    if len(set(names)) != len(names):
+        raise Misfit(f"{_names(names)}: one of them twice").below(place)
+
+
+def _check_same(names: Collection[str], partitions: Collection[str], place: str) -> None:
+    if set(names) != set(partitions):
+        raise Misfit(f"of {_names(names)}, the partitions are {_names(partitions)}").below(place)
+
+
+def _check_among(names: Collection[str], there: Collection[str], place: str, what: str = "partitions") -> None:
+    known = set(there)
+    others = [name for name in names if name not in known]
+    if others:
+        raise Misfit(f"{_names(others)}, the {what} are {_names(there)}").below(place)
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"{name:.60}" for name in list(names)[:10]) or "none"

@@ -1,0 +1,136 @@
+"""The parts of a document are held against each other: a sealed manifest or plan that contradicts itself is refused."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import StepPlan
+from persistent.codec import decode_document, encode_document
+from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
+from persistent.sources.protocol import Span, Split
+from tests.checkpoint.samples import full_manifest, manifest, plan
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def of_source(**changes: Any) -> Change:
+    """Other fields of the only source."""
+    return lambda body: next(iter(body["sources"].values())).update(changes)
+
+
+def of_inputs(*inputs: str) -> Change:
+    """Other inputs of the task, with an account of each."""
+
+    def change(body: dict[str, Any]) -> None:
+        body["operators"]["Visits"]["inputs"] = list(inputs)
+        (accounts,) = body["ledger"]["Visits"].values()
+        body["ledger"]["Visits"] = dict.fromkeys(inputs, accounts)
+
+    return change
+
+
+def refused(kind: type[Manifest] | type[StepPlan], data: bytes, change: Change, says: str) -> Any:
+    """The error for a document of that kind after a change, sealed."""
+    body = copy.deepcopy(decode_document(data, "place"))
+    change(body)
+    with pytest.raises(CorruptCheckpoint, match=says) as caught:
+        kind.decode(encode_document(body), "place")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (of_source(positions={}), r"sources\.file\.positions: of none, the partitions are files"),
+        (of_source(positions={"files": [4, 17], "b": [0, 0]}), r"positions: of b, files, the partitions are files"),
+        (of_source(partitions=[]), r"sources\.file\.positions: of files, the partitions are none"),
+        (of_source(partitions=["files", "files"]), r"sources\.file\.partitions: files, files: one of them twice"),
+        (of_source(largest={"b": 5}), r"sources\.file\.largest: b, the partitions are files"),
+        (of_source(idle=["files", "b"]), r"sources\.file\.idle: b, the partitions are files"),
+        (lambda body: body["ledger"]["Visits"].update(file={}), r"ledger\.Visits\.file: of none, the partitions are"),
+        (of_inputs("b"), r"operators\.Visits\.inputs: b, the sources are file"),
+        (of_inputs(), "place: has no inputs of Visits, and no release has written such a document"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself_is_refused(change: Change, says: str) -> None:
+    """Without positions its input would be read again from the start, and count twice."""
+    error = refused(Manifest, full_manifest().encode(), change, says)
+    assert not isinstance(error, NewerFormat)
+
+
+def test_several_inputs_are_of_a_newer_release() -> None:
+    """A driver of this one would read the first, and lose the rest."""
+    error = refused(Manifest, full_manifest().encode(), of_inputs("b", "file"), r"has 2 inputs of Visits \(b, file\)")
+    assert isinstance(error, NewerFormat)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (of_source(end={}), r"sources\.memory\.end: of none, the partitions are memory"),
+        (of_source(end={"memory": [0, 4], "b": [5, 5]}), r"end: of b, memory, the partitions are memory"),
+        (of_source(joins=["b"]), r"sources\.memory\.end: of memory, the partitions are memory, b"),
+        (of_source(joins=["memory"]), r"sources\.memory\.joins: memory joins and has a start"),
+        (
+            of_source(joins=["b", "b"], end={"memory": [0, 4], "b": [0, 0]}),
+            r"sources\.memory\.joins: b, b: one of them twice",
+        ),
+        (of_source(splits=[["b", [[0, 0, 4, {}]]]]), r"sources\.memory\.splits: b, the partitions are memory"),
+        (of_source(idle=["b"]), r"sources\.memory\.idle: b, the partitions are memory"),
+        (
+            of_source(start={"memory": [1, 2]}, end={"memory": [1, 1]}, splits=[]),
+            r"end: memory at \(1, 1\) is before its start \(1, 2\)",
+        ),
+        (
+            of_source(start={"memory": [0, 2]}, splits=[["memory", [[0, 2, 3, {}], [0, 1, 4, {}]]]]),
+            r"splits: memory at \(0, 1\) is before its start \(0, 2\)",
+        ),
+    ],
+)
+def test_a_plan_that_contradicts_itself_is_refused(change: Change, says: str) -> None:
+    """A step that ends nowhere is run again and again, each time as new records."""
+    refused(StepPlan, plan().encode(), change, f"not a plan .*{says}")
+
+
+def test_a_plan_may_let_a_partition_join() -> None:
+    """The format has the field: what it says is not held against it."""
+    step = plan(
+        joins=("b",),
+        end={"memory": (0, 4), "b": (0, 1)},
+        splits=(Split("b", (Span(0, 0, 1),)),),
+        idle=("b", "memory"),
+    )
+    assert StepPlan.decode(step.encode(), "p") == step
+
+
+@pytest.mark.parametrize("change", [of_source(codec="kafka/1", positions={"files": {"a": 1}})])
+def test_positions_of_an_unknown_codec_are_for_a_newer_release(change: Change) -> None:
+    """Called corrupt, a sound checkpoint is rolled back by hand, and its work is lost."""
+    error = refused(Manifest, full_manifest().encode(), change, r"positions of file are of the codec kafka/1")
+    assert isinstance(error, NewerFormat)
+
+
+@pytest.mark.parametrize("features", [[[]], [{}], [["x"]], [None]])
+def test_a_feature_is_text(features: list[Any]) -> None:
+    """Any other value ended every command with a TypeError, without a word of the file."""
+    error = refused(
+        Manifest, full_manifest().encode(), lambda body: body.update(features=features), "place: a feature is no text"
+    )
+    assert not isinstance(error, NewerFormat)
+
+
+def test_what_could_not_be_read_again_is_never_committed() -> None:
+    """Put once, it would be the newest manifest for good, and the job would stand."""
+    one = manifest(3)
+    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(ledger\.Visits\.memory: of none"):
+        replace(one, ledger={"Visits": {"memory": {}}}).encode()
+    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(pins\[0\]: -1 is not"):
+        replace(one, pins=(-1,)).encode()
+    with pytest.raises(LawBroken, match=r"plan of the step after 0 does not agree \(sources\.memory\.end: of none"):
+        plan(end={}).encode()
