@@ -55,7 +55,8 @@ OPTIONS = tuple(
                 "sink",
                 OnChange.STEP,
                 "where windows that close from then on are published; the report says that it is new or was taken "
-                "away. Another folder: see `FileSink`",
+                "away. Another folder: see `FileSink`. One of another class is refused while that before it may still "
+                "have outputs to publish or take back",
             ),
             ("discard_closed", OnChange.STEP, "whether windows that close are discarded"),
             (

@@ -28,6 +28,8 @@ from persistent.checkpoint.names import (
     retractions,
     runs_folder,
 )
+from persistent.checkpoint.older_formats import SINK
+from persistent.checkpoint.parts import default_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.protocol import Sink
@@ -206,6 +208,9 @@ def index_folder(job: Job) -> str:
 def _check_sink(job: Job, manifest: Manifest) -> None:
     """Raise InvalidPipeline without a sink that is still needed: only the sink knows whether staged outputs were
     published, or those of an abandoned branch taken back."""
+    if job.sink is not None:
+        for name in _others(job.sink, manifest):
+            _check_not_needed(job, name, manifest)
     if job.sink is None and manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
             f"{job.storage.url} went back to checkpoint {manifest.target}, and what was published since is to be taken "
@@ -217,6 +222,33 @@ def _check_sink(job: Job, manifest: Manifest) -> None:
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "
             "(sink=None): they might never be seen. Run it with the sink it had; or, if what that has not shown yet "
             "may be lost, with discard_closed=True"
+        )
+
+
+def _others(sink: Sink, manifest: Manifest) -> list[str]:
+    """The names of the sinks that the manifest lists, unless this is the one."""
+    # Older formats do not record its name. And a place that knows this job is the one, whatever class writes there.
+    known = {default_name(type(sink).__name__, "sink"), SINK}
+    holder = getattr(sink, "holder", None)
+    if not manifest.sinks or known & manifest.sinks.keys() or (holder is not None and holder() == manifest.job):
+        return []
+    return sorted(manifest.sinks)
+
+
+def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
+    """Raise InvalidPipeline if the sink of that name may still have something to publish or take back."""
+    url, place = job.storage.url, f"the sink it had ({name!r}), and this pipeline has {job.sink!r}"
+    if manifest.retract is not None and manifest.publishes is not False:
+        raise InvalidPipeline(
+            f"{url} went back to checkpoint {manifest.target}, and what was published since is to be taken back from "
+            f"{place}. Run it with the sink it had; or, if those rows may stay there: 'persistent rollback {url} "
+            f"{manifest.base} --outputs=again'"
+        )
+    if manifest.sinks[name].unpublished:
+        raise InvalidPipeline(
+            f"{url}: checkpoint {manifest.base} has outputs for {place}: only the first knows whether they were "
+            "published. Run it with the sink it had, which publishes them. Another can follow here after a step "
+            f"without outputs, and at once in a new checkpoint that starts from this one (start_from={url!r})"
         )
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from monoids.arrays import python_list
 from persistent.checkpoint.garbage import garbage
-from persistent.checkpoint.names import Staged, published_id, published_stem
+from persistent.checkpoint.names import Staged, published_id, published_name, published_stem
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
 
 
@@ -74,7 +74,7 @@ class MemorySink:
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
         """Show the staged rows; rows that are shown already stay. StagedMissing, StorageError."""
         with self._lock:
-            listed = {published_stem(staging_id, file.name) for file in staged}
+            listed = {published_name(staging_id, file.name) for file in staged}
             shown = {name for name in self._published if published_id(name) == staging_id}
             if staged and not shown <= listed:
                 raise StorageError(
@@ -82,7 +82,7 @@ class MemorySink:
                     "here: give each its own MemorySink()."
                 )
             for file in staged:
-                final = published_stem(staging_id, file.name)
+                final = published_name(staging_id, file.name)
                 if final in self._published:
                     continue
                 if file.name not in self._staged:

@@ -22,6 +22,7 @@ from persistent import (
     tumbling,
 )
 from persistent.engines.embedded import Embedded
+from persistent.operations import rollback
 from persistent.storage import LocalStorage
 from tests.faults import FaultyStorage, Killed, Operations
 
@@ -129,3 +130,65 @@ def test_committed_outputs_are_not_dropped_for_want_of_a_sink(tmp_path: Path) ->
     run(pipeline(str(tmp_path / "all"), FileSink(tmp_path / "all-results", format="jsonl"), more))
     assert results(tmp_path / "results") == results(tmp_path / "all-results")
     assert any(row["page"] == "new" for row in results(tmp_path / "results"))
+
+
+class Elsewhere(MemorySink):
+    """A sink of another name."""
+
+
+def test_what_is_staged_for_one_sink_is_not_given_to_another(tmp_path: Path) -> None:
+    """Those windows would be in none of the two, or end the run with an error that names nothing; and leave a fence at
+    every try."""
+
+    def sink() -> FileSink:
+        return FileSink(tmp_path / "results", format="jsonl")
+
+    storage = die_between_commit_and_publish(tmp_path, sink)
+    ids, more = storage.list("m"), [*ROWS, {"ts": 55, "page": "new"}]
+    for other in (MemorySink(), Elsewhere()):
+        with pytest.raises(InvalidPipeline, match=r"has outputs for the sink it had \('file'\).*start_from=") as told:
+            run(pipeline(storage, other, more))
+        assert storage.url in str(told.value)
+        assert storage.list("m") == ids, "refused, yet something was put"
+    run(pipeline(storage, sink(), ROWS))
+    source = MemorySource(more, timestamp="ts", ordered=True)
+    then = MemorySink()
+    run(Pipeline(source=source, task=Visits(), sink=then, checkpoint=tmp_path / "then", start_from=storage.url))
+    run(pipeline(str(tmp_path / "all"), FileSink(tmp_path / "all-results", format="jsonl"), ROWS))
+    assert results(tmp_path / "results") == results(tmp_path / "all-results")
+    assert [row["page"] for row in then.rows()] == ["new"]
+
+
+def test_what_is_to_be_taken_back_is_not_asked_of_another_sink(tmp_path: Path) -> None:
+    """That has nothing of it: the rows of the branch that is left would stay in the first for good."""
+    storage, first = LocalStorage(tmp_path / "checkpoint"), MemorySink()
+    run(pipeline(storage, first))
+    rollback(storage, 0, outputs="retract")
+    ids = storage.list("m")
+    with pytest.raises(InvalidPipeline, match=r"taken back from the sink it had \('memory'\).*--outputs=again"):
+        run(pipeline(storage, Elsewhere()))
+    assert storage.list("m") == ids
+    run(pipeline(storage, first))
+    alone = MemorySink()
+    run(pipeline(LocalStorage(tmp_path / "alone"), alone))
+    assert sorted(map(str, first.rows())) == sorted(map(str, alone.rows()))
+
+
+def test_the_same_place_may_be_written_by_another_class(tmp_path: Path) -> None:
+    """It knows what it has published, whatever the class is called: a renamed class must not end a job."""
+
+    class Renamed(FileSink):
+        pass
+
+    storage = die_between_commit_and_publish(tmp_path, lambda: FileSink(tmp_path / "results", format="jsonl"))
+    run(pipeline(storage, Renamed(tmp_path / "results", format="jsonl")))
+    run(pipeline(str(tmp_path / "all"), FileSink(tmp_path / "all-results", format="jsonl")))
+    assert results(tmp_path / "results") == results(tmp_path / "all-results")
+
+
+def test_a_sink_follows_another_that_has_shown_everything(tmp_path: Path) -> None:
+    """What is known to be published binds nobody."""
+    storage, first, then = LocalStorage(tmp_path / "checkpoint"), MemorySink(), Elsewhere()
+    pipeline(storage, first, ROWS[:5]).run(engine=Embedded(threads=1))
+    run(pipeline(storage, then))
+    assert not first.rows() and then.rows()

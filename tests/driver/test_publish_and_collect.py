@@ -89,7 +89,7 @@ def aside(name: str) -> Staged:
 WINDOWS = SinkBatch(5, None, (Staged("_staged/w1", 1, 1), Staged("_staged/w2", 1, 1)))
 LATE, DEAD = aside("1a7e"), aside("dead")
 ASIDE: dict[str, Any] = {"aside": (Aside(6, (LATE,), (DEAD,)),)}
-OUTPUTS: dict[str, Any] = {"sinks": {"listener": SinkPart((), 5, (WINDOWS,))}, **ASIDE}
+OUTPUTS: dict[str, Any] = {"sinks": {"retracting": SinkPart((), 5, (WINDOWS,))}, **ASIDE}
 PUBLISHED = ["late/00000000000000000006-1a7e.arrow", "dead/00000000000000000006-dead.arrow"]
 
 
