@@ -1,148 +1,168 @@
-"""State as of a clock: what was before it, whatever has come since."""
+"""Which of the kept checkpoints answers for a clock, told from their manifests alone."""
 
 from __future__ import annotations
 
-import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from monoids import Count, ListConcat, Sum, record
-from persistent import (
-    FingerprintChanged,
-    InvalidPipeline,
-    MemorySink,
-    NonWindowState,
-    Retention,
-    WindowState,
-    tumbling,
-)
+from monoids import Sum
+from persistent import CorruptCheckpoint, FingerprintChanged, NonWindowState, WindowState, tumbling
+from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.successor import new_nonce
+from persistent.clock import Clock
 from persistent.errors import UnknownCheckpoint
-from persistent.operations import rollback
-from persistent.state import PersistentState
-from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
+from persistent.storage import MemoryStorage
+from tests.checkpoint.samples import manifest, operator
+from tests.histories import Totals
+
+STATE = NonWindowState(Sum(), interval_ms=10, history=50)
+BEFORE = NonWindowState(Sum(float), interval_ms=10, history=50)
 
 
-def test_state_as_of_every_clock_of_the_grid() -> None:
-    """Without panes, the state of an hour ago can only be had by reading the source again from its beginning."""
-    job = pipeline()
-    job.run(engine="embedded")
-    last = int(job.run(engine="embedded").watermark)
-    known = 0
-    for clock in range(0, last + 1, 10):
-        table = job.state(as_of=clock)
-        assert shown(table) == totals(row for row in ROWS if row["ts"] < clock), clock
-        known += 1
-    assert known == last // 10 + 1 > 20
-    assert shown(job.state()) == totals(ROWS)
-
-
-def test_history_ends_where_it_was_said_to() -> None:
-    """Panes that are kept for ever make a state that grows for ever; panes that are folded are not made up again."""
-    job = pipeline(retention=Retention(last=1))
-    job.run(engine="embedded")
-    newest = Log(job.storage).newest()
-    assert newest is not None
-    watermark = newest.manifest.clock.watermark
-    known = [clock for clock in range(0, watermark + 1, 10) if _is_known(job, clock)]
-    assert known == list(range((watermark - 50) // 10 * 10, watermark + 1, 10))
-    for clock in known:
-        assert shown(job.state(as_of=clock)) == totals(row for row in ROWS if row["ts"] < clock)
-
-
-def test_panes_older_than_the_history_are_folded() -> None:
-    """The state has to stay as large as its keys and its history, however long the job runs."""
-    rows = [{"ts": 10 * number, "page": "ab"[number % 2], "n": 1} for number in range(600)]
-    job = pipeline(rows=rows, step_rows=20, retention=Retention(last=1))
-    job.run(engine="embedded")
-    newest = Log(job.storage).newest()
-    assert newest is not None
-    runs = newest.manifest.operators["Totals"].state.runs
-    assert sum(run.rows_left for run in runs) < 300
-    assert shown(job.state()) == {"a": 300, "b": 300}
-
-
-def test_windows_as_of_a_clock() -> None:
-    """Of a state with windows, those are seen that were open then, without what came later."""
-
-    class Updates(Totals):
-        def process_message(self, state: Any, message: Any) -> None:
-            state.update(message.timestamp, {"n": message.value["n"], "rows": 1})
-
-    job = pipeline(Updates(WindowState(record(n=Sum(), rows=Count()), tumbling(40), interval_ms=10)), step_rows=4)
-    job.run(engine="embedded")
-    seen = 0
-    for clock in range(40, 240, 10):
-        if not _is_known(job, clock):
-            continue
-        seen += 1
-        expected: dict[tuple[str, int], list[int]] = {}
-        for row in ROWS:
-            start = row["ts"] // 40 * 40
-            if row["ts"] < clock < start + 40:
-                held = expected.setdefault((row["page"], start), [0, 0])
-                held[0], held[1] = held[0] + row["n"], held[1] + 1
-        rows = job.state(as_of=clock).to_pylist()
-        starts = {(row["page"], int(row["window_start"].timestamp() * 1000)): [row["n"], row["rows"]] for row in rows}
-        assert starts == expected, clock
-    assert seen > 10
-
-
-def test_a_timeline_that_was_left_is_not_seen() -> None:
-    """After going back, what the abandoned steps had summed up is no past of this state."""
-    job = pipeline(step_rows=10)
-    job.run(engine="embedded")
-    ids = [id for id, kept in sorted(Log(job.storage).kept(Log(job.storage).newest().manifest).items()) if kept.is_base]  # type: ignore[union-attr]
-    rollback(job.storage, ids[2], outputs="again")
-    watermark = Log(job.storage).newest().manifest.clock.watermark  # type: ignore[union-attr]
-    assert shown(job.state(as_of=watermark // 10 * 10)) == totals(
-        row for row in ROWS if row["ts"] < watermark // 10 * 10
+def kept(
+    id: int,
+    watermark: int,
+    since: int | None = None,
+    *,
+    state: Any = STATE,
+    name: str = "Totals",
+    key: str = "page",
+    closed: int = 0,
+    **changes: Any,
+) -> Manifest:
+    """Checkpoint ``id``, which keeps all before it."""
+    of = operator(state.fingerprint(), (key,), known_from=since)
+    bases = dict.fromkeys(range(1, id + 1), 0)
+    return manifest(
+        id, clock=Clock(watermark, closed), operators={name: of}, **{"oldest": 1, "bases": bases, **changes}
     )
-    with pytest.raises(UnknownCheckpoint, match="their clocks are 1970-01-01 00:00:00Z to"):
-        job.state(as_of=watermark // 10 * 10 + 10)
-    job.run(engine="embedded")
-    assert shown(job.state(as_of=200)) == totals(row for row in ROWS if row["ts"] < 200)
 
 
-def test_outputs_at_the_end_are_whole_values() -> None:
-    """What is published is the sum of all panes of a key, not a row for each."""
-    sink = MemorySink()
-    job = pipeline(sink=sink)
-    job.run(engine="embedded", end_of_input=True)
-    assert {row["page"]: row["value"] for row in sink.rows()} == totals(ROWS)
-    assert len(sink.rows()) == 3
+def log_of(*manifests: Manifest, storage: Any = None) -> Log:
+    log = Log(storage or MemoryStorage(new_nonce()))
+    log.create(manifest())
+    for one in manifests:
+        log.put(one)
+    return log
+
+
+def found(log: Log, clock: int, state: Any = STATE) -> int:
+    return checkpoint_as_of(log, Totals(state), state, clock).manifest.id
+
+
+def test_the_oldest_that_knows_the_clock_answers() -> None:
+    """A later one holds the same, in more panes; before it knows the clock a checkpoint lacks rows, and after what it
+    kept apart it holds too many."""
+    log = log_of(kept(1, 100, 60), kept(2, 110, 80), kept(3, 200, 150))
+    assert [found(log, clock) for clock in (60, 100, 110, 150, 200)] == [1, 1, 2, 3, 3]
+    for clock in (50, 120, 140, 210):
+        with pytest.raises(UnknownCheckpoint):
+            found(log, clock)
+
+
+def test_a_state_before_a_migration_does_not_answer() -> None:
+    """Its bytes would be read as elements of another monoid. Whoever asks is told which checkpoint holds the answer,
+    and how far back the state as it is now goes."""
+    log = log_of(kept(1, 100, 50, state=BEFORE), kept(2, 110, 60, state=BEFORE), kept(3, 130, 80), kept(4, 140, 90))
+    assert found(log, 90) == 3
+    with pytest.raises(FingerprintChanged) as told:
+        found(log, 70)
+    assert "is in checkpoint 2, which is of the task as it was" in str(told.value)
+    assert "evolved; as it is now it goes back to 1970-01-01 00:00:00.130Z. Read it" in str(told.value)
+
+
+@pytest.mark.parametrize("other", [{"state": BEFORE}, {"key": "n"}, {"name": "Visits"}])
+def test_another_state_key_or_task_does_not_answer(other: dict[str, Any]) -> None:
+    """Each of the three makes it another state, and nothing here is of the task as it is."""
+    for clock in (0, 10):
+        with pytest.raises(FingerprintChanged, match=r"in checkpoint 1, .* before its state evolved\. Read it with"):
+            found(log_of(kept(1, 20, **other)), clock)
+
+
+def test_a_checkpoint_that_does_not_say_since_when_it_knows_answers() -> None:
+    """Older releases did not record it, and kept as much apart as the history says."""
+    log = log_of(kept(1, 20))
+    assert found(log, 0) == found(log, 20) == 1
+
+
+def test_a_window_that_closes_at_the_clock_is_still_whole() -> None:
+    """A clock at the end of a window would be known one checkpoint too late, or one that dropped rows would answer."""
+    state = WindowState(Sum(), tumbling(40), interval_ms=10)
+    log = log_of(kept(1, 90, state=state, closed=80), kept(2, 130, state=state, closed=120))
+    assert [found(log, clock, state) for clock in (80, 90, 120, 130)] == [1, 1, 2, 2]
+    for clock in (70, 100):
+        with pytest.raises(UnknownCheckpoint):
+            found(log, clock, state)
+
+
+def test_only_what_a_rollback_left_is_off_the_line() -> None:
+    """The checkpoint a rollback went back to, and the one it made, are both of this timeline; between, none is."""
+    line = {"left": ((2, 4, True),)}
+    log = log_of(*(kept(id, 100, **line) for id in (1, 2, 3, 4)))
+    assert found(log, 100) == 1
+    log = log_of(kept(1, 50), kept(2, 100), kept(3, 100), kept(4, 100, **line), kept(5, 200, **line))
+    assert found(log, 100) == 4
 
 
 @pytest.mark.parametrize(
-    ("state", "clock", "says"),
+    ("manifests", "clock", "says"),
     [
-        (NonWindowState(Sum()), 60_000, "Declare how far back"),
-        (NonWindowState(Sum(), interval_ms=10, history=50), 55, "055Z is not on the grid"),
-        (NonWindowState(Sum(), interval_ms=10, history=50), 10_000, "Take a clock between"),
+        ([kept(1, 200, 150), kept(2, 300, 250)], 140, "What was before 1970-01-01 00:00:00.150Z has been summed up"),
+        ([kept(1, 200, 150), kept(2, 300, 250)], 160, None),
+        ([kept(1, 200, 150), kept(2, 300, 250)], 210, "Take a clock between"),
+        ([kept(1, 200), kept(2, 300, 250)], 140, "Take a clock between"),
+        ([kept(1, 200)], 0, "Take a clock between"),
+        ([kept(1, 200, name="Visits")], 0, "Take a clock between"),
+        ([kept(1, 200, name="Visits"), kept(2, 300, 250)], 140, "What was before 1970-01-01 00:00:00.250Z has been"),
     ],
 )
-def test_a_clock_that_is_not_known_is_refused(state: PersistentState, clock: int, says: str) -> None:
-    """A state of about that time would be taken for the state of that time."""
-    job = pipeline(Totals(state))
-    job.run(engine="embedded")
+def test_an_unknown_clock_says_what_to_take_instead(manifests: list[Manifest], clock: int, says: str | None) -> None:
+    """A user who is told to take a clock between those given asks for the same clock again, if it was summed up."""
+    log = log_of(*manifests)
+    if says is None:
+        assert found(log, clock) == 1
+        return
     with pytest.raises(UnknownCheckpoint, match=says):
-        job.state(as_of=clock)
+        found(log, clock)
 
 
-def test_history_is_refused_where_it_cannot_be_kept() -> None:
-    """Summing by panes of event time is another order than that of the messages."""
-    with pytest.raises(TypeError, match="not declared commutative"):
-        NonWindowState(ListConcat(int), history="1 h")
-    with pytest.raises(InvalidPipeline, match="give one of them"):
-        pipeline().state(at=1, as_of=10)
+class _Read(MemoryStorage):
+    """A storage where something happens when one manifest is read."""
+
+    def __init__(self, name: str, happens: Callable[[], None]) -> None:
+        super().__init__(new_nonce())
+        self.name, self.happens = name, happens
+
+    def read(self, name: str) -> pa.Buffer:
+        if name == self.name:
+            self.name = ""
+            self.happens()
+        return super().read(name)
 
 
-def test_another_grid_is_another_state() -> None:
-    """Panes of two grids overlap: their sums would count twice."""
-    url = f"memory://{uuid.uuid4().hex}"
-    pipeline(url=url).run(engine="embedded")
-    with pytest.raises(FingerprintChanged, match="interval_ms"):
-        pipeline(Totals(NonWindowState(Sum(), interval_ms=20, history=50)), url=url).run(engine="embedded")
-    longer = pipeline(Totals(NonWindowState(Sum(), interval_ms=10, history=500)), url=url)
-    assert longer.run(engine="embedded").steps == 0
+def test_what_is_collected_while_one_looks_is_passed_over() -> None:
+    """A reader of a job that runs would be told now and then that its checkpoint is corrupt."""
+    four = kept(4, 130, 80)
+
+    def goes_on() -> None:
+        Log(storage).put(replace(four, id=5, base=5, oldest=3, bases={3: 0, 4: 0, 5: 0}))
+        storage.delete(manifest_name(2))
+
+    storage = _Read(manifest_name(2), goes_on)
+    log = log_of(kept(1, 50, 0), kept(2, 110, 60), kept(3, 120, 70), four, storage=storage)
+    assert found(log, 110) == 3
+
+
+def test_damage_to_a_kept_checkpoint_is_told() -> None:
+    """The next would answer, and nobody learn that the older one is lost."""
+    log = log_of(kept(1, 50, 0), kept(2, 110, 60), kept(3, 120, 70))
+    log.storage.delete(manifest_name(2))
+    with pytest.raises(CorruptCheckpoint, match="missing"):
+        found(log, 50)
