@@ -55,6 +55,10 @@ def refused(kind: type[Manifest] | type[StepPlan], data: bytes, change: Change, 
         (of_source(idle=["files", "b"]), r"sources\.file\.idle: b, the partitions are files"),
         (lambda body: body["ledger"]["Visits"].update(file={}), r"ledger\.Visits\.file: of none, the partitions are"),
         (of_inputs("b"), r"operators\.Visits\.inputs: b, the sources are file"),
+        (
+            of_source(idle=[*"abcdefghijk"]),
+            r"sources\.file\.idle: a, b, c, d, e, f, g, h, i, j, the partitions are files",
+        ),
         (of_inputs(), "place: has no inputs of Visits, and no release has written such a document"),
     ],
 )
@@ -116,15 +120,6 @@ def test_positions_of_an_unknown_codec_are_for_a_newer_release(change: Change) -
     assert isinstance(error, NewerFormat)
 
 
-@pytest.mark.parametrize("features", [[[]], [{}], [["x"]], [None]])
-def test_a_feature_is_text(features: list[Any]) -> None:
-    """Any other value ended every command with a TypeError, without a word of the file."""
-    error = refused(
-        Manifest, full_manifest().encode(), lambda body: body.update(features=features), "place: a feature is no text"
-    )
-    assert not isinstance(error, NewerFormat)
-
-
 def test_what_could_not_be_read_again_is_never_committed() -> None:
     """Put once, it would be the newest manifest for good, and the job would stand."""
     one = manifest(3)
@@ -132,5 +127,3 @@ def test_what_could_not_be_read_again_is_never_committed() -> None:
         replace(one, ledger={"Visits": {"memory": {}}}).encode()
     with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(pins\[0\]: -1 is not"):
         replace(one, pins=(-1,)).encode()
-    with pytest.raises(LawBroken, match=r"plan of the step after 0 does not agree \(sources\.memory\.end: of none"):
-        plan(end={}).encode()

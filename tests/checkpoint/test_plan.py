@@ -9,7 +9,7 @@ import pytest
 
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.codec import decode_document, encode_document
-from persistent.errors import CorruptCheckpoint, NewerFormat
+from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
 from persistent.sources.protocol import Span, Split
 from tests.checkpoint.samples import plan, run
 
@@ -60,6 +60,16 @@ def test_a_newer_plan_is_refused_by_name() -> None:
         StepPlan.decode(encode_document({**body, "features": ["graphs"]}), "p")
     body["sources"]["memory"]["codec"] = "offset/1"
     with pytest.raises(NewerFormat, match=r"positions of memory are of the codec offset/1, this release knows"):
+        StepPlan.decode(encode_document(body), "p")
+
+
+def test_a_plan_that_contradicts_itself_is_neither_put_nor_run() -> None:
+    """Put once, every run would begin with it, and none could end it."""
+    with pytest.raises(LawBroken, match=r"plan of the step after 0 does not agree \(sources\.memory\.end: of none"):
+        plan(end={}).encode()
+    body = decode_document(plan().encode(), "p")
+    body["sources"]["memory"]["end"] = {}
+    with pytest.raises(CorruptCheckpoint, match=r"p: not a plan .*sources\.memory\.end: of none"):
         StepPlan.decode(encode_document(body), "p")
 
 

@@ -187,6 +187,14 @@ def test_what_is_no_document_of_a_checkpoint_is_no_newer_one(body: Any) -> None:
     assert not isinstance(caught.value, NewerFormat)
 
 
+@pytest.mark.parametrize("features", [[[]], [{}], [["x"]], [None], ["x", 1]])
+def test_a_feature_is_text(features: list[Any]) -> None:
+    """Any other value ended every command with a TypeError, or sent its user to look for a newer release."""
+    with pytest.raises(CorruptCheckpoint, match=r"^place: a feature is no text$") as caught:
+        check_format({"format": 2, "features": features}, "place")
+    assert not isinstance(caught.value, NewerFormat)
+
+
 @pytest.mark.parametrize("number", [True, None, "2", 0, 4, 2.0])
 def test_other_formats_are_refused_by_their_number(number: Any) -> None:
     """True is 1 to Python, and no format."""
