@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +11,9 @@ import pytest
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
 from persistent.codec import decode_document, encode_document
-from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
+from persistent.errors import CorruptCheckpoint, NewerFormat
 from persistent.sources.protocol import Span, Split
-from tests.checkpoint.samples import full_manifest, manifest, plan
+from tests.checkpoint.samples import full_manifest, plan
 
 Change = Callable[[dict[str, Any]], Any]
 
@@ -118,12 +117,3 @@ def test_positions_of_an_unknown_codec_are_for_a_newer_release(change: Change) -
     """Called corrupt, a sound checkpoint is rolled back by hand, and its work is lost."""
     error = refused(Manifest, full_manifest().encode(), change, r"positions of file are of the codec kafka/1")
     assert isinstance(error, NewerFormat)
-
-
-def test_what_could_not_be_read_again_is_never_committed() -> None:
-    """Put once, it would be the newest manifest for good, and the job would stand."""
-    one = manifest(3)
-    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(ledger\.Visits\.memory: of none"):
-        replace(one, ledger={"Visits": {"memory": {}}}).encode()
-    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(pins\[0\]: -1 is not"):
-        replace(one, pins=(-1,)).encode()

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from persistent.checkpoint.manifest import _FENCES_KEPT, FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
+from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart, TaskClock
 from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
-from persistent.errors import CorruptCheckpoint, NewerFormat
+from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
 from tests.checkpoint.samples import full_manifest, manifest, run
 
 
@@ -125,6 +125,23 @@ def test_a_run_that_cannot_be_is_refused(bad: Any) -> None:
     body = decode_document(full_manifest().encode(), "m")
     body["operators"]["Visits"]["states"]["state"]["runs"] = [bad.to_json()]
     with pytest.raises((CorruptCheckpoint, ValueError)):
+        Manifest.decode(encode_document(body), "m")
+
+
+def test_what_could_not_be_read_again_is_never_committed() -> None:
+    """Put once, it would be the newest manifest for good, and the job would stand."""
+    one = manifest(3)
+    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(ledger\.Visits\.memory: of none"):
+        replace(one, ledger={"Visits": {"memory": {}}}).encode()
+    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(pins\[0\]: -1 is not"):
+        replace(one, pins=(-1,)).encode()
+
+
+def test_a_manifest_that_contradicts_itself_is_refused() -> None:
+    """Without an account its records would count as never read."""
+    body = decode_document(manifest(3).encode(), "m")
+    body["ledger"]["Visits"]["memory"] = {}
+    with pytest.raises(CorruptCheckpoint, match=r"^m: not a manifest .*ledger\.Visits\.memory: of none"):
         Manifest.decode(encode_document(body), "m")
 
 
@@ -260,10 +277,9 @@ def test_a_manifest_keeps_what_it_may_still_name() -> None:
 
 def test_fences_are_kept_in_blocks() -> None:
     """A driver that is started again and again would delete a fence at each start, or leave them all."""
-    one = manifest(2 * _FENCES_KEPT + 3, bases={1: 0})
-    assert [id for id in range(one.id + 1) if one.keeps(id)] == [0, 1, *range(2 * _FENCES_KEPT, one.id + 1)]
-    first = manifest(2 * _FENCES_KEPT, bases={1: 0})
-    assert [id for id in range(first.id + 1) if first.keeps(id)] == [0, 1, first.id - 1, first.id]
+    assert [id for id in range(36) if manifest(35, bases={1: 0}).keeps(id)] == [0, 1, 32, 33, 34, 35]
+    assert [id for id in range(33) if manifest(32, bases={1: 0}).keeps(id)] == [0, 1, 31, 32]
+    assert [id for id in range(32) if manifest(31, bases={1: 0}).keeps(id)] == [0, 1, *range(16, 32)]
 
 
 def test_its_files_are_the_runs_of_state_and_index() -> None:

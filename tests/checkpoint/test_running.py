@@ -54,6 +54,14 @@ def test_only_a_process_of_this_machine_is_known_to_have_ended(storage: Storage)
     assert [mark.name for mark in marks(storage)] == [far]
 
 
+def test_only_a_process_that_is_seen_is_known_to_run() -> None:
+    """A changed task would be taken beside a driver of the old one, or be refused for the mark of a killed one."""
+    here = this_process()
+    assert Mark("r/x", 1, here, 0).runs
+    for process in (Process(here.host, ended_pid()), Process(here.host + "-other", here.pid)):
+        assert not Mark("r/x", 1, process, 0).runs
+
+
 def test_a_process_of_another_user_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not to be allowed to signal it is proof that it lives."""
 

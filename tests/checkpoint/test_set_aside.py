@@ -72,6 +72,12 @@ def aside(name, columns):
     return table.schema.field("value").type.field("v").type, [row["value"] for row in table.to_pylist()]
 
 
+def test_of_nothing_set_aside_there_is_an_empty_table():
+    """Whoever counts the rows of a job that refused none would be told an error."""
+    table = read_aside(MemoryStorage("test-aside-nothing"), "late")
+    assert table.num_rows == 0 and {"partition", "reason", "value", "data"} <= {*table.column_names}
+
+
 FAR = datetime(3000, 1, 1, tzinfo=UTC)
 
 
@@ -81,6 +87,8 @@ FAR = datetime(3000, 1, 1, tzinfo=UTC)
         ("wider", pa.array([1, 0], pa.int32()), pa.array([2**60, 0]), pa.int64(), [1, 2**60]),
         ("exact", pa.array([2**60 + 1, 0]), pa.array([0.5, 0]), pa.string(), [str(2**60 + 1), "0.5"]),
         ("null", pa.array([None, None], pa.null()), pa.array([3, 0]), pa.int64(), [None, 3]),
+        ("then-null", pa.array([3, 0]), pa.array([None, None], pa.null()), pa.int64(), [3, None]),
+        ("lists-both", pa.array([[1], []]), pa.array([[2], []]), pa.list_(pa.int64()), [[1], [2]]),
         (
             "far",
             pa.array([FAR, None], pa.timestamp("s", "UTC")),
