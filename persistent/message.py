@@ -68,14 +68,16 @@ class Row(Mapping[str, Any]):
 class Message:
     """One record: ``value`` (a mapping of Python values), ``timestamp`` (ms), and its place in the source.
 
-    ``origin``, ``sequence`` and ``delivery`` come from a broker; for files they are None, None and 1.
+    ``delivery`` says how it came: "live", "replay", "late-join", "retransmit" or "redelivered"; a file's is "live". It
+    may differ when the message is read again, so no result may depend on it. ``origin`` and ``sequence`` are those of
+    its sender, None where the source knows none.
     """
 
     __slots__ = ("_batch", "_row", "timestamp", "value")
 
     origin: str | None = None
     sequence: int | None = None
-    delivery: int = 1
+    delivery: str = "live"
 
     def __init__(self, batch: Batch, lists: _Lists, row: int, timestamp: int) -> None:
         self._batch = batch
@@ -89,7 +91,7 @@ class Message:
 
     @property
     def position(self) -> tuple[int, int]:
-        """(ordinal of the file, offset in it)."""
+        """(ordinal of the file, offset in it); of a broker's message (0, offset)."""
         return self._batch.ordinal, int(self._batch.offsets[self._row])
 
     @property

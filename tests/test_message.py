@@ -68,7 +68,7 @@ def test_a_message_knows_its_place() -> None:
     first, second, *_ = messages(batch_of())
     assert (second.timestamp, second.partition, second.position) == (1_000, "files", (3, 17))
     assert second.order == (1_000, "files", (3, 17)) > first.order
-    assert (second.origin, second.sequence, second.delivery) == (None, None, 1)
+    assert (second.origin, second.sequence, second.delivery) == (None, None, "live")
     assert [message.position for message in batch_of().messages()] == batch_of().positions
     listed = [
         (row["timestamp"], row["partition"], tuple(row["position"].values())) for row in batch_of().order.to_pylist()

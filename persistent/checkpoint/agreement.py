@@ -38,7 +38,8 @@ def plan_agrees(body: Mapping[str, Any]) -> None:
         if known:
             raise Misfit(f"{_names(known)} joins and has a start").below(f"{place}joins")
         _check_same(source["end"], [*source["start"], *joins], f"{place}end")
-        for part, partitions in (("splits", [split[0] for split in source["splits"]]), ("idle", source["idle"])):
+        splits = [split[0] for split in source["splits"]]
+        for part, partitions in (("splits", splits), ("idle", source["idle"]), ("skipped", source.get("skipped", ()))):
             _check_among(partitions, source["end"], f"{place}{part}")
         _check_no_way_back(source, place)
 
@@ -46,10 +47,10 @@ def plan_agrees(body: Mapping[str, Any]) -> None:
 def _check_no_way_back(source: Mapping[str, Any], place: str) -> None:
     codec = CODECS[source["codec"]]
     start = positions_from_json(codec.name, source["start"])
-    read = ((partition, (span[0], span[1])) for partition, spans in source["splits"] for span in spans)
+    read = ((partition, codec.of(span[0], span[1])) for partition, spans in source["splits"] for span in spans)
     for part, positions in (("end", positions_from_json(codec.name, source["end"]).items()), ("splits", read)):
         for partition, at in positions:
-            if partition in start and codec.goes_back(start[partition], at):
+            if partition in start and at < start[partition]:
                 raise Misfit(f"{partition:.60} at {at} is before its start {start[partition]}").below(f"{place}{part}")
 
 

@@ -232,7 +232,7 @@ class Manifest:
             "operators": {task: operator.to_json() for task, operator in self.operators.items()},
             "ledger": {
                 task: {
-                    name: {partition: dict(account.__dict__) for partition, account in accounts.items()}
+                    name: {partition: account.to_json() for partition, account in accounts.items()}
                     for name, accounts in inputs.items()
                 }
                 for task, inputs in self.ledger.items()

@@ -38,6 +38,7 @@ class Account:
     """What became of the records read from one partition, each counted once.
 
     ``mix``: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp) of every record read.
+    ``skipped``: positions passed over because the source no longer had them; nothing of them was read.
     """
 
     read: int = 0
@@ -46,6 +47,7 @@ class Account:
     dead: int = 0
     duplicate: int = 0
     mix: int = 0
+    skipped: int = 0
 
     def __add__(self, other: Account) -> Account:
         return Account(
@@ -55,11 +57,16 @@ class Account:
             self.dead + other.dead,
             self.duplicate + other.duplicate,
             (self.mix + other.mix) % _MODULUS,
+            self.skipped + other.skipped,
         )
 
     @property
     def balances(self) -> bool:
         return self.read == self.processed + self.late + self.dead + self.duplicate
+
+    def to_json(self) -> dict[str, int]:
+        """Its form in a manifest; one of an older release, which knows no skipped positions, if there are none."""
+        return {name: value for name, value in self.__dict__.items() if value or name != "skipped"}
 
 
 Accounts = Mapping[str, Account]

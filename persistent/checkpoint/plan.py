@@ -24,10 +24,10 @@ from persistent.sources.protocol import Positions, Span, Split
 @dataclass(frozen=True)
 class SourceStep:
     """What a step reads from a source. ``start``, ``end``: positions before and after; those of a partition that
-    ``joins`` with this step are in ``end`` alone. ``cap``: as in ``SourcePlan``; ``idle``: the partitions that the
-    clock does not wait for. ``appended``: runs that this plan adds to the source's index. ``max_out_of_orderness_ms``:
-    how far the clock stays behind the largest timestamp; None in a plan of an older release, which takes the source's
-    present one."""
+    ``joins`` with this step are in ``end`` alone. ``cap``, ``skipped``: as in ``SourcePlan``; ``idle``: the
+    partitions that the clock does not wait for. ``appended``: runs that this plan adds to the source's index.
+    ``max_out_of_orderness_ms``: how far the clock stays behind the largest timestamp; None in a plan of an older
+    release, which takes the source's present one."""
 
     start: Positions
     end: Positions
@@ -39,6 +39,7 @@ class SourceStep:
     joins: tuple[str, ...] = ()
     max_out_of_orderness_ms: int | None = None
     codec: str = ORDINAL_OFFSET.name
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -55,6 +56,7 @@ class SourceStep:
             "appended": [run.to_json() for run in self.appended],
             "max_out_of_orderness_ms": self.max_out_of_orderness_ms,
             **({"joins": list(self.joins)} if self.joins else {}),
+            **({"skipped": dict(self.skipped)} if self.skipped else {}),
         }
 
     @staticmethod
@@ -70,6 +72,7 @@ class SourceStep:
             tuple(body.get("joins", ())),
             body["max_out_of_orderness_ms"],
             body["codec"],
+            dict(body.get("skipped", {})),
         )
 
 

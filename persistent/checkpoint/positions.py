@@ -1,7 +1,8 @@
-"""A position codec writes and reads the positions of a source in a document, and says which of two comes first.
+"""A position codec writes and reads the positions of a source in a document, and says which records lie before one.
 
-Each part of a manifest or plan that holds positions names their codec, with its version. To add one: a class here, and
-its name in ``CODECS``. A release refuses a codec that it does not know, and never guesses.
+Positions of one codec are ordered by ``<``. Each part of a manifest or plan that holds positions names their codec,
+with its version. To add one: a class here, and its name in ``CODECS``. A release refuses a codec that it does not know,
+and never guesses.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from persistent.codec.shapes import Misfit, Shape, items, whole
-from persistent.sources.protocol import Position, Positions
+from persistent.errors import InvalidPipeline
+from persistent.sources.protocol import Position, Positions, Source
 
 
 class PositionCodec(Protocol):
@@ -29,8 +31,14 @@ class PositionCodec(Protocol):
     def from_json(self, value: Any) -> Position:
         """The inverse of ``to_json``, for a value of the shape."""
 
-    def goes_back(self, before: Position, after: Position) -> bool:
-        """Whether ``after`` comes before ``before``."""
+    def of(self, ordinal: int, offset: int) -> Position:
+        """The position at which the record with this ordinal and offset is read next."""
+
+    def stop(self, position: Position, ordinal: int) -> int | None:
+        """The first offset of this ordinal that does not lie before the position; None if all do."""
+
+    def text(self, position: Position) -> str:
+        """The position for people."""
 
 
 class OrdinalOffset:
@@ -49,13 +57,54 @@ class OrdinalOffset:
     def from_json(self, value: Any) -> Position:
         return value[0], value[1]
 
-    def goes_back(self, before: Position, after: Position) -> bool:
-        return after < before
+    def of(self, ordinal: int, offset: int) -> Position:
+        return ordinal, offset
+
+    def stop(self, position: Position, ordinal: int) -> int | None:
+        return None if ordinal < position[0] else position[1] if ordinal == position[0] else 0
+
+    def text(self, position: Position) -> str:
+        return f"{position[0]}, offset {position[1]}"
+
+
+class Offset:
+    """A whole number: the offset of the next record. Every record has the ordinal 0."""
+
+    name = "offset/1"
+    first: Position = 0
+    _shape: Shape = staticmethod(whole(0))
+
+    def shape(self, value: Any) -> None:
+        self._shape(value)
+
+    def to_json(self, position: Position) -> int:
+        return int(position)
+
+    def from_json(self, value: Any) -> Position:
+        return value
+
+    def of(self, ordinal: int, offset: int) -> Position:
+        return offset
+
+    def stop(self, position: Position, ordinal: int) -> int | None:
+        return int(position)
+
+    def text(self, position: Position) -> str:
+        return f"offset {position}"
 
 
 ORDINAL_OFFSET = OrdinalOffset()
-CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_OFFSET,)}
+OFFSET = Offset()
+CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_OFFSET, OFFSET)}
 """The codecs of this release, by name."""
+
+
+def codec_of(source: Source) -> PositionCodec:
+    """The codec of the positions of a source. InvalidPipeline if it names one that is not there."""
+    name = getattr(source, "codec", ORDINAL_OFFSET.name)
+    if name not in CODECS:
+        raise InvalidPipeline(f"{source!r} has positions of the codec {name!r}; choose one of {', '.join(CODECS)}")
+    return CODECS[name]
 
 
 def position(value: Any) -> None:

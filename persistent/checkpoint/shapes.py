@@ -57,7 +57,8 @@ LEDGER = mapping(
         {
             **dict.fromkeys(("read", "processed", "late", "dead", "duplicate"), COUNT),
             "mix": whole(0, (1 << 64) - 1),
-        }
+        },
+        {"skipped": COUNT},
     ),
     MANY,
 )
@@ -196,7 +197,7 @@ MANIFEST = both(
             "aside": sequence(fields({"id": ID, "late": ASIDE, "dead": ASIDE}), MANY),
             "publishes": optional(flag),
             "revision_base": COUNT,
-        }
+        },
     ),
     in_order,
     _of_one_job,
@@ -232,7 +233,7 @@ PLAN = fields(
                         "appended": RUNS,
                         "max_out_of_orderness_ms": optional(COUNT),
                     },
-                    {"joins": sequence(PARTITION, MANY)},
+                    {"joins": sequence(PARTITION, MANY), "skipped": mapping(PARTITION, COUNT, MANY)},
                 ),
                 lambda source: agree(source, ("start", "end")),
             )

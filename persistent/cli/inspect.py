@@ -10,6 +10,7 @@ import click
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.cli.load import load_pipeline, names_pipeline
 from persistent.cli.options import json_option, storage_of, target_argument
@@ -81,7 +82,7 @@ def _summary(entry: Entry, newest: Manifest) -> dict[str, Any]:
         "kept_by_policy": manifest.id < newest.oldest and manifest.id not in newest.pins,
         **{
             name: sum(getattr(account, name) for account in accounts)
-            for name in ("read", "processed", "late", "dead", "duplicate")
+            for name in ("read", "processed", "late", "dead", "duplicate", "skipped")
         },
         "runs": len(runs),
         "state_rows": sum(run.rows_left for run in runs),
@@ -142,8 +143,9 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     yield "source", source.kind
     for name, position in sorted(source.positions.items()):
-        yield f"  {name}", f"next: {position[0]}, offset {position[1]}"
-    yield "account", ", ".join(f"{name} {summary[name]:,}" for name in ("read", "processed", "late", "dead"))
+        yield f"  {name}", f"next: {CODECS[source.codec].text(position)}"
+    names = ("read", "processed", "late", "dead", *(("skipped",) if summary["skipped"] else ()))
+    yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
 
 
 def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:

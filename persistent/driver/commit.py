@@ -21,6 +21,7 @@ from persistent.checkpoint.parts import (
     default_name,
 )
 from persistent.checkpoint.plan import SourceStep, StepPlan
+from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import Clock
@@ -65,7 +66,7 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
     states = {STATE: StateRuns(job.state.fingerprint())}
     return first(
         nonce,
-        {source: SourcePart(job.source.kind, tuple(job.source.partitions()), {})},
+        {source: SourcePart(job.source.kind, tuple(job.source.partitions()), {}, codec=codec_of(job.source).name)},
         {task: OperatorState((source,), key_names(job.task), (), states)},
     )
 
@@ -95,6 +96,8 @@ def next_manifest(
     old = last.manifest
     id = old.id + 1
     accounts = {**old.accounts, **dict.fromkeys(plan.source.joins, Account())}
+    for partition, count in plan.source.skipped.items():
+        accounts[partition] += Account(skipped=count)
     for mapped in results.mapped:
         accounts[mapped.partition] = accounts.get(mapped.partition, Account()) + mapped.account
     clock = _next_clock(old.clock, plan, results, lag_ms)
@@ -216,11 +219,13 @@ def _aside(id: int, results: Results) -> tuple[Aside, ...]:
 
 
 def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
-    """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator."""
+    """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator. A source that
+    begins without partitions may have any."""
     for what, theirs, ours in (
         ("operators", sorted(found.operators), sorted(expected.operators)),
         ("source", found.source.kind, expected.source.kind),
-        ("partitions", sorted(found.source.partitions), sorted(expected.source.partitions)),
+        ("positions", found.source.codec, expected.source.codec),
+        ("partitions", sorted(found.source.partitions), sorted(expected.source.partitions or found.source.partitions)),
     ):
         if theirs != ours:
             raise OtherJob(

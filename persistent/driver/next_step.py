@@ -10,11 +10,12 @@ import pyarrow as pa
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import plan_name
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
+from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.clock import wall_ms
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
-from persistent.sources.protocol import Budget, SourcePlan
+from persistent.sources.protocol import Budget, ForgettingSource, SourcePlan
 from persistent.task import check_key
 
 logger = logging.getLogger("persistent.driver")
@@ -52,7 +53,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
                 f"checkpoint is at {dict(manifest.source.positions)}. Nothing of its step was committed: delete "
                 "the file and run again"
             )
-        if put.source.splits or any(position != (0, 0) for position in put.source.start.values()):
+        first = CODECS[put.source.codec].first
+        if put.source.splits or any(position != first for position in put.source.start.values()):
             # The source has recorded its options: those of this run must not contradict them.
             job.source.schema(put.source.recorded)
         return Draft(put, is_put=True)
@@ -67,7 +69,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
         moves = clock.advanced({}, planned.cap, job.source.max_out_of_orderness).watermark > clock.watermark
-        if not (ends or moves or run_cache.is_due(runs, clock, close_at)):
+        joins = bool(planned.joins or planned.skipped)
+        if not (ends or moves or joins or run_cache.is_due(runs, clock, close_at)):
             return None
     plan = StepPlan(
         job=manifest.job,
@@ -101,11 +104,22 @@ def _source_step(manifest: Manifest, planned: SourcePlan, lag_ms: int) -> Source
         recorded=planned.recorded,
         max_out_of_orderness_ms=lag_ms,
         codec=manifest.source.codec,
+        joins=planned.joins,
+        idle=planned.idle,
+        skipped=planned.skipped,
     )
 
 
 def plan_number(bench: Workbench, last: Manifest) -> int:
-    """The number of the plan to run: a new one, of smaller steps, after three fences on a plan that never committed."""
+    """The number of the plan to run: a new one if the source has forgotten records of the one that was put, and, of
+    smaller steps, after three fences on a plan that never committed."""
+    source = bench.job.source
+    if isinstance(source, ForgettingSource):
+        put = bench.log.plan(last.base, last.replan)
+        if put is not None and source.has_forgotten(put.source.splits, put.source.recorded):
+            plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"
+            logger.warning("%s: the source no longer has records of this plan; a new one takes its place", plan)
+            return last.replan + 1
     if last.fences < _FENCES_MAX or bench.log.plan(last.base, last.replan) is None:
         return last.replan
     plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"

@@ -47,7 +47,7 @@ class Workbench:
     def source_state(self, manifest: Manifest) -> SourceState:
         """The positions of the source, and what is recorded of it."""
         at = manifest.source
-        return SourceState(at.positions, at.recorded, self.run_cache.index(manifest))
+        return SourceState(at.positions, at.recorded, self.run_cache.index(manifest), at.largest)
 
     def reached(self, manifest: Manifest) -> Reached | None:
         """How far the source has been read, if it can say."""

@@ -16,7 +16,7 @@ import numpy as np
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import Account, SourcePart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock, Instant, instant_ms
@@ -26,6 +26,7 @@ from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
+from persistent.sources.protocol import Positions, Source, TimeReplayableSource
 from persistent.worker.job import Attempt, Job
 from persistent.worker.merge_runs import read_rows, write_run
 
@@ -51,16 +52,24 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     with log.unless_fenced(last.manifest.id):
         target = checkpoint_as_of(log, job.task, job.state, clock).manifest
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
-        copy = _as_of(target, clock, tuple(_runs_before(job, target, clock, attempt)))
+        begins = _begins(job.source, target.source, clock)
+        copy = _as_of(target, clock, begins, tuple(_runs_before(job, target, clock, attempt)))
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
 
 
-def _as_of(target: Manifest, clock: int, runs: tuple[Run, ...]) -> Manifest:
-    """The manifest of the state before the clock, over an unread source."""
+def _begins(source: Source, before: SourcePart, clock: int) -> Positions:
+    """Where to read from: the position of the clock where the source knows it, else the beginning."""
+    if isinstance(source, TimeReplayableSource):
+        return {partition: source.position_at(partition, clock) for partition in before.partitions}
+    return dict.fromkeys(before.partitions, CODECS[before.codec].first)
+
+
+def _as_of(target: Manifest, clock: int, begins: Positions, runs: tuple[Run, ...]) -> Manifest:
+    """The manifest of the state before the clock, over a source that is read from these positions."""
     source, operator = target.source, target.operator
     unread = replace(
         source,
-        positions=dict.fromkeys(source.partitions, CODECS[source.codec].first),
+        positions=begins,
         recorded=carried(source.recorded),
         index=(),
         since=clock,

@@ -16,6 +16,7 @@ from monoids.groupby.summing import group_by
 from monoids.hashing import key_column
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.positions import positions_to_json
 from persistent.codec import Run
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, read_place
@@ -124,11 +125,12 @@ def _clock(manifest: Manifest) -> dict[str, Any]:
 
 
 def _positions(manifest: Manifest) -> dict[str, Any]:
-    return {partition: list(position) for partition, position in manifest.source.positions.items()}
+    source = manifest.source
+    return positions_to_json(source.codec, source.positions)
 
 
 def _accounts(manifest: Manifest) -> dict[str, Any]:
-    names = ("read", "processed", "late", "dead", "duplicate")
+    names = ("read", "processed", "late", "dead", "duplicate", "skipped")
     return {
         f"{name} of {partition}": getattr(account, name)
         for partition, account in manifest.accounts.items()

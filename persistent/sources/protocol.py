@@ -16,8 +16,9 @@ import pyarrow as pa
 NO_TIMESTAMP = -(2**63)
 """The timestamp of a record whose time cannot be read."""
 
-Position = tuple[int, int]
-"""Where in a partition to read next: (ordinal of the file, offset in it)."""
+Position = Any
+"""Where in a partition to read next: the source's own ordered value, as its codec says ("ordinal-offset/1": the ordinal
+of a file and an offset in it; "offset/1": an offset)."""
 
 Positions = Mapping[str, Position]
 
@@ -58,21 +59,25 @@ class SourceState:
     """What a checkpoint stores about its source.
 
     ``positions``: partition to position. ``recorded``: small JSON facts fixed by the first plan (the schema).
-    ``index``: every input ever listed, in order of ordinal, as the source's own Arrow table, or None.
+    ``index``: every input ever listed, in order of ordinal, as the source's own Arrow table, or None. ``largest``: the
+    largest timestamp processed of each partition that had one.
     """
 
     positions: Positions
     recorded: Mapping[str, Any] = field(default_factory=dict)
     index: pa.Table | None = None
+    largest: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class SourcePlan:
     """What a step will read. Without splits there is nothing to read now.
 
-    ``end``: the positions after the step. ``cap``: per partition, the smallest timestamp that listed but unread data
-    may still hold, at ``end``; None: no bound is needed; -1: unknown, so the watermark waits.
-    ``appended``: rows to append to the index. ``recorded`` replaces what was recorded before.
+    ``end``: the positions after the step. ``cap``: per partition that the watermark waits for, the smallest timestamp
+    that listed but unread data may still hold, at ``end``; None: no bound is needed; -1: unknown, so the watermark
+    waits. ``appended``: rows to append to the index. ``recorded`` replaces what was recorded before.
+    ``joins``: the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of
+    which has a cap. ``skipped``: per partition, how many positions are passed over: the source no longer has them.
     """
 
     splits: tuple[Split, ...]
@@ -80,6 +85,9 @@ class SourcePlan:
     cap: Mapping[str, int | None]
     recorded: Mapping[str, Any] = field(default_factory=dict)
     appended: pa.Table | None = None
+    joins: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,8 @@ class Records:
 class Source(Protocol):
     """A replayable source. ``kind`` names the kind of source in the checkpoint ("FileSource").
 
+    ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
+
     One that not every machine can read has a ``reach`` (``persistent.storage.places.Reach``) too: ``PROCESS`` if its
     records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
     machine. Without one it is ``NETWORK``.
@@ -124,7 +134,8 @@ class Source(Protocol):
     max_out_of_orderness: int
 
     def partitions(self) -> Sequence[str]:
-        """The names of the partitions; fixed for the life of a checkpoint."""
+        """The names of the partitions that a new checkpoint begins with, whatever the source holds. Others join later,
+        by a plan; none ever leaves."""
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next. Driver only; reads listings and footers, changes nothing; may be called again."""
@@ -176,3 +187,21 @@ class LosingSource(Source, Protocol):
 
         None if ``InputGone`` should be raised, because a loss is uncertain or not allowed.
         """
+
+
+@runtime_checkable
+class TimeReplayableSource(Source, Protocol):
+    """A source that can be read from a point in time on, not only from a position."""
+
+    def position_at(self, partition: str, clock: int) -> Position:
+        """A position before which no record has a timestamp of ``clock`` (ms) or later. Records from there on may be
+        earlier: who reads from a clock filters by the timestamp. Driver only."""
+
+
+@runtime_checkable
+class ForgettingSource(Source, Protocol):
+    """A source that deletes its oldest records after a time, whoever has read them."""
+
+    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
+        """Whether records of a plan that was never committed are gone, and may be skipped by a new plan. False too if
+        the loss of records is an error. Driver only."""

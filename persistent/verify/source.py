@@ -27,9 +27,10 @@ from persistent.checkpoint.copies import newest_of, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account
+from persistent.checkpoint.positions import CODECS, PositionCodec
 from persistent.checkpoint.successor import Entry
 from persistent.driver.run_cache import RunCache
-from persistent.errors import InputGone, SourceChanged
+from persistent.errors import InputGone, RetentionGap, SourceChanged
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import (
     NO_TIMESTAMP,
@@ -84,7 +85,7 @@ def verify_source(
     except SourceChanged as error:
         found.fault(_PART, manifest.source.kind, str(error))
         return found
-    except InputGone as error:
+    except (InputGone, RetentionGap) as error:
         found.warn(_PART, manifest.source.kind, f"so the account cannot be compared with the source: {error}")
         return found
     for partition, count in counts.items():
@@ -144,6 +145,7 @@ def _gone_text(count: _RecordCount, account: Account, position: Position) -> str
         if len(lost) == 1
         else f"{len(lost):,} files that were listed up to the checkpoint are gone, the first {lost[0][1]}"
     )
+    # Only files are lost, and their positions have an ordinal.
     rest = [path for ordinal, path in lost if ordinal == position[0]]
     partly = (
         f". {rest[0]} was read up to offset {position[1]:,} alone: put it back to have the rest read" if rest else ""
@@ -157,7 +159,8 @@ def _gone_text(count: _RecordCount, account: Account, position: Position) -> str
 def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Iterator[tuple[str, _RecordCount]]:
     """The records of each split before the positions of the checkpoint, from the first on."""
     ends = manifest.source.positions
-    positions: Mapping[str, Position] = dict.fromkeys(ends, (0, 0))
+    codec = CODECS[manifest.source.codec]
+    positions: Mapping[str, Position] = dict.fromkeys(ends, codec.first)
     recorded = manifest.source.recorded
     threads = os.cpu_count() or 1
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
@@ -166,7 +169,10 @@ def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Itera
             plan = source.plan(state, Budget(_ROWS, splits=threads))
             if not plan.splits:
                 return
-            yield from pool.map(partial(_count, source, plan.recorded, ends), plan.splits)
+            if plan.skipped:
+                raise RetentionGap(f"{source!r} no longer has records of partition {', '.join(plan.skipped)}")
+            splits = [split for split in plan.splits if split.partition in ends]
+            yield from pool.map(partial(_count, source, plan.recorded, codec, ends), splits)
             positions = {**positions, **plan.end}
             if plan.appended is not None:
                 index = (
@@ -176,24 +182,25 @@ def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Itera
                 )
 
 
-def _count(source: Source, recorded: Mapping[str, Any], ends: Positions, split: Split) -> tuple[str, _RecordCount]:
-    end = ends.get(split.partition, (0, 0))
-    before = replace(split, spans=tuple(span for span in split.spans if (span.ordinal, span.start) < end))
+def _count(
+    source: Source, recorded: Mapping[str, Any], codec: PositionCodec, ends: Positions, split: Split
+) -> tuple[str, _RecordCount]:
+    end = ends[split.partition]
+    before = replace(split, spans=tuple(span for span in split.spans if codec.of(span.ordinal, span.start) < end))
     total = _RecordCount()
     try:
         for records in source.read(before, recorded):
-            total += _of_records(split.partition, records, end)
+            total += _of_records(split.partition, records, codec.stop(end, records.ordinal))
     except InputGone:
         found = source.without_lost((before,), recorded) if isinstance(source, LosingSource) else None
         if found is None:
             raise
-        return _count(source, recorded, ends, found[0])
+        return _count(source, recorded, codec, ends, found[0])
     return split.partition, total
 
 
-def _of_records(partition: str, records: Records, end: Position) -> _RecordCount:
-    """The contribution of a batch to the account, judged as in a step, for records before ``end`` only."""
-    limit = end[1] if records.ordinal == end[0] else None
+def _of_records(partition: str, records: Records, limit: int | None) -> _RecordCount:
+    """The contribution of a batch to the account, judged as in a step, for records of offsets below ``limit`` only."""
     letters = [one for one in records.dead if limit is None or one.offset < limit]
     is_before = slice(None) if limit is None else records.offsets < limit
     times, offsets = records.timestamps[is_before], records.offsets[is_before]

@@ -179,7 +179,7 @@ def test_positions_of_an_unknown_codec_are_refused_by_name() -> None:
     """They are not damaged: another release knows what they mean."""
     body = decode_document(full_manifest().encode(), "m")
     body["sources"]["file"] |= {"codec": "segment-entry/2", "positions": {"files": ["a", [1, 2]]}}
-    says = "m: positions of file are of the codec segment-entry/2, this release knows ordinal-offset/1: use a newer"
+    says = "m: positions of file are of the codec segment-entry/2, this release knows ordinal-offset/1, "
     with pytest.raises(NewerFormat, match=says):
         Manifest.decode(encode_document(body), "m")
 

@@ -271,7 +271,7 @@ def test_a_codec_that_is_not_known_is_named(document: str) -> None:
     body = copy.deepcopy(DOCUMENTS[document][1])
     ((name, source),) = body["sources"].items()
     source["codec"] = "segment-entry/2"
-    says = f"^place: positions of {name} are of the codec segment-entry/2, this release knows ordinal-offset/1: use a"
+    says = f"^place: positions of {name} are of the codec segment-entry/2, this release knows ordinal-offset/1, "
     with pytest.raises(NewerFormat, match=says):
         check_known(body, "place")
 

@@ -1,0 +1,170 @@
+"""The plans of a source whose partitions are sequences of offsets, of which a broker keeps the newest.
+
+gap         the next offset to read is below the first that is kept: records are gone that were never read
+caught up   the next offset to read is the one that the next record will have; for ``idle_timeout``: idle
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from persistent.clock import monotonic_s
+from persistent.errors import RetentionGap, SourceChanged
+from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
+
+ON_GAP: Final = ("fail", "earliest", "latest")
+_PIECE_MIN: Final = 10_000
+"""Offsets: a smaller piece of a partition is not worth a worker of its own."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The offsets of a partition that a broker keeps: ``first <= offset < stop``."""
+
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """Where each partition began (``at``), and which of them ``joined`` after the first plan."""
+
+    at: Mapping[str, int]
+    joined: tuple[str, ...]
+
+    @staticmethod
+    def of(recorded: Mapping[str, Any]) -> _Begun:
+        return _Begun(recorded.get("begins", {}), tuple(recorded.get("joined", ())))
+
+    def recorded(self) -> dict[str, Any]:
+        return {"begins": dict(self.at), "joined": list(self.joined)}
+
+
+class OffsetPlans:
+    """Plans one source in one driver.
+
+    ``place``: names the source in errors. ``on_gap``: "fail" with RetentionGap, or pass over the gap, to the "earliest"
+    offset that is kept or the "latest". ``idle_timeout_ms``: the watermark does not wait for a partition at whose end
+    this driver has been for so long; None: it always waits.
+    """
+
+    def __init__(self, place: str, *, on_gap: str, idle_timeout_ms: int | None) -> None:
+        self._place = place
+        self._on_gap = on_gap
+        self._idle_timeout_ms = idle_timeout_ms
+        self._caught_up_s: dict[str, float] = {}
+
+    def plan(
+        self,
+        state: SourceState,
+        budget: Budget,
+        kept: Mapping[str, Kept],
+        begin: Callable[[Sequence[str]], Mapping[str, int]],
+    ) -> SourcePlan:
+        """What to read next. ``begin``: where to begin in the partitions that the first plan finds; one that joins
+        later is read from its first record. RetentionGap, SourceChanged."""
+        begun = self._begun(state, kept, begin)
+        start = {partition: max(state.positions.get(partition, 0), begun.at.get(partition, 0)) for partition in kept}
+        at, skipped = self._without_gaps(start, kept)
+        left = {partition: kept[partition].stop - offset for partition, offset in at.items()}
+        shares = _shares(left, max(budget.rows, 1))
+        unseen = {partition for partition in begun.joined if partition not in state.largest}
+        idle = unseen | self._idle(left)
+        end = {partition: offset + shares[partition] for partition, offset in at.items()}
+        return SourcePlan(
+            splits=tuple(_splits(at, end, budget.splits)),
+            end=end,
+            cap=dict.fromkeys(partition for partition in kept if partition not in idle),
+            recorded={**state.recorded, **begun.recorded()},
+            joins=tuple(partition for partition in kept if partition not in state.positions),
+            idle=tuple(sorted(idle)),
+            skipped=skipped,
+        )
+
+    def has_forgotten(self, splits: Sequence[Split], kept: Mapping[str, Kept]) -> bool:
+        """Whether records of these splits are gone, and may be passed over."""
+        gone = (span.start < kept[one.partition].first for one in splits if one.partition in kept for span in one.spans)
+        return self._on_gap != "fail" and any(gone)
+
+    def _begun(
+        self,
+        state: SourceState,
+        kept: Mapping[str, Kept],
+        begin: Callable[[Sequence[str]], Mapping[str, int]],
+    ) -> _Begun:
+        missing = sorted(state.positions.keys() - kept.keys())
+        if missing:
+            raise SourceChanged(
+                f"{self._place}: the checkpoint has read partition {', '.join(missing)}, which is not there: it has "
+                f"{', '.join(kept) or 'none'}. Is it another one of the same name? A fresh checkpoint reads it from "
+                "its beginning; 'persistent restart' goes on from a clock"
+            )
+        begun = _Begun.of(state.recorded)
+        new = [partition for partition in kept if partition not in state.positions]
+        if not state.positions and not begun.at:
+            return _Begun(begin(new), ())
+        # A partition that joins holds what came since the last plan: what it no longer has is a gap.
+        return _Begun({**begun.at, **dict.fromkeys(new, 0)}, (*begun.joined, *new))
+
+    def _without_gaps(
+        self, start: Mapping[str, int], kept: Mapping[str, Kept]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """Where to read each partition from, and how many offsets are passed over to get there."""
+        at, skipped = dict(start), {}
+        for partition, offset in start.items():
+            there = kept[partition]
+            if offset > there.stop:
+                raise SourceChanged(
+                    f"{self._place}, partition {partition}: the checkpoint has read up to offset {offset:,}, the "
+                    f"partition ends at {there.stop:,}. Its end was cut off, or it is another one of the same name. "
+                    "A fresh checkpoint reads it from its beginning; 'persistent restart' goes on from a clock"
+                )
+            if offset >= there.first:
+                continue
+            if self._on_gap == "fail":
+                raise RetentionGap(
+                    f"{self._place}, partition {partition}: the next offset to read is {offset:,}, the first that is "
+                    f"still there is {there.first:,}: {there.first - offset:,} offsets were deleted before they were "
+                    'read. on_gap="earliest" goes on with the first, on_gap="latest" with the next to come; either '
+                    "counts what is passed over as skipped"
+                )
+            at[partition] = there.first if self._on_gap == "earliest" else there.stop
+            skipped[partition] = at[partition] - offset
+        return at, skipped
+
+    def _idle(self, left: Mapping[str, int]) -> set[str]:
+        """The partitions at whose end this driver has been for the timeout. Time before this driver does not count: it
+        was not there to see whether records came."""
+        now = monotonic_s()
+        self._caught_up_s = {one: self._caught_up_s.get(one, now) for one, offsets in left.items() if not offsets}
+        if self._idle_timeout_ms is None:
+            return set()
+        return {one for one, since in self._caught_up_s.items() if (now - since) * 1_000 >= self._idle_timeout_ms}
+
+
+def _shares(left: Mapping[str, int], rows: int) -> dict[str, int]:
+    """How many offsets of each partition a step reads: as equal as what is left allows, ``rows`` in all if there are so
+    many.
+
+    >>> _shares({"a": 2, "b": 100, "c": 50}, 90), _shares({"a": 2, "b": 3}, 1)
+    ({'a': 2, 'c': 44, 'b': 44}, {'a': 0, 'b': 1})
+    """
+    shares = {}
+    for count, partition in enumerate(sorted(left, key=lambda one: (left[one], one))):
+        shares[partition] = min(left[partition], rows // (len(left) - count))
+        rows -= shares[partition]
+    return shares
+
+
+def _splits(at: Mapping[str, int], end: Mapping[str, int], workers: int) -> Iterator[Split]:
+    """Pieces of the partitions, about as many as there are workers, each at least one of its own partition."""
+    total = sum(end[partition] - offset for partition, offset in at.items())
+    size = max(-(-total // max(workers, 1)), _PIECE_MIN)
+    for partition, start in at.items():
+        count = -(-(end[partition] - start) // size)
+        cuts = [start + (end[partition] - start) * piece // max(count, 1) for piece in range(count + 1)]
+        for low, high in pairwise(cuts):
+            yield Split(partition, (Span(0, low, high),))

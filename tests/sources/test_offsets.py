@@ -1,0 +1,291 @@
+"""Partitions join, forget and fall silent: no record is read twice, and none is passed over without being counted."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monoids import Count
+from persistent import MemorySink, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import Account
+from persistent.driver import step as driver_step
+from persistent.errors import OtherJob, RetentionGap, SourceChanged
+from persistent.operations import restart
+from persistent.sources import offsets
+from persistent.sources.offsets import Kept, OffsetPlans
+from persistent.sources.protocol import Budget, SourcePlan, SourceState
+from persistent.storage import MemoryStorage
+from persistent.verify import verify, verify_source
+from tests.faults import Killed
+from tests.topics import Topic, TopicSource
+
+
+class ByPage(PersistentTask):
+    """Records by page, which is the partition."""
+
+    key = "page"
+
+    def __init__(self, state: Any = None) -> None:
+        self.state = state or NonWindowState(Count())
+
+    def persistent_state(self) -> Any:
+        return self.state
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+def job(source: TopicSource, storage: MemoryStorage | None = None, **options: Any) -> Pipeline:
+    storage = storage or MemoryStorage(uuid.uuid4().hex)
+    return Pipeline(source=source, checkpoint=storage, **{"task": ByPage(), "step_rows": 4, **options})
+
+
+def counted(pipeline: Pipeline) -> dict[str, int]:
+    return {row["page"]: row["value"] for row in pipeline.state().to_pylist()}
+
+
+def newest(pipeline: Pipeline) -> Manifest:
+    entry = Log(pipeline.storage).newest()
+    assert entry is not None
+    return entry.manifest
+
+
+def test_every_partition_is_read_once_whatever_the_steps() -> None:
+    """A partition that is not there when the job begins joins it later; its position is its own."""
+    topic = Topic(a=[1, None, 3, 4, None], b=[2])
+    source = TopicSource(topic)
+    one = job(source)
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 3, "b": 1}
+    assert newest(one).source.positions == {"a": 5, "b": 1}
+    topic.add("c", 5, 6)
+    topic.add("a", 7)
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 4, "b": 1, "c": 2}
+    manifest = newest(one)
+    assert manifest.source.partitions == ("a", "b", "c")
+    assert {name: account.read for name, account in manifest.accounts.items()} == {"a": 4, "b": 1, "c": 2}
+    assert one.run(engine="embedded").steps == 0
+    assert verify(one.storage).ok
+    assert verify_source(one, Log(one.storage).newest()).ok  # type: ignore[arg-type]
+
+
+def test_state_is_read_without_the_source() -> None:
+    """A dashboard must not need the broker: which partitions there are stands in the checkpoint."""
+    topic = Topic(a=[1, 2])
+    one = job(TopicSource(topic))
+    one.run(engine="embedded")
+    there = Topic()
+    assert counted(job(TopicSource(there), one.storage)) == {"a": 2}  # type: ignore[arg-type]
+
+
+def test_a_source_with_other_positions_is_another_job() -> None:
+    """An offset is no place in a list of files."""
+
+    class Other(TopicSource):
+        codec = "ordinal-offset/1"
+
+    topic = Topic(a=[1])
+    one = job(TopicSource(topic))
+    one.run(engine="embedded")
+    with pytest.raises(OtherJob, match="its positions: offset/1, this pipeline's: ordinal-offset/1"):
+        job(Other(topic), one.storage).run(engine="embedded")  # type: ignore[arg-type]
+
+
+def test_a_gap_stops_the_job_unless_it_may_be_passed_over() -> None:
+    """Records that were deleted before they were read are a wrong number, and nobody saw it."""
+    topic = Topic(a=[1, 2, 3], b=[1])
+    one = job(TopicSource(topic))
+    one.run(engine="embedded")
+    topic.add("a", 4, 5, 6, 7)
+    topic.first["a"] = 5
+    with pytest.raises(RetentionGap, match=r"topic t, partition a: the next offset to read is 3, .* is 5: 2 off"):
+        one.run(engine="embedded")
+    assert counted(one) == {"a": 3, "b": 1}
+    on = job(TopicSource(topic, on_gap="earliest"), one.storage)  # type: ignore[arg-type]
+    on.run(engine="embedded")
+    assert counted(on) == {"a": 5, "b": 1}
+    assert newest(on).accounts["a"].skipped == 2 and newest(on).accounts["a"].read == 5
+    assert newest(on).accounts["b"] == Account(1, 1, mix=newest(on).accounts["b"].mix)
+    assert verify(on.storage).ok
+    found = verify_source(on, Log(on.storage).newest())  # type: ignore[arg-type]
+    assert found.ok and "no longer has" in str(found.findings[0])
+
+
+def test_what_is_passed_over_is_counted_even_if_nothing_is_left() -> None:
+    """The gap is committed with the position, or the next driver would count it once more."""
+    topic = Topic(a=[1])
+    source = TopicSource(topic, on_gap="latest")
+    one = job(source)
+    one.run(engine="embedded")
+    topic.add("a", 2, 3, 4)
+    topic.first["a"] = 3
+    assert one.run(engine="embedded").steps == 1
+    assert newest(one).accounts["a"].skipped == 3 and newest(one).source.positions == {"a": 4}
+    assert one.run(engine="embedded").steps == 0
+    topic.add("a", 9)
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 2}
+
+
+def test_a_partition_that_joins_has_a_gap_too() -> None:
+    """Its first records may be gone before the job has seen it."""
+    topic = Topic(a=[1])
+    one = job(TopicSource(topic))
+    one.run(engine="embedded")
+    topic.add("b", 2, 3)
+    topic.first["b"] = 1
+    with pytest.raises(RetentionGap, match="partition b: the next offset to read is 0"):
+        one.run(engine="embedded")
+
+
+def test_where_the_job_begins_is_no_gap() -> None:
+    """What was deleted before the job was there was never promised to it."""
+    topic = Topic(a=[1, 2, 3], b=[1, 2])
+    topic.first["a"] = 2
+    one = job(TopicSource(topic))
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 1, "b": 2} and newest(one).accounts["a"].skipped == 0
+    late = job(TopicSource(topic, start="latest"))
+    late.run(engine="embedded")
+    topic.add("a", 7)
+    late.run(engine="embedded")
+    assert counted(late) == {"a": 1}
+    assert verify_source(late, Log(late.storage).newest()).ok  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("change", ["gone", "shorter"])
+def test_another_topic_of_the_same_name_is_refused(change: str) -> None:
+    """Its offsets mean other records."""
+    one = job(TopicSource(Topic(a=[1, 2], b=[1])))
+    one.run(engine="embedded")
+    other = Topic(a=[1, 2]) if change == "gone" else Topic(a=[1], b=[1])
+    says = "has read partition b, which is not there" if change == "gone" else "up to offset 2, the partition ends at 1"
+    with pytest.raises(SourceChanged, match=says):
+        job(TopicSource(other), one.storage).run(engine="embedded")  # type: ignore[arg-type]
+
+
+def test_a_plan_whose_records_are_gone_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It can never be run; with ``step_rows`` too the job would be stuck for ever."""
+    topic = Topic(a=[1, 2])
+    one = job(TopicSource(topic, on_gap="earliest"))
+    one.run(engine="embedded")
+    topic.add("a", 3, 4, 5, 6, 7)
+    monkeypatch.setattr(driver_step.Step, "_map", _die)
+    with pytest.raises(Killed):
+        one.run(engine="embedded")
+    monkeypatch.undo()
+    topic.first["a"] = 4
+    with pytest.raises(RetentionGap):
+        job(TopicSource(topic), one.storage).run(engine="embedded")  # type: ignore[arg-type]
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 5} and newest(one).accounts["a"].skipped == 2
+    assert verify(one.storage).ok
+
+
+def _die(step: Any) -> None:
+    raise Killed("before the map")
+
+
+def test_the_watermark_waits_for_a_silent_partition_until_it_is_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One quiet partition would hold every window open; one that is only behind must."""
+    now = [100.0]
+    monkeypatch.setattr(offsets, "monotonic_s", lambda: now[0])
+    topic = Topic(a=[5, 25], b=[7], c=[])
+    sink = MemorySink()
+    source = TopicSource(topic, idle_timeout_ms=1_000)
+    one = job(source, task=ByPage(WindowState(Count(), tumbling(10))), sink=sink)
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 0
+    now[0] += 0.5
+    topic.add("a", 31)
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 0 and newest(one).source.idle == ()
+    now[0] += 0.6
+    one.run(engine="embedded")
+    assert newest(one).source.idle == ("b", "c")
+    assert newest(one).clock.watermark == 31
+    assert len(sink.rows()) == 3
+    topic.add("b", 12, 33)
+    one.run(engine="embedded")
+    assert newest(one).accounts["b"].late == 1 and newest(one).clock.watermark == 31
+    assert newest(one).source.idle == ("c",)
+
+
+def test_time_before_this_driver_is_not_idle_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backlog that waits at the broker after a long stop would be late as a whole."""
+    now = [100.0]
+    monkeypatch.setattr(offsets, "monotonic_s", lambda: now[0])
+    topic = Topic(a=[5], b=[6])
+    task = ByPage(WindowState(Count(), tumbling(10)))
+    one = job(TopicSource(topic, idle_timeout_ms=1_000), task=task, discard_closed=True)
+    one.run(engine="embedded")
+    now[0] += 10_000
+    topic.add("a", 95)
+    again = job(TopicSource(topic, idle_timeout_ms=1_000), one.storage, task=task, discard_closed=True)  # type: ignore[arg-type]
+    again.run(engine="embedded")
+    assert newest(again).clock.watermark == 6 and newest(again).source.idle == ()
+
+
+def test_a_partition_that_joins_counts_once_it_has_a_record() -> None:
+    """Empty, it would hold every window open; it never sets the clock back."""
+    topic = Topic(a=[50])
+    one = job(TopicSource(topic), task=ByPage(WindowState(Count(), tumbling(10))), discard_closed=True)
+    one.run(engine="embedded")
+    topic.add("b")
+    topic.add("a", 61)
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 61 and newest(one).source.idle == ("b",)
+    topic.add("b", 70)
+    topic.add("a", 85)
+    one.run(engine="embedded")
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 85
+    topic.add("a", 99)
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 85 and newest(one).source.idle == ()
+
+
+def test_a_restart_reads_from_the_position_of_the_clock() -> None:
+    """A topic of a year would be read from its beginning, to count almost all of it as duplicates."""
+    topic = Topic(a=[5, 15, 25, 35], b=[6, 16, 26, 36])
+    state = NonWindowState(Count(), interval_ms=10, history="1 h")
+    one = job(TopicSource(topic), task=ByPage(state))
+    one.run(engine="embedded")
+    moved = Topic(a=[5, 25, 15, 35], b=[None, 6, None, 16, 26, 36, 46])
+    again = job(TopicSource(moved), one.storage, task=ByPage(state))  # type: ignore[arg-type]
+    restart(again, 20, outputs="again")
+    assert newest(again).source.positions == {"a": 1, "b": 4}
+    again.run(engine="embedded")
+    assert counted(again) == {"a": 4, "b": 5}
+    assert {name: one.duplicate for name, one in newest(again).accounts.items()} == {"a": 1, "b": 0}
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcde"), st.integers(0, 60_000), min_size=1),
+    st.integers(1, 100_000),
+    st.integers(1, 8),
+)
+def test_a_plan_reads_what_its_budget_allows_and_each_offset_once(
+    sizes: dict[str, int], rows: int, workers: int
+) -> None:
+    """An offset in two splits counts twice; one in none is lost when the position passes it."""
+    plans = OffsetPlans("t", on_gap="fail", idle_timeout_ms=None)
+    kept = {name: Kept(3, 3 + size) for name, size in sizes.items()}
+    plan = plans.plan(SourceState({}), Budget(rows, splits=workers), kept, lambda new: dict.fromkeys(new, 3))
+    assert sum(plan.end.values()) - 3 * len(sizes) == min(rows, sum(sizes.values())) == _rows(plan)
+    for name in sizes:
+        pieces = [(split.spans[0].start, split.spans[0].stop) for split in plan.splits if split.partition == name]
+        assert all(start < stop for start, stop in pieces)
+        assert [3, *(stop for _, stop in pieces)] == [*(start for start, _ in pieces), plan.end[name]]
+    assert len(plan.splits) <= workers + len(sizes)
+
+
+def _rows(plan: SourcePlan) -> int:
+    return sum(span.stop - span.start for split in plan.splits for span in split.spans)
