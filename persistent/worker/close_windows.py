@@ -106,7 +106,7 @@ def window_sums_apart(
         folded = fold(job.state.monoid, held, job.state.panes.step)
         return list(_window_pieces(job, folded, some)) if len(folded) else []
 
-    yield from fold_apart(job, parts, fold_windows, (windows.first, last), failing)
+    yield from fold_apart(job, parts, fold_windows, replace(windows, last=last), failing)
 
 
 def window_sums(job: Job, runs: Sequence[Run], groups: tuple[int, int], windows: WindowRange) -> Iterator[GroupSums]:

@@ -17,10 +17,11 @@ from monoids.encoding import to_json
 from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.names import Staged
 from persistent.codec import encode_table
+from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
 from persistent.task import key_names
 from persistent.text.figures import utc_text
-from persistent.window import Window
+from persistent.window import WindowRange
 from persistent.worker.job import Attempt, Job
 
 FoldWindows = Callable[[Sequence[GroupSums], int | None], Sequence[GroupSums]]
@@ -72,7 +73,9 @@ def present_rows(
         raise
     except Exception as error:
         if len(rows) == 1:
-            failing.append(_failing_key(job, rows, int(rows.panes[0]), error, with_element=True))
+            start, window = int(rows.panes[0]), job.state.window
+            times = None if window is None else (start, start + window.size_ms)
+            failing.append(FailingKey(_first_key(rows), times, error, _encoded(job.state.monoid, rows)))
             return
         middle = len(rows) // 2
         for start, stop in ((0, middle), (middle, len(rows))):
@@ -85,11 +88,11 @@ def fold_apart(
     job: Job,
     parts: Sequence[GroupSums],
     fold_windows: FoldWindows,
-    windows: tuple[int, int] | None,
+    windows: WindowRange | None,
     failing: list[FailingKey],
 ) -> Iterator[GroupSums]:
     """The sums of parts, oldest first, each in the order of its hashes. Keys and windows for which ``fold_windows``
-    raises go to ``failing`` instead. ``windows``: the first and the last number."""
+    raises go to ``failing`` instead. ``windows``: up to a last one; None if the state has none."""
     parts = [part for part in parts if len(part)]
     if not parts or (failing and not job.dead_letters):
         return
@@ -100,20 +103,19 @@ def fold_apart(
     except Exception:
         hashes = np.unique(np.concatenate([part.hashes for part in parts]))
         if len(hashes) == 1:
-            yield from _fold_key(job, parts, fold_windows, windows, failing)
+            yield from _fold_key(parts, fold_windows, windows, failing)
             return
         middle = int(hashes[len(hashes) // 2])
-        for low, high in ((0, middle), (middle, 1 << 64)):
+        for low, high in ((0, middle), (middle, HASH_LIMIT)):
             yield from fold_apart(job, [part.between(low, high) for part in parts], fold_windows, windows, failing)
         return
     yield from sums
 
 
 def _fold_key(
-    job: Job,
     parts: Sequence[GroupSums],
     fold_windows: FoldWindows,
-    windows: tuple[int, int] | None,
+    windows: WindowRange | None,
     failing: list[FailingKey],
 ) -> Iterator[GroupSums]:
     """The windows of one key that can be folded; different keys may share a hash."""
@@ -121,35 +123,38 @@ def _fold_key(
     for key in dict.fromkeys(map(repr, (key for of_part in keys for key in of_part))):
         own = [
             part.take(np.flatnonzero(np.array([repr(one) == key for one in of_part], np.bool_)))
-            for part, of_part in zip(parts, keys, strict=True)
+            for part, of_part in zip(parts, keys)
         ]
         own = [part for part in own if len(part)]
-        window = job.state.window
-        for number in _windows(own, window, windows) if window and windows else [None]:
+        for number, times in _windows(own, windows):
             try:
                 sums = fold_windows(own, number)
             except _NOT_OF_A_ROW:
                 raise
             except Exception as error:
-                start = 0 if number is None or window is None else number * window.every_ms
-                failing.append(_failing_key(job, own[0].slice(0, 1), start, error))
+                failing.append(FailingKey(_first_key(own[0]), times, error))
             else:
                 yield from sums
 
 
-def _windows(parts: Sequence[GroupSums], window: Window, windows: tuple[int, int]) -> list[int]:
-    """The windows in this range that hold a pane of these."""
+def _windows(
+    parts: Sequence[GroupSums], windows: WindowRange | None
+) -> Sequence[tuple[int | None, tuple[int, int] | None]]:
+    """The windows in this range that hold a pane of these: the number of each, its start and end."""
+    if windows is None:
+        return [(None, None)]
+    assert windows.last is not None
+    window = windows.window
     panes = np.unique(np.concatenate([part.panes for part in parts]))
-    ranges = zip(np.maximum(window.first_number(panes), windows[0]), np.minimum(window.last_number(panes), windows[1]))
-    return sorted({number for low, high in ranges for number in range(int(low), int(high) + 1)})
+    lows = np.maximum(window.first_number(panes), windows.first)
+    highs = np.minimum(window.last_number(panes), windows.last)
+    numbers = sorted({number for low, high in zip(lows, highs) for number in range(int(low), int(high) + 1)})
+    starts = [number * window.every_ms for number in numbers]
+    return [(number, (start, start + window.size_ms)) for number, start in zip(numbers, starts)]
 
 
-def _failing_key(job: Job, rows: GroupSums, start: int, error: Exception, *, with_element: bool = False) -> FailingKey:
-    """The key of the first row; ``start``: of its window, where there is one."""
-    window = job.state.window
-    times = None if window is None else (start, start + window.size_ms)
-    element = _encoded(job.state.monoid, rows) if with_element else None
-    return FailingKey(tuple(column[0].as_py() for column in rows.keys), times, error, element)
+def _first_key(rows: GroupSums) -> tuple[Any, ...]:
+    return tuple(column[0].as_py() for column in rows.keys)
 
 
 def _encoded(monoid: Monoid[Any], rows: GroupSums) -> bytes | None:

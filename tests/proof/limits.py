@@ -306,7 +306,7 @@ def _present_or_all_apart(job: Any, table_of: Any, rows: Any, failing: Any) -> I
     try:
         yield table_of(rows)
     except OverflowError as error:
-        failing.append(failing_keys._failing_key(job, rows, int(rows.panes[0]), error, with_element=False))
+        failing.append(failing_keys.FailingKey(failing_keys._first_key(rows), None, error))
 
 
 def _present_zero(self: Any, columns: Any) -> Any:
