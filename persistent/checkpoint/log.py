@@ -146,6 +146,8 @@ class Log:
         use again: the first fence burns it, and every later manifest is above it."""
         while True:
             old = newest.manifest
+            if not upgrade:
+                self.check_upgraded(old)
             if old.id == 0:
                 # The driver that put manifest 0 may have died before FORMAT, which precedes every higher id.
                 self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)
@@ -156,12 +158,12 @@ class Log:
                 "fence",
                 id=id,
                 nonce=nonce,
-                format=FORMAT if upgrade else old.format,
+                format=FORMAT,
                 epoch=old.epoch + 1,
                 fences=old.fences + 1 if replan == old.replan else 1,
                 replan=replan,
                 pins=old.pins if pins is None else pins(old),
-                bases=self._bases(old) if upgrade and old.format == 1 else old.bases,
+                bases=self._bases(old) if old.format == 1 else old.bases,
                 burnt=(*old.burnt, above) if above > id else old.burnt,
             )
             try:

@@ -21,6 +21,7 @@ from persistent.checkpoint.copies import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.codec import Run, encode_table
@@ -118,6 +119,31 @@ def test_a_checkpoint_is_found_by_its_id(storage: MemoryStorage) -> None:
     check_kept(log, newest, 2)
     with pytest.raises(UnknownCheckpoint, match=r"keeps no checkpoint 5; it keeps 0$"):
         checkpoint_at(job(MemoryStorage(new_nonce()), manifest()), 5)
+
+
+def test_a_checkpoint_that_is_collected_meanwhile_is_kept_no_more() -> None:
+    """Whoever asks for it is told which are kept, not of damage that there is not."""
+
+    class Collected(MemoryStorage):
+        def read(self, name: str) -> pa.Buffer:
+            if name == manifest_name(1) and name in [f"m/{listed}" for listed in self.list("m")]:
+                log.put(manifest(3, oldest=2, bases={2: 0, 3: 0}))
+                self.delete(name)
+            return super().read(name)
+
+    log = job(Collected(new_nonce()), *(manifest(id) for id in (0, 1, 2)))
+    with pytest.raises(UnknownCheckpoint, match=r"keeps no checkpoint 1; it keeps 2, 3$"):
+        checkpoint_at(log, 1)
+
+
+def test_a_checkpoint_that_is_damaged_is_told(storage: MemoryStorage) -> None:
+    """It is kept: that it cannot be read is a loss, and a copy has it."""
+    log = job(storage, *(manifest(id) for id in (0, 1, 2)))
+    data = storage.read(manifest_name(1)).to_pybytes()
+    storage.delete(manifest_name(1))
+    storage.write(manifest_name(1), data[:-1])
+    with pytest.raises(CorruptCheckpoint, match="SHA-256"):
+        checkpoint_at(log, 1)
 
 
 def test_where_nothing_is_there_is_nothing_to_copy(storage: MemoryStorage) -> None:

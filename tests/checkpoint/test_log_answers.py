@@ -89,6 +89,15 @@ def test_a_newer_manifest_is_not_called_corrupt() -> None:
         log.newest()
 
 
+def test_a_newer_manifest_is_no_way_back_and_no_damage() -> None:
+    """To go back behind it, where the one after it is torn, would throw away what a newer release has done."""
+    log = logged(Acting(), 2)
+    rewritten(log, manifest_name(1), format=9)
+    put(log, manifest_name(2), b"torn")
+    with pytest.raises(NewerFormat, match=r"00001\.json: format 9, this release reads 1, 2, 3: use a newer release$"):
+        log.newest()
+
+
 def test_without_any_that_verifies_only_a_copy_helps() -> None:
     """To name a way back that there is not would waste the night."""
     log = logged(Acting(), 0)
@@ -138,6 +147,15 @@ def test_without_format_a_manifest_tells_how_to_make_it() -> None:
     for id in (0, 1):
         put(log, manifest_name(id), b"torn")
     with pytest.raises(CorruptCheckpoint, match=r"FORMAT: SHA-256 differs from its trailer: restore it from a copy$"):
+        log.newest()
+
+
+def test_without_format_a_newer_manifest_is_for_a_newer_release() -> None:
+    """To make FORMAT anew as an older manifest has it would be to go on beside what a newer release has done."""
+    log = logged(Acting(), 2)
+    rewritten(log, manifest_name(2), format=9)
+    log.storage.delete("FORMAT")
+    with pytest.raises(NewerFormat, match=r"00002\.json: format 9, this release reads 1, 2, 3: use a newer release$"):
         log.newest()
 
 

@@ -52,6 +52,19 @@ def test_what_cannot_be_known_is_not_claimed(changed: dict[str, str], lives: boo
     assert replace(this_process(), **changed).lives is lives  # type: ignore[arg-type]
 
 
+@linux
+def test_a_process_of_another_user_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not to be allowed to signal it is proof that it is there; and it is asked with signal 0, which harms nobody."""
+    asked: list[tuple[int, int]] = []
+
+    def forbidden(pid: int, signal: int) -> None:
+        asked.append((pid, signal))
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(os, "kill", forbidden)
+    assert this_process().lives is True and asked == [(os.getpid(), 0)]
+
+
 def test_where_nothing_is_told_nothing_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a system without /proc the number alone must not count as proof."""
     for name in ("_boot", "_space"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 import sys
@@ -60,17 +59,6 @@ def test_only_a_process_that_is_seen_is_known_to_run() -> None:
     assert Mark("r/x", 1, here, 0).runs
     for process in (Process(here.host, ended_pid()), Process(here.host + "-other", here.pid)):
         assert not Mark("r/x", 1, process, 0).runs
-
-
-def test_a_process_of_another_user_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not to be allowed to signal it is proof that it lives."""
-
-    def forbidden(pid: int, signal: int) -> None:
-        assert (pid, signal) == (7, 0)
-        raise PermissionError("not yours")
-
-    monkeypatch.setattr(os, "kill", forbidden)
-    assert Mark("r/x", 1, Process(socket.gethostname(), 7), 0).may_run
 
 
 def test_a_mark_that_cannot_be_read_is_left_out(storage: Storage) -> None:
