@@ -129,7 +129,7 @@ def test_a_checkpoint_that_does_not_say_is_not_guessed_at(
 ) -> None:
     """One of the first release may have had a sink, or none."""
     with monkeypatch.context() as older:
-        older.setattr("persistent.driver.step.next_manifest", _without_record)
+        older.setattr("persistent.driver.step_effects.next_manifest", _without_record)
         run(pipeline(storage, 25, discard_closed=True))
     newest = Log(storage).newest()
     assert newest is not None and newest.manifest.publishes is None

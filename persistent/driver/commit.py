@@ -36,11 +36,17 @@ from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a step's items, in the order of the plan."""
+    """The results of a step's items, in the order of the plan. ``discarded``: windows that close without a sink."""
 
-    mapped: tuple[Mapped, ...]
-    closed: tuple[Closed, ...]
-    folded: tuple[tuple[FoldRuns, Folded], ...]
+    mapped: tuple[Mapped, ...] = ()
+    closed: tuple[Closed, ...] = ()
+    folded: tuple[tuple[FoldRuns, Folded], ...] = ()
+    discarded: int = 0
+
+    @property
+    def first_dead(self) -> str:
+        """The reason of the first dead letter, if any."""
+        return next((result.first_dead for result in self.mapped if result.first_dead), "")
 
     def staged(self) -> tuple[Staged, ...]:
         return tuple(result.staged for result in self.closed if result.staged)

@@ -19,12 +19,11 @@ Of a driver that takes over, before its first step:
     PUBLISH    make visible what is committed and may still be unpublished
     COLLECT    delete what no kept manifest names, and outputs published after they were taken back
 
-The model of the protocol follows the same two tuples. Any other order raises and changes nothing.
+The driver takes the order from these two tuples, and so does the model of the protocol. A step refuses any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 
@@ -59,12 +58,4 @@ TAKING_OVER = (
 
 
 class OutOfOrder(AssertionError):
-    """An effect was about to happen out of its order."""
-
-
-def perform(how: Mapping[Effect, Callable[[], None]], asked: Iterable[Effect], order: tuple[Effect, ...]) -> None:
-    """Perform these effects as long as each is the next in order; OutOfOrder at the first that is not."""
-    for effect, expected in zip(asked, order):
-        if effect is not expected:
-            raise OutOfOrder(f"{effect.value} before {expected.value}; the order is {[one.value for one in order]}")
-        how[effect]()
+    """A step is told that an effect has happened while another one is due."""

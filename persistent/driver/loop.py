@@ -1,6 +1,6 @@
 """A driver runs steps, one after the other, until there is nothing more to do.
 
-It performs the effects of ``persistent.driver.effects`` in their order: first to take over, then in each step.
+The effects of each, and their order, are those of ``persistent.driver.effects``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_mark
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
 from persistent.driver.commit import check_can_begin
-from persistent.driver.effects import EFFECTS, TAKING_OVER
-from persistent.driver.next_step import Draft, next_step
+from persistent.driver.next_step import next_step
 from persistent.driver.notes import Notes
 from persistent.driver.options import Options
 from persistent.driver.publish import check_folder, publish
 from persistent.driver.recover import as_it_will_be, is_lost, take_over
 from persistent.driver.report import RunReport, StepReport
 from persistent.driver.step import Step
+from persistent.driver.step_effects import perform
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
 from persistent.errors import StorageError
@@ -43,9 +43,6 @@ _SWEEP_STEPS = 50
 
 class Driver:
     """One run of one job over one checkpoint."""
-
-    taking_over = TAKING_OVER
-    effects = EFFECTS
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self._bench = Workbench(job, engine, options)
@@ -69,48 +66,45 @@ class Driver:
         evolves, last = view is not last.manifest, replace(last, manifest=view)
         check_folder(bench.job, bench.log, last.manifest)
         self._notes.begin(last.manifest)
-        draft = self._next(last)
-        idle = draft is None and not (evolves or bench.options.follow) and last.manifest.retract is None
+        step = self._next(last)
+        idle = step is None and not (evolves or bench.options.follow) and last.manifest.retract is None
         if idle and not is_lost(bench, found):
             publish(bench.job, bench.log, last.manifest)
             sweep_dead_marks(bench.job.storage)
             return self._report(last, began, 0.0, recovered=found is not None)
-        last = take_over(bench, self._notes, found, self.taking_over)
+        last = take_over(bench, self._notes, found)
         recovery_seconds = monotonic_s() - began
         with self._marked(last.manifest.epoch), _signals(self.stop):
-            last = self._steps(last, draft)
+            last = self._steps(last, step)
         with bench.log.unless_fenced(last.manifest.id):
             return self._report(last, began, recovery_seconds, recovered=found is not None)
 
-    def _steps(self, last: Entry, draft: Draft | None) -> Entry:
+    def _steps(self, last: Entry, step: Step | None) -> Entry:
         """Run steps until the driver is stopped or nothing is left to do; returns the newest entry."""
         while not self._stopped.is_set():
-            if draft is None or not draft.fits(last.manifest):
-                draft = self._next(last)
-            if draft is not None:
-                last = self._step(last, draft)
+            # What was planned before the fence may fit the checkpoint of another driver no more.
+            step = (step and step.after(last)) or self._next(last)
+            if step is not None:
+                last, step = self._perform(step), None
             elif self._bench.options.follow:
                 with self._bench.log.unless_fenced(last.manifest.id):
                     self._notes.tell_idle(last.manifest)
                 self._stopped.wait(_POLL_SECONDS)
             else:
                 break
-            draft = None
         return last
 
-    def _next(self, last: Entry) -> Draft | None:
+    def _next(self, last: Entry) -> Step | None:
         with self._bench.log.unless_fenced(last.manifest.id):
             return next_step(self._bench, last, self._rows)
 
-    def _step(self, last: Entry, draft: Draft) -> Entry:
-        sweeps = self._notes.steps % _SWEEP_STEPS == 0
-        with self._bench.log.unless_fenced(last.manifest.id):
-            step = Step(self._bench, last, draft, sweeps=sweeps)
-            last = step.run(self.effects)
-            report = step.report()
+    def _perform(self, step: Step) -> Entry:
+        step = replace(step, sweeps=self._notes.steps % _SWEEP_STEPS == 0)
+        with self._bench.log.unless_fenced(step.entry.manifest.id):
+            step, report = perform(self._bench, step)
         self._fit(report)
-        self._notes.remember(report, step.first_dead)
-        return last
+        self._notes.remember(report, step.results.first_dead)
+        return step.entry
 
     def _fit(self, report: StepReport) -> None:
         """Fit the size of the next step to the time of this one."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-
-import pyarrow as pa
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import plan_name
@@ -13,6 +10,8 @@ from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry, new_nonce
 from persistent.clock import wall_ms
+from persistent.driver.effects import Effect
+from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint
 from persistent.sources.protocol import Budget, ForgettingSource, SourcePlan
@@ -23,21 +22,7 @@ logger = logging.getLogger("persistent.driver")
 _FENCES_MAX = 3
 
 
-@dataclass(frozen=True)
-class Draft:
-    """A plan in the making. ``appended``: index rows not yet written; ``is_put``: it can no longer change."""
-
-    plan: StepPlan
-    appended: pa.Table | None = None
-    is_put: bool = False
-
-    def fits(self, last: Manifest) -> bool:
-        """Whether it plans the step after this manifest."""
-        plan = self.plan
-        return (plan.job, plan.base, plan.number) == (last.job, last.base, last.replan)
-
-
-def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
+def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     """The step after ``last``: the plan that was put for it, or a new one of about ``rows`` rows; None if there is
     nothing to do. Writes nothing."""
     job, log, run_cache, options = bench.job, bench.log, bench.run_cache, bench.options
@@ -57,7 +42,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
         if put.source.splits or any(position != first for position in put.source.start.values()):
             # The source has recorded its options: those of this run must not contradict them.
             job.source.schema(put.source.recorded)
-        return Draft(put, is_put=True)
+        return Step(last, put, done=(Effect.PLAN,))
     clock, runs = manifest.clock, bench.runs(manifest)
     budget = _budget(bench, rows, manifest.replan)
     planned = job.source.plan(bench.source_state(manifest), budget, follow=options.follow)
@@ -82,7 +67,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Draft | None:
         tasks={manifest.task_name: TaskStep(close_at, ends)},
         max_future_ms=options.max_future_ms,
     )
-    return Draft(plan, planned.appended)
+    return Step(last, plan, planned.appended)
 
 
 def _check_same_source(put: StepPlan, manifest: Manifest, url: str) -> None:

@@ -149,14 +149,14 @@ def aside_name(folder: str, id: int, staged: Staged) -> str:
     return f"{folder}/{published_name(id, staged.name)}"
 
 
-def collect_dropped(job: Job, manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> None:
-    """Delete the manifests that are no longer kept, and what only they named, without listing what else is there."""
+def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:
+    """The files to delete with these manifests, which are no longer kept: their own, and what only they named."""
     live, names = _live(manifest, kept), dict[str, None]()
     for old in dropped:
         files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
         plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
         names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
-    delete_all(job.storage, list(names))
+    return list(names)
 
 
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:

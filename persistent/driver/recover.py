@@ -4,13 +4,12 @@ they left, and brings the state to the current task."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry
-from persistent.driver.effects import TAKING_OVER, Effect, perform
+from persistent.driver.effects import TAKING_OVER, Effect
 from persistent.driver.evolution import adapted, adopted, changes
 from persistent.driver.migration import migrate
 from persistent.driver.next_step import plan_number
@@ -22,7 +21,7 @@ from persistent.errors import CorruptCheckpoint, FingerprintChanged, NewerFormat
 logger = logging.getLogger("persistent.driver")
 
 
-def take_over(bench: Workbench, notes: Notes, last: Entry | None, effects: tuple[Effect, ...] = TAKING_OVER) -> Entry:
+def take_over(bench: Workbench, notes: Notes, last: Entry | None) -> Entry:
     """The manifest to go on from, which is ours: a fence, or the migration above it. ``last``: the newest; None if
     there is no checkpoint yet."""
     if last is None or last.manifest.id == 0:
@@ -31,9 +30,10 @@ def take_over(bench: Workbench, notes: Notes, last: Entry | None, effects: tuple
     claim(bench.job, last.manifest)
     above = bench.log.check_whole(last.manifest, shown(bench.job))
     _read_kept(bench, last.manifest)
-    taking_over = TakeOver(bench, last, above)
-    perform(taking_over.effects(), effects, TAKING_OVER)
-    return _evolved(bench, notes, taking_over.fence)
+    fence = last
+    for effect in TAKING_OVER:
+        fence = _performed(bench, fence, effect, above)
+    return _evolved(bench, notes, fence)
 
 
 def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:
@@ -53,42 +53,34 @@ def is_lost(bench: Workbench, found: Entry | None) -> bool:
     return bench.log.lost(found.manifest.base, found.manifest.id, shown(bench.job)) is not None
 
 
-class TakeOver:
-    """What a driver does before its first step: each effect once, in order."""
+def _performed(bench: Workbench, fence: Entry, effect: Effect, above: int) -> Entry:
+    """The fence, after this effect; before the first, the newest entry."""
+    job, log, manifest = bench.job, bench.log, fence.manifest
+    match effect:
+        case Effect.FENCE:
+            return _fence(bench, fence, above)
+        case Effect.CHECK:
+            log.check(manifest.id)
+            with log.unless_fenced(manifest.id):
+                bench.kept = log.kept(manifest, bench.kept)
+        case Effect.MARK:
+            mark_retracted(job, manifest)
+        case Effect.SWEEP:
+            sweep(job, manifest)
+        case Effect.TAKE_BACK:
+            take_back(job, manifest)
+        case Effect.PUBLISH:
+            publish(job, log, manifest)
+        case Effect.COLLECT:
+            collect(job, manifest, bench.kept.values(), log.plan(manifest.base, manifest.replan))
+    return fence
 
-    def __init__(self, bench: Workbench, last: Entry, above: int) -> None:
-        self._bench = bench
-        self._above = above
-        self.fence = last
 
-    def effects(self) -> dict[Effect, Callable[[], None]]:
-        """How to perform each effect."""
-        return {
-            Effect.FENCE: self._fence,
-            Effect.CHECK: self._check,
-            Effect.MARK: lambda: mark_retracted(self._bench.job, self.fence.manifest),
-            Effect.SWEEP: lambda: sweep(self._bench.job, self.fence.manifest),
-            Effect.TAKE_BACK: lambda: take_back(self._bench.job, self.fence.manifest),
-            Effect.PUBLISH: lambda: publish(self._bench.job, self._bench.log, self.fence.manifest),
-            Effect.COLLECT: self._collect,
-        }
-
-    def _fence(self) -> None:
-        bench, last = self._bench, self.fence
-        self.fence = bench.log.fence(last, bench.nonce, plan_number(bench, last.manifest), above=self._above)
-        manifest = self.fence.manifest
-        logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
-
-    def _check(self) -> None:
-        bench, manifest = self._bench, self.fence.manifest
-        bench.log.check(manifest.id)
-        with bench.log.unless_fenced(manifest.id):
-            bench.kept = bench.log.kept(manifest, bench.kept)
-
-    def _collect(self) -> None:
-        bench, manifest = self._bench, self.fence.manifest
-        pending = bench.log.plan(manifest.base, manifest.replan)
-        collect(bench.job, manifest, bench.kept.values(), pending)
+def _fence(bench: Workbench, last: Entry, above: int) -> Entry:
+    fence = bench.log.fence(last, bench.nonce, plan_number(bench, last.manifest), above=above)
+    manifest = fence.manifest
+    logger.info("epoch %d begins with %s", manifest.epoch, manifest_name(manifest.id))
+    return fence
 
 
 def _read_kept(bench: Workbench, last: Manifest) -> None:

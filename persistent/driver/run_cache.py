@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from monoids.groupby.cells import Integers
-from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.runs import read_run, read_table, run_place, with_recovery_advice
 from persistent.clock import Clock
@@ -90,12 +89,6 @@ class RunCache:
         panes = [self._panes_of(run) for run in runs if run.pane_max >= start]
         ahead = [int(some[np.searchsorted(some, start)]) for some in panes]
         return min((self._end(max(window.first_number(pane), first)) for pane in ahead), default=None)
-
-    def shards(self, runs: Sequence[Run], clock: Clock, close_at: int, least: int) -> list[tuple[int, int]]:
-        """The key groups in at least ``least`` ranges, each of which can be closed at once."""
-        window = self._window
-        panes = (window.first_number(clock.closed) * window.every_ms, close_at) if window else None
-        return shards(runs, least, panes=panes)
 
     def index(self, manifest: Manifest) -> pa.Table | None:
         """Every input ever listed, in order; None if none was."""

@@ -10,11 +10,8 @@ import pytest
 
 from persistent.driver import step
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
-from persistent.driver.loop import Driver
-from persistent.driver.step import Step
-from tests.crash.sweep import Calm, calm, check_same, overtaken_in_the_last_commit, sleep_everywhere, sweep
-from tests.crash.worlds import JOBS, LONG, World
-from tests.faults import Operations
+from tests.crash.sweep import Calm, calm, overtaken_in_the_last_commit, sleep_everywhere, sweep
+from tests.crash.worlds import JOBS, LONG
 from tests.operations.conftest import _quiet, folder
 
 __all__ = ["_quiet", "folder"]
@@ -63,47 +60,11 @@ def test_another_order_breaks_the_promise(
     pair: tuple[Effect, Effect], expected: Expected, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If a swapped order passed the sweep, then either the order is arbitrary or the sweep is blind."""
-    order = swapped(pair)
-    monkeypatch.setattr(Driver, "effects", order)
-    monkeypatch.setattr(step, "EFFECTS", order)  # the guard too believes in this order
+    monkeypatch.setattr(step, "EFFECTS", swapped(pair))  # the guard too believes in this order
     try:
         prove(expected, folder)
     except OutOfOrder as error:
         raise RuntimeError("refused by the guard, so nothing was shown") from error
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids=names)
-@pytest.mark.xfail(strict=True, raises=OutOfOrder, reason="the driver refuses any other order")
-def test_another_order_is_refused(pair: tuple[Effect, Effect], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody who moves a line must hear of it before the first run does."""
-    monkeypatch.setattr(Driver, "effects", swapped(pair))
-    calm(FILES, folder)
-
-
-@pytest.mark.parametrize("pair", PAIRS, ids=names)
-def test_an_effect_out_of_order_changes_nothing(
-    pair: tuple[Effect, Effect], expected: Expected, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The guard itself must not do half of what it refuses: after it, a calm run comes to the calm result."""
-    world, refused, right = World(FILES, folder), Operations(), Operations()
-    order = swapped(pair)
-    monkeypatch.setattr(Driver, "effects", order)
-    with pytest.raises(OutOfOrder, match=f"{pair[1].value} before {pair[0].value}"):
-        world.run(refused)
-    # Up to the refusal it did what the right order does, and then nothing more.
-    cut_short = World(FILES, folder)
-    monkeypatch.setattr(Driver, "effects", EFFECTS[: order.index(pair[1])])
-    monkeypatch.setattr(Step, "report", _interrupt)
-    with pytest.raises(InterruptedError):
-        cut_short.run(right)
-    assert [verb for verb, _, _ in refused.log] == [verb for verb, _, _ in right.log]
-    monkeypatch.undo()
-    world.run()
-    check_same(world, expected.files.outcome, names(pair))
-
-
-def _interrupt(step: Step) -> None:
-    raise InterruptedError
 
 
 def test_the_proof_holds_of_the_right_order(expected: Expected, folder: Path) -> None:

@@ -20,16 +20,16 @@ from persistent.driver.publish import (
     aside_name,
     claim,
     collect,
-    collect_dropped,
     collectable,
     index_folder,
     mark_retracted,
+    no_longer_kept,
     publish,
     sweep,
     take_back,
 )
 from persistent.errors import Fenced, InvalidPipeline, StagedMissing
-from persistent.storage import MemoryStorage
+from persistent.storage import MemoryStorage, delete_all
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, operator, plan, run
 
@@ -305,18 +305,10 @@ def test_what_is_dropped_goes_with_its_files_and_plans() -> None:
         manifest(2, base=3),
         manifest(10, operators={"Visits": operator({}, (), (), (names_run(LIVE[3]), names_run(LIVE[4])))}),
     ]
-    found = deleted(job, lambda: collect_dropped(job, one, [one, KEPT], dropped))
+    found = deleted(job, lambda: delete_all(job.storage, no_longer_kept(one, [one, KEPT], dropped)))
     assert found == {DEAD_RUNS[0], PLANS[1], PLANS[2], PLANS[0], LOGGED[2], LOGGED[3], LOGGED[0], LOGGED[5]}
 
 
 def test_no_more_plans_are_deleted_than_there_can_be() -> None:
     """A request each."""
-    asked: list[str] = []
-
-    class Counting(MemoryStorage):
-        def delete(self, name: str) -> None:
-            asked.append(name)
-
-    job = replace(everything(), storage=Counting(new_nonce()))
-    collect_dropped(job, newest(), [], [manifest(6, replan=1)])
-    assert asked == [PLANS[1], PLANS[2], LOGGED[2]]
+    assert no_longer_kept(newest(), [], [manifest(6, replan=1)]) == [PLANS[1], PLANS[2], LOGGED[2]]

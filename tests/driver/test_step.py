@@ -1,62 +1,265 @@
-"""A step is committed only if what it counted can be counted again."""
+"""A step is a value: what is due, what there is to do, and what follows, without a storage or an engine."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from monoids import Count, Sum
-from persistent import (
-    NonWindowState,
-    PersistentTask,
-    WindowState,
-    tumbling,
-)
-from persistent.errors import InvalidPipeline
-from tests.driver.shop import Shop, Visits
-from tests.faults import FaultyStorage, Operations
+from persistent import tumbling
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Staged
+from persistent.checkpoint.parts import Account
+from persistent.checkpoint.retention import Retention
+from persistent.checkpoint.successor import Entry, succeed
+from persistent.clock import Clock
+from persistent.codec import KEY_GROUPS, Run
+from persistent.driver import step as module
+from persistent.driver.commit import Results, next_manifest
+from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
+from persistent.driver.step import Step
+from persistent.sinks.memory import MemorySink
+from persistent.sources.protocol import Span, Split
+from persistent.worker.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit
+from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.figures import imported
 
-
-class Totals(Visits):
-    def persistent_state(self) -> Any:
-        return NonWindowState(Count())
-
-
-@pytest.mark.parametrize("end", [False, True])
-@pytest.mark.parametrize("task", [Visits, Totals])
-def test_a_run_without_anything_to_do_writes_nothing(task: type[PersistentTask], end: bool) -> None:
-    """A scheduler that starts a finished job every minute would otherwise fill the log with fences."""
-    shop = Shop(task=task)
-    shop.run(end_of_input=end)
-    operations = Operations()
-    report = shop.pipeline(FaultyStorage(shop.storage, operations)).run(engine="embedded", end_of_input=end)
-    assert (report.steps, report.rows) == (0, 0)
-    assert {verb for verb, _, _ in operations.log} <= {"read", "list"}
+WINDOW = tumbling(10)
+SPLITS = (Split("memory", (Span(0, 0, 3),)), Split("memory", (Span(0, 3, 4),)))
+STAGED = Staged("_staged/e1-c1-0", 1, 1)
 
 
-def test_only_keys_updated_since_the_last_end_are_published() -> None:
-    """A state of a million keys of which three changed publishes three."""
-    shop = Shop(task=Totals)
-    shop.run(end_of_input=True)
-    shop.rows.append({"ts": 50, "page": "a", "n": 1})
-    shop.run(end_of_input=True)
-    rows = shop.sink.rows()
-    assert [(row["page"], row["value"]) for row in rows[-1:]] == [("a", 7)]
-    assert sorted((row["page"], row["value"]) for row in rows[:-1]) == [("a", 6), ("b", 6)]
-    assert rows[-1]["revision"] > max(row["revision"] for row in rows[:-1])
+def entry(last: Manifest) -> Entry:
+    return Entry(last, "f" * 64, 100)
 
 
-class Weighted(Visits):
-    """A state that says in its fingerprint what a checkpoint cannot hold."""
+def began(runs: tuple[Run, ...] = (), **changes: Any) -> Step:
+    """A step after checkpoint 4, of epoch 2."""
+    operators = {"Visits": operator({}, ("page",), ("string",), runs)}
+    clock = changes.pop("clock", Clock(15, 0, {"memory": 15}))
+    last = manifest(4, epoch=2, clock=clock, operators=operators, bases={4: 0})
+    return Step(entry(last), plan(4, **{"splits": SPLITS, "close_at": clock.watermark, **changes}))
 
-    def persistent_state(self) -> Any:
-        monoid = Sum()
-        monoid.parameters = lambda: {"weight": 0.5}  # type: ignore[method-assign]
-        return WindowState(monoid, tumbling(10))
+
+# -- the order --------------------------------------------------------------------------------------------------------
 
 
-def test_what_could_not_be_read_again_is_not_committed() -> None:
-    """A float in a manifest would be written, and refused at the next start: the checkpoint would be lost."""
-    with pytest.raises(InvalidPipeline, match=r"0\.5 is a float, which a checkpoint cannot hold"):
-        Shop(task=Weighted).run()
+@given(st.permutations(EFFECTS) | st.lists(st.sampled_from(Effect)))
+def test_any_other_order_is_refused(effects: list[Effect]) -> None:
+    """Whoever moves a line of the driver, or forgets one, must hear of it before a sink shows what is not committed."""
+    step = began()
+    for effect, expected in zip(effects, (*EFFECTS, None)):
+        if effect is not expected:
+            before = replace(step)
+            with pytest.raises(OutOfOrder, match=f"^{effect.value} while {expected.value if expected else 'nothing'} "):
+                step.past(effect)
+            assert step == before
+            return
+        step = step.past(effect)
+    assert step.done == tuple(effects)
+
+
+def test_each_outcome_belongs_to_its_effect() -> None:
+    """A manifest that was committed before its files were written names nothing."""
+    step = began()
+    refused = (lambda: step.mapped(Results(), ()), lambda: step.committed(step.last))
+    for outcome in refused:
+        with pytest.raises(OutOfOrder):
+            outcome()
+    step = step.planned(step.plan).mapped(Results(), (run("i"),))
+    with pytest.raises(OutOfOrder):
+        step.planned(step.plan)
+    assert step.due is Effect.COMMIT and step.entry is step.last
+    new = entry(manifest(5))
+    assert step.committed(new).entry is new and step.committed(new).due is Effect.CHECK
+
+
+def test_a_plan_that_was_found_is_not_put_again() -> None:
+    """The put of a plan that is there would be settled by a read, in every recovery."""
+    assert replace(began(), done=(Effect.PLAN,)).due is Effect.MAP
+
+
+def test_it_knows_neither_storage_nor_engine() -> None:
+    """What reads or writes on the way cannot be played through, nor resumed in a test of a microsecond."""
+    outside = ("storage", "engines", "clock", "checkpoint.log", "checkpoint.runs", "driver.publish", "driver.workbench")
+    known = imported("persistent.driver.step")
+    assert not [name for name in known if any(f"{name}.".startswith(f"persistent.{one}.") for one in outside)]
+
+
+# -- a crash ----------------------------------------------------------------------------------------------------------
+
+
+def ran(item: MapSplit | CloseShard | FoldRuns) -> Mapped | Closed | Folded:
+    """What a worker would return, as a function of the item."""
+    attempt = item.attempt
+    name = f"e{attempt.epoch}-c{attempt.id}"
+    if isinstance(item, MapSplit):
+        (span,) = item.split.spans
+        rows, time = span.stop - span.start, 16 + 5 * span.start
+        delta = run(f"{name}-a{span.start}", rows, attempt.id, attempt.id, pane_min=time, pane_max=time)
+        return Mapped("memory", delta, None, ("string",), Account(rows, rows, mix=span.stop), time, STAGED, None)
+    if isinstance(item, CloseShard):
+        return Closed(replace(STAGED, rows=item.close_at - item.closed + item.low))
+    inputs = item.merge.inputs
+    ids = min(one.first for one in inputs), max(one.last for one in inputs)
+    low, high = item.merge.low, item.merge.high
+    rows = sum(one.rows for one in inputs)
+    return Folded(run(f"{name}-b{low}", rows, *ids, start=low, low=low, high=high, pane_max=30), None)
+
+
+def performed(step: Step) -> Step:
+    """The step after the effect that is due, as a driver performs it, without a storage or an engine."""
+    effect = step.due
+    if effect is Effect.PLAN:
+        return step.planned(step.plan)
+    if effect is Effect.MAP:
+        folds = step.folds(frozenset())
+        mapped = [ran(item) for item in step.maps(step.plan.source.splits, 1_000)]
+        closed = [ran(item) for item in step.closes(WINDOW, 2)]
+        return step.mapped(Results(mapped, closed, [(item, ran(item)) for item in folds]), ())  # type: ignore[arg-type]
+    if effect is Effect.COMMIT:
+        sink, keep = MemorySink(), Retention()
+        options = {"window": WINDOW, "sink": sink, "index": step.index, "lag_ms": 0, "retention": keep}
+        return step.committed(entry(next_manifest(step.last, step.plan, step.results, nonce="n", **options)))
+    assert effect is not None
+    return step.past(effect)
+
+
+def resumed(step: Step) -> Step:
+    """The step of a driver that takes over, of which nothing but the log is known."""
+    last = step.entry.manifest
+    fence = entry(succeed(step.entry, "fence", epoch=last.epoch + 1, fences=last.fences + 1, replan=last.replan))
+    if step.checkpoint is not None:
+        # Nothing is left to do but to publish, from the fence.
+        return replace(step, last=fence, checkpoint=fence, done=EFFECTS[: EFFECTS.index(Effect.PUBLISH)])
+    put = Effect.PLAN in step.done
+    return Step(fence, step.plan, done=(Effect.PLAN,) if put else ())
+
+
+def content(found: Manifest) -> dict[str, Any]:
+    """What a checkpoint holds, without the numbers that the fences below it have taken."""
+
+    def plain(one: Run) -> Run:
+        return replace(one, name=one.name.rpartition("-")[2], first=min(one.first, 5), last=min(one.last, 5))
+
+    operators = {name: one.with_state(runs=tuple(map(plain, one.state.runs))) for name, one in found.operators.items()}
+    staged = [batch.staged for batch in found.sink.unpublished], [one.late for one in found.aside]
+    return {"operators": operators, "staged": staged, "at": found.clocks, "of": found.sources, "ledger": found.ledger}
+
+
+@given(st.integers(0, 9), st.lists(st.integers(0, len(EFFECTS)), max_size=4), st.booleans())
+def test_a_step_that_is_resumed_ends_in_the_same_manifest(deltas: int, crashes: list[int], ends: bool) -> None:
+    """Wherever drivers died, and however often: else what a crash costs is a number that is wrong."""
+    runs = tuple(run(f"e1-c{id}-r{id}", 3, id, id, pane_min=10, pane_max=10) for id in range(1, deltas + 1))
+    first = step = began(runs, ends=ends)
+    while first.due is not None:
+        first = performed(first)
+    for survived in crashes:
+        for _ in range(survived):
+            step = performed(step) if step.due is not None else step
+        step = resumed(step)
+    while step.due is not None:
+        step = performed(step)
+    assert content(step.entry.manifest) == content(first.entry.manifest)
+    assert step.entry.manifest.accounts == {"memory": Account(4, 4, mix=7)}
+    assert step.entry.manifest.id == 5 + len(crashes)
+    assert (deltas >= 8) == bool(first.results.folded)
+
+
+def test_a_step_goes_on_above_a_fence_if_its_plan_does() -> None:
+    """What was planned before the fence is not planned again; what another driver has done since is not done twice."""
+    step = began()
+    fence = entry(replace(step.last.manifest, id=5, kind="fence", epoch=3))
+    moved = step.after(fence)
+    assert moved == replace(step, last=fence) and moved.attempt == Attempt(3, 6)
+    for change in ({"base": 5}, {"replan": 1}, {"job": "another"}):
+        assert step.after(entry(replace(fence.manifest, **change))) is None
+
+
+# -- what there is to do ----------------------------------------------------------------------------------------------
+
+
+def test_a_timestamp_is_too_far_ahead_by_the_plan_or_by_the_clock() -> None:
+    """A rerun under another option, or a time of day that was set back, would make dead letters of what was counted."""
+
+    def limit(step: Step) -> int:
+        (item,) = step.maps(SPLITS[:1], 1_000)
+        return item.limit
+
+    assert limit(began(wall_ms=40, max_future_ms=7)) == 47
+    assert limit(began(wall_ms=3, max_future_ms=7)) == 15 + 7
+    assert limit(began(wall_ms=40, max_future_ms=None)) == 1_040
+
+
+def test_every_split_is_judged_by_the_checkpoint_before() -> None:
+    """By its own clock a split would make the other's rows late, or not, as the engine happens to run them."""
+    step = began(recorded={"unit": "ms"})
+    one, other = step.maps(SPLITS, 1_000)
+    assert (one.split, other.split) == SPLITS
+    assert one == replace(other, split=one.split)
+    assert (one.watermark, one.recorded, one.key_types, one.since) == (15, {"unit": "ms"}, ("string",), None)
+    assert one.attempt == Attempt(2, 5)
+
+
+def test_a_large_state_closes_in_as_many_shards_as_run_side_by_side() -> None:
+    """One worker would do the work of all; and a shard left out would never be published."""
+    small, large = run("s", 200_000), run("l", 200_001)
+    assert [(one.low, one.high) for one in began((small,)).closes(WINDOW, 4)] == [(0, KEY_GROUPS)]
+    shards = began((large,), clock=Clock(15, 10, {"memory": 15})).closes(WINDOW, 4)
+    assert [(one.low, one.high) for one in shards] == [(0, 256), (256, 512), (512, 768), (768, 1024)]
+    assert {(one.closed, one.close_at, one.revision, one.runs) for one in shards} == {(10, 15, 5, (large,))}
+
+
+def test_a_shard_that_one_fold_cannot_hold_is_split() -> None:
+    """By the bytes of what closes alone: panes that stay open cost no memory."""
+    huge = replace(run("h", 5, pane_min=0, pane_max=99), bytes=10 << 29)
+    assert len(began((huge,)).closes(None, 1)) == 10
+    assert len(began((huge,)).closes(WINDOW, 1)) == 2
+
+
+def test_keys_are_published_at_the_end_of_the_input_if_they_have_changed() -> None:
+    """At another time a state without windows is not complete; unchanged, it was published before."""
+    held = (run("a", first=3, last=3),)
+    assert began(held, ends=True).ends_with_changes
+    assert not began(held).ends_with_changes and not began(ends=True).ends_with_changes
+    step = began(held, ends=True)
+    published = {"Visits": step.last.manifest.operator.with_state(published=3)}
+    step = replace(step, last=entry(replace(step.last.manifest, operators=published)))
+    assert not step.ends_with_changes
+
+
+def test_runs_whose_fold_raised_are_left() -> None:
+    """Tried again in every step, they would cost a fold in every step."""
+    runs = tuple(run(f"e1-c{id}-a", 3, id, id) for id in range(1, 9))
+    (fold,) = began(runs, clock=Clock(15, 10, {"memory": 15})).folds(frozenset())
+    assert fold.merge.inputs == runs and (fold.closed, fold.attempt) == (10, Attempt(2, 5))
+    assert began(runs).folds(frozenset({runs[3].name})) == []
+
+
+def test_a_fold_takes_a_budget_from_the_step_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rows of all deltas the first step after a long backfill would fold them at once."""
+    asked: list[int] = []
+    monkeypatch.setattr(module, "choose_all", lambda runs, rows, published, unfolded: asked.append(rows) or [])
+    began((run("a", 7, 3, 3), run("b", 5, 4, 4), run("c", 2, 4, 4), run("d", 9, 2, 4))).folds(frozenset())
+    assert asked == [7]
+
+
+def test_a_report_counts_this_step_alone() -> None:
+    """Accounts add up over the whole job; a user watches what comes in now."""
+    step = began()
+    before = replace(step.last.manifest, ledger={"Visits": {"memory": {"memory": Account(9, 6, 2, 1)}}})
+    step = replace(step, last=entry(before))
+    fold = Folded(replace(run("sum"), bytes=30), None)
+    late_dead = Mapped("memory", replace(run("a"), bytes=7), None, (), Account(6, 3, 1, 2), 20, None, STAGED, "bad")
+    results = Results((late_dead,), (Closed(STAGED, replace(STAGED, rows=4)),), ((FoldRuns(*[None] * 3), fold),), 3)  # type: ignore[arg-type]
+    new = replace(before, id=5, ledger={"Visits": {"memory": {"memory": Account(15, 9, 3, 3)}}})
+    step = step.planned(step.plan).mapped(results, ()).committed(entry(new))
+    report = step.report({Effect.MAP: 2.0, Effect.COMMIT: 0.5}, 40, None)
+    assert (report.id, report.rows, report.late, report.dead) == (5, 6, 1, 2)
+    assert (report.outputs, report.set_aside, report.discarded) == (1, 4, 3)
+    assert (report.clock_ms, report.lag_ms, report.seconds, report.commit_seconds) == (15, 25, 2.5, 0.5)
+    assert (report.checkpoint_bytes, report.compaction_bytes, report.manifest_bytes) == (137, 30, 100)
+    assert results.first_dead == "bad" and Results().first_dead == ""

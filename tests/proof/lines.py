@@ -41,6 +41,7 @@ MODULES = (
     "persistent.driver.publish",
     "persistent.driver.recover",
     "persistent.driver.step",
+    "persistent.driver.step_effects",
     "persistent.driver.workbench",
     "persistent.sinks.file",
     "persistent.storage.fsspec_storage",

@@ -1,6 +1,6 @@
 """An actor is a process that works on the checkpoint, one operation of the store after the other.
 
-``moves`` are all the things that an actor may do next. They mirror ``persistent.driver.step``,
+``moves`` are all the things that an actor may do next. They mirror ``persistent.driver.step_effects``,
 ``persistent.driver.publish``, ``persistent.checkpoint.log`` and ``persistent.operations``. ``without``: rules that are
 removed, see ``model_mutants``.
 """

@@ -1,4 +1,4 @@
-"""A step of the model is plan, map, commit, check and publish, as in ``persistent.driver.step``."""
+"""A step of the model is plan, map, commit, check and publish, as in ``persistent.driver.step_effects``."""
 
 from __future__ import annotations
 

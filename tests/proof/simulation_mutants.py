@@ -12,8 +12,7 @@ from persistent.checkpoint import garbage
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
-from persistent.driver import commit, publish, recover
-from persistent.driver.step import Step
+from persistent.driver import commit, publish, recover, step_effects
 from persistent.sinks.file import FileSink
 
 
@@ -53,7 +52,7 @@ MUTANTS: Mapping[str, Patch] = {
     "outputs are published under the id of who publishes": (recover, "publish", _under_the_current_id),
     "a list is put before its files are there": (FileSink, "_published_all", lambda self, id, staged: None),
     "garbage is collected without a look at bases": (Manifest, "keeps", lambda self, id: id >= self.base),
-    "a step does not publish": (Step, "_publish", lambda self: None),
+    "a step does not publish": (step_effects, "publish", lambda job, log, manifest: None),
     "garbage is whatever is not live": (garbage, "is_abandoned", lambda name, epoch, id: True),
     "only what the newest manifest names is live": (publish, "_live", lambda manifest, kept: manifest.files()),
     "a fold does not replace its inputs": (commit, "replaced", _inputs_stay),

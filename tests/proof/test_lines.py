@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from persistent.driver import step
+from persistent.driver import step_effects
 from tests.proof.errors import System
 from tests.proof.lines import MODULES, PLAN, Cases, Strike, Struck
 from tests.proof.worlds import VISITS, drawn_names
@@ -34,13 +34,13 @@ def test_every_module_is_reached() -> None:
 @pytest.mark.crash
 def test_an_exception_that_is_swallowed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """If a publish that failed could pass as done, the section would be blind."""
-    publish = step.publish
+    publish = step_effects.publish
 
     def careless(*arguments: Any) -> None:
         with suppress(Struck):
             publish(*arguments)
 
-    monkeypatch.setattr(step, "publish", careless)
+    monkeypatch.setattr(step_effects, "publish", careless)
     cases = Cases(System(), VISITS)
     with drawn_names(0):
         struck = [strike for strike in cases.strikes() if strike.place[0].endswith("sinks/file.py")]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from persistent.driver import recover, step
 from persistent.driver.effects import EFFECTS, TAKING_OVER
-from persistent.driver.loop import Driver
 from tests.proof import model, model_actors, model_moves
 from tests.proof.model_mutants import GUARDED, HOMES, LARGE, RULES, SOUND, WORLDS
 from tests.proof.model_search import Space, explore, replay
@@ -73,10 +73,12 @@ def test_the_effects_happen_in_the_order_of_the_code(monkeypatch: pytest.MonkeyP
 
     order = [effect.value for effect in TAKING_OVER]
     assert told(*order[1:-1]) == order[2:]
+    assert (
+        (model_moves.TAKING_OVER, model_moves.EFFECTS) == (recover.TAKING_OVER, step.EFFECTS) == (TAKING_OVER, EFFECTS)
+    )
     swapped = (*TAKING_OVER[:2], *reversed(TAKING_OVER[2:]))
     monkeypatch.setattr(model_moves, "TAKING_OVER", swapped)
     assert told("check") == ["collect"]
-    assert Driver.taking_over == TAKING_OVER and Driver.effects == EFFECTS
     assert {effect.value for effect in TAKING_OVER[2:]} | {"pending"} <= set(model_actors._MOVES) | {"fence"}
 
 

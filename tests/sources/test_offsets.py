@@ -14,7 +14,7 @@ from persistent import MemorySink, NonWindowState, PersistentTask, Pipeline, Win
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account
-from persistent.driver import step as driver_step
+from persistent.driver import step_effects
 from persistent.errors import OtherJob, RetentionGap, SourceChanged
 from persistent.operations import restart
 from persistent.sources import offsets
@@ -177,7 +177,7 @@ def test_a_plan_whose_records_are_gone_is_replaced(monkeypatch: pytest.MonkeyPat
     one = job(TopicSource(topic, on_gap="earliest"))
     one.run(engine="embedded")
     topic.add("a", 3, 4, 5, 6, 7)
-    monkeypatch.setattr(driver_step.Step, "_map", _die)
+    monkeypatch.setattr(step_effects, "_run_items", _die)
     with pytest.raises(Killed):
         one.run(engine="embedded")
     monkeypatch.undo()
@@ -189,7 +189,7 @@ def test_a_plan_whose_records_are_gone_is_replaced(monkeypatch: pytest.MonkeyPat
     assert verify(one.storage).ok
 
 
-def _die(step: Any) -> None:
+def _die(*arguments: Any) -> None:
     raise Killed("before the map")
 
 

@@ -1,0 +1,186 @@
+"""The effects of a step are performed here, one at a time: each does what the step says, and returns the next value."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from persistent.checkpoint.compaction import Merge, choose, replaced
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.plan import StepPlan
+from persistent.checkpoint.runs import read_table
+from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.clock import monotonic_s, wall_ms
+from persistent.codec import KEY_GROUPS, Run, common_key_types, encode_table
+from persistent.driver.commit import Results, next_manifest
+from persistent.driver.effects import Effect
+from persistent.driver.publish import collect, index_folder, no_longer_kept, publish, sweep
+from persistent.driver.report import StepReport
+from persistent.driver.step import Step
+from persistent.driver.workbench import Workbench
+from persistent.errors import InputGone
+from persistent.sources.protocol import LosingSource
+from persistent.storage import delete_all
+from persistent.worker.dispatch import Item, Result
+from persistent.worker.job import Closed, CloseShard, Folded, Mapped, MapSplit
+
+logger = logging.getLogger("persistent.driver")
+
+
+def perform(bench: Workbench, step: Step) -> tuple[Step, StepReport]:
+    """Perform each effect that is due, to the end of the step."""
+    seconds: dict[Effect, float] = {}
+    while (effect := step.due) is not None:
+        began = monotonic_s()
+        step = _performed(bench, step, effect)
+        seconds[effect] = monotonic_s() - began
+    return step, step.report(seconds, wall_ms(), bench.reached(step.entry.manifest))
+
+
+def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
+    manifest = step.entry.manifest
+    match effect:
+        case Effect.PLAN:
+            return step.planned(_put_plan(bench, step))
+        case Effect.MAP:
+            return step.mapped(_run_items(bench, step), _merged_index(bench, step))
+        case Effect.COMMIT:
+            return step.committed(_commit(bench, step))
+        case Effect.CHECK:
+            bench.log.check(manifest.id)
+        case Effect.PUBLISH:
+            publish(bench.job, bench.log, manifest)
+        case Effect.COLLECT:
+            _collect(bench, manifest, sweeps=step.sweeps)
+    return step.past(effect)
+
+
+def _put_plan(bench: Workbench, step: Step) -> StepPlan:
+    plan = step.plan
+    if step.appended is not None:
+        run = _write_index(bench, step, step.appended)
+        plan = replace(plan, sources={name: replace(one, appended=(run,)) for name, one in plan.sources.items()})
+    plan = bench.log.put_plan(plan)
+    if plan.number and not bench.adopts:
+        logger.warning("a smaller step: reading from %s to %s", dict(plan.source.start), dict(plan.source.end))
+    return plan
+
+
+def _run_items(bench: Workbench, step: Step) -> Results:
+    closes, discarded = _closes(bench, step)
+    folds = step.folds(frozenset(bench.unfolded))
+    found, maps = _with_splits(bench, step, [*closes, *folds])
+    mapped = _agreeing(bench, step, maps, [result for result in found if isinstance(result, Mapped)])
+    closed = tuple(result for result in found if isinstance(result, Closed))
+    folded = tuple(result for result in found if isinstance(result, Folded))
+    for run, panes in [(one.run, one.panes) for one in mapped] + [(one.run, one.panes) for one in folded]:
+        if run is not None and panes is not None:
+            bench.run_cache.learn(run, panes)
+    results = Results(mapped, closed, tuple(zip(folds, folded)), discarded)
+    bench.leave_unfolded(results)
+    return results
+
+
+def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
+    """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close."""
+    last, window = step.last.manifest, bench.job.state.window
+    open_and_due = bench.runs(last), last.clock, step.plan.task.close_at
+    is_due = step.ends_with_changes if window is None else bench.run_cache.is_due(*open_and_due)
+    if is_due and bench.job.sink is None:
+        return [], bench.run_cache.windows_over(*open_and_due)
+    return step.closes(window, bench.engine.parallelism) if is_due else [], 0
+
+
+def _with_splits(bench: Workbench, step: Step, others: Sequence[Item]) -> tuple[Sequence[Result], list[MapSplit]]:
+    """The results of the plan's splits and of other items, and the splits as they were run.
+
+    Inputs that are gone may become dead letters of the plan: a rerun finds the same ones gone.
+    """
+    splits, recorded = step.plan.source.splits, step.plan.source.recorded
+    while True:
+        maps = step.maps(splits, bench.options.max_future_ms)
+        try:
+            return bench.engine.map(bench.work, [*maps, *others]), maps
+        except InputGone as error:
+            source = bench.job.source
+            found = source.without_lost(splits, recorded) if isinstance(source, LosingSource) else None
+            if found is None:
+                raise
+            splits = found
+            logger.warning("%s; it is a dead letter", error)
+
+
+def _agreeing(bench: Workbench, step: Step, maps: list[MapSplit], mapped: list[Mapped]) -> tuple[Mapped, ...]:
+    """The results of the splits, with agreeing key types: in the order of the records, the first key decides the type
+    of its column. A split that began with keys of another type is mapped again with that type."""
+    types = step.last.manifest.operator.key_types
+    agreeing = []
+    for item, result in zip(maps, mapped, strict=True):
+        if not _agree(types, result.key_types):
+            (again,) = bench.engine.map(bench.work, [replace(item, key_types=types)])
+            assert isinstance(again, Mapped)
+            result = again
+        types = common_key_types([types, result.key_types])
+        agreeing.append(result)
+    return tuple(agreeing)
+
+
+def _agree(known: tuple[str, ...], found: tuple[str, ...]) -> bool:
+    try:
+        common_key_types([known, found])
+    except TypeError:
+        return False
+    return True
+
+
+def _merged_index(bench: Workbench, step: Step) -> tuple[Run, ...]:
+    """The runs of the source's index, neighbours folded when there are many."""
+    runs = (*step.last.manifest.source.index, *step.plan.source.appended)
+    merge = choose(runs, sum(run.rows for run in runs))
+    if merge is None:
+        return runs
+    tables = [read_table(bench.job.storage, run) for run in merge.inputs]
+    whole = Merge(merge.inputs, 0, KEY_GROUPS)
+    return replaced(runs, whole, _write_index(bench, step, pa.concat_tables(tables, promote_options="default")))
+
+
+def _write_index(bench: Workbench, step: Step, table: pa.Table) -> Run:
+    data, sha256 = encode_table(table)
+    name = step.attempt.run_name(index_folder(bench.job))
+    bench.job.storage.write(name, data)
+    id = step.attempt.id
+    return Run(name, len(table), len(data), sha256, 0, 0, KEY_GROUPS, 0, 0, id, id)
+
+
+def _commit(bench: Workbench, step: Step) -> Entry:
+    job, lag_ms = bench.job, step.plan.source.max_out_of_orderness_ms
+    manifest = next_manifest(
+        step.last,
+        step.plan,
+        step.results,
+        window=job.state.window,
+        sink=job.sink,
+        index=step.index,
+        lag_ms=job.source.max_out_of_orderness if lag_ms is None else lag_ms,
+        retention=bench.options.retention,
+        nonce=new_nonce(),
+        known=job.state.known_from(step.last.manifest.clock.watermark),
+    )
+    entry = bench.log.put(manifest)
+    bench.committed = manifest.id
+    return entry
+
+
+def _collect(bench: Workbench, manifest: Manifest, *, sweeps: bool) -> None:
+    job = bench.job
+    dropped = bench.keep(manifest)
+    # First the known files: a sweep looks only into the folder of the current task.
+    delete_all(job.storage, no_longer_kept(manifest, bench.kept.values(), dropped))
+    if sweeps:
+        sweep(job, manifest)
+        collect(job, manifest, bench.kept.values(), None)
+    bench.run_cache.forget_all_but(bench.runs(manifest))
+    job.source.acknowledge(bench.kept[min(bench.kept)].source.positions)
