@@ -32,7 +32,7 @@ from persistent.engines.embedded import Embedded
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError
 from persistent.sinks.file import FileSink
-from persistent.sinks.protocol import Sink
+from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.file import FileSource
 from persistent.sources.protocol import Source
 from persistent.state import PersistentState
@@ -51,6 +51,7 @@ CHECKPOINT_NAMES = (
     "d/task/run.arrow",
     "late/rows.arrow",
     "dead/rows.arrow",
+    "staged/rows.arrow",
 )
 """Sample names of the files in a checkpoint."""
 _GUARANTEES = ("at-least-once", "exactly-once")
@@ -92,7 +93,7 @@ class Pipeline:
         source: Source,
         task: PersistentTask,
         checkpoint: str | Storage,
-        sink: Sink | None = None,
+        sink: AnySink | None = None,
         discard_closed: bool = False,
         step_rows: int | None = None,
         on_error: str = "stop",
@@ -106,7 +107,8 @@ class Pipeline:
     ) -> None:
         _check_part("source", source, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
         if sink is not None:
-            _check_part("sink", sink, Sink, "FileSink({})", "FileSink(...), MemorySink() or None")
+            kind = BatchSink if hasattr(sink, "deliver") else Sink
+            _check_part("sink", sink, kind, "FileSink({})", "FileSink(...), MemorySink() or None")
         if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
             raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
         if on_error not in ("stop", "dead-letter"):
@@ -231,6 +233,9 @@ class Pipeline:
         finally:
             if chosen is not engine:
                 chosen.stop()
+            close = getattr(self.sink, "close", None)
+            if close is not None:
+                close()
 
     def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
         """The folded state as an Arrow table in output columns; with a SparkSession, as a DataFrame.
@@ -297,7 +302,7 @@ class Pipeline:
 
     def _check_reach(self, engine: Engine) -> None:
         """InvalidPipeline if workers in other processes cannot reach a part."""
-        for part in (self.storage, self.sink):
+        for part in (self.storage, None if isinstance(self.sink, BatchSink) else self.sink):
             if part is not None and not part.shared:
                 raise InvalidPipeline(
                     f"{part!r} lives in the memory of this process, out of reach of the workers of {engine.name}: "
@@ -340,7 +345,7 @@ def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
         ) from error
 
 
-def _check_closed_go_somewhere(state: PersistentState, sink: Sink | None, discard_closed: bool) -> None:
+def _check_closed_go_somewhere(state: PersistentState, sink: AnySink | None, discard_closed: bool) -> None:
     """InvalidPipeline if closed windows would be lost without the user saying so."""
     if not isinstance(discard_closed, bool):
         raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")

@@ -98,6 +98,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.driver.commit",
         "persistent.driver.run_cache",
         "persistent.worker.state_tables",
+        "persistent.driver.output_batches",
         "persistent.driver.publish",
         "persistent.driver.report",
         "persistent.driver.unpublished",
@@ -128,7 +129,7 @@ ROOMS = {
     "codec": "errors",
     "text": "clock codec",
     "sources": "errors clock text codec storage",
-    "sinks": "errors text storage checkpoint.names checkpoint.garbage",
+    "sinks": "errors text codec storage checkpoint.names checkpoint.garbage",
     "checkpoint": "errors clock text codec storage sources state task",
     "engines": "errors storage worker.requirements",
     "worker": "errors text codec storage sources sinks message window state_rows state delta task checkpoint",
@@ -417,11 +418,11 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
 
 def _is_protocol(thing: type, attribute: str) -> bool:
     """Whether the method is one of a source or sink, which the protocol explains."""
-    from persistent.sinks.protocol import Sink
+    from persistent.sinks.protocol import BatchSink, Sink
     from persistent.sources.protocol import Source
     from persistent.storage import Storage
 
-    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, Storage))
+    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, BatchSink, Storage))
 
 
 def test_nothing_unfinished_and_no_forbidden_word() -> None:

@@ -23,6 +23,7 @@ from persistent.checkpoint.parts import (
     Account,
     Accounts,
     Aside,
+    Inheritance,
     OperatorState,
     SinkPart,
     SourcePart,
@@ -54,7 +55,8 @@ class Manifest:
     takes over repeats it, until the next checkpoint. ``left``: the ids, from the first up to the second, that a
     rollback went back behind, and whether it took back their outputs; listed while one of them is kept. ``publishes``:
     whether the driver of this state had a sink; None if not recorded. ``revision_base``: the revision from which this
-    job counts, the largest of the jobs that it continues. ``format``: the one it was read in.
+    job counts, the largest of the jobs that it continues. ``inherits``: by sink, the place that this job takes over
+    there. ``format``: the one it was read in.
 
     ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by task. ``ledger``: by task, input and partition.
     ``aside``: late rows and dead letters that may still be unpublished, oldest first.
@@ -86,6 +88,7 @@ class Manifest:
     origin: tuple[str, int] | None = None
     publishes: bool | None = None
     revision_base: int = 0
+    inherits: Mapping[str, Inheritance] = field(default_factory=dict)
     format: int = FORMAT
 
     @property
@@ -241,6 +244,7 @@ class Manifest:
             "aside": [one.to_json() for one in self.aside],
             "publishes": self.publishes,
             "revision_base": self.revision_base,
+            **({"inherits": {name: one.to_json() for name, one in self.inherits.items()}} if self.inherits else {}),
             "fences": self.fences,
             "replan": self.replan,
             "pins": list(self.pins),
@@ -304,6 +308,7 @@ def _manifest_of(body: Mapping[str, Any]) -> Manifest:
         aside=tuple(map(Aside.from_json, body["aside"])),
         publishes=body["publishes"],
         revision_base=body["revision_base"],
+        inherits={name: Inheritance.from_json(one) for name, one in body.get("inherits", {}).items()},
         fences=body["fences"],
         replan=body["replan"],
         pins=tuple(body["pins"]),

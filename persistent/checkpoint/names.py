@@ -8,6 +8,7 @@ A checkpoint:
     d/<name>/<attempt>.arrow               a run: of the state of that operator, or of the index of that source
     late/<id>-<nonce>.arrow, dead/...      late rows and dead letters, under the id that staged them
     retracted/<first>-<stop>               a mark: late rows and dead letters of these ids are taken back
+    staged/<attempt>.arrow                 outputs that wait for a sink without a place of its own
     r/e<epoch>-<nonce>.json                a mark: a driver runs
     s/<name>/                              a savepoint: a checkpoint with a CLAIM
 
@@ -32,6 +33,7 @@ FORMAT_NAME, CLAIM, DOCTOR = "FORMAT", "CLAIM", "DOCTOR"
 MANIFESTS, PLANS, DRIVERS = "m", "p", "r"
 LATE, DEAD = "late", "dead"
 RETRACTED = "retracted"
+STAGED = "staged"
 _DIGITS = 20
 
 _ATTEMPT = re.compile(r"e([0-9]+)-c([0-9]+)-([0-9a-f]{1,32})")
@@ -112,6 +114,15 @@ def runs_folder(name: str) -> str:
 
 def run_name(folder: str, attempt: str) -> str:
     return f"{folder}/{attempt}.arrow"
+
+
+def staged_name(attempt: str) -> str:
+    """The file in which outputs wait in the checkpoint.
+
+    >>> staged_name("e3-c41-0f8fad5b")
+    'staged/e3-c41-0f8fad5b.arrow'
+    """
+    return f"{STAGED}/{attempt}.arrow"
 
 
 def savepoint_name(name: str) -> str:

@@ -218,8 +218,8 @@ class SinkBatch:
 @dataclass(frozen=True)
 class SinkPart:
     """The batches of a sink. ``does``: the optional methods that it has. ``last``: the id of its newest batch, or of
-    the rollback that took its outputs back. ``unpublished``: the batches that may still be unpublished, oldest
-    first."""
+    the rollback since. ``unpublished``: the batches that may still be unpublished, oldest first; without files where a
+    run that had no sink has discarded them."""
 
     does: tuple[str, ...] = ()
     last: int | None = None
@@ -229,9 +229,30 @@ class SinkPart:
         unpublished = [batch.to_json() for batch in self.unpublished]
         return {"does": list(self.does), "last": self.last, "unpublished": unpublished}
 
+    @property
+    def owed(self) -> tuple[SinkBatch, ...]:
+        """The batches with outputs that may still be unpublished."""
+        return tuple(batch for batch in self.unpublished if batch.staged)
+
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> SinkPart:
         return SinkPart(tuple(body["does"]), body["last"], tuple(map(SinkBatch.from_json, body["unpublished"])))
+
+
+@dataclass(frozen=True)
+class Inheritance:
+    """The place in a sink that a job takes over from the one whose savepoint it started from: the ``number`` of the
+    newest batch there, and the ``jobs`` that may hold the place."""
+
+    jobs: tuple[str, ...]
+    number: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"jobs": list(self.jobs), "number": self.number}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> Inheritance:
+        return Inheritance(tuple(body["jobs"]), body["number"])
 
 
 @dataclass(frozen=True)

@@ -198,6 +198,7 @@ MANIFEST = both(
             "publishes": optional(flag),
             "revision_base": COUNT,
         },
+        {"inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT}))},
     ),
     in_order,
     _of_one_job,

@@ -69,6 +69,7 @@ _ROWS: Mapping[str, tuple[Rule, ...]] = {
     "origin":       (_COPIED, _COPIED,  _COPIED,   _COPIED,  _COPIED, _SET,     _SET),
     "publishes":    (_COPIED, _SET,     _COPIED,   _COPIED,  _SET,    _RESET,   _RESET),
     "revision_base": (_COPIED, _COPIED, _COPIED,   _COPIED,  _COPIED, _SET,     _SET),
+    "inherits":     (_COPIED, _COPIED,  _COPIED,   _COPIED,  _COPIED, _SET,     _RESET),
 }
 # fmt: on
 
@@ -78,7 +79,7 @@ TABLE: Mapping[str, Mapping[str, Rule]] = {
 """The rule of each field, by kind of manifest. ``id``, ``kind``, ``nonce``, ``parent`` and ``format`` are the
 manifest's own."""
 
-_FIRST = {field.name: field.default for field in fields(Manifest)} | {"bases": {}, "sinks": {}}
+_FIRST = {field.name: field.default for field in fields(Manifest)} | {"bases": {}, "sinks": {}, "inherits": {}}
 
 
 def new_nonce() -> str:

@@ -27,7 +27,8 @@ from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import Clock
 from persistent.codec import Run, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
-from persistent.sinks.protocol import ABILITIES, Sink
+from persistent.sinks.outlet import abilities
+from persistent.sinks.protocol import AnySink
 from persistent.task import key_names, operator_name
 from persistent.text.fingerprints import changes_text
 from persistent.window import Window
@@ -91,7 +92,7 @@ def next_manifest(
     results: Results,
     *,
     window: Window | None,
-    sink: Sink | None,
+    sink: AnySink | None,
     index: Sequence[Run],
     lag_ms: int,
     retention: Retention,
@@ -203,16 +204,20 @@ def _key_types(operator: OperatorState, results: Results) -> tuple[str, ...]:
         raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
 
 
-def _next_sinks(old: Manifest, id: int, sink: Sink | None, staged: tuple[Staged, ...]) -> dict[str, SinkPart]:
+def _next_sinks(old: Manifest, id: int, sink: AnySink | None, staged: tuple[Staged, ...]) -> dict[str, SinkPart]:
     """The sinks with their new batches; all earlier batches are published before this checkpoint is put. Without a
-    sink, what is known of the previous one is kept."""
+    sink, what is known of the previous one is kept, and its batches are empty: a mark must find each after the one
+    before."""
     if sink is None:
-        return {name: replace(part, unpublished=()) for name, part in old.sinks.items()}
+        return {name: replace(part, unpublished=_emptied(part)) for name, part in old.sinks.items()}
     name = default_name(type(sink).__name__, "sink")
     before = old.sinks[name].last if name in old.sinks else None
     batches = (SinkBatch(id, before, staged),) if staged else ()
-    does = tuple(ability for ability in ABILITIES if hasattr(sink, ability))
-    return {name: SinkPart(does, id if staged else before, batches)}
+    return {name: SinkPart(abilities(sink), id if staged else before, batches)}
+
+
+def _emptied(part: SinkPart) -> tuple[SinkBatch, ...]:
+    return tuple(replace(batch, staged=()) for batch in part.unpublished)
 
 
 def _aside(id: int, results: Results) -> tuple[Aside, ...]:

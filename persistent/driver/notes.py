@@ -71,7 +71,7 @@ class Notes:
                 if has
                 else f"the sink was taken away: windows that closed up to {closed} went there, the next are discarded",
             )
-        if not has and found.sink.unpublished:
+        if not has and found.sink.owed:
             staged = f"what checkpoint {found.base} staged for the sink it had is discarded, unless it was shown"
             self.note("staged", staged)
 

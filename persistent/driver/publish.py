@@ -18,6 +18,7 @@ from persistent.checkpoint.names import (
     MANIFESTS,
     PLANS,
     RETRACTED,
+    STAGED,
     Staged,
     entry_id,
     is_retracted,
@@ -31,8 +32,10 @@ from persistent.checkpoint.names import (
 from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.parts import default_name
 from persistent.checkpoint.plan import StepPlan
+from persistent.driver.output_batches import batches_of, claim_of, retreat_of
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
-from persistent.sinks.protocol import Sink
+from persistent.sinks.outlet import Outlet
+from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
 from persistent.worker.job import Job
 
@@ -44,8 +47,9 @@ def claim(job: Job, manifest: Manifest) -> None:
     InvalidPipeline if there is no sink, though the manifest lists outputs that may not be discarded, or outputs to take
     back."""
     _check_sink(job, manifest)
-    if job.sink is not None:
-        job.sink.claim(manifest.job)
+    outlet = job.outlet
+    if outlet is not None:
+        outlet.claim(claim_of(job, manifest))
 
 
 def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
@@ -59,7 +63,7 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
         # The loser of the race for the first manifest finds the winner's name here; that manifest was put before.
         newest = log.newest()
         if newest is None or newest.manifest.job != found:
-            job.sink.claim(manifest.job)
+            claim(job, manifest)
     if found is None and manifest.publishes:
         raise StorageError(
             f"{job.sink!r} has nothing of what job {manifest.job} has published (no _published/JOB): its results would "
@@ -68,10 +72,11 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
         )
 
 
-def shown(job: Job) -> Trace:
+def shown(job: Job, manifest: Manifest) -> Trace:
     """The newest checkpoint with outputs in the sink, if the sink can tell."""
-    newest = getattr(job.sink, "newest", None)
-    return Trace() if newest is None else Trace(newest(), f"{job.sink!r}")
+    outlet = job.outlet
+    found = None if outlet is None else outlet.newest(manifest.job, manifest.revision_base)
+    return Trace() if found is None else Trace(found, f"{job.sink!r}")
 
 
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
@@ -79,9 +84,10 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     InvalidPipeline, before anything is done, if windows are listed and there is no sink."""
     _check_sink(job, manifest)
     try:
-        if job.sink is not None:
-            for batch in manifest.sink.unpublished:
-                job.sink.publish(batch.id, batch.staged)
+        outlet = job.outlet
+        if outlet is not None and (manifest.sink.unpublished or manifest.target is not None):
+            batches = batches_of(job, manifest, outlet.read)
+            outlet.publish(batches, retreat_of(job, manifest, batches))
         for aside in manifest.aside:
             for folder, staged in zip(_ASIDE, (aside.late, aside.dead)):
                 for one in staged:
@@ -100,22 +106,23 @@ def mark_retracted(job: Job, manifest: Manifest) -> None:
         raise _cannot_take_back(job, manifest)
     name = retraction_name(*_taken_back(manifest))
     put_once(job.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
-    if job.sink is not None and hasattr(job.sink, "mark"):
-        job.sink.mark(*_taken_back(manifest))
+    if job.outlet is not None:
+        job.outlet.ask("mark", *_taken_back(manifest))
 
 
 def sweep(job: Job, manifest: Manifest) -> None:
     """Delete the files staged in the sink that no driver will publish."""
-    if job.sink is not None:
-        job.sink.sweep(manifest.unpublished(), manifest.epoch, manifest.id)
+    if job.outlet is not None:
+        job.outlet.sweep(manifest.unpublished(), manifest.epoch, manifest.id)
 
 
 def take_back(job: Job, manifest: Manifest) -> None:
-    """Delete what was published since the checkpoint that a rollback went back to; repeated, it changes nothing."""
+    """Delete what was published since the checkpoint that a rollback went back to; repeated, it changes nothing. A
+    batch sink does so when it publishes."""
     if manifest.retract is None:
         return
-    if job.sink is not None:
-        job.sink.retract(*_taken_back(manifest))  # type: ignore[attr-defined]
+    if job.outlet is not None:
+        job.outlet.ask("retract", *_taken_back(manifest))
     delete_all(job.storage, list(_retracted_aside(job.storage, [range(*_taken_back(manifest))])))
 
 
@@ -162,15 +169,16 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
     """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and what
     was published after it was taken back."""
-    delete_all(job.storage, list(collectable(job.storage, [job.folder()], manifest, kept, pending)))
-    if job.sink is not None and hasattr(job.sink, "tidy"):
-        job.sink.tidy()
+    waiting = [STAGED] if isinstance(job.sink, BatchSink) else []
+    delete_all(job.storage, list(collectable(job.storage, [job.folder(), *waiting], manifest, kept, pending)))
+    if job.outlet is not None:
+        job.outlet.ask("tidy")
 
 
 def collectable(
     storage: Storage, folders: Iterable[str], manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None
 ) -> Iterator[str]:
-    """What ``collect`` deletes, in its order. ``folders``: those with runs of a state."""
+    """What ``collect`` deletes, in its order. ``folders``: those with runs of a state, or outputs that wait."""
     live = _live(manifest, kept)
     if pending is not None:
         live |= pending.files()
@@ -192,11 +200,10 @@ def collectable(
     yield from _retracted_aside(storage, retractions(storage.list(RETRACTED)))
 
 
-def sweepable(sink: Sink, manifest: Manifest) -> list[str]:
+def sweepable(outlet: Outlet, manifest: Manifest) -> list[str]:
     """The files that ``sweep`` deletes, if the sink can tell. StorageError if it is another job's."""
-    staged = getattr(sink, "staged", None)
     live = {name.rpartition("/")[2] for name in manifest.unpublished()}
-    names = {} if staged is None else {name.rpartition("/")[2]: name for name in staged(manifest.job)}
+    names = {name.rpartition("/")[2]: name for name in outlet.staged(manifest.job)}
     return [names[name] for name in garbage(names, live, manifest.epoch, manifest.id)]
 
 
@@ -217,7 +224,7 @@ def _check_sink(job: Job, manifest: Manifest) -> None:
             "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those "
             f"rows may stay there: 'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
         )
-    if job.sink is None and not job.discard_closed and manifest.sink.unpublished:
+    if job.sink is None and not job.discard_closed and manifest.sink.owed:
         raise InvalidPipeline(
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "
             "(sink=None): they might never be seen. Run it with the sink it had; or, if what that has not shown yet "
@@ -225,7 +232,7 @@ def _check_sink(job: Job, manifest: Manifest) -> None:
         )
 
 
-def _others(sink: Sink, manifest: Manifest) -> list[str]:
+def _others(sink: AnySink, manifest: Manifest) -> list[str]:
     """The names of the sinks that the manifest lists, unless this is the one."""
     # Older formats do not record its name. And a place that knows this job is the one, whatever class writes there.
     known = {default_name(type(sink).__name__, "sink"), SINK}
@@ -244,7 +251,7 @@ def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
             f"{place}. Run it with the sink it had; or, if those rows may stay there: 'persistent rollback {url} "
             f"{manifest.base} --outputs=again'"
         )
-    if manifest.sinks[name].unpublished:
+    if manifest.sinks[name].owed:
         raise InvalidPipeline(
             f"{url}: checkpoint {manifest.base} has outputs for {place}: only the first knows whether they were "
             "published. Run it with the sink it had, which publishes them. Another can follow here after a step "

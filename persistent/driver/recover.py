@@ -28,7 +28,7 @@ def take_over(bench: Workbench, notes: Notes, last: Entry | None) -> Entry:
         last = bench.log.create(bench.first)
         as_it_will_be(bench, last.manifest)
     claim(bench.job, last.manifest)
-    above = bench.log.check_whole(last.manifest, shown(bench.job))
+    above = bench.log.check_whole(last.manifest, shown(bench.job, last.manifest))
     _read_kept(bench, last.manifest)
     fence = last
     for effect in TAKING_OVER:
@@ -50,7 +50,8 @@ def is_lost(bench: Workbench, found: Entry | None) -> bool:
     """Whether a newer checkpoint is lost, and no rollback has settled its outputs. Taking over then raises."""
     if found is None or found.manifest.target is not None:
         return False
-    return bench.log.lost(found.manifest.base, found.manifest.id, shown(bench.job)) is not None
+    found_there = shown(bench.job, found.manifest)
+    return bench.log.lost(found.manifest.base, found.manifest.id, found_there) is not None
 
 
 def _performed(bench: Workbench, fence: Entry, effect: Effect, above: int) -> Entry:

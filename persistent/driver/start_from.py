@@ -9,7 +9,7 @@ from dataclasses import replace
 from persistent.checkpoint.copies import Target, copied_while_running, renumbered
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState
+from persistent.checkpoint.parts import Inheritance, OperatorState
 from persistent.checkpoint.successor import succeed
 from persistent.clock import wall_ms
 from persistent.driver.commit import check_can_begin, check_same_job
@@ -25,7 +25,8 @@ def start(
 ) -> None:
     """Start this checkpoint from ``origin``: an empty one becomes a copy of it; one that began there stays as it is.
 
-    ``first``: the empty checkpoint of the job. The new job has an id of its own, and its sink a folder of its own.
+    ``first``: the empty checkpoint of the job. The new job has an id of its own, and its sink a folder of its own, or
+    the place of the old job in a sink that keeps a mark.
     Outputs of the old job, published or only staged, are not part of it. After a kill at any point, the next start
     completes it. OtherJob if the checkpoint began otherwise, or ``origin`` belongs to another job. The state of an old
     task is copied unchanged: the first driver evolves it, as ``evolve`` and ``dropped`` say.
@@ -66,9 +67,22 @@ def start(
             committed_ms=now_ms,
             origin=(copy.job, copy.id),
             revision_base=copy.revision,
+            inherits=_inherited(copy),
         )
     )
     logger.info("%s starts from checkpoint %d of %s", storage.url, copy.id, origin.url)
+
+
+def _inherited(copy: Manifest) -> dict[str, Inheritance]:
+    """The place of the old job in its sink. A savepoint has an id of its own, and publishes nothing under it."""
+    holder = copy.origin[0] if copy.origin is not None and copy.kind == "savepoint" else copy.job
+    found = dict(copy.inherits)
+    for name in {*copy.sinks, *found}:
+        before = found.get(name, Inheritance((), 0))
+        last = copy.sinks[name].last if name in copy.sinks else None
+        number = before.number if last is None else copy.revision_base + last
+        found[name] = Inheritance((*(before.jobs if last is None else ()), copy.job, holder), number)
+    return found
 
 
 def _renumbered(operator: OperatorState) -> OperatorState:

@@ -10,15 +10,18 @@ from types import MappingProxyType
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import STAGED
 from persistent.checkpoint.running import fenced_marks
 from persistent.driver.publish import collectable, sweepable
 from persistent.errors import CorruptCheckpoint
 from persistent.operations.fencing import Location, check_not_running, fenced, log_of, running
-from persistent.sinks.protocol import Sink
+from persistent.sinks.outlet import outlet
+from persistent.sinks.protocol import AnySink, Claim
+from persistent.storage import Storage
 
 
 def collect_garbage(
-    storage: Location, *, sink: Sink | None = None, dry_run: bool = False, take_over: bool = False
+    storage: Location, *, sink: AnySink | None = None, dry_run: bool = False, take_over: bool = False
 ) -> tuple[str, ...]:
     """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink`` that will never be
     published; returns their names, those in the sink with its URL.
@@ -32,27 +35,28 @@ def collect_garbage(
         newest = newest_of(log).manifest
         if take_over or not running(log, newest.epoch):
             newest = replace(newest, id=newest.id + 1, epoch=newest.epoch + 1, kind="fence")
-        return (*_names(log, newest), *_staged_names(sink, newest))
+        return (*_names(log, newest), *_staged_names(sink, log.storage, newest))
     newest = newest_of(log).manifest
     check_not_running(log, newest.epoch, take_over=take_over)
     # Before the fence: if one cannot be read, nothing has changed.
     known = _kept(log)
     manifest = fenced(log, take_over=take_over).manifest
     log.check(manifest.id)
-    names = _staged_names(sink, manifest)
+    names = _staged_names(sink, log.storage, manifest)
     if sink is not None and names:
-        sink.claim(manifest.job)
-        sink.sweep(sorted(manifest.unpublished()), manifest.epoch, manifest.id)
+        place = outlet(sink, log.storage)
+        place.claim(Claim(manifest.job))
+        place.sweep(sorted(manifest.unpublished()), manifest.epoch, manifest.id)
     for name in _names(log, manifest, known):
         log.storage.delete(name)
         names.append(name)
     return tuple(names)
 
 
-def _staged_names(sink: Sink | None, manifest: Manifest) -> list[str]:
+def _staged_names(sink: AnySink | None, storage: Storage, manifest: Manifest) -> list[str]:
     """The staged files of a sink to delete, each with its place."""
     place = getattr(sink, "url", "sink")
-    return [f"{place}/{name}" for name in sweepable(sink, manifest)] if sink is not None else []
+    return [f"{place}/{name}" for name in sweepable(outlet(sink, storage), manifest)] if sink is not None else []
 
 
 def _kept(log: Log) -> dict[int, Manifest]:
@@ -71,7 +75,7 @@ def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest] = Mapping
     kept = log.kept(manifest, known)
     folders = dict.fromkeys(folder for one in _readable(log, kept) for folder in sorted(one.folders()))
     pending = log.plan(manifest.base, manifest.replan)
-    yield from collectable(log.storage, folders, manifest, kept.values(), pending)
+    yield from collectable(log.storage, [*folders, STAGED], manifest, kept.values(), pending)
     yield from fenced_marks(log.storage, manifest.epoch)
 
 

@@ -151,10 +151,9 @@ def _nothing_since(old: Manifest, kept: Readable, target: int) -> bool:
 
 
 def _gone_back(sink: SinkPart, id: int, shown: int) -> SinkPart:
-    """What a sink has been given after rollback ``id``, if what was staged above ``shown`` is taken back: the rollback
-    is then the last that the sink knows of."""
-    unpublished = tuple(batch for batch in sink.unpublished if batch.id <= shown)
-    return replace(sink, last=sink.last if shown == id else id, unpublished=unpublished)
+    """What a sink has been given after rollback ``id``, if what was staged above ``shown`` is taken back. The rollback
+    is the last that the sink knows of: lost manifests may have published batches of which no other tells."""
+    return replace(sink, last=id, unpublished=tuple(batch for batch in sink.unpublished if batch.id <= shown))
 
 
 def readable(log: Log) -> Readable:

@@ -25,6 +25,7 @@ from persistent.checkpoint.names import (
 )
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.json_lines import encode_json_lines
+from persistent.sinks.protocol import EXACTLY_ONCE, Promise
 from persistent.storage import Storage, delete_all, open_storage, put_once
 from persistent.text.spelling import spelled
 
@@ -71,6 +72,10 @@ class FileSink:
     def url(self) -> str:
         """The folder in which the files appear."""
         return self.storage.url
+
+    def guarantee(self) -> Promise:
+        """Exactly-once, for readers that go by the lists; with them, all of a checkpoint or nothing."""
+        return Promise(EXACTLY_ONCE, "a file is published by a rename, or on a store without one by its list, once")
 
     def names(self) -> tuple[str, ...]:
         """Patterns of the names of published files."""

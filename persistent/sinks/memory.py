@@ -12,6 +12,7 @@ from monoids.arrays import python_list
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.names import Staged, published_id, published_name, published_stem
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.sinks.protocol import EXACTLY_ONCE, Promise
 
 
 class MemorySink:
@@ -39,6 +40,10 @@ class MemorySink:
             "MemorySink lives in one process and works on the embedded engine only: other processes cannot "
             "reach it. Use FileSink, or engine=Embedded()."
         )
+
+    def guarantee(self) -> Promise:
+        """Exactly-once while this process lives."""
+        return Promise(EXACTLY_ONCE, "rows are shown once, while this process lives")
 
     @property
     def table(self) -> pa.Table | None:

@@ -1,9 +1,15 @@
-"""A sink makes outputs visible once: they are staged out of sight, then published after a checkpoint names them."""
+"""A sink makes outputs visible once: they are staged out of sight, then published after a checkpoint names them.
+
+There are two kinds. A ``Sink`` stages at its own place and makes visible there what is staged, as a folder of files
+does. A ``BatchSink`` is a server, a database or a function, with no place out of sight: its outputs wait in the
+checkpoint, and it is handed all of a checkpoint at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -11,6 +17,15 @@ from persistent.checkpoint.names import Staged
 
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
 """The methods that a sink need not have; a checkpoint records which of them its sink has."""
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a sink promises of every output: ``level`` is "exactly-once" or "at-least-once", ``reason`` says why."""
+
+    level: str
+    reason: str
 
 
 @runtime_checkable
@@ -34,6 +49,7 @@ class Sink(Protocol):
     ``staged(job)``: the names of the staged files of this job, so that ``gc`` can list and sweep them.
     ``newest()``: the highest id under which anything is published, -1 if none, so that a checkpoint that has lost its
     newest manifest is detected.
+    ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: a run has ended, or failed.
     """
 
     shared: bool
@@ -45,3 +61,105 @@ class Sink(Protocol):
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None: ...
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None: ...
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A job that claims its sink.
+
+    ``shown``: the number of a batch of this job that is known to be published; 0 if there is none. ``heir_of``: jobs
+    whose place in the sink this job takes over, because it started from a savepoint of theirs, if their newest batch
+    there has the number ``inherited``; its own batches come after that one. ``schema``: the columns of the outputs, of
+    type null where the type of a key is not known yet. ``url``: of the checkpoint, for errors.
+    """
+
+    job: str
+    shown: int = 0
+    heir_of: tuple[str, ...] = ()
+    inherited: int = 0
+    schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class OutputBatch:
+    """All outputs of a checkpoint for one sink.
+
+    ``number``: grows from batch to batch, also in a job that started from a savepoint of another; ``before``: the
+    number of the batch before it for this sink, 0 for the first. Batches with a number at or below ``oldest`` are never
+    taken back. ``id``: of the checkpoint, in the words of the user; ``url``: where that is. ``tables`` reads what was
+    staged, and raises ``StagedMissing``.
+    """
+
+    job: str
+    number: int
+    before: int
+    oldest: int
+    id: int
+    url: str
+    staged: tuple[Staged, ...]
+    read: Callable[[Staged], pa.Table]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.staged)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The outputs, a table for each staged file, in their order."""
+        return map(self.read, self.staged)
+
+
+@dataclass(frozen=True)
+class Retreat:
+    """A rollback, as a sink sees it: everything numbered ``first`` or above goes, and the mark becomes ``number``, the
+    one before the next batch. ``first`` is None if the outputs stay. ``staged``: batches below ``first`` that may not
+    be published yet, oldest first: they count, so they are published before."""
+
+    job: str
+    number: int
+    first: int | None
+    staged: tuple[OutputBatch, ...]
+    id: int
+    url: str
+
+
+@runtime_checkable
+class BatchSink(Protocol):
+    """Where the results of windows go, a whole batch at a time.
+
+    Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``StorageError`` for every
+    other, without changing anything. It fences nobody. ``deliver`` comes after the checkpoint is committed, and again
+    after a crash: the sink moves a mark from ``batch.before`` to ``batch.number`` in the transaction that writes the
+    rows. A mark that is there already means done; any other raises ``Fenced``, if it has passed this batch, or
+    ``StorageError``, if batches before it are missing. A batch may have no rows; its mark counts.
+
+    It may also have:
+    ``retract(retreat)``: publish ``retreat.staged``, take back what is to go, and move the mark to ``retreat.number``,
+    so that no fenced driver that continues publishes what was taken back. Marks never decrease. Twice has the effect of
+    once.
+    ``check(outputs)``: raise ``InvalidPipeline`` for rows that it could never take; called where they are staged.
+    ``newest(job)``: the number in the mark of this job, -1 if there is none.
+    ``guarantee()`` and ``close()``: as for a ``Sink``.
+    """
+
+    def claim(self, claim: Claim) -> None: ...
+
+    def deliver(self, batch: OutputBatch) -> None: ...
+
+
+AnySink: TypeAlias = Sink | BatchSink
+
+
+def promise_of(sink: Any) -> Promise:
+    """What a sink promises; one that does not say keeps the contract.
+
+    >>> promise_of(object()).level
+    'exactly-once'
+    """
+    said = getattr(sink, "guarantee", None)
+    if said is not None:
+        found: Promise = said()
+        return found
+    if not getattr(sink, "transactional", True):
+        return Promise(AT_LEAST_ONCE, f"{sink!r} may show an output twice")
+    return Promise(EXACTLY_ONCE, "the sink publishes what a checkpoint names")

@@ -19,6 +19,7 @@ from persistent.checkpoint.names import (
     DOCTOR,
     DRIVERS,
     FORMAT_NAME,
+    STAGED,
     Staged,
     driver_epoch,
     entry_id,
@@ -301,7 +302,7 @@ class _Checker:
         pending = self._pending()
         known |= pending.files() if pending else set()
         folders = {folder for entry in self.entries.values() for folder in entry.manifest.folders()}
-        for folder in sorted(folders | self.newest.index_folders()):
+        for folder in sorted(folders | self.newest.index_folders() | {STAGED}):
             strays = [name for name in self.storage.list(folder) if f"{folder}/{name}" not in known]
             self._tell(folder, strays, "no kept manifest names it: left by a run that was cut off, or by one at work")
         self._tell("", [name for name in self.storage.list("") if name not in _ROOT], "is no part of a checkpoint")

@@ -38,9 +38,10 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
     dead = stage_failing_keys(job, item.attempt, failing)
-    if not tables or job.sink is None:
+    outlet = job.outlet
+    if not tables or outlet is None:
         return Closed(None, dead)
-    return Closed(job.sink.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name()), dead)
+    return Closed(outlet.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name()), dead)
 
 
 def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:

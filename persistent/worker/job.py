@@ -19,7 +19,8 @@ from persistent.checkpoint.names import Staged, attempt_name, run_name, runs_fol
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.successor import new_nonce
 from persistent.codec import Run
-from persistent.sinks.protocol import Sink
+from persistent.sinks.outlet import Outlet, outlet
+from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage
@@ -33,10 +34,15 @@ class Job:
     task: PersistentTask
     state: PersistentState
     source: Source
-    sink: Sink | None
+    sink: AnySink | None
     storage: Storage
     dead_letters: bool
     discard_closed: bool = False
+
+    @property
+    def outlet(self) -> Outlet | None:
+        """The sink, and where its outputs wait."""
+        return None if self.sink is None else outlet(self.sink, self.storage)
 
     def folder(self) -> str:
         """The folder of the task's runs."""

@@ -11,7 +11,7 @@ import pytest
 
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, TaskClock
+from persistent.checkpoint.parts import Account, Aside, Inheritance, SinkBatch, SinkPart, SourcePart, TaskClock
 from persistent.checkpoint.shapes import KINDS as KINDS_IN_FILES
 from persistent.checkpoint.shapes import SETS
 from persistent.checkpoint.successor import KINDS, TABLE, Entry, Rule, broken, check_follows, first, succeed, table_text
@@ -36,6 +36,7 @@ PARENT = replace(
     origin=("other", 1),
     publishes=True,
     revision_base=30,
+    inherits={"memory": Inheritance(("other",), 29)},
 )
 LAST = Entry(PARENT, "f" * 64, 100)
 OTHER: dict[str, Any] = {
@@ -61,6 +62,7 @@ OTHER: dict[str, Any] = {
     "origin": ("another", 2),
     "publishes": False,
     "revision_base": 40,
+    "inherits": {"memory": Inheritance(("another",), 39)},
 }
 """Of each field a value that is not the parent's, nor the first manifest's, nor an id."""
 

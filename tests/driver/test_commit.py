@@ -128,10 +128,11 @@ def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
     three = commit(Entry(without, "0" * 64, 1), staged, plan(6))
     assert three.sink.unpublished == (SinkBatch(7, 5, staged.staged()),) and three.sink.last == 7
     gone = commit(Entry(three, "0" * 64, 1), NOTHING, plan(7), sink=None)
-    assert gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7)} and gone.publishes is False
+    assert gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7, (SinkBatch(7, 5, ()),))} and gone.publishes is False
+    assert not gone.sink.owed and gone.unpublished() == set()
 
     class Other(MemorySink):
-        tidy = None
+        def tidy(self) -> None: ...
 
     other = commit(Entry(three, "0" * 64, 1), staged, plan(7), sink=Other())
     assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (SinkBatch(8, None, staged.staged()),))}

@@ -1,0 +1,91 @@
+"""What a manifest says to a sink: who claims it, which batches it is to publish, and how far a rollback goes back.
+
+Checkpoints are numbered for sinks by their revision, which also grows from a job to the one that started from its
+savepoint; so the mark in a sink never decreases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Staged
+from persistent.checkpoint.parts import Inheritance, SinkPart, default_name
+from persistent.codec import type_of
+from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.task import key_names
+from persistent.worker.job import Job
+from persistent.worker.output_tables import REVISION, empty_outputs
+
+_NOTHING = Inheritance((), 0)
+
+
+def claim_of(job: Job, manifest: Manifest) -> Claim:
+    """The claim of the manifest's job on its sink."""
+    part, heir = _part(job, manifest), manifest.inherits.get(_name(job), _NOTHING)
+    before = part.unpublished[0].before if part.unpublished else part.last
+    return Claim(
+        job=manifest.job,
+        # A rollback may have lost manifests behind it, with batches that nothing tells of.
+        shown=0 if before is None or manifest.target is not None else manifest.revision_base + before,
+        heir_of=heir.jobs,
+        inherited=heir.number,
+        schema=_schema(job, manifest),
+        url=job.storage.url,
+    )
+
+
+def batches_of(job: Job, manifest: Manifest, read: Callable[[Staged], pa.Table]) -> tuple[OutputBatch, ...]:
+    """The batches that may still be unpublished, oldest first."""
+    oldest = manifest.revision_base + min(manifest.bases, default=0)
+    return tuple(
+        OutputBatch(
+            job=manifest.job,
+            number=manifest.revision_base + batch.id,
+            before=_number(job, manifest, batch.before),
+            oldest=oldest,
+            id=batch.id,
+            url=job.storage.url,
+            staged=batch.staged,
+            read=read,
+        )
+        for batch in manifest.sink.unpublished
+    )
+
+
+def retreat_of(job: Job, manifest: Manifest, batches: Sequence[OutputBatch]) -> Retreat | None:
+    """The rollback that the manifest comes from, if the sink had begun by then; until the next checkpoint."""
+    if manifest.target is None or _name(job) not in manifest.sinks:
+        return None
+    return Retreat(
+        job=manifest.job,
+        number=manifest.revision_base + manifest.base,
+        first=None if manifest.retract is None else manifest.revision_base + manifest.retract[0],
+        staged=tuple(batches),
+        id=manifest.base,
+        url=job.storage.url,
+    )
+
+
+def _name(job: Job) -> str:
+    return default_name(type(job.sink).__name__, "sink")
+
+
+def _part(job: Job, manifest: Manifest) -> SinkPart:
+    return manifest.sinks.get(_name(job), SinkPart())
+
+
+def _number(job: Job, manifest: Manifest, id: int | None) -> int:
+    """The number of a batch of this job; of None, that of the last batch of the job whose place it takes over."""
+    if id is not None:
+        return manifest.revision_base + id
+    return manifest.inherits.get(_name(job), _NOTHING).number
+
+
+def _schema(job: Job, manifest: Manifest) -> pa.Schema:
+    """The columns of the outputs, as far as their types are known."""
+    types = [type_of(name) for name in manifest.operator.key_types]
+    schema = empty_outputs(job.state.monoid, key_names(job.task), types, job.state.window).schema
+    return schema if job.state.window is not None else schema.append(pa.field(REVISION, pa.int64()))

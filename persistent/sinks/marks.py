@@ -1,0 +1,105 @@
+"""A mark in a sink says which batch was published there last, and for which job; every move of it is decided here.
+
+The sink reads the mark, asks, and moves it in the transaction that writes the rows, from the value that it read. If
+another has moved it meanwhile, it reads and asks again. A mark never decreases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from persistent.errors import Fenced, StorageError
+from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+
+
+@dataclass(frozen=True)
+class SinkMark:
+    """The last batch of ``job`` here has this ``number``; 0: none yet."""
+
+    job: str
+    number: int
+
+
+def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
+    """The mark after the claim: what was found, unless this job is the first, or takes over the place of another.
+    StorageError if the place belongs to another job, or lacks batches of this one."""
+    if found is None or found.job == claim.job:
+        number = 0 if found is None else found.number
+        if number < claim.shown:
+            raise _missing(number, claim.shown, claim.url, place)
+        # A place of its own begins where the one before it ended.
+        return found or SinkMark(claim.job, claim.inherited)
+    if found.job in claim.heir_of and found.number == claim.inherited:
+        return SinkMark(claim.job, found.number)
+    if found.job in claim.heir_of:
+        raise StorageError(
+            f"{place}: the job that this one starts from is at batch {found.number} there, and the savepoint at "
+            f"{claim.inherited}. {_other_branch(found, claim)}"
+        )
+    raise _of_another(found, claim.job, place)
+
+
+def is_published(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
+    """Whether the batch is there; else the mark is to move from ``batch.before``. Fenced if the mark has passed it;
+    StorageError if batches before it are missing, or the place belongs to another job."""
+    number = _number(found, batch.job, place)
+    if number in (batch.before, batch.number):
+        return number == batch.number
+    if number > batch.before:
+        raise _passed(number, batch.number, batch.url, place)
+    raise _missing(number, batch.before, batch.url, place)
+
+
+def is_settled(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
+    """As ``is_published``, for a batch that a rollback still owes. A mark beyond it tells that it was published before
+    what is taken back, of which nothing else may tell. StorageError as there."""
+    return _number(found, batch.job, place) >= batch.number or is_published(found, batch, place)
+
+
+def has_retreated(found: SinkMark | None, retreat: Retreat, place: str) -> bool:
+    """Whether the rollback is done; else the mark is to move from where it was found. Fenced, StorageError as above."""
+    number = _number(found, retreat.job, place)
+    if number > retreat.number:
+        raise _passed(number, retreat.number, retreat.url, place)
+    return number == retreat.number
+
+
+def _number(found: SinkMark | None, job: str, place: str) -> int:
+    if found is not None and found.job != job:
+        raise _of_another(found, job, place)
+    return 0 if found is None else found.number
+
+
+def _of_another(found: SinkMark, job: str, place: str) -> StorageError:
+    return StorageError(
+        f"{place} holds the results of job {found.job}, but this checkpoint is of job {job}. Two jobs write here: give "
+        "each its own table. If this is the same pipeline with a new checkpoint, choose another table, or start the "
+        "checkpoint from a savepoint of the old one (start_from=)"
+    )
+
+
+def _other_branch(found: SinkMark, claim: Claim) -> str:
+    if found.number > claim.inherited:
+        return "It has gone on: start from a newer savepoint in a new checkpoint, or give this job a table of its own"
+    return "It has not published all that it had committed: run it once more, then this one"
+
+
+def _missing(number: int, before: int, url: str, place: str) -> StorageError:
+    if number == 0:
+        return StorageError(
+            f"{place} has nothing of what this job has published, up to batch {before}: its results would lie in two "
+            f"places. Give the sink the place it had; or start a new checkpoint from this one (start_from={url!r})"
+        )
+    return StorageError(
+        f"{place} is at batch {number}, and the next comes after batch {before}: those between are missing, as in an "
+        f"older copy. Restore it; or go back to a checkpoint at or below {number}: 'persistent rollback {url} ID "
+        "--outputs=retract'"
+    )
+
+
+def _passed(number: int, ours: int, url: str, place: str) -> Fenced:
+    return Fenced(
+        f"{place} is at batch {number}, beyond our {ours}: another driver has taken over {url}, or a rollback. This "
+        "one publishes nothing more. If no other driver runs, a copy of the checkpoint writes here: give it a place of "
+        "its own"
+    )

@@ -1,0 +1,148 @@
+"""An outlet is a sink with the place where its outputs wait: its own, or for a batch sink the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from persistent.checkpoint.names import Staged, published_stem, staged_name
+from persistent.codec import decode_table, encode_table
+from persistent.errors import StagedMissing
+from persistent.sinks.protocol import ABILITIES, AnySink, BatchSink, Claim, OutputBatch, Retreat, Sink
+from persistent.storage import Storage, delete_all
+
+
+class Outlet(Protocol):
+    """What drivers and workers do with a sink of either kind, in the words of ``persistent.sinks.protocol``."""
+
+    def claim(self, claim: Claim) -> None:
+        """Claim the sink for a job."""
+
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+        """Make outputs durable, out of sight."""
+
+    def read(self, staged: Staged) -> pa.Table:
+        """What was staged, for a batch sink. StagedMissing, CorruptCheckpoint."""
+
+    def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
+        """Make batches visible, oldest first; after a rollback a batch sink also takes back what came after them."""
+
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
+        """Delete staged files that no driver will publish."""
+
+    def staged(self, job: str) -> list[str]:
+        """The names of the staged files, as far as the sink can tell."""
+
+    def newest(self, job: str, revision_base: int) -> int | None:
+        """The highest id under which something is published; None if the sink cannot tell."""
+
+    def ask(self, ability: str, *words: Any) -> Any:
+        """Call an optional method of a sink with a place of its own; None if there is none."""
+
+
+def outlet(sink: AnySink, storage: Storage) -> Outlet:
+    """The outlet of a sink. ``storage``: of the checkpoint."""
+    return _OfBatches(sink, storage) if isinstance(sink, BatchSink) else _OfFiles(sink)
+
+
+def abilities(sink: AnySink) -> tuple[str, ...]:
+    """The optional methods that a sink has.
+
+    >>> from persistent.sinks.memory import MemorySink
+    >>> abilities(MemorySink())
+    ('newest', 'retract', 'staged')
+    """
+    return tuple(ability for ability in ABILITIES if hasattr(sink, ability))
+
+
+@dataclass(frozen=True)
+class _OfFiles:
+    """A sink that stages at its own place. It knows checkpoints by their ids, and no batch before another."""
+
+    sink: Sink
+
+    def claim(self, claim: Claim) -> None:
+        self.sink.claim(claim.job)
+
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+        return self.sink.stage(outputs, staging_id, attempt)
+
+    def read(self, staged: Staged) -> pa.Table:
+        raise TypeError(f"{self.sink!r} reads {staged.name} itself")
+
+    def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
+        for batch in batches:
+            if batch.staged:
+                self.sink.publish(batch.id, batch.staged)
+
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
+        self.sink.sweep(live, epoch, id)
+
+    def staged(self, job: str) -> list[str]:
+        return list(self.ask("staged", job) or ())
+
+    def newest(self, job: str, revision_base: int) -> int | None:
+        found: int | None = self.ask("newest")
+        return found
+
+    def ask(self, ability: str, *words: Any) -> Any:
+        method: Callable[..., Any] | None = getattr(self.sink, ability, None)
+        return None if method is None else method(*words)
+
+
+@dataclass(frozen=True)
+class _OfBatches:
+    """A batch sink, whose outputs wait in ``staged/`` of the checkpoint until they are delivered."""
+
+    sink: BatchSink
+    storage: Storage
+
+    def claim(self, claim: Claim) -> None:
+        self.sink.claim(claim)
+
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+        published_stem(staging_id, attempt)
+        check: Callable[[pa.Table], None] | None = getattr(self.sink, "check", None)
+        if check is not None:
+            check(outputs)
+        data, sha256 = encode_table(outputs)
+        name = staged_name(attempt)
+        self.storage.write(name, data)
+        return Staged(name, outputs.num_rows, len(data), sha256)
+
+    def read(self, staged: Staged) -> pa.Table:
+        place = f"{self.storage.url}/{staged.name}"
+        try:
+            data = self.storage.read(staged.name)
+        except FileNotFoundError as error:
+            raise StagedMissing(
+                f"{place}: neither there nor published in {self.sink!r}. If that is not the place that the sink had, "
+                f"or an older copy of it, use the one it had; or go back: 'persistent rollback {self.storage.url} ID "
+                "--outputs=retract', to a checkpoint that it has published"
+            ) from error
+        return decode_table(data, staged.sha256, place)
+
+    def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
+        retract: Callable[[Retreat], None] | None = getattr(self.sink, "retract", None)
+        if retreat is not None and retract is not None:
+            retract(retreat)
+        else:
+            for batch in batches:
+                self.sink.deliver(batch)
+        delete_all(self.storage, [staged.name for batch in batches for staged in batch.staged])
+
+    def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
+        """The checkpoint collects what waits there and nobody will publish."""
+
+    def staged(self, job: str) -> list[str]:
+        return []
+
+    def newest(self, job: str, revision_base: int) -> int | None:
+        newest: Callable[[str], int] | None = getattr(self.sink, "newest", None)
+        return None if newest is None else newest(job) - revision_base
+
+    def ask(self, ability: str, *words: Any) -> Any:
+        return None

@@ -1,0 +1,95 @@
+"""An outlet speaks to each kind of sink in its own words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from persistent.checkpoint.names import STAGED
+from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing
+from persistent.sinks import MemorySink
+from persistent.sinks.outlet import abilities, outlet
+from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Promise, Sink, promise_of
+from persistent.storage import MemoryStorage
+from tests.sinks.ledger import Ledger, LedgerSink
+
+TABLE = pa.table({"page": ["a"], "visits": [2]})
+ATTEMPT = "e1-c7-0f8fad5b"
+
+
+def test_outputs_of_a_batch_sink_wait_in_the_checkpoint() -> None:
+    """A database has no place out of sight; and bytes that have changed would be published."""
+    storage, ledger = MemoryStorage("outlet"), Ledger()
+    sink = outlet(LedgerSink(ledger), storage)
+    staged = sink.stage(TABLE, 7, ATTEMPT)
+    assert staged.name == f"{STAGED}/{ATTEMPT}.arrow" and (staged.rows, len(staged.sha256)) == (1, 64)
+    assert sink.read(staged).equals(TABLE) and ledger.rows() == []
+    batch = OutputBatch("j", 7, 0, 0, 7, storage.url, (staged,), sink.read)
+    sink.claim(Claim("j"))
+    for _ in range(2):
+        sink.publish([batch], None)
+        assert ledger.rows() == TABLE.to_pylist() and storage.list(STAGED) == []
+    with pytest.raises(StagedMissing, match="neither there nor published in LedgerSink"):
+        sink.read(staged)
+    storage.write(staged.name, b"other")
+    with pytest.raises(CorruptCheckpoint):
+        sink.read(staged)
+    with pytest.raises(ValueError, match="attempt"):
+        sink.stage(TABLE, 7, "mine")
+    assert sink.newest("j", 3) == 4 and sink.ask("tidy") is None and sink.staged("j") == []
+
+
+def test_a_batch_sink_says_what_it_could_never_take() -> None:
+    """It would be committed first, and then stop every run."""
+
+    class Strict(LedgerSink):
+        def check(self, outputs: pa.Table) -> None:
+            raise InvalidPipeline("not these")
+
+    storage = MemoryStorage("outlet-strict")
+    with pytest.raises(InvalidPipeline, match="not these"):
+        outlet(Strict(Ledger()), storage).stage(TABLE, 7, ATTEMPT)
+    assert storage.list(STAGED) == []
+
+
+def test_a_sink_with_a_place_of_its_own_is_spoken_to_as_ever() -> None:
+    """A user's own sink of an earlier release would have to be written again."""
+    asked: list[Any] = []
+
+    class Old(MemorySink):
+        def claim(self, job: str) -> None:
+            asked.append(job)
+
+        def mark(self, first: int, stop: int) -> None:
+            asked.append((first, stop))
+
+    old = Old()
+    sink = outlet(old, MemoryStorage("outlet-old"))
+    sink.claim(Claim("j", 3))
+    staged = sink.stage(TABLE, 7, ATTEMPT)
+    empty, full = (OutputBatch("j", 47, 0, 0, 7, "", one, sink.read) for one in ((), (staged,)))
+    sink.publish([empty, full], None)
+    assert old.rows() == TABLE.to_pylist() and sink.newest("j", 40) == 7
+    sink.ask("mark", 3, 5)
+    assert sink.ask("tidy") is None and asked == ["j", (3, 5)] and sink.staged("j") == []
+    with pytest.raises(TypeError, match=r"reads .* itself"):
+        sink.read(staged)
+    assert abilities(old) == ("mark", "newest", "retract", "staged")
+    assert not isinstance(old, BatchSink) and not isinstance(LedgerSink(Ledger()), Sink)
+
+
+def test_each_sink_promises() -> None:
+    """A pipeline would be called exactly-once with a sink that is not."""
+    assert promise_of(MemorySink()) == MemorySink().guarantee()
+
+    class Loose:
+        transactional = False
+
+    class Said:
+        def guarantee(self) -> Promise:
+            return Promise("at-least-once", "it says so")
+
+    assert promise_of(Loose()).level == promise_of(Said()).level == "at-least-once"
+    assert promise_of(LedgerSink(Ledger())).level == "exactly-once"
