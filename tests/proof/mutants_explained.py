@@ -73,6 +73,7 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "True to False",
     ): "one number was made for each run",
     (_COMPACTION, "if rows <= budget_rows:", "<= to <"): "with rows to the very budget the sum below is all groups too",
+    (_COMPACTION, "return []", "return None"): "choose_all asks whether there are any: None is as good as none",
     (_COMPACTION, "return ()", "return None"): "choose asks whether there are any: None is as good as none",
     (
         _LOG,
