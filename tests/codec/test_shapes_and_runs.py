@@ -150,6 +150,13 @@ def test_a_run_is_read_from_its_shape() -> None:
     assert Run.from_json({**RUN_JSON, "rows": 10, "start": 512, "low": 768}).rows_left == 5
 
 
+def test_only_a_wide_run_says_so() -> None:
+    """A release that does not know wide totals refuses every run that has the field."""
+    assert "wide" not in RUN_JSON and Run.from_json(RUN_JSON).wide is False
+    wide = {**RUN_JSON, "wide": True}
+    assert Run.from_json(wide).wide and Run.from_json(wide).to_json() == wide
+
+
 @pytest.mark.parametrize(
     "changes",
     [
