@@ -18,6 +18,7 @@ from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import new_nonce
 from persistent.driver.publish import (
     aside_name,
+    check_folder,
     claim,
     collect,
     collectable,
@@ -26,9 +27,10 @@ from persistent.driver.publish import (
     no_longer_kept,
     publish,
     sweep,
+    sweepable,
     take_back,
 )
-from persistent.errors import Fenced, InvalidPipeline, StagedMissing
+from persistent.errors import Fenced, InvalidPipeline, StagedMissing, StorageError
 from persistent.storage import MemoryStorage, delete_all
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, operator, plan, run
@@ -76,6 +78,36 @@ class Retracting(Listener):
         self.asked.append(("retract", first, stop))
 
 
+class Marking(Retracting):
+    """One that keeps what is taken back from ever counting, and tidies what came in spite of that."""
+
+    def mark(self, first: int, stop: int) -> None:
+        self.asked.append(("mark", first, stop))
+
+    def tidy(self) -> None:
+        self.asked.append(("tidy",))
+
+
+class Held(Listener):
+    """One that knows whose it is, as a folder does."""
+
+    def __init__(self, job: str | None, staged: Sequence[str] = ()) -> None:
+        super().__init__()
+        self.job, self.names = job, staged
+
+    def holder(self) -> str | None:
+        return self.job
+
+    def claim(self, job: str) -> None:
+        super().claim(job)
+        if self.job not in (None, job):
+            raise StorageError(f"of job {self.job}")
+
+    def staged(self, job: str) -> list[str]:
+        self.claim(job)
+        return list(self.names)
+
+
 def job_of(sink: Any = None) -> Job:
     task = Visits()
     source = MemorySource([{"ts": 1}], timestamp="ts")
@@ -109,6 +141,42 @@ def test_a_sink_is_claimed_for_the_job() -> None:
     claim(job_of(sink), manifest(6, job="mine"))
     assert sink.asked == [("claim", "mine")]
     claim(job_of(), manifest(6, **ASIDE))
+
+
+@pytest.mark.parametrize("sink", [None, Listener(), Held(None), Held("mine")], ids=["none", "any", "new", "mine"])
+def test_a_sink_of_nobody_or_of_this_job_may_be_written(sink: Any) -> None:
+    """And is not claimed yet: nothing has been put."""
+    job = job_of(sink)
+    check_folder(
+        job, Log(job.storage), manifest(6, job="mine", publishes=isinstance(sink, Held) and sink.job == "mine")
+    )
+    assert sink is None or sink.asked == []
+
+
+def test_a_folder_of_another_job_is_refused_before_anything_is_written() -> None:
+    """Its sweep would delete what the other has staged; but who lost the race to begin this job is of it."""
+    job = job_of(Held("other"))
+    log = Log(job.storage)
+    with pytest.raises(StorageError, match="of job other"):
+        check_folder(job, log, manifest(0, job="mine"))
+    log.create(manifest(0, job="mine"))
+    with pytest.raises(StorageError, match="of job other"):
+        check_folder(job, log, manifest(0, job="mine"))
+    lost = job_of(Held("first"))
+    log = Log(lost.storage)
+    log.create(manifest(0, job="first"))
+    check_folder(lost, log, manifest(0, job="mine"))
+    assert lost.sink.asked == []  # type: ignore[union-attr]
+
+
+def test_a_folder_without_what_was_published_is_refused() -> None:
+    """A folder that was mistyped would hold the second half of the results, and nobody learn where the first is."""
+    job = job_of(Held(None))
+    with pytest.raises(StorageError, match=r"nothing of what job mine has published .*Give the sink the url it had"):
+        check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=True))
+    for nothing_published in (False, None):
+        check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=nothing_published))
+    check_folder(replace(job, sink=Listener()), Log(job.storage), manifest(6, publishes=True))
 
 
 @pytest.mark.parametrize("act", [claim, lambda job, one: publish(job, Log(job.storage), one)], ids=["claim", "publish"])
@@ -188,6 +256,33 @@ def test_a_sink_that_cannot_take_back_says_what_to_do() -> None:
     with pytest.raises(InvalidPipeline, match=r"went back to checkpoint 3, .* cannot take back.* 7 --outputs=again"):
         mark_retracted(job, manifest(7, target=3, retract=(4, 7)))
     assert asides(job) == [NAMES[1]] and job.storage.list("retracted") == []
+
+
+def test_a_sink_that_can_is_told_what_does_not_count_before_it_is_taken_back() -> None:
+    """A driver that was fenced, and slept in the middle of a publication, would bring it back for good."""
+    sink = Marking()
+    job = job_of(sink)
+    mark_retracted(job, manifest(7, target=3, retract=(4, 7)))
+    assert sink.asked == [("mark", 4, 7)]
+    mark_retracted(job, manifest(9))
+    mark_retracted(job_of(Retracting()), manifest(7, target=3, retract=(4, 7)))
+    assert sink.asked == [("mark", 4, 7)]
+
+
+def test_a_sink_is_tidied_when_files_are_collected() -> None:
+    """What a fenced driver published after it was taken back would lie there for ever."""
+    sink, one = Marking(), newest()
+    collect(replace(everything(), sink=sink), one, [one, KEPT], None)
+    assert sink.asked == [("tidy",)]
+
+
+def test_what_a_sweep_deletes_is_told_by_its_name() -> None:
+    """A command shows it before it deletes; what the manifest lists, or a driver still writes, is not among it."""
+    live, dead, later = (f"_staged/e1-c{id}-{HEX}.jsonl" for id in (9, 8, 10))
+    one = newest(sinks={"held": SinkPart((), 9, (SinkBatch(9, None, (Staged(live, 1, 1),)),))})
+    sink = Held("job", [live, dead, later, "_staged/notes.txt"])
+    assert sweepable(sink, one) == [dead] and sink.asked == [("claim", "job")]
+    assert sweepable(Listener(), one) == []
 
 
 def test_what_is_published_after_it_was_taken_back_does_not_count() -> None:
