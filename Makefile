@@ -7,7 +7,7 @@
 python = .venv/bin/python
 HOURS ?= 1
 covered = 'persistent/storage/*,persistent/driver/commit.py,persistent/driver/publish.py,persistent/checkpoint/*,persistent/codec/*'
-covering = tests/driver/test_commit.py tests/driver/test_publish.py tests/checkpoint tests/codec tests/storage \
+covering = tests/driver/test_commit.py tests/driver/test_publish_*.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_savepoints.py tests/operations/test_collection.py
 MINUTES ?= 40
 BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores

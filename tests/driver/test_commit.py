@@ -84,6 +84,13 @@ def test_a_step_moves_state_clock_and_positions_together() -> None:
     assert new.aside == (Aside(5, (late,), (dead,)),) and not new.sink.unpublished
 
 
+def test_a_step_tells_why_its_first_dead_letter_is_one() -> None:
+    """Of a million, the one that a report shows; and without any, none, nor a window that was discarded."""
+    of = [mapped(first_dead=reason) for reason in ("", "no number", "no time")]
+    assert Results(tuple(of)).first_dead == "no number"
+    assert Results((of[0],)).first_dead == Results().first_dead == "" and Results().discarded == 0
+
+
 def test_the_watermark_waits_for_what_is_listed_but_unread() -> None:
     """A backfill in any order has no late data."""
     results = Results((mapped(largest=50),), (), ())
