@@ -188,6 +188,17 @@ def test_windows_without_a_sink_are_refused_before_anything_is_done(act: Callabl
     assert asides(job) == []
 
 
+def test_what_is_to_be_taken_back_needs_the_sink_it_is_in() -> None:
+    """Gone on without, the rows of the branch that is left would stay there; where there never were any, nothing is
+    in the way."""
+    back: dict[str, Any] = {"target": 3, "retract": (4, 7)}
+    for publishes in (True, None):
+        with pytest.raises(InvalidPipeline, match=r"went back to checkpoint 3, .* no sink to take it from.*=again"):
+            claim(job_of(), manifest(7, publishes=publishes, **back))
+    claim(job_of(), manifest(7, publishes=False, **back))
+    claim(job_of(), manifest(7, publishes=True))
+
+
 def test_each_output_is_published_under_the_id_that_staged_it() -> None:
     """Under another, it would be published twice after a crash."""
     sink = Retracting()
@@ -280,9 +291,11 @@ def test_what_a_sweep_deletes_is_told_by_its_name() -> None:
     """A command shows it before it deletes; what the manifest lists, or a driver still writes, is not among it."""
     live, dead, later = (f"_staged/e1-c{id}-{HEX}.jsonl" for id in (9, 8, 10))
     one = newest(sinks={"held": SinkPart((), 9, (SinkBatch(9, None, (Staged(live, 1, 1),)),))})
-    sink = Held("job", [live, dead, later, "_staged/notes.txt"])
-    assert sweepable(sink, one) == [dead] and sink.asked == [("claim", "job")]
-    assert sweepable(Listener(), one) == []
+    held = Held("job", [live, dead, later, "_staged/notes.txt"])
+    for sink, found in ((held, [dead]), (Listener(), [])):
+        outlet = job_of(sink).outlet
+        assert outlet is not None and sweepable(outlet, one) == found
+    assert held.asked == [("claim", "job")]
 
 
 def test_what_is_published_after_it_was_taken_back_does_not_count() -> None:
