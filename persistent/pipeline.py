@@ -15,11 +15,11 @@ from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import check_name
-from persistent.checkpoint.names import manifest_name, plan_name
+from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.set_aside import read_aside
 from persistent.checkpoint.subfolder import open_checkpoint
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.successor import Entry
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job, first_manifest

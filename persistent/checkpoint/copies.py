@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import attempt_name, run_name
+from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import OperatorState, StateRuns
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.runs import write_new
+from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.storage import Storage
@@ -26,11 +27,10 @@ OnProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Target:
-    """Where copies go: checkpoint ``id`` will name them, a driver of ``epoch`` makes them."""
+    """Where copies go, and who makes them."""
 
     storage: Storage
-    epoch: int
-    id: int
+    attempt: Attempt
 
 
 def verified_runs(storage: Storage, manifest: Manifest) -> Iterator[tuple[Run, pa.Buffer]]:
@@ -54,8 +54,7 @@ def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnP
     names: dict[str, str] = {}
     for run, data in verified_runs(source, manifest):
         folder = run.name.rpartition("/")[0]
-        names[run.name] = run_name(folder, attempt_name(target.epoch, target.id, new_nonce()))
-        target.storage.write(names[run.name], data)
+        names[run.name] = write_new(target.storage, folder, target.attempt, data)
         done_bytes += run.bytes
         if on_progress is not None:
             on_progress(done_bytes, all_bytes)

@@ -26,6 +26,7 @@ whether a manifest may still name it.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -52,6 +53,23 @@ class Staged:
     rows: int
     bytes: int
     sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The epoch of the driver, and the checkpoint it works for."""
+
+    epoch: int
+    id: int
+
+    def name(self) -> str:
+        """A name of its own for a file of this attempt."""
+        return attempt_name(self.epoch, self.id, new_nonce())
+
+
+def new_nonce() -> str:
+    """A unique random name."""
+    return uuid.uuid4().hex
 
 
 def manifest_name(id: int) -> str:
@@ -113,6 +131,7 @@ def runs_folder(name: str) -> str:
 
 
 def run_name(folder: str, attempt: str) -> str:
+    """The file of a run in that folder; of late rows and dead letters until they are published, too."""
     return f"{folder}/{attempt}.arrow"
 
 

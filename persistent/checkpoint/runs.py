@@ -1,13 +1,15 @@
-"""A run that a manifest names is read whole, or ``CorruptCheckpoint`` says how to recover."""
+"""A run is written under a name of its own, and read whole, or ``CorruptCheckpoint`` says how to recover."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pyarrow as pa
 
-from persistent.codec import Run, decode_table
+from persistent.checkpoint.names import Attempt, Staged, run_name, runs_folder
+from persistent.codec import KEY_GROUPS, Run, decode_table, encode_table
 from persistent.errors import CorruptCheckpoint
 from persistent.storage import Storage
 
@@ -43,3 +45,29 @@ def read_table(storage: Storage, run: Run) -> pa.Table:
     data = read_run(storage, run)
     with with_recovery_advice(storage.url):
         return decode_table(data, run.sha256, run_place(storage, run))
+
+
+def write_new(storage: Storage, folder: str, attempt: Attempt, data: bytes | pa.Buffer) -> str:
+    """Write a file that no manifest names yet; returns its name."""
+    name = run_name(folder, attempt.name())
+    storage.write(name, data)
+    return name
+
+
+def write_table(storage: Storage, folder: str, attempt: Attempt, table: pa.Table) -> Staged:
+    """Write a table: late rows, dead letters, or rows of an index."""
+    data, sha256 = encode_table(table)
+    return Staged(write_new(storage, folder, attempt, data), len(table), len(data), sha256)
+
+
+def write_index(storage: Storage, kind: str, attempt: Attempt, table: pa.Table) -> Run:
+    """Write rows of the index of a source of that kind as a run."""
+    one = write_table(storage, runs_folder(kind), attempt, table)
+    return Run(one.name, one.rows, one.bytes, one.sha256, 0, 0, KEY_GROUPS, 0, 0, attempt.id, attempt.id)
+
+
+def fold_index(storage: Storage, kind: str, attempt: Attempt, runs: Sequence[Run]) -> Run:
+    """Write the rows of several runs of such an index, oldest first, as one."""
+    table = pa.concat_tables([read_table(storage, run) for run in runs], promote_options="default")
+    whole = write_index(storage, kind, attempt, table)
+    return replace(whole, first=min(run.first for run in runs), last=max(run.last for run in runs))

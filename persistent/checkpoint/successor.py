@@ -8,13 +8,13 @@ between neighbours in the log derive from the same table: they are checked befor
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
 from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import Account, OperatorState, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.shapes import SETS
@@ -80,11 +80,6 @@ TABLE: Mapping[str, Mapping[str, Rule]] = {
 manifest's own."""
 
 _FIRST = {field.name: field.default for field in fields(Manifest)} | {"bases": {}, "sinks": {}, "inherits": {}}
-
-
-def new_nonce() -> str:
-    """A unique random name."""
-    return uuid.uuid4().hex
 
 
 def succeed(

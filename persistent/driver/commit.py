@@ -96,7 +96,7 @@ def next_manifest(
     index: Sequence[Run],
     lag_ms: int,
     retention: Retention,
-    nonce: str,
+    nonce: str | None = None,
     known: int | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``known``: the first clock whose panes it keeps apart."""

@@ -20,16 +20,16 @@ from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.names import Attempt, runs_folder
 from persistent.checkpoint.parts import StateRuns
-from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
+from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.codec import Run, is_wide
 from persistent.codec.sealed import open_sealed, read_index, seal
 from persistent.driver.evolution import Evolution, column_sources, fields_of, is_same
 from persistent.errors import CorruptCheckpoint, UserCodeError
 from persistent.state import PersistentState
-from persistent.worker.job import Attempt, Job
+from persistent.worker.job import Job
 from persistent.worker.merge_runs import fold_runs, write_run
 
 logger = logging.getLogger("persistent.driver")
@@ -112,8 +112,7 @@ def _with_columns(
     written = [_batch(monoid, batch, names, start, columns, place) for batch in batches]
     hashes = np.concatenate([np.asarray(batch.column(0)) for batch in batches])
     sealed, sha256 = seal(written, hashes, index.panes)
-    name = attempt.run_name(job.folder())
-    job.storage.write(name, sealed)
+    name = write_new(job.storage, job.folder(), attempt, sealed)
     return replace(run, name=name, bytes=len(sealed), sha256=sha256, wide=is_wide(monoid, sealed))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import plan_name
+from persistent.checkpoint.names import new_nonce, plan_name
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
 from persistent.driver.effects import Effect
 from persistent.driver.step import Step

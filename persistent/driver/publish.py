@@ -27,7 +27,6 @@ from persistent.checkpoint.names import (
     published_name,
     retraction_name,
     retractions,
-    runs_folder,
 )
 from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.parts import default_name
@@ -205,11 +204,6 @@ def sweepable(outlet: Outlet, manifest: Manifest) -> list[str]:
     live = {name.rpartition("/")[2] for name in manifest.unpublished()}
     names = {name.rpartition("/")[2]: name for name in outlet.staged(manifest.job)}
     return [names[name] for name in garbage(names, live, manifest.epoch, manifest.id)]
-
-
-def index_folder(job: Job) -> str:
-    """The folder of the runs of the source's index."""
-    return runs_folder(job.source.kind)
 
 
 def _check_sink(job: Job, manifest: Manifest) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from persistent.checkpoint.copies import Target, copied_while_running, renumbered
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import Inheritance, OperatorState
 from persistent.checkpoint.successor import succeed
 from persistent.clock import wall_ms
@@ -54,7 +55,7 @@ def start(
         return
     old, id = fence.manifest, fence.manifest.id + 1
     now_ms = wall_ms()
-    copy = copied_while_running(theirs, None, lambda entry: Target(storage, old.epoch, id))
+    copy = copied_while_running(theirs, None, lambda entry: Target(storage, Attempt(old.epoch, id)))
     log.put(
         succeed(
             fence,

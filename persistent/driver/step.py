@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from persistent.checkpoint.compaction import choose_all, shards
+from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run
@@ -22,7 +23,7 @@ from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
 from persistent.window import Window
-from persistent.worker.job import Attempt, CloseShard, FoldRuns, MapSplit
+from persistent.worker.job import CloseShard, FoldRuns, MapSplit
 
 _SHARD_ROWS = 200_000
 

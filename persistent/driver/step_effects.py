@@ -6,18 +6,16 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from persistent.checkpoint.compaction import Merge, choose, replaced
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.plan import StepPlan
-from persistent.checkpoint.runs import read_table
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.runs import fold_index, write_index
+from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s, wall_ms
-from persistent.codec import KEY_GROUPS, Run, common_key_types, encode_table
+from persistent.codec import KEY_GROUPS, Run, common_key_types
 from persistent.driver.commit import Results, next_manifest
 from persistent.driver.effects import Effect
-from persistent.driver.publish import collect, index_folder, no_longer_kept, publish, sweep
+from persistent.driver.publish import collect, no_longer_kept, publish, sweep
 from persistent.driver.report import StepReport
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
@@ -61,7 +59,7 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
 def _put_plan(bench: Workbench, step: Step) -> StepPlan:
     plan = step.plan
     if step.appended is not None:
-        run = _write_index(bench, step, step.appended)
+        run = write_index(bench.job.storage, step.last.manifest.source.kind, step.attempt, step.appended)
         plan = replace(plan, sources={name: replace(one, appended=(run,)) for name, one in plan.sources.items()})
     plan = bench.log.put_plan(plan)
     if plan.number and not bench.adopts:
@@ -142,17 +140,8 @@ def _merged_index(bench: Workbench, step: Step) -> tuple[Run, ...]:
     merge = choose(runs, sum(run.rows for run in runs))
     if merge is None:
         return runs
-    tables = [read_table(bench.job.storage, run) for run in merge.inputs]
-    whole = Merge(merge.inputs, 0, KEY_GROUPS)
-    return replaced(runs, whole, _write_index(bench, step, pa.concat_tables(tables, promote_options="default")))
-
-
-def _write_index(bench: Workbench, step: Step, table: pa.Table) -> Run:
-    data, sha256 = encode_table(table)
-    name = step.attempt.run_name(index_folder(bench.job))
-    bench.job.storage.write(name, data)
-    id = step.attempt.id
-    return Run(name, len(table), len(data), sha256, 0, 0, KEY_GROUPS, 0, 0, id, id)
+    whole = fold_index(bench.job.storage, step.last.manifest.source.kind, step.attempt, merge.inputs)
+    return replaced(runs, Merge(merge.inputs, 0, KEY_GROUPS), whole)
 
 
 def _commit(bench: Workbench, step: Step) -> Entry:
@@ -166,7 +155,6 @@ def _commit(bench: Workbench, step: Step) -> Entry:
         index=step.index,
         lag_ms=job.source.max_out_of_orderness if lag_ms is None else lag_ms,
         retention=bench.options.retention,
-        nonce=new_nonce(),
         known=job.state.known_from(step.last.manifest.clock.watermark),
     )
     entry = bench.log.put(manifest)

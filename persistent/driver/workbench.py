@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.successor import new_nonce
+from persistent.checkpoint.names import new_nonce
 from persistent.codec import Run
 from persistent.driver.commit import Results, first_manifest
 from persistent.driver.options import Options

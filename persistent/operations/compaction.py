@@ -7,21 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-import pyarrow as pa
-
 from persistent.checkpoint.compaction import Merge, shards
 from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import runs_folder
+from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import StateRuns
-from persistent.checkpoint.runs import read_table
+from persistent.checkpoint.runs import fold_index
 from persistent.checkpoint.successor import Entry, succeed
-from persistent.codec import KEY_GROUPS, Run, encode_table
+from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import check_same_job, first_manifest, known_from
 from persistent.operations.fencing import committed, fenced
 from persistent.pipeline import Pipeline
-from persistent.worker.job import Attempt, FoldRuns, Job
+from persistent.worker.job import FoldRuns, Job
 from persistent.worker.merge_runs import compact_runs
 
 logger = logging.getLogger("persistent.operations")
@@ -112,9 +110,4 @@ def _folded_index(job: Job, attempt: Attempt, manifest: Manifest) -> tuple[Run, 
     runs = manifest.source.index
     if len(runs) < 2:
         return runs
-    table = pa.concat_tables([read_table(job.storage, run) for run in runs], promote_options="default")
-    data, sha256 = encode_table(table)
-    name = attempt.run_name(runs_folder(manifest.source.kind))
-    job.storage.write(name, data)
-    first, last = min(run.first for run in runs), max(run.last for run in runs)
-    return (Run(name, len(table), len(data), sha256, 0, 0, KEY_GROUPS, 0, 0, first, last),)
+    return (fold_index(job.storage, manifest.source.kind, attempt, runs),)

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.running import Mark, marks
 from persistent.checkpoint.subfolder import open_checkpoint
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.successor import Entry
 from persistent.errors import StillRunning
 from persistent.storage import Storage
 

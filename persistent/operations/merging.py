@@ -9,9 +9,10 @@ from typing import Any
 from persistent.checkpoint.copies import Target, copied, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Attempt, new_nonce
 from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
 from persistent.checkpoint.running import marks
-from persistent.checkpoint.successor import Entry, first, new_nonce, succeed
+from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import Clock, wall_ms
 from persistent.codec import canonical_json, common_key_types
 from persistent.driver.commit import check_same_job
@@ -45,7 +46,7 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     source_name, source = jobs[0].source_name, _source(jobs, urls)
     fence = _emptied(there, jobs[0].operators, source_name, source)
     old, id, now_ms = fence.manifest, fence.manifest.id + 1, wall_ms()
-    target = Target(there.storage, old.epoch, id)
+    target = Target(there.storage, Attempt(old.epoch, id))
     copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
     merged = succeed(
         fence,

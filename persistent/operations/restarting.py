@@ -16,6 +16,7 @@ import numpy as np
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import Account, SourcePart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
@@ -27,7 +28,7 @@ from persistent.operations.rolling_back import check_outputs, readable, rolled_b
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
 from persistent.sources.protocol import Positions, Source, TimeReplayableSource
-from persistent.worker.job import Attempt, Job
+from persistent.worker.job import Job
 from persistent.worker.merge_runs import read_rows, write_run
 
 

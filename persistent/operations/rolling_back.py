@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
+from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import SinkPart
 from persistent.checkpoint.successor import Entry, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
@@ -78,7 +79,7 @@ def rollback(
         kept = replace(kept, unreadable=(*kept.unreadable, id - 1))
         epoch = id
     with log.unless_fenced(id - 1):
-        copy = copied(log.storage, target, Target(log.storage, epoch, id))
+        copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
     return committed(log, rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract"))
 
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from persistent.checkpoint.copies import OnProgress, Target, checkpoint_at, copied_while_running, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest, check_name
-from persistent.checkpoint.names import CLAIM
+from persistent.checkpoint.names import CLAIM, Attempt, new_nonce
 from persistent.checkpoint.subfolder import savepoint_folder
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.successor import Entry
 from persistent.errors import Fenced, Refused
 from persistent.operations.fencing import Location, log_of
 from persistent.storage import delete_all, put_once
@@ -40,7 +40,7 @@ def savepoint(storage: Location, name: str, *, at: int | None = None, on_progres
         return _completed(there, checkpoint_at(log, at).manifest.base)
 
     def target(entry: Entry) -> Target:
-        return Target(there.storage, 0, entry.manifest.base)
+        return Target(there.storage, Attempt(0, entry.manifest.base))
 
     copy = copied_while_running(log, at, target, on_progress)
     ours = _alone(copy, there.begin(new_nonce()))

@@ -15,14 +15,14 @@ import pyarrow as pa
 from monoids import Monoid
 from monoids.encoding import to_json
 from monoids.groupby.summing import GroupSums
-from persistent.checkpoint.names import Staged
-from persistent.codec import encode_table
+from persistent.checkpoint.names import Attempt, Staged
+from persistent.checkpoint.runs import write_table
 from persistent.codec.sealed import HASH_LIMIT
 from persistent.errors import PersistentError, UserCodeError
 from persistent.task import key_names
 from persistent.text.figures import utc_text
 from persistent.window import WindowRange
-from persistent.worker.job import Attempt, Job
+from persistent.worker.job import Job
 
 FoldWindows = Callable[[Sequence[GroupSums], int | None], Sequence[GroupSums]]
 """The sums of parts that are in the order of their hashes: of one window (its number), or None: of all."""
@@ -182,10 +182,7 @@ def stage_failing_keys(job: Job, attempt: Attempt, failing: Sequence[FailingKey]
         "value": pa.nulls(rows),
         "data": pa.array([_facts(one, names) for one in failing], pa.binary()),
     }
-    data, sha256 = encode_table(pa.table(columns))
-    name = attempt.run_name(job.folder())
-    job.storage.write(name, data)
-    return Staged(name, rows, len(data), sha256)
+    return write_table(job.storage, job.folder(), attempt, pa.table(columns))
 
 
 def _facts(failing: FailingKey, names: Sequence[str]) -> bytes:

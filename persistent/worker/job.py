@@ -15,9 +15,8 @@ from typing import Any
 
 from monoids.groupby.cells import Integers
 from persistent.checkpoint.compaction import Merge
-from persistent.checkpoint.names import Staged, attempt_name, run_name, runs_folder
+from persistent.checkpoint.names import Attempt, Staged, runs_folder
 from persistent.checkpoint.parts import Account
-from persistent.checkpoint.successor import new_nonce
 from persistent.codec import Run
 from persistent.sinks.outlet import Outlet, outlet
 from persistent.sinks.protocol import AnySink
@@ -47,21 +46,6 @@ class Job:
     def folder(self) -> str:
         """The folder of the task's runs."""
         return runs_folder(operator_name(self.task))
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """The epoch of the driver, and the checkpoint it works for."""
-
-    epoch: int
-    id: int
-
-    def name(self) -> str:
-        return attempt_name(self.epoch, self.id, new_nonce())
-
-    def run_name(self, folder: str) -> str:
-        """A new name for a run in that folder."""
-        return run_name(folder, self.name())
 
 
 @dataclass(frozen=True)

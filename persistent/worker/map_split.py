@@ -15,16 +15,17 @@ import pyarrow as pa
 
 from monoids.groupby.cells import Integers
 from monoids.hashing import mix_records
-from persistent.checkpoint.names import Staged
+from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account
-from persistent.codec import encode_table, type_of
+from persistent.checkpoint.runs import write_table
+from persistent.codec import type_of
 from persistent.delta import Delta
 from persistent.errors import UserCodeError
 from persistent.message import Batch
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
 from persistent.window import Window
-from persistent.worker.job import Attempt, Job, Mapped, MapSplit
+from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.merge_runs import monoid_errors, write_run
 
 
@@ -187,7 +188,4 @@ def _stage_aside(job: Job, attempt: Attempt, batches: list[pa.RecordBatch]) -> S
         return None
     table = pa.concat_tables([pa.Table.from_batches([batch]) for batch in batches], promote_options="default")
     table = table.sort_by([("ordinal", "ascending"), ("offset", "ascending")])
-    data, sha256 = encode_table(table)
-    name = attempt.run_name(job.folder())
-    job.storage.write(name, data)
-    return Staged(name, table.num_rows, len(data), sha256)
+    return write_table(job.storage, job.folder(), attempt, table)

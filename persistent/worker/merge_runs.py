@@ -10,13 +10,14 @@ import numpy as np
 
 from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
-from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
+from persistent.checkpoint.names import Attempt
+from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, is_wide
 from persistent.errors import PersistentError, UserCodeError
 from persistent.state_rows import OPEN_PANE, fold, in_panes
 from persistent.task import key_names
 from persistent.text.user_errors import error_text, users_line
-from persistent.worker.job import Attempt, Folded, FoldRuns, Job
+from persistent.worker.job import Folded, FoldRuns, Job
 
 _PANES_MAX = 1 << 20
 _BEFORE_ALL = -(1 << 62)
@@ -107,8 +108,7 @@ def write_run(
     panes = distinct_panes(rows.panes, job.state.panes.step)
     with monoid_errors(job):
         data, sha256 = encode_run(job.state.monoid, rows, key_names(job.task), panes.tolist())
-    name = attempt.run_name(job.folder())
-    job.storage.write(name, data)
+    name = write_new(job.storage, job.folder(), attempt, data)
     run = Run(name, len(rows), len(data), sha256, low, low, high, int(panes[0]), int(panes[-1]), first, last)
     return (replace(run, wide=True) if is_wide(job.state.monoid, data) else run), panes
 

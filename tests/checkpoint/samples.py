@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged
+from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.parts import (
     STATE,
     Account,
@@ -24,7 +24,6 @@ from persistent.checkpoint.parts import (
     default_name,
 )
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.checkpoint.successor import new_nonce
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.sources.protocol import Span, Split

@@ -14,8 +14,7 @@ from persistent import CorruptCheckpoint, FingerprintChanged, NonWindowState, Wi
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import manifest_name
-from persistent.checkpoint.successor import new_nonce
+from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.clock import Clock
 from persistent.errors import UnknownCheckpoint
 from persistent.storage import MemoryStorage

@@ -21,9 +21,9 @@ from persistent.checkpoint.copies import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
 from persistent.checkpoint.parts import StateRuns
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.storage import MemoryStorage
@@ -63,7 +63,7 @@ def job(storage: MemoryStorage, *manifests: Manifest) -> Log:
 
 
 def elsewhere(entry: Entry) -> Target:
-    return Target(MemoryStorage(new_nonce()), 3, 41)
+    return Target(MemoryStorage(new_nonce()), Attempt(3, 41))
 
 
 def test_a_copy_has_all_bytes_under_other_names(storage: MemoryStorage) -> None:

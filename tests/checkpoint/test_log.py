@@ -9,8 +9,8 @@ import pytest
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
-from persistent.checkpoint.names import manifest_name, plan_name
-from persistent.checkpoint.successor import Entry, new_nonce
+from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
+from persistent.checkpoint.successor import Entry
 from persistent.errors import CorruptCheckpoint, Fenced, StorageError
 from persistent.operations import rollback
 from persistent.storage import MemoryStorage, Put

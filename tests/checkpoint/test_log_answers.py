@@ -11,8 +11,7 @@ import pytest
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest
-from persistent.checkpoint.names import manifest_name, plan_name
-from persistent.checkpoint.successor import new_nonce
+from persistent.checkpoint.names import manifest_name, new_nonce, plan_name
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, Fenced, NewerFormat, OldFormat, StorageError
 from persistent.storage import MemoryStorage, Put

@@ -11,11 +11,10 @@ import pytest
 from persistent.checkpoint import shapes
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import FORMAT, Manifest
-from persistent.checkpoint.names import Staged
+from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.older_formats import MANIFEST, SINK, UNNAMED, manifest_of_today, plan_of_today
 from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
-from persistent.checkpoint.successor import new_nonce
 from persistent.codec import decode_document, encode_document
 from persistent.codec.shapes import Misfit
 from persistent.errors import CorruptCheckpoint, NewerFormat

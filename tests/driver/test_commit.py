@@ -11,7 +11,7 @@ from monoids import Count
 from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged
+from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account, Aside, SinkBatch, SinkPart, SourcePart, StateRuns
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
@@ -20,7 +20,7 @@ from persistent.codec import KEY_GROUPS
 from persistent.driver.commit import Results, check_same_job, first_manifest, known_from, next_manifest
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.storage import MemoryStorage
-from persistent.worker.job import Attempt, Closed, Folded, FoldRuns, Job, Mapped
+from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
 from tests.checkpoint.samples import manifest, operator, plan, run
 
 WINDOW = tumbling(10)

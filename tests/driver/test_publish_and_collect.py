@@ -12,17 +12,15 @@ from monoids import Count
 from persistent import MemorySource, NonWindowState, PersistentTask
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged
+from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
-from persistent.checkpoint.successor import new_nonce
 from persistent.driver.publish import (
     aside_name,
     check_folder,
     claim,
     collect,
     collectable,
-    index_folder,
     mark_retracted,
     no_longer_kept,
     publish,
@@ -315,7 +313,6 @@ def test_what_is_published_after_it_was_taken_back_does_not_count() -> None:
 def test_where_late_rows_are_once_published() -> None:
     """Whoever reads them goes by the id, in order."""
     assert aside_name("late", 41, aside("0f")) == "late/00000000000000000041-0f.arrow"
-    assert index_folder(job_of()) == "d/MemorySource"
 
 
 # -- what is collected ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from persistent import tumbling
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.names import Staged
+from persistent.checkpoint.names import Attempt, Staged
 from persistent.checkpoint.parts import Account
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry, succeed
@@ -23,7 +23,7 @@ from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.step import Step
 from persistent.sinks.memory import MemorySink
 from persistent.sources.protocol import Span, Split
-from persistent.worker.job import Attempt, Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit
+from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Mapped, MapSplit
 from tests.checkpoint.samples import manifest, operator, plan, run
 from tests.figures import imported
 
@@ -123,7 +123,7 @@ def performed(step: Step) -> Step:
     if effect is Effect.COMMIT:
         sink, keep = MemorySink(), Retention()
         options = {"window": WINDOW, "sink": sink, "index": step.index, "lag_ms": 0, "retention": keep}
-        return step.committed(entry(next_manifest(step.last, step.plan, step.results, nonce="n", **options)))
+        return step.committed(entry(next_manifest(step.last, step.plan, step.results, **options)))
     assert effect is not None
     return step.past(effect)
 

@@ -11,9 +11,8 @@ import pytest
 
 from persistent import CorruptCheckpoint, Retention, StorageError
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.running import put_mark
-from persistent.checkpoint.successor import new_nonce
 from persistent.operations import collect_garbage, pin
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm

@@ -25,8 +25,8 @@ from persistent import (
     tumbling,
 )
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.running import put_mark
-from persistent.checkpoint.successor import new_nonce
 from persistent.operations import collect_garbage, merge, rollback
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 from persistent.storage import MemoryStorage, Put

@@ -15,6 +15,7 @@ import pytest
 from monoids import Monoid, Sum
 from monoids.groupby.summing import GroupSums
 from persistent import MemorySource, UserCodeError
+from persistent.checkpoint.names import Attempt
 from persistent.codec import decode_table
 from persistent.errors import StorageError
 from persistent.state_rows import fold
@@ -27,7 +28,7 @@ from persistent.worker.failing_keys import (
     present_rows,
     stage_failing_keys,
 )
-from persistent.worker.job import Attempt, Job
+from persistent.worker.job import Job
 from tests.totals import One, Totals
 
 SLIDING = sliding(20, every=10)

@@ -12,11 +12,12 @@ from persistent import (
     Pipeline,
 )
 from persistent.checkpoint.compaction import Merge, choose_all
+from persistent.checkpoint.names import Attempt
 from persistent.codec import Run
 from persistent.driver.commit import Results, _next_runs
 from persistent.operations import compact
 from persistent.verify import verify
-from persistent.worker.job import Attempt, Folded, FoldRuns
+from persistent.worker.job import Folded, FoldRuns
 from tests.totals import One, Totals, newest, pipeline, rows, run
 
 
