@@ -84,7 +84,7 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     _check_sink(job, manifest)
     try:
         outlet = job.outlet
-        if outlet is not None and (manifest.sink.unpublished or manifest.target is not None):
+        if outlet is not None:
             batches = batches_of(job, manifest, outlet.read)
             outlet.publish(batches, retreat_of(job, manifest, batches))
         for aside in manifest.aside:

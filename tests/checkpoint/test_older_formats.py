@@ -111,7 +111,7 @@ def test_a_manifest_of_format_2_says_what_it_said() -> None:
     """Lost on the way, a position, an account or an output is lost at the upgrade."""
     sinks = {SINK: SinkPart((), None, (SinkBatch(5, None, (STAGED_NOW,)), SinkBatch(7, None, (STAGED_NOW,))))}
     source = replace(full_manifest().source, idle=())
-    one = replace(full_manifest(), sources={"file": source}, sinks=sinks, revision_base=0, format=2)
+    one = replace(full_manifest(), sources={"file": source}, sinks=sinks, revision_base=0, inherits={}, format=2)
     assert one.aside == (Aside(7, (ASIDE_NOW,), (ASIDE_NOW,)),)
     assert read(BODY) == one
 

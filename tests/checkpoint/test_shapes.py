@@ -98,6 +98,8 @@ HEADS = [
         ("manifest", "sinks.file.last", None, "7", "'7' is not a whole number"),
         ("manifest", "publishes", None, 1, "1 is neither true nor false"),
         ("manifest", "revision_base", 0, -1, "is not a whole number from 0"),
+        ("manifest", "inherits.file.jobs", ["j" * 200] * 1000, ["j" * 201], "has 201 characters"),
+        ("manifest", "inherits.file.number", 0, -1, "is not a whole number from 0"),
         ("plan", "sources.memory.start", {"a": [0, 0]}, {"a": [0, -1]}, r"start.a\[1\]: -1 is not a whole number"),
         ("plan", "sources.memory.end", {"a": [0, 0]}, {"a": "b"}, "end.a: 'b' is not a list"),
         ("plan", "sources.memory.cap", {"a": None, "b": -1}, {"a": "b"}, "'b' is not a whole number"),
@@ -132,6 +134,7 @@ def test_a_bound_may_be_reached_and_not_passed(document: str, path: str, at: Any
         ("operators.Visits.key_names", ["k"] * 1001),
         ("operators.Visits.key_types", ["int64"] * 1001),
         ("pins", [0] * 1_000_001),
+        ("inherits.file.jobs", ["j"] * 1001),
     ],
 )
 def test_lists_of_a_manifest_have_a_longest_one(path: str, value: Any) -> None:

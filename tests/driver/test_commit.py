@@ -17,7 +17,7 @@ from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
-from persistent.driver.commit import Results, check_same_job, first_manifest, known_from, next_manifest
+from persistent.driver.commit import Results, check_can_begin, check_same_job, first_manifest, known_from, next_manifest
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
@@ -89,6 +89,13 @@ def test_a_step_tells_why_its_first_dead_letter_is_one() -> None:
     of = [mapped(first_dead=reason) for reason in ("", "no number", "no time")]
     assert Results(tuple(of)).first_dead == "no number"
     assert Results((of[0],)).first_dead == Results().first_dead == "" and Results().discarded == 0
+
+
+def test_what_a_source_has_no_longer_is_accounted_for() -> None:
+    """Records that expired before they were read would be missing from every total, and nothing say so."""
+    last = entry(accounts={"memory": Account(3, 3, skipped=1)})
+    new = commit(last, Results((mapped(),)), plan(4, skipped={"memory": 5}))
+    assert new.accounts == {"memory": Account(7, 7, 0, 0, 0, 7, 6)}
 
 
 def test_the_watermark_waits_for_what_is_listed_but_unread() -> None:
@@ -249,6 +256,13 @@ class Visits(PersistentTask):
 
     def process_message(self, state: Any, message: Any) -> None:
         state.update(message.timestamp, 1)
+
+
+def test_the_kind_of_a_source_names_a_folder() -> None:
+    """The runs of its index would lie outside of the checkpoint, or nowhere."""
+    check_can_begin(manifest())
+    with pytest.raises(InvalidPipeline, match=r"the kind of the source 'a/b': .*give the class of the source another"):
+        check_can_begin(manifest(source=SourcePart("a/b", ("memory",), {"memory": (0, 0)})))
 
 
 def test_a_first_manifest_holds_nothing() -> None:

@@ -212,6 +212,36 @@ def test_each_output_is_published_under_the_id_that_staged_it() -> None:
     assert asides(without) == PUBLISHED
 
 
+class Moving:
+    """A batch sink that remembers what moved its mark."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def claim(self, claim: Any) -> None:
+        self.asked.append(("claim", claim.shown))
+
+    def deliver(self, batch: Any) -> None:
+        self.asked.append(("deliver", batch.number))
+
+    def retract(self, retreat: Any) -> None:
+        self.asked.append(("retract", retreat.number))
+
+
+def test_a_mark_is_moved_by_each_batch_and_by_a_rollback_without_any() -> None:
+    """A driver that was fenced, and slept before it delivered, would publish what was taken back."""
+    sinks = {"moving": SinkPart((), 5, (replace(WINDOWS, staged=()),))}
+    for changes, asked in (
+        ({"sinks": sinks}, [("deliver", 5)]),
+        ({"sinks": {"moving": SinkPart((), 5)}}, []),
+        ({"sinks": {"moving": SinkPart((), 5)}, "target": 3, "retract": (4, 7)}, [("retract", 7)]),
+    ):
+        sink = Moving()
+        job = job_of(sink)
+        publish(job, Log(job.storage), manifest(7, **changes))
+        assert sink.asked == asked
+
+
 def test_what_was_renamed_and_is_still_there_is_published() -> None:
     """A store that copies, and dies before it deletes, has both."""
     job = staged_in(job_of())
@@ -371,6 +401,17 @@ def test_what_nobody_names_is_collected() -> None:
     assert job.sink.asked == [("sweep", {"_staged/w", attempt(1, 9, "b")}, 1, 9)]  # type: ignore[union-attr]
     without = replace(everything(), sink=None)
     assert deleted(without, lambda: collect(without, one, [one, KEPT], None)) == {*DEAD_RUNS, *INDEX, *OLD}
+
+
+def test_outputs_that_nobody_will_publish_are_collected() -> None:
+    """They wait in the checkpoint for a batch sink: of every attempt that failed, some would lie there for ever."""
+    waiting, dead = attempt(1, 9, "a", "staged"), attempt(1, 8, "b", "staged")
+    one = newest(sinks={"moving": SinkPart((), 9, (SinkBatch(9, None, (Staged(waiting, 1, 1),)),))})
+    job = replace(everything(), sink=Moving())
+    for name in (waiting, dead):
+        job.storage.write(name, b"")
+    collect(job, one, [one, KEPT], None)
+    assert [f"staged/{name}" for name in job.storage.list("staged")] == [waiting]
 
 
 def test_the_index_waits_for_the_plan_after_a_fence() -> None:
