@@ -24,7 +24,7 @@ FUNCTION_LINES_MAX = 58
 WIDTH_MAX = 22
 WIDE = {
     "monoids.monoid.Monoid": 32,  # What users subclass: every default that they may replace.
-    "persistent.checkpoint.manifest.Manifest": 47,  # The document's fields; the one of each there is.
+    "persistent.checkpoint.manifest.Manifest": 46,  # The document's fields; the one of each there is.
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
     "persistent.driver.report.RunReport": 26,  # Each figure of a run, as users read it.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from persistent.checkpoint.agreement import manifest_agrees
@@ -143,35 +143,6 @@ class Manifest:
         (sink,) = self.sinks.values() or (SinkPart(),)
         return sink
 
-    def at_one(
-        self,
-        *,
-        clock: Clock | None = None,
-        source: SourcePart | None = None,
-        operator: OperatorState | None = None,
-        accounts: Accounts | None = None,
-    ) -> dict[str, Any]:
-        """The fields of a manifest with these parts for the only source or task, under the names it has here."""
-        name, task, part = self.source_name, self.task_name, source or self.source
-        given: dict[str, Any] = {}
-        if source is not None or clock is not None:
-            given["sources"] = {name: part if clock is None else replace(part, largest=dict(clock.largest))}
-        if clock is not None:
-            given["clocks"] = {task: TaskClock.of(clock)}
-        if operator is not None:
-            given["operators"] = {task: operator}
-        if accounts is not None:
-            given["ledger"] = {task: {name: dict(accounts)}}
-        return given
-
-    def of_tasks(self, operators: Mapping[str, OperatorState]) -> Manifest:
-        """The same checkpoint with these tasks, which read what the only one has read, under the names it has here. A
-        task of another name begins with the clock and account of the only one."""
-        (clock,), (accounts,) = self.clocks.values(), self.ledger.values()
-        clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, accounts)
-        operators = {task: replace(operator, inputs=tuple(accounts)) for task, operator in operators.items()}
-        return replace(self, operators=operators, clocks=clocks, ledger=ledger)
-
     # -- all of them ---------------------------------------------------------------------------------------------
 
     def state_runs(self) -> list[Run]:
@@ -219,16 +190,10 @@ class Manifest:
         return encode_document(body)
 
     def _to_json(self) -> dict[str, Any]:
-        return {
+        body: dict[str, Any] = {
+            **{name: list(value) if type(value) is tuple else value for name, value in self.__dict__.items()},
             "format": FORMAT,
             "features": [],
-            "job": self.job,
-            "id": self.id,
-            "kind": self.kind,
-            "base": self.base,
-            "oldest": self.oldest,
-            "epoch": self.epoch,
-            "nonce": self.nonce,
             "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
             "sources": {name: source.to_json() for name, source in self.sources.items()},
             "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},
@@ -242,20 +207,13 @@ class Manifest:
             },
             "sinks": {name: sink.to_json() for name, sink in self.sinks.items()},
             "aside": [one.to_json() for one in self.aside],
-            "publishes": self.publishes,
-            "revision_base": self.revision_base,
-            **({"inherits": {name: one.to_json() for name, one in self.inherits.items()}} if self.inherits else {}),
-            "fences": self.fences,
-            "replan": self.replan,
-            "pins": list(self.pins),
+            "inherits": {name: one.to_json() for name, one in self.inherits.items()},
             "bases": [[id, ms] for id, ms in sorted(self.bases.items())],
-            "burnt": list(self.burnt),
-            "committed_ms": self.committed_ms,
-            "target": self.target,
-            "retract": list(self.retract) if self.retract else None,
             "left": [list(branch) for branch in self.left],
-            "origin": list(self.origin) if self.origin else None,
         }
+        if not self.inherits:
+            del body["inherits"]
+        return body
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
@@ -285,39 +243,24 @@ def check_name(name: str, what: str) -> str:
 
 
 def _manifest_of(body: Mapping[str, Any]) -> Manifest:
-    return Manifest(
-        job=body["job"],
-        id=body["id"],
-        kind=body["kind"],
-        base=body["base"],
-        oldest=body["oldest"],
-        epoch=body["epoch"],
-        nonce=body["nonce"],
-        parent=(body["parent"]["id"], body["parent"]["sha256"]) if body["parent"] else None,
-        sources={name: SourcePart.from_json(source) for name, source in body["sources"].items()},
-        clocks={task: TaskClock(**clock) for task, clock in body["clocks"].items()},
-        operators={task: OperatorState.from_json(operator) for task, operator in body["operators"].items()},
-        ledger={
+    plain = {name: tuple(value) if type(value) is list else value for name, value in body.items()}
+    del plain["features"]
+    parts: dict[str, Any] = {
+        "parent": (body["parent"]["id"], body["parent"]["sha256"]) if body["parent"] else None,
+        "sources": {name: SourcePart.from_json(source) for name, source in body["sources"].items()},
+        "clocks": {task: TaskClock(**clock) for task, clock in body["clocks"].items()},
+        "operators": {task: OperatorState.from_json(operator) for task, operator in body["operators"].items()},
+        "ledger": {
             task: {
                 name: {partition: Account(**account) for partition, account in accounts.items()}
                 for name, accounts in inputs.items()
             }
             for task, inputs in body["ledger"].items()
         },
-        sinks={name: SinkPart.from_json(sink) for name, sink in body["sinks"].items()},
-        aside=tuple(map(Aside.from_json, body["aside"])),
-        publishes=body["publishes"],
-        revision_base=body["revision_base"],
-        inherits={name: Inheritance.from_json(one) for name, one in body.get("inherits", {}).items()},
-        fences=body["fences"],
-        replan=body["replan"],
-        pins=tuple(body["pins"]),
-        bases=dict(body["bases"]),
-        burnt=tuple(body["burnt"]),
-        committed_ms=body["committed_ms"],
-        target=body["target"],
-        retract=(body["retract"][0], body["retract"][1]) if body["retract"] else None,
-        left=tuple((first, stop, taken_back) for first, stop, taken_back in body["left"]),
-        origin=(body["origin"][0], body["origin"][1]) if body["origin"] else None,
-        format=body["format"],
-    )
+        "sinks": {name: SinkPart.from_json(sink) for name, sink in body["sinks"].items()},
+        "aside": tuple(map(Aside.from_json, body["aside"])),
+        "inherits": {name: Inheritance.from_json(one) for name, one in body.get("inherits", {}).items()},
+        "bases": dict(body["bases"]),
+        "left": tuple(tuple(branch) for branch in body["left"]),
+    }
+    return Manifest(**{**plain, **parts})

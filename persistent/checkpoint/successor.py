@@ -15,9 +15,10 @@ from typing import Any
 
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import new_nonce
-from persistent.checkpoint.parts import Account, OperatorState, SourcePart, TaskClock
+from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.shapes import SETS
+from persistent.clock import Clock
 from persistent.errors import LawBroken
 
 
@@ -112,6 +113,28 @@ def succeed(
     )
     check_follows(manifest, old)
     return manifest
+
+
+def at_one(
+    manifest: Manifest,
+    *,
+    clock: Clock | None = None,
+    source: SourcePart | None = None,
+    operator: OperatorState | None = None,
+    accounts: Accounts | None = None,
+) -> dict[str, Any]:
+    """The fields of a successor with these parts for the only source or task, under the names they have."""
+    name, task, part = manifest.source_name, manifest.task_name, source or manifest.source
+    given: dict[str, Any] = {}
+    if source is not None or clock is not None:
+        given["sources"] = {name: part if clock is None else replace(part, largest=dict(clock.largest))}
+    if clock is not None:
+        given["clocks"] = {task: TaskClock.of(clock)}
+    if operator is not None:
+        given["operators"] = {task: operator}
+    if accounts is not None:
+        given["ledger"] = {task: {name: dict(accounts)}}
+    return given
 
 
 def first(nonce: str, sources: Mapping[str, SourcePart], operators: Mapping[str, OperatorState]) -> Manifest:

@@ -23,7 +23,7 @@ from persistent.checkpoint.parts import (
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.retention import Retention
-from persistent.checkpoint.successor import Entry, first, succeed
+from persistent.checkpoint.successor import Entry, at_one, first, succeed
 from persistent.clock import Clock
 from persistent.codec import Run, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
@@ -123,7 +123,8 @@ def next_manifest(
         nonce=nonce,
         **retained(old, {**old.bases, id: plan.wall_ms}, retention),
         committed_ms=plan.wall_ms,
-        **old.at_one(
+        **at_one(
+            old,
             clock=clock,
             source=_next_source(old.source, plan.source, index),
             operator=replace(operator, key_types=_key_types(operator, results)),

@@ -115,7 +115,7 @@ def adopted(found: Manifest, expected: Manifest) -> Manifest:
     plan of the old task is left behind: the next one has another number."""
     if found.base != 0 or not changes(found, expected):
         return found
-    return replace(found.of_tasks(expected.operators), replan=found.replan + 1)
+    return replace(with_tasks(found, expected.operators), replan=found.replan + 1)
 
 
 def changes(found: Manifest, expected: Manifest) -> str:
@@ -146,9 +146,18 @@ def adapted(
         else:
             _check_evolves(old, new, evolve, f"{url}: the state of {name}")
             operators[name] = old.with_state(fingerprint=new.state.fingerprint)
-    view = found if operators == found.operators else found.of_tasks(operators)
+    view = found if operators == found.operators else with_tasks(found, operators)
     check_same_job(view, expected, url)
     return view
+
+
+def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manifest:
+    """The same checkpoint with these tasks, which read what the only one has read. A task of another name begins with
+    its clock and account."""
+    (clock,), (accounts,) = found.clocks.values(), found.ledger.values()
+    clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, accounts)
+    operators = {task: replace(operator, inputs=tuple(accounts)) for task, operator in operators.items()}
+    return replace(found, operators=operators, clocks=clocks, ledger=ledger)
 
 
 def is_same(old: OperatorState, new: OperatorState) -> bool:

@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import StateRuns
 from persistent.checkpoint.runs import fold_index
-from persistent.checkpoint.successor import Entry, succeed
+from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.codec import KEY_GROUPS, Run
 from persistent.driver.commit import check_same_job, first_manifest, known_from
 from persistent.operations.fencing import committed, fenced
@@ -52,7 +52,8 @@ def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manife
         fence,
         "compaction",
         bases={**old.bases, old.id + 1: old.committed_ms},
-        **old.at_one(
+        **at_one(
+            old,
             operator=old.operator.with_state(
                 runs=runs,
                 lowest=state.lowest if runs else None,

@@ -12,7 +12,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
 from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
 from persistent.checkpoint.running import marks
-from persistent.checkpoint.successor import Entry, first, succeed
+from persistent.checkpoint.successor import Entry, at_one, first, succeed
 from persistent.clock import Clock, wall_ms
 from persistent.codec import canonical_json, common_key_types
 from persistent.driver.commit import check_same_job
@@ -51,7 +51,8 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     merged = succeed(
         fence,
         "merge",
-        **fence.manifest.at_one(
+        **at_one(
+            fence.manifest,
             clock=clock,
             source=replace(source, index=(*copies[0].source.index, *copies[1].source.index)),
             operator=operator.with_state(runs=_counted_once(copies[0].operator.state, copies[1].operator.state)),

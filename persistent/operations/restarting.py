@@ -19,7 +19,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import Account, SourcePart
 from persistent.checkpoint.positions import CODECS
-from persistent.checkpoint.successor import Entry
+from persistent.checkpoint.successor import Entry, at_one
 from persistent.clock import Clock, Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
@@ -78,7 +78,8 @@ def _as_of(target: Manifest, clock: int, begins: Positions, runs: tuple[Run, ...
     )
     return replace(
         target,
-        **target.at_one(
+        **at_one(
+            target,
             clock=Clock(watermark=clock, closed=min(target.clock.closed, clock)),
             source=unread,
             operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None),

@@ -23,7 +23,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
 from persistent.checkpoint.parts import StateRuns
-from persistent.checkpoint.successor import Entry
+from persistent.checkpoint.successor import Entry, at_one
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.storage import MemoryStorage
@@ -44,7 +44,7 @@ def with_runs(storage: MemoryStorage, id: int, **changes: Any) -> Manifest:
     index = written(storage, f"e0-c{id}-i", 5)
     one = manifest(id, **changes)
     return replace(
-        one, **one.at_one(operator=one.operator.with_state(runs=runs), source=replace(one.source, index=(index,)))
+        one, **at_one(one, operator=one.operator.with_state(runs=runs), source=replace(one.source, index=(index,)))
     )
 
 

@@ -221,21 +221,6 @@ def test_the_one_of_each_is_found_by_its_name() -> None:
     assert one.clock == Clock(90, 60, {"files": 95}, True)
     assert one.accounts == one.ledger["Visits"]["file"] and one.sink == one.sinks["file"]
     assert one.operator == one.operators["Visits"] and one.source == one.sources["file"]
-    given = one.at_one(
-        clock=Clock(100, 70, {"files": 99}, False),
-        source=replace(one.source, since=None),
-        operator=one.operator.with_state(lowest=70),
-        accounts={},
-    )
-    assert given == {
-        "sources": {"file": replace(one.source, since=None, largest={"files": 99})},
-        "clocks": {"Visits": TaskClock(100, 70, False)},
-        "operators": {"Visits": one.operator.with_state(lowest=70)},
-        "ledger": {"Visits": {"file": {}}},
-    }
-    assert one.at_one() == {}
-    assert one.at_one(clock=one.clock) == {"sources": one.sources, "clocks": one.clocks}
-    assert one.at_one(source=one.source) == {"sources": one.sources}
 
 
 def test_where_there_are_several_nobody_takes_the_first() -> None:
@@ -252,15 +237,6 @@ def test_where_there_are_several_nobody_takes_the_first() -> None:
     for name in ("source", "source_name", "task_name", "operator", "clock", "accounts", "sink"):
         with pytest.raises(ValueError, match="too many values to unpack"):
             getattr(two, name)
-
-
-def test_a_task_of_another_name_begins_where_the_one_before_stands() -> None:
-    """From the beginning, it would wait for records that were read before it was there."""
-    one = full_manifest()
-    assert one.of_tasks(one.operators) == one
-    other = one.of_tasks({"Other": one.operator})
-    assert (other.clock, other.accounts, other.task_name) == (one.clock, one.accounts, "Other")
-    assert replace(other, operators=one.operators, clocks=one.clocks, ledger=one.ledger) == one
 
 
 def test_revisions_go_on_from_the_jobs_before() -> None:

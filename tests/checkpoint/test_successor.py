@@ -14,10 +14,21 @@ from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import Account, Aside, Inheritance, SinkBatch, SinkPart, SourcePart, TaskClock
 from persistent.checkpoint.shapes import KINDS as KINDS_IN_FILES
 from persistent.checkpoint.shapes import SETS
-from persistent.checkpoint.successor import KINDS, TABLE, Entry, Rule, broken, check_follows, first, succeed, table_text
+from persistent.checkpoint.successor import (
+    KINDS,
+    TABLE,
+    Entry,
+    Rule,
+    at_one,
+    broken,
+    check_follows,
+    first,
+    succeed,
+    table_text,
+)
 from persistent.clock import Clock
 from persistent.errors import LawBroken
-from tests.checkpoint.samples import manifest, operator, run
+from tests.checkpoint.samples import full_manifest, manifest, operator, run
 
 SOURCE = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})
 PARENT = replace(
@@ -273,3 +284,24 @@ def test_the_page_of_the_protocol_has_this_table() -> None:
     """A table that is copied by hand says what was once so."""
     page = Path(__file__).parents[2] / "docs" / "protocol.md"
     assert table_text() in page.read_text()
+
+
+def test_what_is_given_for_the_one_of_each_stands_under_its_name() -> None:
+    """A driver of one source and task would otherwise commit a second one beside it."""
+    one = full_manifest()
+    given = at_one(
+        one,
+        clock=Clock(100, 70, {"files": 99}, False),
+        source=replace(one.source, since=None),
+        operator=one.operator.with_state(lowest=70),
+        accounts={},
+    )
+    assert given == {
+        "sources": {"file": replace(one.source, since=None, largest={"files": 99})},
+        "clocks": {"Visits": TaskClock(100, 70, False)},
+        "operators": {"Visits": one.operator.with_state(lowest=70)},
+        "ledger": {"Visits": {"file": {}}},
+    }
+    assert at_one(one) == {}
+    assert at_one(one, clock=one.clock) == {"sources": one.sources, "clocks": one.clocks}
+    assert at_one(one, source=one.source) == {"sources": one.sources}

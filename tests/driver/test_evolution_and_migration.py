@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,13 @@ from persistent.checkpoint.parts import default_name
 from persistent.checkpoint.successor import Entry
 from persistent.codec import decode_run, encode_run
 from persistent.driver import commit
-from persistent.driver.evolution import Evolution
+from persistent.driver.evolution import Evolution, with_tasks
 from persistent.engines.embedded import Embedded
 from persistent.operations import collect_garbage, compact, rollback, savepoint
 from persistent.state import PersistentState
 from persistent.storage import MemoryStorage, Storage
 from persistent.verify import verify
+from tests.checkpoint.samples import full_manifest
 from tests.crash.sweep import Deaths, anywhere, few_deaths
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.few import one_in
@@ -729,3 +730,12 @@ class _DiesAfterAPlan(FaultyStorage):
         if name.startswith("p/"):
             raise Killed(name)
         return answer
+
+
+def test_a_task_of_another_name_begins_where_the_one_before_stands() -> None:
+    """From the beginning, it would wait for records that were read before it was there."""
+    one = full_manifest()
+    assert with_tasks(one, one.operators) == one
+    other = with_tasks(one, {"Other": one.operator})
+    assert (other.clock, other.accounts, other.task_name) == (one.clock, one.accounts, "Other")
+    assert replace(other, operators=one.operators, clocks=one.clocks, ledger=one.ledger) == one

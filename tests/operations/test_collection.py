@@ -13,6 +13,7 @@ from persistent import CorruptCheckpoint, Retention, StorageError
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name, new_nonce
 from persistent.checkpoint.running import put_mark
+from persistent.driver.evolution import with_tasks
 from persistent.operations import collect_garbage, pin
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
@@ -72,7 +73,7 @@ def test_files_of_an_operator_that_is_no_more_are_collected(folder: Path) -> Non
     world.checkpoint.write(gone, b"old")
     old = entry.manifest
     named = replace(
-        old.of_tasks({"Gone": old.operator.with_state(runs=())}),
+        with_tasks(old, {"Gone": old.operator.with_state(runs=())}),
         id=old.id + 1,
         kind="fence",
         epoch=old.epoch + 1,
