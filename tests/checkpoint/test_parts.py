@@ -12,6 +12,7 @@ from persistent.checkpoint.parts import (
     STATE,
     Account,
     Aside,
+    Inheritance,
     OperatorState,
     SinkBatch,
     SinkPart,
@@ -50,11 +51,24 @@ def test_a_name_that_nobody_gave_is_that_of_the_kind(kind: str, part: str, name:
 
 def test_accounts_add_up() -> None:
     """I9: the ledger is a sum like any other, its mix modulo 2**64."""
-    a, b = Account(5, 2, 1, 1, 1, (1 << 64) - 1), Account(10, 4, 1, 2, 3, 3)
-    assert a + b == Account(15, 6, 2, 3, 4, 2)
+    a, b = Account(5, 2, 1, 1, 1, (1 << 64) - 1, 2), Account(10, 4, 1, 2, 3, 3, 5)
+    assert a + b == Account(15, 6, 2, 3, 4, 2, 7)
     assert a.balances and (a + b).balances
     assert not Account(1).balances
-    assert Account() == Account(0, 0, 0, 0, 0, 0)
+    assert Account() == Account(0, 0, 0, 0, 0, 0, 0)
+
+
+def test_an_account_says_what_was_skipped_only_where_something_was() -> None:
+    """A release that knows no skipped positions reads every other account."""
+    said = {"read": 3, "processed": 2, "late": 0, "dead": 1, "duplicate": 0, "mix": 9}
+    assert Account(3, 2, 0, 1, 0, 9).to_json() == said
+    assert Account(3, 2, 0, 1, 0, 9, 4).to_json() == {**said, "skipped": 4}
+
+
+def test_a_batch_without_files_is_owed_to_nobody() -> None:
+    """A run without a sink has discarded its outputs: to ask for that sink, though nothing waits, would end the job."""
+    full, empty = SinkBatch(5, None, STAGED), SinkBatch(6, 5, ())
+    assert SinkPart((), 6, (full, empty)).owed == (full,) and SinkPart((), 6, (empty,)).owed == ()
 
 
 @pytest.mark.parametrize("kind", ["late", "dead"])
@@ -97,6 +111,7 @@ def test_each_part_is_read_as_it_was_written() -> None:
     assert OperatorState.from_json(one.operator.to_json()) == one.operator
     assert SinkPart.from_json(one.sink.to_json()) == one.sink
     assert Aside.from_json(one.aside[0].to_json()) == one.aside[0]
+    assert Inheritance.from_json(one.inherits["file"].to_json()) == one.inherits["file"]
     batch = SinkBatch(5, None, STAGED)
     assert SinkBatch.from_json(batch.to_json()) == batch
     assert re.fullmatch(r"[a-z]+", STATE)
