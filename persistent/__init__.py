@@ -36,7 +36,7 @@ from persistent.errors import (
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
 from persistent.sinks import FileSink, MemorySink
-from persistent.sources import FileSource, MemorySource
+from persistent.sources import FileSource, KafkaSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
 from persistent.window import Window, sliding, tumbling
@@ -54,6 +54,7 @@ __all__ = [
     "FileSource",
     "FingerprintChanged",
     "InvalidPipeline",
+    "KafkaSource",
     "MemorySink",
     "MemorySource",
     "Message",

@@ -1,6 +1,7 @@
 """Sources provide the records that a job reads."""
 
 from persistent.sources.file import FileSource
+from persistent.sources.kafka import KafkaSource
 from persistent.sources.memory import MemorySource
 from persistent.sources.protocol import (
     NO_TIMESTAMP,
@@ -21,6 +22,7 @@ __all__ = [
     "Budget",
     "DeadRecord",
     "FileSource",
+    "KafkaSource",
     "MemorySource",
     "Position",
     "Positions",

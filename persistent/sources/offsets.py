@@ -72,7 +72,7 @@ class OffsetPlans:
         left = {partition: kept[partition].stop - offset for partition, offset in at.items()}
         shares = _shares(left, max(budget.rows, 1))
         unseen = {partition for partition in begun.joined if partition not in state.largest}
-        idle = unseen | self._idle(left)
+        idle = _but_the_last(unseen | self._idle(left), kept, state.largest)
         end = {partition: offset + shares[partition] for partition, offset in at.items()}
         return SourcePlan(
             splits=tuple(_splits(at, end, budget.splits)),
@@ -143,6 +143,18 @@ class OffsetPlans:
         if self._idle_timeout_ms is None:
             return set()
         return {one for one, since in self._caught_up_s.items() if (now - since) * 1_000 >= self._idle_timeout_ms}
+
+
+def _but_the_last(idle: set[str], kept: Mapping[str, Kept], largest: Mapping[str, int]) -> set[str]:
+    """The idle partitions; if all of them are, without the one that is farthest ahead: they fell idle in some order,
+    and the watermark must not depend on it.
+
+    >>> sorted(_but_the_last({"a", "b"}, {"a": Kept(0, 1), "b": Kept(0, 1)}, {"a": 7, "b": 5}))
+    ['b']
+    """
+    if idle != kept.keys() or not largest:
+        return idle
+    return idle - {max(largest, key=lambda partition: (largest[partition], partition))}
 
 
 def _shares(left: Mapping[str, int], rows: int) -> dict[str, int]:

@@ -8,8 +8,9 @@ import pytest
 
 from tests.servers.cluster import Cluster
 from tests.servers.hdfs import HdfsServer
+from tests.servers.kafka import KafkaServer
 from tests.servers.s3 import S3Server, client_environment
-from tests.servers.shared import shared_cluster, shared_hdfs, shared_s3
+from tests.servers.shared import shared_cluster, shared_hdfs, shared_kafka, shared_s3
 
 
 @pytest.fixture
@@ -25,6 +26,12 @@ def s3_server() -> Iterator[S3Server]:
     server.fail()
     with client_environment(server):
         yield server
+
+
+@pytest.fixture
+def kafka() -> KafkaServer:
+    """A broker; a test that kills it starts it again."""
+    return shared_kafka()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from functools import cache
 
 from tests.servers.cluster import Cluster, cluster
 from tests.servers.hdfs import HdfsServer, hdfs_server
+from tests.servers.kafka import KafkaServer, kafka_server
 from tests.servers.processes import kept
 from tests.servers.s3 import S3Server, s3_server
 
@@ -23,6 +24,12 @@ def shared_hdfs() -> HdfsServer:
 def shared_s3() -> S3Server:
     """A moto server behind our front."""
     return kept(s3_server())
+
+
+@cache
+def shared_kafka() -> KafkaServer:
+    """A broker; a test that kills it starts it again."""
+    return kept(kafka_server())
 
 
 @cache

@@ -1,0 +1,360 @@
+"""A Kafka source reads a topic: a partition is a sequence of offsets, and the checkpoint holds the next of each.
+
+Workers read their splits from the broker themselves. Only records of committed transactions are read. Offsets without a
+record (the markers of transactions, what a compaction has removed) are passed over, and are no gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, monotonic_s
+from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
+from persistent.sources import options
+from persistent.sources.kafka_client import Connection, KafkaClient, checked_settings, require_same_topic
+from persistent.sources.offsets import ON_GAP, Kept, OffsetPlans
+from persistent.sources.protocol import (
+    Budget,
+    DeadRecord,
+    Positions,
+    Reached,
+    Records,
+    SourcePlan,
+    SourceState,
+    Split,
+)
+from persistent.sources.reader import Unreadable
+from persistent.sources.schemas import from_json, from_option, to_json
+from persistent.sources.timestamps import milliseconds, require_readable, why_none
+from persistent.sources.values import Bytes, Json, Value, ValueFormat, widest
+from persistent.text.spelling import spelled
+
+_METADATA: Final[Mapping[str, pa.DataType]] = {
+    "_timestamp": pa.timestamp("ms", "UTC"),
+    "_key": pa.binary(),
+    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+}
+_FORMATS: Final[Mapping[str, type[Bytes] | type[Json]]] = {"json": Json, "bytes": Bytes}
+_AT_ONCE: Final = 2_000
+_POLL_SECONDS: Final = 0.1
+_BATCH_ROWS: Final = 50_000
+_BATCH_BYTES: Final = 64 << 20
+_SAMPLE_ROWS: Final = 1_000
+_SAMPLE_SECONDS: Final = 5.0
+_LOOK_AGAIN_SECONDS: Final = 3.0
+_DEAD_BYTES_MAX: Final = 1 << 20
+
+
+class KafkaSource:
+    """The records of a topic.
+
+    ``servers``: "host:port", several with commas. ``format``: "json", an object in each value; or "bytes", one column
+    ``value``. ``schema``: the columns to read of a JSON value, as in ``FileSource``; by default those of the first
+    records. Beside them stand ``_timestamp``, the broker's timestamp of the message, and those of ``_key`` and
+    ``_headers`` that ``metadata`` names.
+    ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
+    ``start``: where a new checkpoint begins: "earliest", "latest", or a point in time by the broker's timestamps.
+    ``on_gap``: where the broker has deleted records before they were read: "fail" with RetentionGap, or go on with the
+    "earliest" or "latest" offset and count what is passed over as ``skipped``.
+    ``idle_timeout``: the watermark does not wait for a partition at whose end the driver has been for so long; None: it
+    always waits. A partition that joins the topic counts once it has a record.
+    ``max_out_of_orderness``: how far, in event time, a record of a partition may come behind a later one.
+    ``max_skew``: how far the event time of a record may be ahead of the broker's timestamp; ``persistent restart``
+    looks so far back. Without meaning for ``_timestamp`` itself.
+    ``connect_timeout``: how long to wait for a broker when a run begins; ``server_away``: how long under way.
+    ``client``: settings of librdkafka, such as {"security.protocol": "SASL_SSL", "sasl.username": ...}.
+
+    With ``step_rows`` a step has so many offsets, with or without a record.
+    """
+
+    kind: str = "KafkaSource"
+    codec: str = "offset/1"
+
+    @spelled
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        *,
+        format: str = "json",
+        schema: pa.Schema | Mapping[str, Any] | None = None,
+        metadata: Sequence[str] = (),
+        timestamp: str = "_timestamp",
+        timestamp_unit: str | None = None,
+        start: str | Instant = "earliest",
+        on_gap: str = "fail",
+        idle_timeout: Duration | None = None,
+        max_out_of_orderness: Duration = 0,
+        max_skew: Duration = "1 min",
+        connect_timeout: Duration = "30 s",
+        server_away: Duration = "5 min",
+        client: Mapping[str, Any] | None = None,
+    ) -> None:
+        options.require_type("servers", servers, str, "'localhost:9092'")
+        options.require_type("topic", topic, str, "'clicks'")
+        options.require_type("timestamp", timestamp, str, "'ts'")
+        options.require_unit(timestamp_unit)
+        options.require_choice("format", format, tuple(_FORMATS))
+        options.require_choice("on_gap", on_gap, ON_GAP)
+        self.servers = servers
+        self.topic = topic
+        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
+        self._format: ValueFormat = _FORMATS[format]()
+        self._schema = None if schema is None else from_option(schema)
+        self._metadata = _checked_metadata(metadata, timestamp)
+        self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
+        self._start = start if start in ("earliest", "latest") else _instant(start)
+        self._skew_ms = 0 if timestamp == "_timestamp" else _duration(max_skew, "max_skew")
+        self._connection = Connection(
+            servers,
+            checked_settings(client or {}),
+            _duration(connect_timeout, "connect_timeout"),
+            _duration(server_away, "server_away"),
+        )
+        idle_ms = None if idle_timeout is None else _duration(idle_timeout, "idle_timeout")
+        self._plans = OffsetPlans(f"topic {topic!r} of Kafka", on_gap=on_gap, idle_timeout_ms=idle_ms)
+        self._own_client: KafkaClient | None = None
+        self._last_kept: Mapping[str, Kept] = {}
+
+    def __repr__(self) -> str:
+        return f"KafkaSource({self.servers!r}, {self.topic!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_own_client": None}
+
+    @property
+    def _client(self) -> KafkaClient:
+        if self._own_client is None:
+            self._own_client = KafkaClient(self._connection)
+        return self._own_client
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> Sequence[str]:
+        """None: all of them join with a plan, so that a checkpoint can be read without the broker."""
+        return ()
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        """What to read next of each partition, as equal as what is left allows."""
+        self._require_recorded(state.recorded)
+        kept = self._kept(state.recorded)
+        topic_id = self._found.id
+        plan = self._plans.plan(state, budget, kept, self._begins)
+        recorded = {**plan.recorded, **self._times(), "topic": self.topic, "topic_id": topic_id}
+        if plan.splits or self._schema is not None:
+            recorded["schema"] = to_json(self._fixed_schema(state.recorded, plan.splits))
+        return SourcePlan(plan.splits, plan.end, plan.cap, recorded, None, plan.joins, plan.idle, plan.skipped)
+
+    def confirm(self, recorded: Mapping[str, Any]) -> None:
+        """Raise SourceChanged if the topic that was read is not the one that was planned."""
+        require_same_topic(self.topic, recorded.get("topic_id"), self._client.topic(self.topic))
+
+    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
+        """Whether records of a plan are gone, and may be passed over."""
+        return self._plans.has_forgotten(splits, self._kept(recorded))
+
+    def position_at(self, partition: str, clock: int) -> int:
+        """An offset before which no record has an event time of ``clock`` or later, if ``max_skew`` is right."""
+        found = self._client.at_time(self.topic, [partition], clock - self._skew_ms)
+        return found[partition]
+
+    def reached(self, state: SourceState) -> Reached:
+        """How many offsets have been read, of those that the last plan found."""
+        begins = state.recorded.get("begins", {})
+        done = sum(position - begins.get(one, 0) for one, position in state.positions.items())
+        ends = {one: kept.stop for one, kept in self._last_kept.items()} or state.positions
+        return Reached(done, max(done, sum(end - begins.get(one, 0) for one, end in ends.items())), "rows")
+
+    def acknowledge(self, positions: Positions) -> None:
+        """Nothing to do: the broker keeps records by its own retention."""
+
+    def _kept(self, recorded: Mapping[str, Any]) -> Mapping[str, Kept]:
+        self._found = self._client.topic(self.topic)
+        require_same_topic(self.topic, recorded.get("topic_id"), self._found)
+        self._last_kept = self._client.kept(self.topic, self._found.partitions)
+        return self._last_kept
+
+    def _begins(self, partitions: Sequence[str]) -> Mapping[str, int]:
+        if isinstance(self._start, int):
+            return self._client.at_time(self.topic, partitions, self._start)
+        return {
+            one: self._last_kept[one].first if self._start == "earliest" else self._last_kept[one].stop
+            for one in partitions
+        }
+
+    # -- columns -------------------------------------------------------------------------------------------------
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        self._require_recorded(recorded)
+        return _with_metadata(from_json(recorded["schema"]), self._metadata)
+
+    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
+        options.require_recorded(recorded, self._times(), options.TIMES)
+        if recorded.get("topic") not in (None, self.topic):
+            raise SourceChanged(
+                f"{self!r}: the checkpoint has read topic {recorded['topic']!r}: give it that one, or a new checkpoint"
+            )
+
+    def _times(self) -> dict[str, Any]:
+        return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
+
+    def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema:
+        """The columns of the values: as given, as recorded, or as those of the first records are."""
+        if self._schema is not None:
+            schema = self._schema
+        elif "schema" in recorded:
+            schema = from_json(recorded["schema"])
+        else:
+            schema = self._inferred(splits)
+        require_readable(_with_metadata(schema, self._metadata), self._timestamp, self._timestamp_unit)
+        return schema
+
+    def _inferred(self, splits: Sequence[Split]) -> pa.Schema:
+        found = []
+        try:
+            for split in splits:
+                values = self._sample(split)
+                schema = self._format.infer(values)
+                if schema is not None:
+                    found.append(schema)
+        except Unreadable as error:
+            raise SourceError(f"{self!r}: {error}. Say schema=, and such values are dead letters") from error
+        if not found:
+            raise SourceError(f"{self!r}: no value says which columns there are. Say schema=")
+        return widest(found)
+
+    def _sample(self, split: Split) -> list[Value]:
+        span = split.spans[0]
+        stop = min(span.stop, span.start + _SAMPLE_ROWS)
+        return [message.value() for message in self._messages(split.partition, span.start, stop)]
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        values = from_json(recorded["schema"])
+        for span in split.spans:
+            messages: list[Any] = []
+            size = 0
+            for message in self._messages(split.partition, span.start, span.stop):
+                messages.append(message)
+                size += len(message)
+                if len(messages) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+                    yield self._records(messages, values)
+                    messages, size = [], 0
+            if messages:
+                yield self._records(messages, values)
+
+    def _records(self, messages: Sequence[Any], schema: pa.Schema) -> Records:
+        decoded = self._format.decode([message.value() for message in messages], schema)
+        chosen = messages if len(decoded.rows) == len(messages) else [messages[row] for row in decoded.rows]
+        columns = [*decoded.batch.columns, *(_column(name, chosen) for name in self._metadata)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=_with_metadata(schema, self._metadata))
+        offsets = np.fromiter((message.offset() for message in chosen), np.int64, len(chosen))
+        dead = [
+            DeadRecord(0, messages[row].offset(), reason, (messages[row].value() or b"")[:_DEAD_BYTES_MAX])
+            for row, reason in decoded.dead
+        ]
+        time = batch.column(self._timestamp)
+        times = milliseconds(time, self._timestamp_unit)
+        return Records(0, batch, times, offsets, dead, partial(why_none, time, self._timestamp, self._timestamp_unit))
+
+    def _messages(self, partition: str, start: int, stop: int) -> Iterator[Any]:
+        """The messages ``start <= offset < stop``. It ends at a message or an end of the partition at or behind
+        ``stop``: a marker of a transaction has an offset, and is never seen."""
+        from confluent_kafka import TopicPartition
+
+        client = self._client
+        with client.consumer() as consumer:
+            consumer.assign([TopicPartition(self.topic, int(partition), start)])
+            silent_since = looked = monotonic_s()
+            while start < stop:
+                found = consumer.consume(min(_AT_ONCE, stop - start), _POLL_SECONDS)
+                for message in found:
+                    error = message.error()
+                    if error is None:
+                        start = message.offset() + 1
+                        if start > stop:
+                            break
+                        yield message
+                    elif error.name() == "_PARTITION_EOF":
+                        start = max(start, message.offset())
+                    else:
+                        self._heard(error, partition, start)
+                now = monotonic_s()
+                if any(message.error() is None for message in found):
+                    silent_since = looked = now
+                elif now - looked > _LOOK_AGAIN_SECONDS:
+                    # A topic that is deleted, and a partition that was cut off, are silent.
+                    looked = now
+                    self._require_there(partition, start, stop)
+                silent = now - silent_since
+                if silent > client.server_away_s:
+                    raise client.away(f"read partition {partition} from offset {start}", client.cause(), silent)
+
+    def _heard(self, error: Any, partition: str, start: int) -> None:
+        """Raise what another poll does not mend."""
+        if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
+            raise RetentionGap(
+                f"{self!r}, partition {partition}: offset {start} is no longer there: the broker has deleted it since "
+                "the step was planned. The next run plans the step again, as on_gap= says"
+            )
+        if error.name() in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION") or error.fatal():
+            raise SourceError(f"{self!r}, partition {partition}: {error.str()}")
+
+    def _require_there(self, partition: str, start: int, stop: int) -> None:
+        """Raise if the rest of a split is gone for good."""
+        kept = self._client.kept(self.topic, [partition])[partition]
+        if kept.stop < stop:
+            raise SourceChanged(
+                f"{self!r}, partition {partition}: a step was planned up to offset {stop}, and the partition ends at "
+                f"{kept.stop}: its end was cut off, or the topic was made again"
+            )
+        if kept.first > start:
+            raise RetentionGap(
+                f"{self!r}, partition {partition}: offset {start} is no longer there, the first is {kept.first}: the "
+                "broker has deleted it since the step was planned. The next run plans the step again, as on_gap= says"
+            )
+
+
+def _column(name: str, messages: Sequence[Any]) -> pa.Array:
+    if name == "_key":
+        return pa.array([message.key() for message in messages], pa.binary())
+    if name == "_headers":
+        headers = [[{"key": key, "value": value} for key, value in message.headers() or ()] for message in messages]
+        return pa.array(headers, _METADATA[name])
+    times = [message.timestamp() for message in messages]
+    return pa.array([time if kind else None for kind, time in times], pa.int64()).cast(_METADATA[name])
+
+
+def _with_metadata(schema: pa.Schema, metadata: Sequence[str]) -> pa.Schema:
+    both = [name for name in metadata if name in schema.names]
+    if both:
+        raise InvalidPipeline(f"{', '.join(both)} is a field of the values, and the name that a source of Kafka gives")
+    return pa.schema([*schema, *(pa.field(name, _METADATA[name]) for name in metadata)])
+
+
+def _checked_metadata(given: Any, timestamp: str) -> tuple[str, ...]:
+    if isinstance(given, str) or not set(given) <= set(_METADATA):
+        raise InvalidPipeline(f"metadata={given!r}: give a list of some of {', '.join(_METADATA)}")
+    chosen = {*given, timestamp} if timestamp in _METADATA else set(given)
+    return tuple(name for name in _METADATA if name in chosen)
+
+
+def _instant(value: Any) -> int:
+    try:
+        return instant_ms(value, "start")
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(f'{error}; or start="earliest", start="latest"') from error
+
+
+def _duration(value: Any, name: str) -> int:
+    try:
+        return duration_ms(value, name)
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error

@@ -1,0 +1,302 @@
+"""A client of Kafka asks a broker, again and again for as long as it may, and says in the end what was wrong.
+
+While a run begins it waits ``connect_timeout``; once the broker has answered, ``server_away``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Final, TypeVar
+
+from persistent.clock import duration_text, monotonic_s
+from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.sources.offsets import Kept
+
+T = TypeVar("T")
+logger = logging.getLogger("persistent.sources")
+
+_CALL_SECONDS: Final = 10.0
+_IDLE_CONSUMERS: Final = 4
+_FIXED: Final = {
+    "enable.auto.commit": "the checkpoint holds the offsets",
+    "enable.partition.eof": "a split has to know the end of its partition",
+    "isolation.level": "records of a transaction count once it is committed",
+    "auto.offset.reset": "a gap must not be passed over in silence; see on_gap",
+    "bootstrap.servers": "servers= names them",
+    "group.id": "nothing is committed to a group",
+}
+"""The settings of a client that are not the user's to make, and why."""
+_OURS: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "auto.offset.reset": "error",
+    "group.id": "persistent",
+    # The default of a second caps what a consumer of small messages reads.
+    "fetch.queue.backoff.ms": 10,
+}
+_REFUSED: Final = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
+"""Errors of a connection that another try does not mend."""
+_PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
+"""Parts of the names of answers that another try does not change. All others may come from a broker that has just been
+started, which knows no leaders and no topics yet."""
+_SURE_SECONDS: Final = 3.0
+"""So long a broker has to say that there is no such topic."""
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic: its id, which another one of the same name does not have, and its partitions."""
+
+    id: str
+    partitions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach a broker; it is pickled to the workers, and holds no connection. ``settings``: of librdkafka, among
+    them passwords, which never appear in a text."""
+
+    servers: str
+    settings: Mapping[str, Any]
+    connect_timeout_ms: int
+    server_away_ms: int
+
+    def __repr__(self) -> str:
+        return f"Connection({self.servers!r})"
+
+
+def checked_settings(client: Any) -> dict[str, Any]:
+    """The option ``client=``. InvalidPipeline if it sets what the source sets, or something librdkafka refuses."""
+    if not isinstance(client, Mapping) or not all(isinstance(name, str) for name in client):
+        raise InvalidPipeline("client= is a mapping of librdkafka's settings, such as {'security.protocol': 'SSL'}")
+    for name, why in _FIXED.items():
+        if name in client:
+            raise InvalidPipeline(f"client= sets {name!r}, which this source sets itself: {why}. Leave it out")
+    return dict(client)
+
+
+class KafkaClient:
+    """Asks the broker of one connection. One for each source in each process."""
+
+    def __init__(self, connection: Connection) -> None:
+        _library()
+        self._connection = connection
+        self._has_answered = False
+        self._causes: dict[str, str] = {}
+        self._lock = Lock()
+        self._idle: list[Any] = []
+        self._admin: Any = None
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name. SourceError if there is none."""
+        from confluent_kafka import TopicCollection
+
+        asked = TopicCollection([name])
+        found = self._asked(
+            f"describe topic {name}",
+            lambda admin: admin.describe_topics(asked, request_timeout=_CALL_SECONDS)[name].result(_CALL_SECONDS + 5),
+            {"UNKNOWN_TOPIC_OR_PART": f"there is no topic {name!r}. Create it, or correct topic="},
+        )
+        return Topic(str(found.topic_id), tuple(str(one.id) for one in sorted(found.partitions, key=lambda p: p.id)))
+
+    def kept(self, topic: str, partitions: Sequence[str]) -> dict[str, Kept]:
+        """The offsets that are kept: up to the first that an open transaction holds back."""
+        from confluent_kafka.admin import OffsetSpec
+
+        # The end first: what is deleted in between only narrows it.
+        stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
+        firsts = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))
+        return {one: Kept(min(firsts[one], stops[one]), stops[one]) for one in partitions}
+
+    def at_time(self, topic: str, partitions: Sequence[str], ms: int) -> dict[str, int]:
+        """The first offset with a timestamp of ``ms`` or later; the end, as it was before the question, if none has."""
+        from confluent_kafka.admin import OffsetSpec
+
+        stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
+        found = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(max(ms, 0))))
+        return {one: found[one] if found[one] >= 0 else stops[one] for one in partitions}
+
+    def _offsets(self, topic: str, asked: Mapping[str, Any]) -> dict[str, int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        wanted = {TopicPartition(topic, int(one)): spec for one, spec in asked.items()}
+
+        def listed(admin: Any) -> dict[str, int]:
+            futures = admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_CALL_SECONDS
+            )
+            return {str(one.partition): int(found.result(_CALL_SECONDS + 5).offset) for one, found in futures.items()}
+
+        return self._asked(f"list the offsets of topic {topic}", listed, {}) if wanted else {}
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def _asked(self, what: str, ask: Callable[[Any], T], answers: Mapping[str, str]) -> T:
+        """The answer of the broker, which may need some tries. SourceError at the end of its time, or at once where
+        another try cannot help. ``answers``: errors that are an answer, with the text for them."""
+        import tenacity
+        from confluent_kafka import KafkaException
+
+        began = monotonic_s()
+        bound_ms = self._connection.server_away_ms if self._has_answered else self._connection.connect_timeout_ms
+
+        def tried() -> T:
+            found = ask(self._admin_client())
+            self._has_answered = True
+            self._causes.clear()
+            return found
+
+        def is_over(state: Any) -> bool:
+            seconds = monotonic_s() - began + state.upcoming_sleep
+            is_answer = _name(state.outcome.exception()) in answers
+            return bool(seconds > (min(_SURE_SECONDS, bound_ms / 1_000) if is_answer else bound_ms / 1_000))
+
+        def noted(state: Any) -> None:
+            # It keeps what it knew of leaders, and asks for no newer ones.
+            self._admin = None
+            waited = monotonic_s() - began
+            logger.warning(
+                "Kafka at %s does not answer (%s, for %.0f s of %s): %s",
+                self._connection.servers,
+                what,
+                waited,
+                duration_text(bound_ms),
+                self.cause(state.outcome.exception()),
+            )
+
+        retrying = tenacity.Retrying(
+            wait=tenacity.wait_random_exponential(0.2, 5),
+            stop=is_over,
+            retry=tenacity.retry_if_exception(self._is_worth_a_try),
+            before_sleep=noted,
+            reraise=True,
+        )
+        try:
+            answer: T = retrying(tried)
+            return answer
+        except (KafkaException, TimeoutError) as error:
+            said, cause = answers.get(_name(error)), self.cause(error)
+        if said is not None:
+            raise SourceError(f"Kafka at {self._connection.servers}: {said}")
+        raise self.away(what, cause, monotonic_s() - began)
+
+    def away(self, what: str, cause: str, seconds: float) -> SourceError:
+        """The error for a broker that did not do ``what`` in time."""
+        return SourceError(
+            f"Kafka at {self._connection.servers}: cannot {what}: {cause} ({seconds:.0f} s). Nothing was lost, the "
+            "last checkpoint is good: check servers= and client= (does the broker want TLS or a password?), or start "
+            "the broker, and run again"
+        )
+
+    def _is_worth_a_try(self, error: BaseException) -> bool:
+        from confluent_kafka import KafkaException
+
+        if any(name in self._causes for name in _REFUSED):
+            return False
+        if isinstance(error, TimeoutError):
+            return True
+        if not isinstance(error, KafkaException):
+            return False
+        return not any(part in _name(error) for part in _PERMANENT)
+
+    def cause(self, error: Any = None) -> str:
+        """Why the broker does not answer: the last error of each kind that its connections had."""
+        refused = [self._causes[name] for name in _REFUSED if name in self._causes]
+        if refused:
+            return "; ".join(refused)
+        own = [f"{_name(error)}: {error.args[0].str()}"] if error is not None and _name(error) else []
+        return "; ".join([*own, *list(self._causes.values())[-1:]]) or "it does not answer"
+
+    def heard(self, error: Any) -> None:
+        """Remember an error of a connection; librdkafka calls it."""
+        self._causes.pop(error.name(), None)
+        self._causes[error.name()] = f"{error.name()}: {error.str()}"
+
+    def _admin_client(self) -> Any:
+        from confluent_kafka.admin import AdminClient
+
+        with self._lock:
+            if self._admin is None:
+                self._causes.clear()
+                self._admin = self._made(lambda: AdminClient(self._settings()))
+            # Its errors are heard while somebody polls.
+            self._admin.poll(0)
+            return self._admin
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            **self._connection.settings,
+            "bootstrap.servers": self._connection.servers,
+            "error_cb": self.heard,
+            # Its errors come to ``heard``; what it logs is each of them again, many times a second.
+            "log_level": 0,
+        }
+
+    def _made(self, make: Callable[[], T]) -> T:
+        """A client of librdkafka. InvalidPipeline if it refuses a setting; its text names the setting, not the value of
+        a password."""
+        from confluent_kafka import KafkaException
+
+        try:
+            return make()
+        except KafkaException as error:
+            found = error.args[0]
+        raise InvalidPipeline(f"client= is refused by librdkafka: {found.str()}")
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def consumer(self) -> Iterator[Any]:
+        """A consumer of this connection, which nobody else uses meanwhile; one that failed is not used again."""
+        from confluent_kafka import Consumer
+
+        with self._lock:
+            consumer = self._idle.pop() if self._idle else None
+        if consumer is None:
+            consumer = self._made(lambda: Consumer({**self._settings(), **_OURS}))
+        try:
+            yield consumer
+            consumer.unassign()
+        except BaseException:
+            consumer.close()
+            raise
+        with self._lock:
+            if len(self._idle) < _IDLE_CONSUMERS:
+                self._idle.append(consumer)
+                return
+        consumer.close()
+
+    @property
+    def server_away_s(self) -> float:
+        return self._connection.server_away_ms / 1_000
+
+
+def _name(error: Any) -> str:
+    """The name of an error of Kafka, "" of any other."""
+    found = error.args[0] if error.args else None
+    return str(found.name()) if found is not None and hasattr(found, "name") else ""
+
+
+def require_same_topic(name: str, recorded: str | None, found: Topic) -> None:
+    """Raise SourceChanged if the topic is not the one whose offsets the checkpoint holds."""
+    if recorded not in (None, found.id):
+        raise SourceChanged(
+            f"topic {name!r} was deleted and made again: the checkpoint has read the one with the id {recorded}, this "
+            f"one has {found.id}. Its offsets mean other records: go on from a clock with 'persistent restart', or "
+            "read it into a fresh checkpoint"
+        )
+
+
+def _library() -> None:
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError as error:
+        raise InvalidPipeline("Kafka needs a client: pip install 'persistent-monoids[kafka]'") from error

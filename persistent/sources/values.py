@@ -1,0 +1,146 @@
+"""A format of values turns the bytes of messages into records. A value that it cannot decode costs only itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.sources.json_lines import JsonLines
+from persistent.sources.lines import Block
+from persistent.sources.reader import Unreadable
+from persistent.sources.schemas import empty_batch, unified
+
+Value = bytes | None
+"""The bytes of a message; None: it has none, as one that deletes its key from a compacted topic."""
+
+_REASON_MAX = 300
+_NO_VALUE = "the message has no value"
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The records of some values: ``batch`` row i is of value ``rows[i]``; ``dead``: the other values, each with the
+    reason."""
+
+    batch: pa.RecordBatch
+    rows: Sequence[int]
+    dead: Sequence[tuple[int, str]] = ()
+
+
+class ValueFormat(Protocol):
+    """How the values of messages are read. ``name``: what the checkpoint records."""
+
+    name: str
+
+    def infer(self, values: Sequence[Value]) -> pa.Schema | None:
+        """The columns of these values, None if none of them says. ``Unreadable`` if they cannot be read at all."""
+
+    def decode(self, values: Sequence[Value], schema: pa.Schema) -> Decoded:
+        """The records of these values."""
+
+
+@dataclass
+class Bytes:
+    """One column, ``value``: the bytes as they are, null where a message has none."""
+
+    name: str = "bytes"
+
+    def infer(self, values: Sequence[Value]) -> pa.Schema | None:
+        return pa.schema([("value", pa.binary())])
+
+    def decode(self, values: Sequence[Value], schema: pa.Schema) -> Decoded:
+        column = pa.array(values, pa.binary())
+        return Decoded(pa.RecordBatch.from_arrays([column], schema=schema), range(len(values)))
+
+
+@dataclass
+class Json:
+    """A JSON object in each value, with a column for each field, read as JSON lines are."""
+
+    name: str = "json"
+    _lines: JsonLines = field(default_factory=JsonLines, repr=False)
+
+    def infer(self, values: Sequence[Value]) -> pa.Schema | None:
+        block, _ = _block(values)
+        numbers, bad = self._lines.sort(block)
+        if len(numbers):
+            return self._lines.infer(block[numbers], ())
+        if bad:
+            raise Unreadable(bad[0][1].replace("the line", "the value"))
+        return None
+
+    def decode(self, values: Sequence[Value], schema: pa.Schema) -> Decoded:
+        block, dead = _block(values)
+        numbers, bad = self._lines.sort(block)
+        reasons = dict(bad) | dict(dead)
+        lines = numbers if not dead else numbers[~np.isin(numbers, [number for number, _ in dead])]
+        batches: list[pa.RecordBatch] = []
+        rows: list[int] = []
+        self._decode(block[lines], schema, batches, rows, reasons)
+        decoded = set(rows)
+        for number in range(len(values)):
+            if number not in decoded:
+                reasons.setdefault(number, "the value is empty")
+        batch = pa.concat_batches(batches) if batches else empty_batch(schema)
+        return Decoded(
+            batch, rows, [(row, why.replace("the line", "the value")) for row, why in sorted(reasons.items())]
+        )
+
+    def _decode(
+        self,
+        lines: Block,
+        schema: pa.Schema,
+        batches: list[pa.RecordBatch],
+        rows: list[int],
+        reasons: dict[int, str],
+    ) -> None:
+        if not len(lines):
+            return
+        try:
+            batches.append(self._lines.decode(lines, (), schema))
+            rows.extend(lines.numbers.tolist())
+        except (pa.ArrowException, ValueError) as error:
+            if isinstance(error, MemoryError):
+                raise
+            if len(lines) == 1:
+                reasons[int(lines.numbers[0])] = str(error).splitlines()[0][:_REASON_MAX]
+                return
+            half = len(lines) // 2
+            self._decode(lines[:half], schema, batches, rows, reasons)
+            self._decode(lines[half:], schema, batches, rows, reasons)
+
+
+def _block(values: Sequence[Value]) -> tuple[Block, list[tuple[int, str]]]:
+    """The values as lines, and those that are none, with the reason. In JSON a line break is a blank between tokens,
+    and nothing else."""
+    dead = []
+    lines = list(values)
+    for row, value in enumerate(values):
+        if value is None:
+            lines[row] = b""
+            dead.append((row, _NO_VALUE))
+        elif b"\n" in value:
+            try:
+                json.loads(value)
+                lines[row] = value.replace(b"\r", b" ").replace(b"\n", b" ")
+            except ValueError as error:
+                lines[row] = b""
+                dead.append((row, f"the value is not a JSON object: {error}"[:_REASON_MAX]))
+    lengths = np.fromiter(map(len, lines), np.int64, len(lines))  # type: ignore[arg-type]
+    stops = np.cumsum(lengths + 1) - 1
+    data = memoryview(b"\n".join(lines))  # type: ignore[arg-type]
+    numbers: Any = np.arange(len(lines), dtype=np.int64)
+    return Block(0, data, stops - lengths, stops, numbers, len(data)), dead
+
+
+def widest(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of all of these; where they disagree the first wins, but int64 yields to double."""
+    first, *rest = schemas
+    for schema in rest:
+        first = unified(first, schema)
+    return first

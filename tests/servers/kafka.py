@@ -1,0 +1,211 @@
+"""A Kafka of one machine is a broker that is its own controller: one process, killed with -9 and started again.
+
+Its jars come from Maven Central, once, and are kept in ``~/.cache/persistent-tests`` (``XDG_CACHE_HOME`` says
+otherwise).
+
+    python -m tests.servers.kafka        fetches the jars and serves until it is interrupted
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tests.servers.processes import START_SECONDS, Server, free_port
+
+_VERSION = "4.4.0"
+_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+<modelVersion>4.0.0</modelVersion><groupId>none</groupId><artifactId>none</artifactId><version>1</version>
+<dependencies>
+<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{_VERSION}</version></dependency>
+<dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>2.25.5</version></dependency>
+</dependencies></project>
+"""
+_CLUSTER = "4L6g3nShT-eMCtK--X86sw"
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    # A broker that was killed is taken back at once, not when its old session is over.
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+def jars() -> Path:
+    """The folder of the jars, fetched if this is the first time."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "persistent-tests"
+    found = cache / f"kafka-{_VERSION}"
+    if not found.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        maven = shutil.which("mvn")
+        assert maven, "no Maven found: apt-get install maven"
+        with tempfile.TemporaryDirectory(dir=cache) as made:
+            (Path(made) / "pom.xml").write_text(_POM)
+            command = [maven, "-B", "-q", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
+            done = subprocess.run(command, cwd=made, capture_output=True, text=True, timeout=600)
+            assert done.returncode == 0, f"the jars of Kafka cannot be had: {done.stdout[-2000:]}"
+            try:
+                (Path(made) / "jars").rename(found)
+            except OSError:
+                # Another test run was faster.
+                assert found.is_dir()
+    return found
+
+
+class KafkaServer:
+    """A broker in ``folder``. ``bootstrap``: where clients find it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        port, controller = free_port(), free_port()
+        self.bootstrap = f"127.0.0.1:{port}"
+        settings = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(folder / "data"),
+        }
+        self._config = folder / "server.properties"
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self.broker = Server([*self._java(), "kafka.Kafka", str(self._config)], port, folder / "broker.log")
+
+    def start(self) -> None:
+        """Make its log, and wait until it serves."""
+        command = [*self._java(), "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._config)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=START_SECONDS)
+        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
+        self.restart()
+
+    def restart(self) -> None:
+        """Start it, after a kill too, and wait until it answers."""
+        self.broker.start()
+        self.broker.wait()
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.admin.list_topics(timeout=5)
+                return
+            except Exception:
+                if time.monotonic() > deadline or not self.broker.is_running:
+                    raise
+                time.sleep(0.1)
+
+    def kill(self) -> None:
+        """As when the machine is lost."""
+        self.broker.kill()
+
+    @cached_property
+    def admin(self) -> Any:
+        """The client for topics; a result of one that is collected never comes."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create(self, partitions: int = 1, name: str | None = None, **settings: str) -> str:
+        """A new topic, which keeps records of any time; its name."""
+        from confluent_kafka.admin import NewTopic
+
+        name = name or f"t-{uuid.uuid4().hex[:12]}"
+        config = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**62)}
+        config |= {key.replace("_", "."): value for key, value in settings.items()}
+        (made,) = self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values()
+        made.result(START_SECONDS)
+        self._settle(lambda topics: name in topics and len(topics[name].partitions) == partitions)
+        return name
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions."""
+        from confluent_kafka.admin import NewPartitions
+
+        (made,) = self.admin.create_partitions([NewPartitions(topic, partitions)]).values()
+        made.result(START_SECONDS)
+        self._settle(lambda topics: len(topics[topic].partitions) == partitions)
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and wait until it is gone."""
+        (gone,) = self.admin.delete_topics([topic]).values()
+        gone.result(START_SECONDS)
+        self._settle(lambda topics: topic not in topics)
+
+    def truncate(self, topic: str, partition: int, before: int) -> None:
+        """Delete the records of a partition before an offset, as retention does."""
+        from confluent_kafka import TopicPartition
+
+        (gone,) = self.admin.delete_records([TopicPartition(topic, partition, before)]).values()
+        gone.result(START_SECONDS)
+
+    def produce(
+        self,
+        topic: str,
+        records: Sequence[tuple[int, bytes | None]] | Sequence[tuple[int, bytes | None, Mapping[str, Any]]],
+        *,
+        transaction: str | None = None,
+        abort: bool = False,
+    ) -> None:
+        """Append records (partition, value, more of ``produce``), in a transaction if it has an id."""
+        from confluent_kafka import Producer
+
+        settings = {"bootstrap.servers": self.bootstrap, "linger.ms": 0, "log_level": 0}
+        producer = Producer(settings | ({"transactional.id": transaction} if transaction else {}))
+        if transaction:
+            producer.init_transactions(START_SECONDS)
+            producer.begin_transaction()
+        for partition, value, *more in records:
+            producer.produce(topic, value, partition=partition, **(more[0] if more else {}))
+            producer.poll(0)
+        assert producer.flush(START_SECONDS) == 0
+        if transaction and abort:
+            producer.abort_transaction(START_SECONDS)
+        elif transaction:
+            producer.commit_transaction(START_SECONDS)
+
+    def _settle(self, is_so: Any) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not is_so(self.admin.list_topics(timeout=10).topics):
+            assert time.monotonic() < deadline, "the broker does not do as it was asked"
+            time.sleep(0.05)
+
+    def _java(self) -> list[str]:
+        home = os.environ.get("JAVA_HOME")
+        java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+        assert java, "no Java found (no 'java', no JAVA_HOME): apt-get install openjdk-17-jre-headless"
+        small = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN"]
+        return [java, *small, "-cp", f"{jars()}/*"]
+
+
+@contextmanager
+def kafka_server() -> Iterator[KafkaServer]:
+    """A Kafka that serves, empty; nothing of it is left afterwards."""
+    with tempfile.TemporaryDirectory(prefix="kafka-", ignore_cleanup_errors=True) as folder:
+        server = KafkaServer(Path(folder))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
+
+
+if __name__ == "__main__":
+    with kafka_server() as served:
+        print(served.bootstrap, flush=True)
+        signal.pause()

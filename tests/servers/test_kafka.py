@@ -1,0 +1,304 @@
+"""A topic of a real broker is read once, whatever happens to the broker, the topic and the driver."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from monoids import Count, Sum
+from persistent import KafkaSource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
+from persistent.checkpoint.log import Log
+from persistent.checkpoint.manifest import Manifest
+from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
+from persistent.operations import restart
+from persistent.sources import offsets
+from persistent.storage import MemoryStorage
+from persistent.verify import verify, verify_source
+from tests.servers.kafka import KafkaServer
+
+pytestmark = [pytest.mark.check, pytest.mark.timeout(120)]
+
+
+class ByPage(PersistentTask):
+    """The sum of n by page."""
+
+    key = "page"
+
+    def __init__(self, state: Any = None) -> None:
+        self.state = state or NonWindowState(Sum())
+
+    def persistent_state(self) -> Any:
+        return self.state
+
+    def process_batch(self, state: Any, batch: Any) -> None:
+        state.update_batch(batch.timestamps, batch["n"])
+
+
+def value(page: str, n: int, ts: int = 0) -> bytes:
+    return json.dumps({"page": page, "n": n, "ts": ts}).encode()
+
+
+def rows(count: int, partitions: int = 1) -> list[tuple[int, bytes]]:
+    return [(number % partitions, value("abc"[number % 3], number, number)) for number in range(count)]
+
+
+def total(count: int, copies: int = 1) -> dict[str, int]:
+    return {page: copies * sum(n for n in range(count) if "abc"[n % 3] == page) for page in "abc"}
+
+
+def job(kafka: KafkaServer, topic: str, storage: Any = None, **options: Any) -> Pipeline:
+    own = {name: options.pop(name) for name in ("task", "step_rows", "sink", "discard_closed") if name in options}
+    source = KafkaSource(kafka.bootstrap, topic, **{"timestamp": "ts", "timestamp_unit": "ms", **options})
+    storage = storage or MemoryStorage(uuid.uuid4().hex)
+    return Pipeline(source=source, checkpoint=storage, **{"task": ByPage(), **own})
+
+
+def counted(pipeline: Pipeline) -> dict[str, int]:
+    return {row["page"]: row["value"] for row in pipeline.state().to_pylist()}
+
+
+def newest(pipeline: Pipeline) -> Manifest:
+    entry = Log(pipeline.storage).newest()
+    assert entry is not None
+    return entry.manifest
+
+
+def test_every_record_counts_once_and_the_job_goes_on(kafka: KafkaServer) -> None:
+    """What came before, between and after two runs, over partitions that share nothing."""
+    topic = kafka.create(3)
+    kafka.produce(topic, rows(3_000, 3))
+    one = job(kafka, topic, step_rows=700)
+    assert one.run(engine="embedded").rows == 3_000
+    assert counted(one) == total(3_000)
+    kafka.produce(topic, rows(300, 3))
+    again = job(kafka, topic, one.storage)
+    assert again.run(engine="embedded").rows == 300
+    assert counted(again) == {page: total(3_000)[page] + total(300)[page] for page in "abc"}
+    assert newest(again).source.positions == {"0": 1_100, "1": 1_100, "2": 1_100}
+    assert again.run(engine="embedded").steps == 0
+    assert verify(again.storage).ok and verify_source(again, Log(again.storage).newest()).ok  # type: ignore[arg-type]
+
+
+def test_only_committed_transactions_count(kafka: KafkaServer) -> None:
+    """Their markers use up offsets, and an aborted one leaves nothing but a gap: a split may end on either."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(5), transaction="a")
+    kafka.produce(topic, rows(7), transaction="a", abort=True)
+    kafka.produce(topic, rows(4), transaction="b")
+    kafka.produce(topic, rows(6), transaction="b", abort=True)
+    for step_rows in (None, 1, 3, 6, 7):
+        one = job(kafka, topic, step_rows=step_rows)
+        assert one.run(engine="embedded").rows == 9
+        assert counted(one) == {page: total(5)[page] + total(4)[page] for page in "abc"}
+        assert newest(one).source.positions == {"0": 5 + 1 + 7 + 1 + 4 + 1 + 6 + 1}
+
+
+def test_an_open_transaction_holds_back_what_comes_behind_it(kafka: KafkaServer) -> None:
+    """Passed over, its records would be lost when it commits."""
+    from confluent_kafka import Producer
+
+    topic = kafka.create(1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": uuid.uuid4().hex, "log_level": 0})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, value("a", 5))
+    producer.flush()
+    kafka.produce(topic, [(0, value("a", 7))])
+    one = job(kafka, topic)
+    one.run(engine="embedded")
+    assert counted(one) == {}
+    producer.commit_transaction()
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 12}
+
+
+def test_partitions_join_while_the_job_runs(kafka: KafkaServer) -> None:
+    """Until a restart nobody would read them."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(30))
+    one = job(kafka, topic)
+    one.run(engine="embedded")
+    kafka.grow(topic, 3)
+    kafka.produce(topic, rows(30, 3))
+    one.run(engine="embedded")
+    assert counted(one) == total(30, 2)
+    assert newest(one).source.partitions == ("0", "1", "2")
+
+
+def test_a_topic_made_again_is_refused(kafka: KafkaServer) -> None:
+    """It goes on silently if it is long enough: its offsets mean other records."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(30))
+    one = job(kafka, topic)
+    one.run(engine="embedded")
+    kafka.delete(topic)
+    with pytest.raises(SourceError, match="there is no topic"):
+        one.run(engine="embedded")
+    kafka.create(1, topic)
+    kafka.produce(topic, rows(90))
+    with pytest.raises(SourceChanged, match="was deleted and made again"):
+        one.run(engine="embedded")
+    assert counted(one) == total(30)
+
+
+def test_deleted_records_are_a_gap(kafka: KafkaServer) -> None:
+    """The client jumps over them without a word."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(30))
+    one = job(kafka, topic)
+    one.run(engine="embedded")
+    kafka.produce(topic, rows(30))
+    kafka.truncate(topic, 0, 45)
+    with pytest.raises(RetentionGap, match="next offset to read is 30, the first that is still there is 45: 15 off"):
+        one.run(engine="embedded")
+    passing = job(kafka, topic, one.storage, on_gap="earliest")
+    passing.run(engine="embedded")
+    assert newest(passing).accounts["0"].skipped == 15 and newest(passing).accounts["0"].read == 45
+    begun = job(kafka, topic)
+    assert begun.run(engine="embedded").rows == 15 and newest(begun).accounts["0"].skipped == 0
+
+
+def test_a_job_begins_where_it_is_told(kafka: KafkaServer) -> None:
+    """At the end, or with the records since a time of the broker."""
+    topic = kafka.create(2)
+    kafka.produce(topic, [(0, value("a", 1), {"timestamp": 1_000}), (0, value("a", 2), {"timestamp": 2_000})])
+    kafka.produce(topic, [(1, value("b", 4), {"timestamp": 2_000}), (0, value("a", 8), {"timestamp": 3_000})])
+    late, since = job(kafka, topic, start="latest"), job(kafka, topic, start=2_000)
+    future = job(kafka, topic, start=4_000)
+    for one in (late, since, future):
+        one.run(engine="embedded")
+    assert counted(late) == {} == counted(future) and counted(since) == {"a": 10, "b": 4}
+    kafka.produce(topic, [(1, value("b", 16), {"timestamp": 2_500})])
+    for one in (late, since, future):
+        one.run(engine="embedded")
+    assert counted(late) == {"b": 16} == counted(future) and counted(since) == {"a": 10, "b": 20}
+
+
+def test_a_restart_goes_on_from_a_clock(kafka: KafkaServer) -> None:
+    """Over a topic that was moved: only time is common to both."""
+    state = NonWindowState(Sum(), interval_ms=10, history="1 h")
+    topic, moved = kafka.create(1), kafka.create(2)
+    records = [(0, value("a", 1 << number, 10 * number), {"timestamp": 10 * number}) for number in range(10)]
+    kafka.produce(topic, records[:8])
+    one = job(kafka, topic, task=ByPage(state))
+    one.run(engine="embedded")
+    kafka.produce(moved, [(number % 2, *record[1:]) for number, record in enumerate(records)])
+    again = job(kafka, moved, one.storage, task=ByPage(state), max_skew=0)
+    with pytest.raises(SourceChanged, match="has read topic"):
+        again.run(engine="embedded")
+    restart(again, 50, outputs="again")
+    again.run(engine="embedded")
+    assert counted(again) == {"a": (1 << 10) - 1}
+
+
+def test_what_cannot_be_decoded_is_a_dead_letter(kafka: KafkaServer) -> None:
+    """Each with its bytes and its offset, and none costs another."""
+    topic = kafka.create(1)
+    bad = [b"", b"{", b"[1]", None, b'{"page": "a", "n": "x"}', b"\xff\xfe", b'{"page": "a\nb", "n": 1, "ts": 1}']
+    good = [value("a", 1, 1), b'{\n "page": "a",\n "n": 2, "ts": 2\n}', value("a", 4, 3)]
+    kafka.produce(topic, [(0, good[0]), *((0, one) for one in bad), (0, good[1]), (0, good[2])])
+    one = job(kafka, topic)
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 7}
+    account = newest(one).accounts["0"]
+    assert (account.read, account.processed, account.dead) == (10, 3, 7)
+    letters = one.dead_letters().to_pylist()
+    assert [row["offset"] for row in letters] == list(range(1, 8))
+    assert [row["data"] or None for row in letters] == [one or None for one in bad]
+    reasons = [row["reason"] for row in letters]
+    assert reasons[0] == "the value is empty" and reasons[3] == "the message has no value"
+    assert reasons[2] == "the value is not a JSON object" and "column 'n'" in reasons[4].replace("/n", "column 'n'")
+
+
+def test_key_headers_and_time_of_the_broker_are_columns(kafka: KafkaServer) -> None:
+    """A task may count by what is not in the value."""
+
+    class Keys(PersistentTask):
+        key = "_key"
+
+        def persistent_state(self) -> Any:
+            return NonWindowState(Count())
+
+        def process_message(self, state: Any, message: Any) -> None:
+            assert message.value["_headers"] == [{"key": "h", "value": b"1"}]
+            assert message.timestamp == 5_000 and message.delivery == "live"
+            state.update(message.timestamp, 1)
+
+    topic = kafka.create(1)
+    more = {"key": b"k", "headers": [("h", b"1")], "timestamp": 5_000}
+    kafka.produce(topic, [(0, b"any bytes", more), (0, None, more)])
+    source = KafkaSource(kafka.bootstrap, topic, format="bytes", metadata=["_key", "_headers"])
+    one = Pipeline(source=source, task=Keys(), checkpoint=MemoryStorage(uuid.uuid4().hex))
+    one.run(engine="embedded")
+    assert one.state().to_pylist() == [{"_key": b"k", "value": 2}]
+
+
+def test_a_silent_partition_is_idle(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One empty partition of three would hold every window open."""
+    now = [100.0]
+    monkeypatch.setattr(offsets, "monotonic_s", lambda: now[0])
+    topic = kafka.create(3)
+    kafka.produce(topic, [(0, value("a", 1, 5)), (0, value("a", 1, 95)), (1, value("a", 1, 7))])
+    task = ByPage(WindowState(Sum(), tumbling(10)))
+    one = job(kafka, topic, task=task, discard_closed=True, idle_timeout="300 ms")
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 0
+    now[0] += 0.4
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 95 and newest(one).source.idle == ("1", "2")
+
+
+def test_a_broker_that_dies_is_waited_for(kafka: KafkaServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Killed with -9 in the middle of a run, and started again."""
+    topic = kafka.create(2)
+    kafka.produce(topic, rows(20_000, 2))
+    one = job(kafka, topic, step_rows=500, server_away="1 min")
+    with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.WARNING):
+        run = pool.submit(one.run, engine="embedded")
+        while (entry := Log(one.storage).newest()) is None or entry.manifest.id < 4:
+            time.sleep(0.01)
+        # A server dies with the thread that has started it: it is this one that starts it again.
+        kafka.kill()
+        kafka.restart()
+        run.result(60)
+    assert "does not answer" in caplog.text
+    assert counted(one) == total(20_000)
+    assert verify(one.storage).ok
+
+
+def test_a_broker_that_is_away_is_named_in_time(kafka: KafkaServer) -> None:
+    """At the start after connect_timeout; nothing hangs, and nothing is written."""
+    storage = MemoryStorage(uuid.uuid4().hex)
+    source = KafkaSource("127.0.0.1:1", "t", connect_timeout="2 s", client={"sasl.password": "hunter2"})
+    began = time.monotonic()
+    with pytest.raises(SourceError, match=r"Kafka at 127.0.0.1:1: cannot describe topic t: .*check servers=") as raised:
+        Pipeline(source=source, task=ByPage(), checkpoint=storage).run(engine="embedded")
+    assert time.monotonic() - began < 25
+    assert "hunter2" not in str(raised.value) and "hunter2" not in repr(source)
+    assert Log(storage).newest() is None
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"client": {"enable.auto.commit": True}}, "which this source sets itself: the checkpoint holds the offsets"),
+        ({"client": {"no.such": "x"}}, 'refused by librdkafka: No such configuration property: "no.such"'),
+        ({"start": "yesterday"}, 'or start="earliest", start="latest"'),
+        ({"metadata": ["_offset"]}, "give a list of some of _timestamp, _key, _headers"),
+        ({"on_gap": "skip"}, "one of 'fail', 'earliest', 'latest'"),
+        ({"idle_timeout": "soon"}, "idle_timeout: 'soon' is not a duration"),
+        ({"timestamp": "when"}, "when"),
+    ],
+)
+def test_a_wrong_option_is_named(kafka: KafkaServer, options: dict[str, Any], says: str) -> None:
+    """Before anything is committed."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(3))
+    with pytest.raises((InvalidPipeline, SourceError), match=says):
+        job(kafka, topic, **options).run(engine="embedded")
