@@ -181,6 +181,7 @@ KNOW_STORES = {
     "persistent.storage.generic",
     "persistent.storage.retries",
     "persistent.storage.s3",
+    "persistent.sources.kafka_client",
     "persistent.sources.listing",
 }
 STORE_CLIENTS = {"fsspec", "s3fs", "aiobotocore", "botocore", "hdfs_native", "tenacity"}

@@ -20,7 +20,7 @@ from persistent.driver.report import StepReport
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import InputGone
-from persistent.sources.protocol import LosingSource
+from persistent.sources.protocol import ConfirmingSource, LosingSource
 from persistent.storage import delete_all
 from persistent.worker.dispatch import Item, Result
 from persistent.worker.job import Closed, CloseShard, Folded, Mapped, MapSplit
@@ -157,6 +157,8 @@ def _commit(bench: Workbench, step: Step) -> Entry:
         retention=bench.options.retention,
         known=job.state.known_from(step.last.manifest.clock.watermark),
     )
+    if isinstance(job.source, ConfirmingSource) and step.plan.source.splits:
+        job.source.confirm(step.plan.source.recorded)
     entry = bench.log.put(manifest)
     bench.committed = manifest.id
     return entry

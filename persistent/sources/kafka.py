@@ -31,7 +31,7 @@ from persistent.sources.protocol import (
 from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import from_json, from_option, to_json
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
-from persistent.sources.values import Bytes, Json, Value, ValueFormat, widest
+from persistent.sources.values import JsonValues, MessageValue, RawValues, ValueFormat, widest
 from persistent.text.spelling import spelled
 
 _METADATA: Final[Mapping[str, pa.DataType]] = {
@@ -39,7 +39,7 @@ _METADATA: Final[Mapping[str, pa.DataType]] = {
     "_key": pa.binary(),
     "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
-_FORMATS: Final[Mapping[str, type[Bytes] | type[Json]]] = {"json": Json, "bytes": Bytes}
+_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
 _AT_ONCE: Final = 2_000
 _POLL_SECONDS: Final = 0.1
 _BATCH_ROWS: Final = 50_000
@@ -229,7 +229,7 @@ class KafkaSource:
             raise SourceError(f"{self!r}: no value says which columns there are. Say schema=")
         return widest(found)
 
-    def _sample(self, split: Split) -> list[Value]:
+    def _sample(self, split: Split) -> list[MessageValue]:
         span = split.spans[0]
         stop = min(span.stop, span.start + _SAMPLE_ROWS)
         return [message.value() for message in self._messages(split.partition, span.start, stop)]

@@ -205,3 +205,12 @@ class ForgettingSource(Source, Protocol):
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan that was never committed are gone, and may be skipped by a new plan. False too if
         the loss of records is an error. Driver only."""
+
+
+@runtime_checkable
+class ConfirmingSource(Source, Protocol):
+    """A source that may become another one of the same name while a step reads it."""
+
+    def confirm(self, recorded: Mapping[str, Any]) -> None:
+        """Raise SourceChanged unless what was read is what was planned. Called between the reading of a step and its
+        commit. Driver only."""

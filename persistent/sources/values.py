@@ -15,7 +15,7 @@ from persistent.sources.lines import Block
 from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import empty_batch, unified
 
-Value = bytes | None
+MessageValue = bytes | None
 """The bytes of a message; None: it has none, as one that deletes its key from a compacted topic."""
 
 _REASON_MAX = 300
@@ -37,35 +37,35 @@ class ValueFormat(Protocol):
 
     name: str
 
-    def infer(self, values: Sequence[Value]) -> pa.Schema | None:
+    def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
         """The columns of these values, None if none of them says. ``Unreadable`` if they cannot be read at all."""
 
-    def decode(self, values: Sequence[Value], schema: pa.Schema) -> Decoded:
+    def decode(self, values: Sequence[MessageValue], schema: pa.Schema) -> Decoded:
         """The records of these values."""
 
 
 @dataclass
-class Bytes:
+class RawValues:
     """One column, ``value``: the bytes as they are, null where a message has none."""
 
     name: str = "bytes"
 
-    def infer(self, values: Sequence[Value]) -> pa.Schema | None:
+    def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
         return pa.schema([("value", pa.binary())])
 
-    def decode(self, values: Sequence[Value], schema: pa.Schema) -> Decoded:
+    def decode(self, values: Sequence[MessageValue], schema: pa.Schema) -> Decoded:
         column = pa.array(values, pa.binary())
         return Decoded(pa.RecordBatch.from_arrays([column], schema=schema), range(len(values)))
 
 
 @dataclass
-class Json:
+class JsonValues:
     """A JSON object in each value, with a column for each field, read as JSON lines are."""
 
     name: str = "json"
     _lines: JsonLines = field(default_factory=JsonLines, repr=False)
 
-    def infer(self, values: Sequence[Value]) -> pa.Schema | None:
+    def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
         block, _ = _block(values)
         numbers, bad = self._lines.sort(block)
         if len(numbers):
@@ -74,7 +74,7 @@ class Json:
             raise Unreadable(bad[0][1].replace("the line", "the value"))
         return None
 
-    def decode(self, values: Sequence[Value], schema: pa.Schema) -> Decoded:
+    def decode(self, values: Sequence[MessageValue], schema: pa.Schema) -> Decoded:
         block, dead = _block(values)
         numbers, bad = self._lines.sort(block)
         reasons = dict(bad) | dict(dead)
@@ -115,25 +115,26 @@ class Json:
             self._decode(lines[half:], schema, batches, rows, reasons)
 
 
-def _block(values: Sequence[Value]) -> tuple[Block, list[tuple[int, str]]]:
+def _block(values: Sequence[MessageValue]) -> tuple[Block, list[tuple[int, str]]]:
     """The values as lines, and those that are none, with the reason. In JSON a line break is a blank between tokens,
     and nothing else."""
-    dead = []
-    lines = list(values)
+    dead: list[tuple[int, str]] = []
+    lines: list[bytes] = []
     for row, value in enumerate(values):
+        line = value or b""
         if value is None:
-            lines[row] = b""
             dead.append((row, _NO_VALUE))
         elif b"\n" in value:
             try:
                 json.loads(value)
-                lines[row] = value.replace(b"\r", b" ").replace(b"\n", b" ")
+                line = value.replace(b"\r", b" ").replace(b"\n", b" ")
             except ValueError as error:
-                lines[row] = b""
+                line = b""
                 dead.append((row, f"the value is not a JSON object: {error}"[:_REASON_MAX]))
-    lengths = np.fromiter(map(len, lines), np.int64, len(lines))  # type: ignore[arg-type]
+        lines.append(line)
+    lengths = np.fromiter(map(len, lines), np.int64, len(lines))
     stops = np.cumsum(lengths + 1) - 1
-    data = memoryview(b"\n".join(lines))  # type: ignore[arg-type]
+    data = memoryview(b"\n".join([*lines, b""]))
     numbers: Any = np.arange(len(lines), dtype=np.int64)
     return Block(0, data, stops - lengths, stops, numbers, len(data)), dead
 

@@ -236,4 +236,9 @@ CHANGES: tuple[Change, ...] = (
 NOT_RUN = {
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",
+    **{
+        f"{one.of}.{one.name}": "needs a broker; what is recorded is tried in tests/servers/test_kafka.py"
+        for one in OPTIONS
+        if one.of == "KafkaSource"
+    },
 }

@@ -285,6 +285,22 @@ def test_a_broker_that_is_away_is_named_in_time(kafka: KafkaServer) -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "other"), [("timestamp", "_timestamp"), ("timestamp_unit", "s"), ("format", "bytes")]
+)
+def test_what_the_checkpoint_records_is_not_changed(kafka: KafkaServer, option: str, other: str) -> None:
+    """What has been counted by one time cannot be compared with what is counted by another."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(3))
+    one = job(kafka, topic)
+    one.run(engine="embedded")
+    kafka.produce(topic, rows(3))
+    options = {"timestamp": "ts", option: other} if option != "format" else {"format": other}
+    with pytest.raises(InvalidPipeline, match=f"{option}='{other}': the checkpoint was made with {option}="):
+        job(kafka, topic, one.storage, **options).run(engine="embedded")
+    assert counted(one) == total(3)
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"client": {"enable.auto.commit": True}}, "which this source sets itself: the checkpoint holds the offsets"),

@@ -289,3 +289,16 @@ def test_a_plan_reads_what_its_budget_allows_and_each_offset_once(
 
 def _rows(plan: SourcePlan) -> int:
     return sum(span.stop - span.start for split in plan.splits for span in split.spans)
+
+
+def test_what_is_another_source_by_now_is_not_committed() -> None:
+    """A topic that is deleted and made again between the plan and the commit has answered with other records."""
+
+    class Replaced(TopicSource):
+        def confirm(self, recorded: Any) -> None:
+            raise SourceChanged("made again")
+
+    one = job(Replaced(Topic(a=[1, 2])))
+    with pytest.raises(SourceChanged, match="made again"):
+        one.run(engine="embedded")
+    assert newest(one).base == 0 and counted(one) == {}
