@@ -126,7 +126,7 @@ OPTIONS = tuple(
             (
                 "topic",
                 OnChange.RECORDED,
-                "give the old one; 'persistent restart' goes on from a clock, or read it into a new checkpoint and sink",
+                "give the old one, go on from a clock with 'persistent restart', or take a new checkpoint and sink",
             ),
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a value are read"),
