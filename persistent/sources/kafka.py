@@ -40,6 +40,7 @@ _METADATA: Final[Mapping[str, pa.DataType]] = {
     "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
 _FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
+_COUNTED: Final = "what it has counted was decoded by that format"
 _AT_ONCE: Final = 2_000
 _POLL_SECONDS: Final = 0.1
 _BATCH_ROWS: Final = 50_000
@@ -195,7 +196,7 @@ class KafkaSource:
         return _with_metadata(from_json(recorded["schema"]), self._metadata)
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        options.require_recorded(recorded, self._times(), options.TIMES)
+        options.require_recorded(recorded, self._times(), {**options.TIMES, "format": _COUNTED})
         if recorded.get("topic") not in (None, self.topic):
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read topic {recorded['topic']!r}: give it that one, or a new checkpoint"
