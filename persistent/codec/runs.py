@@ -111,7 +111,7 @@ def encode_run(
     elements = _in_widest_types([monoid.to_arrow(piece.columns) for piece in pieces])
     batches = [
         pa.RecordBatch.from_arrays([pa.array(piece.hashes), *piece.keys, pa.array(piece.panes), *arrays], names)
-        for piece, arrays in zip(pieces, elements, strict=True)
+        for piece, arrays in zip(pieces, elements)
     ]
     return seal(batches, rows.hashes, panes)
 
@@ -126,11 +126,8 @@ def is_wide(monoid: Monoid[Any], data: bytes) -> bool:
 
 def _in_widest_types(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
     """The columns of all pieces, in the widest type of each."""
-    types = [reduce(widest, (array.type for array in column)) for column in zip(*pieces, strict=True)]
-    return [
-        [array if array.type == type_ else array.cast(type_) for array, type_ in zip(arrays, types, strict=True)]
-        for arrays in pieces
-    ]
+    types = [reduce(widest, (array.type for array in column)) for column in zip(*pieces)]
+    return [[array.cast(type_) for array, type_ in zip(arrays, types)] for arrays in pieces]
 
 
 def decode_run(

@@ -22,6 +22,7 @@ from persistent.codec import (
     encode_run,
     groups_of,
     is_wide,
+    sealed,
 )
 from persistent.codec.sealed import read_index
 from persistent.errors import CorruptCheckpoint
@@ -317,6 +318,25 @@ def test_panes_that_are_none_are_refused(panes: list[int], says: str) -> None:
     data, run = rows_file(hash=HASHES, pane=PANES, element=PANES, panes=panes)
     with pytest.raises(CorruptCheckpoint, match=says):
         decode_panes(pa.py_buffer(data), run, "place")
+
+
+def test_a_run_is_as_wide_as_its_widest_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One total of a million outgrows 64 bits: the pieces of a file have one schema, and no value changes."""
+    monkeypatch.setattr(sealed, "BATCH_ROWS_MAX", 2)
+    for place in range(5):
+        values = [number + (2**70 if number == place else 0) for number in range(5)]
+        rows = GroupSums(np.arange(5, dtype=np.uint64), (), np.zeros(5, np.int64), Sum().pack(values))
+        data, digest = encode_run(Sum(), rows, ())
+        run = Run("d/V/r.arrow", 5, len(data), digest, 0, 0, KEY_GROUPS, 0, 0, 1, 1, wide=True)
+        assert Sum().unpack(decode_run(Sum(), pa.py_buffer(data), run, "here").columns) == values
+        assert is_wide(Sum(), data)
+
+
+def test_a_run_of_what_fits_is_not_wide() -> None:
+    """A release that does not know wide totals refuses a run that says it is."""
+    for monoid in (Sum(), Max()):
+        rows = GroupSums(np.zeros(1, np.uint64), (), np.zeros(1, np.int64), monoid.pack([7]))
+        assert is_wide(monoid, encode_run(monoid, rows, ())[0]) is False
 
 
 def test_totals_are_wide_only_where_the_manifest_says_so() -> None:

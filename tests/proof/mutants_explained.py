@@ -35,11 +35,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "0 to 1",
     ): "there are two parts at least, and all are of one schema",
     (
-        _RUNS,
-        "types = [reduce(widest, (array.type for array in column)) for column in zip(*pieces, strict=True)]",
-        "True to False",
-    ): "every piece has the columns of the monoid's schema",
-    (
         _SHAPES,
         "for number, (shape, item) in enumerate(zip(shapes, value, strict=True)):",
         "True to False",
