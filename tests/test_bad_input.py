@@ -598,4 +598,4 @@ def test_a_format_without_manifests_and_manifests_without_a_format(tmp_path: Pat
     (place / "m").rename(tmp_path / "m")
     with pytest.raises(CorruptCheckpoint) as error:
         run(pipeline)
-    says(error, str(place), "no manifest", "restore")
+    says(error, str(place), "every manifest is missing", "restore")

@@ -186,9 +186,9 @@ def test_before_the_first_checkpoint_a_changed_task_just_runs() -> None:
     assert pipeline_of(Totals(), checkpoint=url).state().num_rows == 0
     report = pipeline_of(Totals(), checkpoint=url).run(engine="embedded")
     assert report.rows == len(ROWS)
-    assert "the task has changed, monoid: Count() -> Sum(int): nothing had been committed" in str(report)
+    assert "the task has changed, monoid: Count() -> Sum(int): nothing was committed yet" in str(report)
     with pytest.raises(
-        FingerprintChanged, match=r"made otherwise: monoid: Sum\(int\) -> Count\(\)\. Put the task back"
+        FingerprintChanged, match=r"another definition: monoid: Sum\(int\) -> Count\(\)\. Put the old task back"
     ):
         pipeline_of(Fails(), checkpoint=url).run(engine="embedded")
     with pytest.raises(FingerprintChanged):

@@ -30,15 +30,14 @@ def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clo
             return entry
     if knowing:
         ours = [entry.manifest.clock.watermark for entry in kept if asked.has_state_of(entry.manifest)]
-        since = f"; as it is now it goes back to {utc_text(min(ours))}" if ours else ""
+        since = f"; the migrated state goes back to {utc_text(min(ours))}" if ours else ""
         raise FingerprintChanged(
-            f"{log.storage.url}: the state as of {utc_text(clock)} is in checkpoint {knowing[-1].manifest.id}, which "
-            f"is of the task as it was before its state evolved{since}. Read it with the task as it was; or take a "
-            "later clock"
+            f"{log.storage.url}: checkpoint {knowing[-1].manifest.id} holds the state as of {utc_text(clock)}, from "
+            f"before the state was migrated{since}. Read it with the earlier task, or choose a later clock"
         )
     clocks = f"{utc_text(kept[0].manifest.clock.watermark)} to {utc_text(kept[-1].manifest.clock.watermark)}"
     raise UnknownCheckpoint(
-        f"{log.storage.url}: no kept checkpoint knows the state as of {utc_text(clock)}: their clocks are {clocks}"
+        f"{log.storage.url}: no kept checkpoint holds the state as of {utc_text(clock)}: their clocks are {clocks}"
         f"{asked.why_unknown([entry.manifest for entry in kept])}"
     )
 
@@ -90,12 +89,12 @@ class _Asked:
         if not state.panes.is_cut(clock):
             return f", and {utc_text(clock)} is not on the grid of {state.panes}"
         if isinstance(state, NonWindowState) and state.history_ms is None:
-            return ". Declare how far back it is to be known: NonWindowState(..., interval_ms=..., history=...)"
+            return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
         operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
         since = min((operator.state.known_from or 0 for operator in operators), default=0)
         if clock < since:
-            return f". What was before {utc_text(since)} has been summed up: take a later clock, or a checkpoint's id"
-        return ". Take a clock between those, or one of the kept checkpoints (persistent state --at ID)"
+            return f". The panes before {utc_text(since)} are summed up: choose a later clock, or a checkpoint's id"
+        return ". Choose a clock in that range, or a kept checkpoint (persistent state --at ID)"
 
     def _operator(self, manifest: Manifest) -> OperatorState | None:
         return manifest.operators.get(operator_name(self.task))

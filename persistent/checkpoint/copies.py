@@ -96,8 +96,8 @@ def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entr
             if newest_of(log).manifest.keeps(entry.manifest.id):
                 raise
     raise Refused(
-        f"{log.storage.url}: the job goes on faster than its checkpoint can be read ({_TRIES_MAX} tries). Pin one "
-        "while the job is stopped, and take that"
+        f"{log.storage.url}: the job commits faster than a checkpoint can be read ({_TRIES_MAX} tries). Stop it, pin a "
+        "checkpoint, and read that one"
     )
 
 
@@ -105,9 +105,7 @@ def newest_of(log: Log) -> Entry:
     """The newest manifest. NoCheckpoint if there is none."""
     newest = log.newest()
     if newest is None:
-        raise NoCheckpoint(
-            f"{log.storage.url}: there is no checkpoint here; look at the URL, or run the pipeline first"
-        )
+        raise NoCheckpoint(f"{log.storage.url}: there is no checkpoint here; check the URL, or run the pipeline first")
     return newest
 
 

@@ -128,7 +128,7 @@ class Log:
         if manifest.format != FORMAT:
             raise OldFormat(
                 f"{self.storage.url} is of format {manifest.format}, this release writes {FORMAT}. 'persistent upgrade "
-                f"{self.storage.url}' takes it there; releases that know only {manifest.format} cannot read it then"
+                f"{self.storage.url}' upgrades it; releases that know only {manifest.format} cannot read it afterwards"
             )
 
     def fence(
@@ -230,8 +230,8 @@ class Log:
         lost = self.lost(newest.base, newest.id, shown)
         if lost is not None and newest.target is None and not goes_back:
             raise CorruptCheckpoint(
-                f"{lost.place}: left by checkpoint {lost.id}, whose manifest {manifest_name(lost.id)} is lost: to go "
-                f"on from {newest.base} would publish a second time what was published since. Restore the manifests "
+                f"{lost.place}: left by checkpoint {lost.id}, whose manifest {manifest_name(lost.id)} is lost: to "
+                f"continue from {newest.base} would publish again what was published since. Restore the manifests "
                 f"from a copy of {self.storage.url}. Or: {self._way_back(self.ids())}"
             )
         return -1 if lost is None else lost.id
@@ -263,7 +263,7 @@ class Log:
             raise CorruptCheckpoint(f"{place}: missing") from error
         manifest = Manifest.decode(data, place)
         if manifest.id != id:
-            raise CorruptCheckpoint(f"{place}: is manifest {manifest.id}, not {id}")
+            raise CorruptCheckpoint(f"{place}: holds manifest {manifest.id}, not {id}")
         return Entry(manifest, manifest_sha256(data), len(data))
 
     def _check_format(self) -> None:
@@ -289,7 +289,9 @@ class Log:
                 f"{place}: key groups {body['key_groups']} and hash {body['hash']} are unknown here"
             )
         if not self.ids():
-            raise CorruptCheckpoint(f"{place}: there, but no manifest is: restore {self.storage.url}/m from a copy")
+            raise CorruptCheckpoint(
+                f"{place}: there, but every manifest is missing: restore {self.storage.url}/m from a copy"
+            )
 
     def _format_remedy(self, ids: list[int]) -> str:
         """How to restore FORMAT: any manifest holds all that it says."""
@@ -301,7 +303,7 @@ class Log:
             except CorruptCheckpoint:
                 continue
             lines = f"printf '%s\\n' '{body}' '{sha256}'"
-            return f". Restore it from a copy; or make it anew, as manifest {id} has it: {lines} > FORMAT"
+            return f". Restore it from a copy; or write it again from manifest {id}: {lines} > FORMAT"
         return ": restore it from a copy"
 
     def names_what_is_there(self, manifest: Manifest) -> bool:

@@ -186,7 +186,7 @@ class Manifest:
         try:
             _SHAPE(body)
         except Misfit as misfit:
-            raise LawBroken(f"manifest {self.id} would not be read again ({misfit}); nothing was committed") from misfit
+            raise LawBroken(f"manifest {self.id} could not be read back ({misfit}); nothing was committed") from misfit
         return encode_document(body)
 
     def _to_json(self) -> dict[str, Any]:

@@ -146,7 +146,7 @@ class StepPlan:
             plan_agrees(body)
         except Misfit as misfit:
             raise LawBroken(
-                f"the plan of the step after {self.base} does not agree ({misfit}); nothing was committed"
+                f"the plan of the step after {self.base} contradicts itself ({misfit}); nothing was committed"
             ) from misfit
         return encode_document(body)
 

@@ -78,7 +78,7 @@ def _key_type(value: Any) -> None:
 def as_many_key_types(operator: Any) -> None:
     """Every key column has a type, or none has until the first key is counted."""
     if operator["key_types"] and len(operator["key_types"]) != len(operator["key_names"]):
-        raise Misfit("as many key types as key names are wanted")
+        raise Misfit("needs as many key types as key names")
 
 
 KEY = {"key_names": sequence(text(10_000), 1_000), "key_types": sequence(_key_type, 1_000)}
@@ -120,7 +120,7 @@ _OPERATOR = both(
 
 def _after_the_one_before(batch: Any) -> None:
     if batch["before"] is not None and batch["before"] >= batch["id"]:
-        raise Misfit(f"the batch {batch['before']} before it is not below its id {batch['id']}")
+        raise Misfit(f"the preceding batch {batch['before']} is not below its id {batch['id']}")
 
 
 _BATCH = both(fields({"id": ID, "before": optional(ID), "staged": SHOWN}), _after_the_one_before)
@@ -249,14 +249,14 @@ FORMAT_FILE = fields({**HEAD, "key_groups": whole(1), "hash": whole(1)})
 def check_format(body: Any, place: str) -> None:
     """Refuse a format or feature that this release does not know."""
     if type(body) is not dict or type(body.get("features")) is not list:
-        raise CorruptCheckpoint(f"{place}: is no document of a checkpoint")
+        raise CorruptCheckpoint(f"{place}: is not a document of a checkpoint")
     if type(body.get("format")) is not int or body["format"] not in FORMATS:
         known = ", ".join(map(str, FORMATS))
         raise NewerFormat(
             f"{place}: format {body.get('format')!r:.20}, this release reads {known}: use a newer release"
         )
     if not all(type(feature) is str for feature in body["features"]):
-        raise CorruptCheckpoint(f"{place}: a feature is no text")
+        raise CorruptCheckpoint(f"{place}: a feature is not text")
     unknown = [feature for feature in body["features"] if feature not in FEATURES]
     if unknown:
         needed = ", ".join(f"{feature:.60}" for feature in unknown[:10])
@@ -271,7 +271,7 @@ def check_known(body: Any, place: str) -> None:
     parts += [(f"{what} of {task}", one[what]) for task, one in operators.items() for what in ("inputs", "states")]
     for what, of in parts:
         if not of:
-            raise CorruptCheckpoint(f"{place}: has no {what}, and no release has written such a document")
+            raise CorruptCheckpoint(f"{place}: has no {what}, which no release writes")
     for what, of in (*parts, ("sinks", body.get("sinks", {}))):
         if len(of) > 1:
             raise NewerFormat(
@@ -280,6 +280,6 @@ def check_known(body: Any, place: str) -> None:
     for name, source in body["sources"].items():
         if source["codec"] not in CODECS:
             raise NewerFormat(
-                f"{place}: positions of {name} are of the codec {source['codec']}, this release knows "
+                f"{place}: positions of {name} use the codec {source['codec']}, this release knows "
                 f"{', '.join(CODECS)}: use a newer release"
             )

@@ -95,7 +95,7 @@ def succeed(
     settable = {name for name, rule in rules.items() if rule in (Rule.SET, Rule.MAY)}
     missing = {name for name, rule in rules.items() if rule is Rule.SET} - given.keys()
     wrong = [f"sets {name}" for name in sorted(given.keys() - settable)]
-    wrong += [f"does not say {name}" for name in sorted(missing)]
+    wrong += [f"omits {name}" for name in sorted(missing)]
     if wrong:
         raise TypeError(f"a manifest of kind {kind} after {old.id} {', '.join(wrong)}")
     id = old.id + 1 if id is None else id
@@ -186,7 +186,7 @@ def broken(manifest: Manifest, parent: Manifest) -> Iterator[str]:
     above_burnt = max((parent.id, *manifest.burnt)) + 1
     epoch = parent.epoch + (manifest.kind == "fence")
     laws = [
-        ("ids count up by one, or go on above what is burnt", manifest.id in (parent.id + 1, above_burnt)),
+        ("ids count up by one, or continue above burnt ids", manifest.id in (parent.id + 1, above_burnt)),
         (
             "only a fence raises the epoch, by one",
             manifest.epoch == epoch or above_burnt == manifest.id != parent.id + 1,
@@ -207,11 +207,11 @@ HeldLaw = tuple[str, bool]
 def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[HeldLaw]:
     """A migration may bring a task of another name; that begins with the clock of an old one."""
     for task, new in manifest.clocks.items():
-        yield "what is closed lies behind the clock", 0 <= new.closed <= new.watermark
+        yield "closed windows lie behind the clock", 0 <= new.closed <= new.watermark
         old = parent.clocks.get(task)
         if goes_on and old is not None:
             yield "the clock never goes back", new.watermark >= old.watermark
-            yield "what is closed never opens", new.closed >= old.closed
+            yield "a closed window never reopens", new.closed >= old.closed
     same = manifest.clocks.keys() == parent.clocks.keys()
     yield "only a migration brings other tasks", same or not goes_on or manifest.kind == "migration"
     if manifest.kind == "migration":
@@ -236,7 +236,7 @@ def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:
             yield f"positions of {partition} never go back", holds
         if manifest.kind == "compaction":
             index = replace(after, index=before.index) == before
-            yield f"a compaction changes nothing of {name} but its index", index
+            yield f"a compaction changes only the index of {name}", index
 
 
 def _sink_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:

@@ -83,7 +83,9 @@ def check_can_begin(first: Manifest) -> None:
     try:
         check_name(first.source.kind, "the kind of the source")
     except ValueError as error:
-        raise InvalidPipeline(f'{error}: give the class of the source another, such as kind = "KafkaSource"') from error
+        raise InvalidPipeline(
+            f'{error}: set another on the class of the source, such as kind = "KafkaSource"'
+        ) from error
 
 
 def next_manifest(
@@ -243,23 +245,23 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
             raise OtherJob(
                 f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
                 "Give this pipeline a checkpoint of its own, or the task the name it had"
-                + (f"; or drop what it holds: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
+                + (f"; or drop its state: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
             )
     for name, operator in expected.operators.items():
         changed = changes_text(found.operators[name].described(), operator.described())
         if changed:
             raise FingerprintChanged(
-                f"{url}: the state of {name} was made otherwise: {changed}. {_what_to_do(found, url)}"
+                f"{url}: the state of {name} has another definition: {changed}. {_what_to_do(found, url)}"
             )
 
 
 def _what_to_do(found: Manifest, url: str) -> str:
     if found.base == 0:
         return (
-            "Nothing has been committed there yet: the next run takes the task as it is now, unless the one as it was "
-            f"still runs; or delete {url} (and the folder of the sink)"
+            "Nothing is committed there yet: the next run adopts the new task, unless a driver of the old one still "
+            f"runs; or delete {url} (and the folder of the sink)"
         )
     return (
-        "Put the task back as it was; or say how its state becomes the new one, Pipeline(evolve=Evolution(...)), and "
-        "run it; or give it a new checkpoint and read the source again"
+        "Put the old task back; or migrate its state, Pipeline(evolve=Evolution(...)); or give the new task a new "
+        "checkpoint, and read the source again"
     )

@@ -54,7 +54,7 @@ class Evolution:
         both = [old for old in self.renamed if old in self.removed]
         if twice or both:
             fault = f"two fields become {twice[0]!r}" if twice else f"{both[0]!r} is renamed and removed"
-            raise InvalidPipeline(f"Evolution: {fault}: say one thing of each field")
+            raise InvalidPipeline(f"Evolution: {fault}: give each field one change")
         if (self.before is None) != (self.change is None) or (
             self.before is not None and (self.renamed or self.removed)
         ):
@@ -80,14 +80,14 @@ class Evolution:
         before and after it."""
         if self.before is not None and _equal(self.before.fingerprint(), monoid.fingerprint()):
             raise InvalidPipeline(
-                f"{self!r} leads from a monoid to the same: nobody can tell a state that has been through it from one "
-                f"that has not. Make them differ, for example by a name: record(value={monoid!r})"
+                f"{self!r} changes a monoid into the same one, so a migrated state looks like an old one. Make them "
+                f"differ, for example by a name: record(value={monoid!r})"
             )
         if not self.renamed and not self.removed:
             return
         if not isinstance(monoid, RecordMonoid):
             raise InvalidPipeline(
-                f"{self!r} speaks of fields, and the state is no record but {monoid!r}: use before= and change="
+                f"{self!r} names fields, but the state is {monoid!r}, not a record: use before= and change="
             )
         unknown = [new for new in self.renamed.values() if new not in monoid.fields]
         if unknown:
@@ -97,9 +97,9 @@ class Evolution:
         moved = _moved_unseen(monoid, self)
         if moved:
             raise InvalidPipeline(
-                f"{self!r}: fields of one monoid change places ({', '.join(moved)}), so that nobody can tell a state "
-                "that has been through it from one that has not. If it is done, leave it out. If not, take two runs, "
-                f"by way of a new name: first renamed={{{moved[0]!r}: {moved[0] + '_before'!r}, ...}}, then from there"
+                f"{self!r}: fields of one monoid change places ({', '.join(moved)}), so a migrated state looks like an "
+                "old one. If it has run, leave it out. If not, take two runs, through a new name: first "
+                f"renamed={{{moved[0]!r}: {moved[0] + '_before'!r}, ...}}, then from there"
             )
 
 
@@ -173,8 +173,8 @@ def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, wh
     if changed:
         raise FingerprintChanged(
             f"{what}: its {' and '.join(changed)} changed, and only its monoid can evolve: its rows are sums by key "
-            "and pane, and a sum cannot be taken apart again. Read the source again into a new checkpoint; or give the "
-            "task another name, and allow_dropped=[the old one], to begin empty where the source stands"
+            "and pane, which cannot be split again. Read the source again into a new checkpoint; or give the task "
+            "another name, and allow_dropped=[the old one], to start empty at the current positions"
         )
     stored = was.get("monoid")
     if evolve.before is not None:
@@ -182,14 +182,14 @@ def _check_evolves(old: OperatorState, new: OperatorState, evolve: Evolution, wh
         if not _equal(given, stored):
             raise FingerprintChanged(
                 f"{what} was not made by Evolution(before={evolve.before!r}): "
-                f"{changes_text({'monoid': given}, {'monoid': stored})}. Give the monoid as it was"
+                f"{changes_text({'monoid': given}, {'monoid': stored})}. Give the monoid that made it"
             )
         return
     before, after = fields_of(stored), fields_of(now["monoid"])
     if before is None or after is None:
         raise FingerprintChanged(
-            f"{what} {'was' if before is None else 'is'} no record, so that there are no fields to keep. Say how an "
-            "element of it becomes one of the new: Evolution(before=<the monoid as it was>, change=<a function>)"
+            f"{what} {'was' if before is None else 'is'} not a record, so it has no fields to keep. Convert its "
+            "elements: Evolution(before=<the old monoid>, change=<a function>)"
         )
     _check_fields(before, after, evolve, what)
 
@@ -201,20 +201,20 @@ def _check_fields(before: dict[str, Any], after: dict[str, Any], evolve: Evoluti
         if source is not None and not _equal(before[source], after[name]):
             raise FingerprintChanged(
                 f"{what}: field {source!r}{'' if name == source else f', now {name!r}'}: "
-                f"{change_text(before[source], after[name])}. To begin it anew, put {source!r} in "
-                "Evolution(removed=...); to keep what it holds, say how: Evolution(before=<the record as it was>, "
+                f"{change_text(before[source], after[name])}. To start it empty, put {source!r} in "
+                "Evolution(removed=...); to keep its values, convert them: Evolution(before=<the old record>, "
                 "change=<a function>)"
             )
     for name in before:
         if name in evolve.removed and name in after and sources[name] is None and _equal(before[name], after[name]):
             raise FingerprintChanged(
-                f"{what}: field {name!r} is in Evolution(removed=...), and the task still has it as it was. Take it "
-                "out of there to keep what it holds"
+                f"{what}: field {name!r} is in Evolution(removed=...), but the task still has it unchanged. Remove "
+                "it from there to keep its values"
             )
         if name not in sources.values() and name not in evolve.removed:
             raise FingerprintChanged(
-                f"{what} has a field {name!r}, which the task has no more. If it has another name now, say so: "
-                f"Evolution(renamed={{{name!r}: <the new name>}}); to drop what it holds: Evolution(removed=[{name!r}])"
+                f"{what} has a field {name!r} that the task no longer has. If it was renamed: "
+                f"Evolution(renamed={{{name!r}: <the new name>}}); to drop its values: Evolution(removed=[{name!r}])"
             )
 
 

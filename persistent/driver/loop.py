@@ -132,7 +132,7 @@ class Driver:
                 storage.delete(name)
             except StorageError as error:
                 # Nothing relies on it, and an earlier error is the one to raise.
-                logger.warning("%s is left behind, as if this driver still ran: %s", name, error)
+                logger.warning("%s could not be deleted, so this driver seems to run still: %s", name, error)
 
 
 @contextmanager

@@ -65,7 +65,7 @@ def migrate(
         replan=view.replan,
     )
     entry = log.put(manifest)
-    logger.info("%s: manifest %d holds the state as its task is now", job.storage.url, manifest.id)
+    logger.info("%s: manifest %d holds the migrated state", job.storage.url, manifest.id)
     return entry
 
 
@@ -105,7 +105,7 @@ def _with_columns(
         start = schema.names.index("pane") + 1 if "pane" in schema.names else 0
         if schema.names[start:] != held or index.rows != run.rows:
             raise CorruptCheckpoint(
-                f"{place}: holds {index.rows} rows of {schema.names}, and not what its manifest says"
+                f"{place}: holds {index.rows} rows of {schema.names}, which is not what its manifest says"
             )
     monoid = job.state.monoid
     names = [*schema.names[:start], *(f"element:{name}" for name in monoid.schema.names)]
@@ -165,8 +165,8 @@ def _changed(job: Job, rows: GroupSums, evolve: Evolution) -> GroupSums:
                 key = ", ".join(repr(column[row].as_py()) for column in rows.keys)
                 raise UserCodeError(
                     f"{evolve!r} fails for the state of key ({key}), pane {rows.panes[row]}: {type(error).__name__}: "
-                    f"{error}. The state is as it was; mend the function, which takes an element of {evolve.before!r} "
-                    f"and gives one of {monoid!r}"
+                    f"{error}. The state is unchanged; mend the function: it takes an element of {evolve.before!r} "
+                    f"and returns one of {monoid!r}"
                 ) from error
         raise
 

@@ -67,12 +67,12 @@ class Notes:
         if self._bench.job.state.window is not None and had is not None and had != has:
             self.note(
                 "sink",
-                f"the sink is new: windows that closed before, up to {closed}, were discarded, the next are published"
+                f"the sink is new: windows that closed up to {closed} were discarded, later ones are published"
                 if has
-                else f"the sink was taken away: windows that closed up to {closed} went there, the next are discarded",
+                else f"the sink is gone: windows that closed up to {closed} went there, later ones are discarded",
             )
         if not has and found.sink.owed:
-            staged = f"what checkpoint {found.base} staged for the sink it had is discarded, unless it was shown"
+            staged = f"the outputs that checkpoint {found.base} staged for it are discarded, unless it published them"
             self.note("staged", staged)
 
     def tell_idle(self, manifest: Manifest) -> None:

@@ -65,9 +65,9 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
             claim(job, manifest)
     if found is None and manifest.publishes:
         raise StorageError(
-            f"{job.sink!r} has nothing of what job {manifest.job} has published (no _published/JOB): its results would "
-            "lie in two folders. Give the sink the url it had, or move that folder there, whole; or, if this one is to "
-            "hold only what comes from now on, copy _published of the old one there"
+            f"{job.sink!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results would be "
+            "split over two folders. Give the sink its old url, or move the whole old folder there; or, to publish "
+            "only new results there, copy _published of the old folder"
         )
 
 
@@ -135,8 +135,8 @@ def _taken_back(manifest: Manifest) -> tuple[int, int]:
 def _cannot_take_back(job: Job, manifest: Manifest) -> InvalidPipeline:
     return InvalidPipeline(
         f"{job.storage.url} went back to checkpoint {manifest.target}, and {job.sink!r} cannot take back what "
-        f"was published since. Go back once more with 'persistent rollback {job.storage.url} {manifest.base} "
-        "--outputs=again': then the rows that follow are published a second time"
+        f"was published since. Roll back again with 'persistent rollback {job.storage.url} {manifest.base} "
+        "--outputs=again': then later rows are published a second time"
     )
 
 
@@ -214,15 +214,15 @@ def _check_sink(job: Job, manifest: Manifest) -> None:
             _check_not_needed(job, name, manifest)
     if job.sink is None and manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
-            f"{job.storage.url} went back to checkpoint {manifest.target}, and what was published since is to be taken "
-            "back; this pipeline has no sink to take it from (sink=None). Run it with the sink it had; or, if those "
-            f"rows may stay there: 'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
+            f"{job.storage.url} went back to checkpoint {manifest.target}, and must take back what was published "
+            "since, but this pipeline has no sink (sink=None). Run it with its old sink; or, if those rows may stay: "
+            f"'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
         )
     if job.sink is None and not job.discard_closed and manifest.sink.owed:
         raise InvalidPipeline(
-            f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, and this pipeline has none "
-            "(sink=None): they might never be seen. Run it with the sink it had; or, if what that has not shown yet "
-            "may be lost, with discard_closed=True"
+            f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, but this pipeline has none "
+            "(sink=None): they might never be published. Run it with its old sink; or, if those outputs may be lost, "
+            "with discard_closed=True"
         )
 
 
@@ -238,18 +238,18 @@ def _others(sink: AnySink, manifest: Manifest) -> list[str]:
 
 def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
     """Raise InvalidPipeline if the sink of that name may still have something to publish or take back."""
-    url, place = job.storage.url, f"the sink it had ({name!r}), and this pipeline has {job.sink!r}"
+    url, place = job.storage.url, f"its old sink ({name!r}), but this pipeline has {job.sink!r}"
     if manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
-            f"{url} went back to checkpoint {manifest.target}, and what was published since is to be taken back from "
-            f"{place}. Run it with the sink it had; or, if those rows may stay there: 'persistent rollback {url} "
+            f"{url} went back to checkpoint {manifest.target}, and must take back what was published since from "
+            f"{place}. Run it with its old sink; or, if those rows may stay: 'persistent rollback {url} "
             f"{manifest.base} --outputs=again'"
         )
     if manifest.sinks[name].owed:
         raise InvalidPipeline(
-            f"{url}: checkpoint {manifest.base} has outputs for {place}: only the first knows whether they were "
-            "published. Run it with the sink it had, which publishes them. Another can follow here after a step "
-            f"without outputs, and at once in a new checkpoint that starts from this one (start_from={url!r})"
+            f"{url}: checkpoint {manifest.base} has outputs for {place}: only the old one knows whether they were "
+            "published. Run it with its old sink, which publishes them. Another can follow here after a step without "
+            f"outputs, and at once in a new checkpoint that starts from this one (start_from={url!r})"
         )
 
 
@@ -262,4 +262,4 @@ def _publish_aside(job: Job, target: str, staged: Staged) -> None:
         folder, _, name = target.rpartition("/")
         if name not in job.storage.list(folder):
             place = f"{job.storage.url}/{staged.name}"
-            raise StagedMissing(f"{place}: neither there nor published as {target}: restore the file") from error
+            raise StagedMissing(f"{place}: missing, and not published as {target}: restore the file") from error

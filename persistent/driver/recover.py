@@ -102,7 +102,7 @@ def _read_kept(bench: Workbench, last: Manifest) -> None:
             ) from error
         raise CorruptCheckpoint(
             f"{error}. The newest state does not need it: 'persistent rollback {url} {last.id} --outputs=retract' "
-            "goes on from there without it, and takes back nothing; or restore it from a copy"
+            "continues from there without it, and takes back nothing; or restore it from a copy"
         ) from error
 
 
@@ -112,8 +112,8 @@ def _check_abandoned(bench: Workbench, manifest: Manifest) -> None:
     for mark in marks(bench.job.storage):
         if mark.epoch >= manifest.epoch and mark.runs:
             raise FingerprintChanged(
-                f"{bench.job.storage.url}: the task has changed, {changed}, while a driver of the one before runs: "
-                f"{mark}. Nothing has been committed yet: stop it, and the next run takes the task as it is now"
+                f"{bench.job.storage.url}: the task has changed, {changed}, while a driver of the old task runs: "
+                f"{mark}. Nothing is committed yet: stop it, and the next run adopts the new task"
             )
 
 
@@ -124,7 +124,7 @@ def _evolved(bench: Workbench, notes: Notes, fence: Entry) -> Entry:
         return fence
     if view.replan != fence.manifest.replan:
         changed = changes(fence.manifest, bench.first)
-        notes.note("task", f"the task has changed, {changed}: nothing had been committed, so it is taken as it is now")
+        notes.note("task", f"the task has changed, {changed}: nothing was committed yet, so the new task is adopted")
     with bench.log.unless_fenced(fence.manifest.id):
         entry = migrate(bench.job, bench.log, fence, view, bench.options.evolve, list(bench.kept.values()))
     bench.kept[entry.manifest.id] = entry.manifest

@@ -40,7 +40,7 @@ def start(
     found = theirs.newest() if theirs.ids() else None
     if found is None:
         raise NoCheckpoint(
-            f"start_from={origin.url!r}: there is no checkpoint there, or a savepoint that was cut off: make it again"
+            f"start_from={origin.url!r}: there is no checkpoint there, or an unfinished savepoint: make it again"
         )
     check_can_begin(first)
     adapted(found.manifest, first, evolve, dropped, origin.url)
@@ -97,6 +97,6 @@ def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:
         return
     began = "with nothing" if manifest.origin is None else f"from checkpoint {manifest.origin[1]} of another job"
     raise OtherJob(
-        f"{url} began {began}, not from start_from={theirs.storage.url!r}. Leave start_from out to go on with what is "
+        f"{url} began {began}, not from start_from={theirs.storage.url!r}. Leave out start_from to continue what is "
         "there, or give the pipeline a new checkpoint (and its sink a new folder)"
     )

@@ -139,7 +139,7 @@ class Step:
             checkpoint_bytes=folded_bytes + delta_bytes + self.entry.bytes,
             compaction_bytes=folded_bytes,
             manifest_bytes=self.entry.bytes,
-            commit_seconds=seconds.get(Effect.COMMIT, 0.0),
+            commit_seconds=seconds[Effect.COMMIT],
             discarded=results.discarded,
             set_aside=sum(staged.rows for staged in results.set_aside()),
             reached=reached,

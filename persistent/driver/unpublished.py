@@ -40,7 +40,7 @@ def why(run: Ended) -> str:
 
 def _reason(run: Ended) -> str:
     if not run.has_sink:
-        kept = "of its windows the open ones are kept" if run.has_windows else "the state is the result"
+        kept = "only its open windows are kept" if run.has_windows else "the state is the result"
         return f"the pipeline has no sink, {kept}: {_STATE}"
     if run.rows and run.late + run.dead >= run.rows:
         return f"all {run.rows:,} records read were set aside ({run.late:,} late, {run.dead:,} dead letters)"
@@ -57,8 +57,8 @@ def _open(run: Ended) -> str:
     """Which windows wait for the clock."""
     end = "" if run.first_end is None else utc_text(run.first_end)
     if run.open_windows == 1:
-        return f"1 window is open, until the clock has reached {end}"
-    return f"{run.open_windows:,} windows are open, the first until the clock has reached {end}"
+        return f"1 window is open, until the clock reaches {end}"
+    return f"{run.open_windows:,} windows are open, the first until the clock reaches {end}"
 
 
 def _waits(run: Ended) -> str:

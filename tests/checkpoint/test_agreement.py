@@ -58,7 +58,7 @@ def refused(kind: type[Manifest] | type[StepPlan], data: bytes, change: Change, 
             of_source(idle=[*"abcdefghijk"]),
             r"sources\.file\.idle: a, b, c, d, e, f, g, h, i, j, the partitions are files",
         ),
-        (of_inputs(), "place: has no inputs of Visits, and no release has written such a document"),
+        (of_inputs(), "place: has no inputs of Visits, which no release writes"),
     ],
 )
 def test_a_manifest_that_contradicts_itself_is_refused(change: Change, says: str) -> None:
@@ -115,5 +115,5 @@ def test_a_plan_may_let_a_partition_join() -> None:
 @pytest.mark.parametrize("change", [of_source(codec="kafka/1", positions={"files": {"a": 1}})])
 def test_positions_of_an_unknown_codec_are_for_a_newer_release(change: Change) -> None:
     """Called corrupt, a sound checkpoint is rolled back by hand, and its work is lost."""
-    error = refused(Manifest, full_manifest().encode(), change, r"positions of file are of the codec kafka/1")
+    error = refused(Manifest, full_manifest().encode(), change, r"positions of file use the codec kafka/1")
     assert isinstance(error, NewerFormat)

@@ -73,15 +73,17 @@ def test_a_state_before_a_migration_does_not_answer() -> None:
     assert found(log, 90) == 3
     with pytest.raises(FingerprintChanged) as told:
         found(log, 70)
-    assert "is in checkpoint 2, which is of the task as it was" in str(told.value)
-    assert "evolved; as it is now it goes back to 1970-01-01 00:00:00.130Z. Read it" in str(told.value)
+    assert "checkpoint 2 holds the state as of" in str(told.value)
+    assert "migrated; the migrated state goes back to 1970-01-01 00:00:00.130Z. Read it" in str(told.value)
 
 
 @pytest.mark.parametrize("other", [{"state": BEFORE}, {"key": "n"}, {"name": "Visits"}])
 def test_another_state_key_or_task_does_not_answer(other: dict[str, Any]) -> None:
     """Each of the three makes it another state, and nothing here is of the task as it is."""
     for clock in (0, 10):
-        with pytest.raises(FingerprintChanged, match=r"in checkpoint 1, .* before its state evolved\. Read it with"):
+        with pytest.raises(
+            FingerprintChanged, match=r"checkpoint 1 holds .* before the state was migrated\. Read it with"
+        ):
             found(log_of(kept(1, 20, **other)), clock)
 
 
@@ -113,13 +115,13 @@ def test_only_what_a_rollback_left_is_off_the_line() -> None:
 @pytest.mark.parametrize(
     ("manifests", "clock", "says"),
     [
-        ([kept(1, 200, 150), kept(2, 300, 250)], 140, "What was before 1970-01-01 00:00:00.150Z has been summed up"),
+        ([kept(1, 200, 150), kept(2, 300, 250)], 140, "The panes before 1970-01-01 00:00:00.150Z are summed up"),
         ([kept(1, 200, 150), kept(2, 300, 250)], 160, None),
-        ([kept(1, 200, 150), kept(2, 300, 250)], 210, "Take a clock between"),
-        ([kept(1, 200), kept(2, 300, 250)], 140, "Take a clock between"),
-        ([kept(1, 200)], 0, "Take a clock between"),
-        ([kept(1, 200, name="Visits")], 0, "Take a clock between"),
-        ([kept(1, 200, name="Visits"), kept(2, 300, 250)], 140, "What was before 1970-01-01 00:00:00.250Z has been"),
+        ([kept(1, 200, 150), kept(2, 300, 250)], 210, "Choose a clock in that range"),
+        ([kept(1, 200), kept(2, 300, 250)], 140, "Choose a clock in that range"),
+        ([kept(1, 200)], 0, "Choose a clock in that range"),
+        ([kept(1, 200, name="Visits")], 0, "Choose a clock in that range"),
+        ([kept(1, 200, name="Visits"), kept(2, 300, 250)], 140, "The panes before 1970-01-01 00:00:00.250Z are summed"),
     ],
 )
 def test_an_unknown_clock_says_what_to_take_instead(manifests: list[Manifest], clock: int, says: str | None) -> None:

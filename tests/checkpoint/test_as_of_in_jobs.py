@@ -119,7 +119,7 @@ def test_outputs_at_the_end_are_whole_values() -> None:
     [
         (NonWindowState(Sum()), 60_000, "Declare how far back"),
         (NonWindowState(Sum(), interval_ms=10, history=50), 55, "055Z is not on the grid"),
-        (NonWindowState(Sum(), interval_ms=10, history=50), 10_000, "Take a clock between"),
+        (NonWindowState(Sum(), interval_ms=10, history=50), 10_000, "Choose a clock in that range"),
     ],
 )
 def test_a_clock_that_is_not_known_is_refused(state: PersistentState, clock: int, says: str) -> None:

@@ -148,7 +148,7 @@ def test_a_checkpoint_that_is_damaged_is_told(storage: MemoryStorage) -> None:
 
 def test_where_nothing_is_there_is_nothing_to_copy(storage: MemoryStorage) -> None:
     """A wrong URL must not be taken for an empty job."""
-    with pytest.raises(NoCheckpoint, match=r"there is no checkpoint here; look at the URL"):
+    with pytest.raises(NoCheckpoint, match=r"there is no checkpoint here; check the URL"):
         copied_while_running(Log(storage), None, elsewhere)
 
 
@@ -164,7 +164,7 @@ def test_a_job_that_is_always_faster_is_not_followed_for_ever(storage: MemorySto
         storage.delete(entry.manifest.all_runs()[1].name)
         return elsewhere(entry)
 
-    with pytest.raises(Refused, match=r"the job goes on faster than its checkpoint can be read \(10 tries\)"):
+    with pytest.raises(Refused, match=r"the job commits faster than a checkpoint can be read \(10 tries\)"):
         copied_while_running(log, None, overtaken)
     assert tried == list(range(10))
 

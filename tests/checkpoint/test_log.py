@@ -220,7 +220,7 @@ def test_a_manifest_under_another_id_is_refused(log: Log) -> None:
     """A file copied to another name would move the job back in time."""
     data = log.storage.read(manifest_name(0)).to_pybytes()
     log.storage.write(manifest_name(1), data)
-    with pytest.raises(CorruptCheckpoint, match="is manifest 0, not 1"):
+    with pytest.raises(CorruptCheckpoint, match="holds manifest 0, not 1"):
         log.newest()
 
 
@@ -254,7 +254,7 @@ def test_format_and_manifests_belong_together(log: Log) -> None:
         log.newest()
     other = Log(MemoryStorage(new_nonce()))
     other.storage.write("FORMAT", data)
-    with pytest.raises(CorruptCheckpoint, match="no manifest is"):
+    with pytest.raises(CorruptCheckpoint, match="there, but every manifest is missing"):
         other.newest()
     torn = Log(MemoryStorage(new_nonce()))
     torn.storage.write("FORMAT", data[:-9])

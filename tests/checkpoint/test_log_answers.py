@@ -139,7 +139,7 @@ def test_without_format_a_manifest_tells_how_to_make_it() -> None:
     put(log, manifest_name(2), b"torn")
     for damage in (lambda: log.storage.delete("FORMAT"), lambda: log.storage.write("FORMAT", data[:-3])):
         damage()
-        with pytest.raises(CorruptCheckpoint, match=r"FORMAT: .*as manifest 1 has it: printf '%s\\n'") as told:
+        with pytest.raises(CorruptCheckpoint, match=r"FORMAT: .*from manifest 1: printf '%s\\n'") as told:
             log.newest()
         body, sha256 = data.decode().splitlines()
         assert f"'{body}' '{sha256}' > FORMAT" in str(told.value)

@@ -59,8 +59,8 @@ def test_a_fence_hides_nothing(log: Log) -> None:
         log.check_whole(newest(log).manifest)
     url = "memory://lost"
     assert str(caught.value) == (
-        f"{url}/p/{1:020d}.json: left by checkpoint 1, whose manifest {manifest_name(1)} is lost: to go on from 0 "
-        f"would publish a second time what was published since. Restore the manifests from a copy of {url}. Or: "
+        f"{url}/p/{1:020d}.json: left by checkpoint 1, whose manifest {manifest_name(1)} is lost: to continue from 0 "
+        f"would publish again what was published since. Restore the manifests from a copy of {url}. Or: "
         f"Checkpoint 1 is the newest whose manifest verifies: 'persistent rollback {url} 1 --outputs=retract' goes "
         "back to it and takes back what was published since"
     )

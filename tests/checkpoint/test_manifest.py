@@ -131,9 +131,9 @@ def test_a_run_that_cannot_be_is_refused(bad: Any) -> None:
 def test_what_could_not_be_read_again_is_never_committed() -> None:
     """Put once, it would be the newest manifest for good, and the job would stand."""
     one = manifest(3)
-    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(ledger\.Visits\.memory: of none"):
+    with pytest.raises(LawBroken, match=r"manifest 3 could not be read back \(ledger\.Visits\.memory: of none"):
         replace(one, ledger={"Visits": {"memory": {}}}).encode()
-    with pytest.raises(LawBroken, match=r"manifest 3 would not be read again \(pins\[0\]: -1 is not"):
+    with pytest.raises(LawBroken, match=r"manifest 3 could not be read back \(pins\[0\]: -1 is not"):
         replace(one, pins=(-1,)).encode()
 
 
@@ -179,7 +179,7 @@ def test_positions_of_an_unknown_codec_are_refused_by_name() -> None:
     """They are not damaged: another release knows what they mean."""
     body = decode_document(full_manifest().encode(), "m")
     body["sources"]["file"] |= {"codec": "segment-entry/2", "positions": {"files": ["a", [1, 2]]}}
-    says = "m: positions of file are of the codec segment-entry/2, this release knows ordinal-offset/1, "
+    says = "m: positions of file use the codec segment-entry/2, this release knows ordinal-offset/1, "
     with pytest.raises(NewerFormat, match=says):
         Manifest.decode(encode_document(body), "m")
 

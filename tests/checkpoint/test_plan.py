@@ -60,13 +60,13 @@ def test_a_newer_plan_is_refused_by_name() -> None:
     with pytest.raises(CorruptCheckpoint, match="needs graphs"):
         StepPlan.decode(encode_document({**body, "features": ["graphs"]}), "p")
     body["sources"]["memory"]["codec"] = "offset/2"
-    with pytest.raises(NewerFormat, match=r"positions of memory are of the codec offset/2, this release knows"):
+    with pytest.raises(NewerFormat, match=r"positions of memory use the codec offset/2, this release knows"):
         StepPlan.decode(encode_document(body), "p")
 
 
 def test_a_plan_that_contradicts_itself_is_neither_put_nor_run() -> None:
     """Put once, every run would begin with it, and none could end it."""
-    with pytest.raises(LawBroken, match=r"plan of the step after 0 does not agree \(sources\.memory\.end: of none"):
+    with pytest.raises(LawBroken, match=r"plan of the step after 0 contradicts itself \(sources\.memory\.end: of none"):
         plan(end={}).encode()
     body = decode_document(plan().encode(), "p")
     body["sources"]["memory"]["end"] = {}

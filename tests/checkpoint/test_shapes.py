@@ -93,7 +93,7 @@ HEADS = [
         ("manifest", "operators.Visits.inputs", ["file"], ["file", "b"], "its account is of other inputs"),
         ("manifest", "sources", BODY["sources"], {"a/b": BODY["sources"]["file"]}, "is not a name of letters"),
         ("manifest", "sinks.file.does", ["a"] * 100, ["a b"], "is not a name of letters"),
-        ("manifest", "sinks.file.unpublished.0.before", 6, 7, "the batch 7 before it is not below its id 7"),
+        ("manifest", "sinks.file.unpublished.0.before", 6, 7, "the preceding batch 7 is not below its id 7"),
         ("manifest", "sinks.file.unpublished.0.before", None, -1, "is not a whole number from 0"),
         ("manifest", "sinks.file.last", None, "7", "'7' is not a whole number"),
         ("manifest", "publishes", None, 1, "1 is neither true nor false"),
@@ -185,7 +185,7 @@ def test_a_first_manifest_has_no_parent() -> None:
 @pytest.mark.parametrize("body", [None, [], "x", {}, {"format": 2}, {"format": 2, "features": "none"}])
 def test_what_is_no_document_of_a_checkpoint_is_no_newer_one(body: Any) -> None:
     """A newer release would be looked for in vain."""
-    with pytest.raises(CorruptCheckpoint, match="place: is no document of a checkpoint") as caught:
+    with pytest.raises(CorruptCheckpoint, match="place: is not a document of a checkpoint") as caught:
         check_format(body, "place")
     assert not isinstance(caught.value, NewerFormat)
 
@@ -193,7 +193,7 @@ def test_what_is_no_document_of_a_checkpoint_is_no_newer_one(body: Any) -> None:
 @pytest.mark.parametrize("features", [[[]], [{}], [["x"]], [None], ["x", 1]])
 def test_a_feature_is_text(features: list[Any]) -> None:
     """Any other value ended every command with a TypeError, or sent its user to look for a newer release."""
-    with pytest.raises(CorruptCheckpoint, match=r"^place: a feature is no text$") as caught:
+    with pytest.raises(CorruptCheckpoint, match=r"^place: a feature is not text$") as caught:
         check_format({"format": 2, "features": features}, "place")
     assert not isinstance(caught.value, NewerFormat)
 
@@ -263,7 +263,7 @@ def test_of_each_part_a_release_knows_one(document: str, what: str) -> None:
     if what == "sinks":
         check_known(body, "place")
         return
-    with pytest.raises(CorruptCheckpoint, match=f"^place: has no {what}, and no release has written") as caught:
+    with pytest.raises(CorruptCheckpoint, match=f"^place: has no {what}, which no release writes") as caught:
         check_known(body, "place")
     assert not isinstance(caught.value, NewerFormat)
 
@@ -274,7 +274,7 @@ def test_a_codec_that_is_not_known_is_named(document: str) -> None:
     body = copy.deepcopy(DOCUMENTS[document][1])
     ((name, source),) = body["sources"].items()
     source["codec"] = "segment-entry/2"
-    says = f"^place: positions of {name} are of the codec segment-entry/2, this release knows ordinal-offset/1, "
+    says = f"^place: positions of {name} use the codec segment-entry/2, this release knows ordinal-offset/1, "
     with pytest.raises(NewerFormat, match=says):
         check_known(body, "place")
 

@@ -168,7 +168,7 @@ def test_a_task_is_not_adopted_while_a_driver_of_the_one_before_runs(
     world = begun(folder, reference[1])
     assert world.checkpoint.list("r"), "the mark of a process that lives: this one"
     manifests = world.checkpoint.list("m")
-    with pytest.raises(FingerprintChanged, match=r"key: n -> page.* while a driver of the one before runs: process"):
+    with pytest.raises(FingerprintChanged, match=r"key: n -> page.* while a driver of the old task runs: process"):
         as_it_is(world).run()
     assert world.checkpoint.list("m") == manifests
     for name in world.checkpoint.list("r"):

@@ -261,7 +261,9 @@ class Visits(PersistentTask):
 def test_the_kind_of_a_source_names_a_folder() -> None:
     """The runs of its index would lie outside of the checkpoint, or nowhere."""
     check_can_begin(manifest())
-    with pytest.raises(InvalidPipeline, match=r"the kind of the source 'a/b': .*give the class of the source another"):
+    with pytest.raises(
+        InvalidPipeline, match=r"the kind of the source 'a/b': .*set another on the class of the source"
+    ):
         check_can_begin(manifest(source=SourcePart("a/b", ("memory",), {"memory": (0, 0)})))
 
 
@@ -309,15 +311,17 @@ def test_another_state_under_the_same_name_is_refused_and_shown() -> None:
     """Old elements read as those of another monoid are numbers that look right."""
     ours = manifest()
     changed = {"Visits": operator({"state": "WindowState", "monoid": {"name": "Max"}}, ("user",), ())}
-    with pytest.raises(FingerprintChanged, match=r"otherwise: key: user -> page; monoid: Max\(\) -> none\. Nothing"):
+    with pytest.raises(
+        FingerprintChanged, match=r"another definition: key: user -> page; monoid: Max\(\) -> none\. Nothing"
+    ):
         check_same_job(manifest(operators=changed), ours, "url")
 
 
 @pytest.mark.parametrize(
     ("base", "says"),
     [
-        (0, r"Nothing has been committed there yet: the next run takes the task as it is now.*or delete url \("),
-        (1, r"Put the task back as it was; or say how its state becomes the new one, Pipeline\(evolve="),
+        (0, r"Nothing is committed there yet: the next run adopts the new task.*or delete url \("),
+        (1, r"Put the old task back; or migrate its state, Pipeline\(evolve="),
     ],
 )
 def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> None:

@@ -170,7 +170,7 @@ def test_a_folder_of_another_job_is_refused_before_anything_is_written() -> None
 def test_a_folder_without_what_was_published_is_refused() -> None:
     """A folder that was mistyped would hold the second half of the results, and nobody learn where the first is."""
     job = job_of(Held(None))
-    with pytest.raises(StorageError, match=r"nothing of what job mine has published .*Give the sink the url it had"):
+    with pytest.raises(StorageError, match=r"none of the outputs of job mine .*Give the sink its old url"):
         check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=True))
     for nothing_published in (False, None):
         check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=nothing_published))
@@ -181,7 +181,7 @@ def test_a_folder_without_what_was_published_is_refused() -> None:
 def test_windows_without_a_sink_are_refused_before_anything_is_done(act: Callable[[Job, Manifest], None]) -> None:
     """They might never be seen; and late rows published before the refusal are seen without them."""
     job = staged_in(job_of())
-    with pytest.raises(InvalidPipeline, match="checkpoint 6 has outputs for a sink, and this pipeline has none"):
+    with pytest.raises(InvalidPipeline, match="checkpoint 6 has outputs for a sink, but this pipeline has none"):
         act(job, manifest(6, **OUTPUTS))
     assert asides(job) == []
 
@@ -191,7 +191,7 @@ def test_what_is_to_be_taken_back_needs_the_sink_it_is_in() -> None:
     in the way."""
     back: dict[str, Any] = {"target": 3, "retract": (4, 7)}
     for publishes in (True, None):
-        with pytest.raises(InvalidPipeline, match=r"went back to checkpoint 3, .* no sink to take it from.*=again"):
+        with pytest.raises(InvalidPipeline, match=r"went back to checkpoint 3, .* this pipeline has no sink .*=again"):
             claim(job_of(), manifest(7, publishes=publishes, **back))
     claim(job_of(), manifest(7, publishes=False, **back))
     claim(job_of(), manifest(7, publishes=True))
@@ -255,7 +255,7 @@ def test_what_is_neither_staged_nor_published_is_missing() -> None:
     """Said aloud: the next checkpoint does not list it any more."""
     job = staged_in(job_of())
     job.storage.delete(DEAD.name)
-    with pytest.raises(StagedMissing, match=f"{DEAD.name}: neither there nor published as {PUBLISHED[1]}"):
+    with pytest.raises(StagedMissing, match=f"{DEAD.name}: missing, and not published as {PUBLISHED[1]}"):
         publish(job, Log(job.storage), manifest(7, **ASIDE))
     assert asides(job) == PUBLISHED[:1]
 

@@ -122,7 +122,7 @@ def test_committed_outputs_are_not_dropped_for_want_of_a_sink(tmp_path: Path) ->
         # As for a state without windows, which needs no sink, and had one.
         without = pipeline(storage, sink(), rows)
         without.sink = None
-        with pytest.raises(InvalidPipeline, match=r"has outputs for a sink.*Run it with the sink it had") as error:
+        with pytest.raises(InvalidPipeline, match=r"has outputs for a sink.*Run it with its old sink") as error:
             run(without)
         assert storage.url in str(error.value)
         assert storage.list("m") == ids, "refused, yet something was put"
@@ -146,7 +146,7 @@ def test_what_is_staged_for_one_sink_is_not_given_to_another(tmp_path: Path) -> 
     storage = die_between_commit_and_publish(tmp_path, sink)
     ids, more = storage.list("m"), [*ROWS, {"ts": 55, "page": "new"}]
     for other in (MemorySink(), Elsewhere()):
-        with pytest.raises(InvalidPipeline, match=r"has outputs for the sink it had \('file'\).*start_from=") as told:
+        with pytest.raises(InvalidPipeline, match=r"has outputs for its old sink \('file'\).*start_from=") as told:
             run(pipeline(storage, other, more))
         assert storage.url in str(told.value)
         assert storage.list("m") == ids, "refused, yet something was put"
@@ -165,7 +165,9 @@ def test_what_is_to_be_taken_back_is_not_asked_of_another_sink(tmp_path: Path) -
     run(pipeline(storage, first))
     rollback(storage, 0, outputs="retract")
     ids = storage.list("m")
-    with pytest.raises(InvalidPipeline, match=r"taken back from the sink it had \('memory'\).*--outputs=again"):
+    with pytest.raises(
+        InvalidPipeline, match=r"take back what was published since from its old sink \('memory'\).*--outputs=again"
+    ):
         run(pipeline(storage, Elsewhere()))
     assert storage.list("m") == ids
     run(pipeline(storage, first))

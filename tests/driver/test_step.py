@@ -60,6 +60,7 @@ def test_any_other_order_is_refused(effects: list[Effect]) -> None:
             return
         step = step.past(effect)
     assert step.done == tuple(effects)
+    assert not step.sweeps
 
 
 def test_each_outcome_belongs_to_its_effect() -> None:
@@ -218,6 +219,7 @@ def test_a_shard_that_one_fold_cannot_hold_is_split() -> None:
     huge = replace(run("h", 5, pane_min=0, pane_max=99), bytes=10 << 29)
     assert len(began((huge,)).closes(None, 1)) == 10
     assert len(began((huge,)).closes(WINDOW, 1)) == 2
+    assert len(began((huge,), clock=Clock(30, 20, {"memory": 30})).closes(WINDOW, 1)) == 1
 
 
 def test_keys_are_published_at_the_end_of_the_input_if_they_have_changed() -> None:
@@ -243,7 +245,7 @@ def test_a_fold_takes_a_budget_from_the_step_before(monkeypatch: pytest.MonkeyPa
     """By the rows of all deltas the first step after a long backfill would fold them at once."""
     asked: list[int] = []
     monkeypatch.setattr(module, "choose_all", lambda runs, rows, published, unfolded: asked.append(rows) or [])
-    began((run("a", 7, 3, 3), run("b", 5, 4, 4), run("c", 2, 4, 4), run("d", 9, 2, 4))).folds(frozenset())
+    began((run("a", 8, 3, 3), run("b", 5, 4, 4), run("c", 2, 4, 4), run("d", 9, 2, 4))).folds(frozenset())
     assert asked == [7]
 
 

@@ -60,7 +60,7 @@ def test_windows_that_are_open_are_told_with_the_clock_that_closes_them() -> Non
     job = pipeline(Visits())
     report = run(job)
     assert report.unpublished == (
-        "1 window is open, until the clock has reached 2023-11-14 22:14:00Z; it stands at 2023-11-14 22:13:24Z until "
+        "1 window is open, until the clock reaches 2023-11-14 22:14:00Z; it stands at 2023-11-14 22:13:24Z until "
         "later records come; if the input is complete, run with --end-of-input (from Python end_of_input=True)"
     )
     assert f"\nnothing published: {report.unpublished}" in str(report)
@@ -76,7 +76,7 @@ def test_a_pipeline_without_sink_says_where_its_state_is() -> None:
     """'0 rows published' would look like a failure."""
     assert run(pipeline(Visits(windows=False), sink=None)).unpublished.startswith("the pipeline has no sink, the state")
     discarding = run(pipeline(Visits(), sink=None, discard_closed=True)).unpublished
-    assert discarding.startswith("the pipeline has no sink, of its windows the open ones are kept")
+    assert discarding.startswith("the pipeline has no sink, only its open windows are kept")
 
 
 def test_a_state_without_windows_waits_for_the_end_of_the_input() -> None:
@@ -99,7 +99,7 @@ def test_a_clock_that_waits_for_unread_files_says_so() -> None:
     """A run that was stopped would ask for later records, of which there are plenty."""
     reached = Reached(10, 100, "bytes", 1, 3)
     text = why(Ended(50, 0, 0, True, True, 4, 60_000, 0, False, reached))
-    assert text.startswith("4 windows are open, the first until the clock has reached 1970-01-01 00:01:00Z; it has not")
+    assert text.startswith("4 windows are open, the first until the clock reaches 1970-01-01 00:01:00Z; it has not")
     assert text.endswith("and waits for what is listed and not read yet (ordered=True: for nothing)")
 
 

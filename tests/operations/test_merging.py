@@ -188,7 +188,7 @@ def test_a_clock_before_which_one_of_both_has_summed_up_its_past_is_refused() ->
     other.run({"b": B[:2]}, end=True)
     clock = merge(one.storage, other.storage, into.storage).manifest.clock.watermark
     lists = {"a": A, "b": B}
-    with pytest.raises(UnknownCheckpoint, match=r"before 1970-01-01 00:00:00.010Z has been summed up: take a later"):
+    with pytest.raises(UnknownCheckpoint, match=r"before 1970-01-01 00:00:00.010Z are summed up: choose a later"):
         into.pipeline(lists).state(as_of=clock // 5 * 5)
     into.run(lists)
     found = into.pipeline(lists).state(as_of=15).to_pylist()

@@ -399,7 +399,7 @@ def test_without_the_sink_nothing_is_taken_back_so_nothing_is_run(job: CrashJob,
     world.job = job
     rollback(world.checkpoint, target, outputs="retract")
     before = world.checkpoint.list("m")
-    with pytest.raises(InvalidPipeline, match=r"no sink to take it from .*persistent rollback .* --outputs=again"):
+    with pytest.raises(InvalidPipeline, match=r"this pipeline has no sink .*persistent rollback .* --outputs=again"):
         pipeline.run(engine="embedded")
     assert world.checkpoint.list("m") == before
     world.run()
@@ -417,7 +417,7 @@ def run_of(world: World, rows: int, *, sink: bool, keep: int = 1) -> None:
     pipeline.run(engine="embedded")
 
 
-NO_SINK = r"no sink to take it from .*persistent rollback .* --outputs=again"
+NO_SINK = r"this pipeline has no sink .*persistent rollback .* --outputs=again"
 
 
 @pytest.mark.parametrize("first", [False, True])

@@ -168,7 +168,7 @@ def test_a_savepoint_killed_anywhere_is_none_or_whole(folder: Path, deaths: Deat
             assert verify(saved).ok, story
         else:
             started = pipeline(other, MemorySink(), MemoryStorage(f"{other.name}-x"), start_from=saved)
-            with pytest.raises(NoCheckpoint, match="a savepoint that was cut off"):
+            with pytest.raises(NoCheckpoint, match="an unfinished savepoint"):
                 started.run(engine="embedded")
             assert not Log(started.storage).ids(), story
             savepoint(other.checkpoint, "monday")
