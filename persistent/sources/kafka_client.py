@@ -39,6 +39,8 @@ _OURS: Final = {
     "group.id": "persistent",
     # The default of a second caps what a consumer of small messages reads.
     "fetch.queue.backoff.ms": 10,
+    # What a split reads is there already; a fetch that waits holds up the next split on the same connection.
+    "fetch.wait.max.ms": 10,
 }
 _REFUSED: Final = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
 """Errors of a connection that another try does not mend."""

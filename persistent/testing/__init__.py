@@ -4,12 +4,14 @@
     simulate(pipeline, seeds=range(100))    runs the pipeline with crashes, lost answers and other drivers
     ScriptedSource([..., CRASH, ...])       a source with events between its records
     ManualClock()                           a clock that stands still until the test moves it
+    class TestMine(SourceSuite): ...        what a source of one's own must pass
 
 Under pytest there are the fixtures ``manual_clock`` and ``memory_checkpoint``, and ``--persistent-seeds=N``.
 
 verifying.py  ways.py  running.py  elsewhere.py  watching.py  shrinking.py      verify_task
 simulating.py  turns.py  faults.py  pauses.py  draws.py                         simulate
 outcome.py                                                                      the results that both compare
+source_suite.py                                                                 SourceSuite
 scripted.py  clock.py  times.py                                                 source and time
 """
 
@@ -18,6 +20,7 @@ from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.testing.pauses import AskingStorage, Once
 from persistent.testing.scripted import CRASH, IDLE, PAUSE, ScriptedSource
 from persistent.testing.simulating import FAULTS, Simulated, SimulationFailed, simulate
+from persistent.testing.source_suite import SourceSuite
 from persistent.testing.verifying import TaskDiffers, verify_task
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "ScriptedSource",
     "Simulated",
     "SimulationFailed",
+    "SourceSuite",
     "TaskDiffers",
     "simulate",
     "verify_task",

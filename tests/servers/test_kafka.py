@@ -7,6 +7,7 @@ import logging
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, Sour
 from persistent.operations import restart
 from persistent.sources import offsets
 from persistent.storage import MemoryStorage
+from persistent.testing import SourceSuite
 from persistent.verify import verify, verify_source
 from tests.servers.kafka import KafkaServer
 
@@ -318,3 +320,30 @@ def test_a_wrong_option_is_named(kafka: KafkaServer, options: dict[str, Any], sa
     kafka.produce(topic, rows(3))
     with pytest.raises((InvalidPipeline, SourceError), match=says):
         job(kafka, topic, **options).run(engine="embedded")
+
+
+class TestKafkaSource(SourceSuite):
+    @pytest.fixture(autouse=True)
+    def _topic(self, kafka: KafkaServer) -> None:
+        self.kafka, self.name = kafka, kafka.create(2)
+        times = [7 * number % 40 for number in range(14)]
+        kafka.produce(self.name, [(time % 2, value("a", 1), {"timestamp": time}) for time in times[:9]])
+        kafka.produce(self.name, [(0, value("a", 2), {"timestamp": 3})] * 4, transaction="suite", abort=True)
+        kafka.produce(self.name, [(time % 2, value("a", 1), {"timestamp": time}) for time in times[9:]])
+        kafka.produce(self.name, [(1, b"nonsense", {"timestamp": 5})])
+
+    def source(self) -> KafkaSource:
+        return KafkaSource(self.kafka.bootstrap, self.name)
+
+    def append(self) -> None:
+        self.kafka.produce(self.name, [(0, value("a", 1), {"timestamp": 50}), (1, value("b", 1), {"timestamp": 2})])
+
+
+@pytest.mark.spark
+def test_workers_of_spark_read_the_topic(kafka: KafkaServer, spark: Any, tmp_path: Path) -> None:
+    """In processes of their own, each with a client of its own."""
+    topic = kafka.create(3)
+    kafka.produce(topic, rows(3_000, 3))
+    one = job(kafka, topic, str(tmp_path / "checkpoint"), step_rows=1_000)
+    one.run(spark)
+    assert counted(one) == total(3_000)

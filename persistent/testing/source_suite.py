@@ -1,0 +1,288 @@
+"""A source suite is the tests that every source must pass: the same positions give the same records, every time.
+
+    class TestOrders(SourceSuite):
+        def source(self): return OrdersSource("orders.db")
+        def append(self): add_ten_orders("orders.db")
+
+pytest collects the tests of the class. Each makes sources of its own over the same input.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from monoids import Count
+from persistent.checkpoint.positions import codec_of, positions_from_json, positions_to_json
+from persistent.pipeline import Pipeline
+from persistent.sources.protocol import (
+    NO_TIMESTAMP,
+    Budget,
+    Records,
+    Source,
+    SourcePlan,
+    SourceState,
+    Split,
+    TimeReplayableSource,
+)
+from persistent.state import NonWindowState, PersistentState
+from persistent.storage import MemoryStorage
+from persistent.task import PersistentTask
+from persistent.testing.faults import FaultyStorage, Killed, Operations
+
+_BUDGETS = (Budget(1_000_000), Budget(1, splits=3), Budget(7, splits=2), Budget(3, exact=True), Budget(50, splits=5))
+_STEPS_MAX = 100_000
+_DEATHS = 12
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A record as a source gave it: where, when, and what it holds; ``value`` is None of one that cannot be decoded."""
+
+    partition: str
+    ordinal: int
+    offset: int
+    timestamp: int | None
+    value: str | None
+
+
+class SourceSuite:
+    """Give ``source``; and ``append``, if records can be added. The input has at least ten records."""
+
+    def source(self) -> Source:
+        """A new source over the same input, as another process would make it."""
+        raise NotImplementedError("a SourceSuite needs source(self), which returns a new source")
+
+    def append(self) -> None:
+        """Add some records to the input."""
+        raise NotImplementedError
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def test_the_same_positions_give_the_same_records(self) -> None:
+        """A step that is run again after a crash would count others."""
+        source = self.source()
+        plan = source.plan(SourceState({}), _BUDGETS[0])
+        assert plan.splits, "the input has no records; give the suite at least ten"
+        first = _records_of(source, plan)
+        assert first == _records_of(source, plan), "the same splits gave other records when they were read again"
+        other = pickle.loads(cloudpickle.dumps(self.source()))
+        assert first == _records_of(other, plan), "the same splits gave other records to a pickled source"
+        assert len(first) >= 10, f"the input has {len(first)} records; give the suite at least ten"
+
+    def test_every_record_is_read_once_whatever_the_steps(self) -> None:
+        """How large the steps are, and how many workers read, is no part of a result."""
+        expected: list[_Read] | None = None
+        for budget in _BUDGETS:
+            found = sorted((one for _, _, read in self._steps(budget) for one in read), key=_place)
+            places = [_place(one) for one in found]
+            twice = sorted({place for place, after in pairwise(places) if place == after})
+            assert not twice, f"with {budget}, these records were read twice: {twice[:5]}"
+            if expected is None:
+                expected = found
+            assert found == expected, f"with {budget}: {_difference(expected, found)}"
+
+    def test_a_step_reads_what_lies_between_its_positions(self) -> None:
+        """A position stands for exactly the records before it: a restart goes on from there."""
+        for budget in _BUDGETS:
+            for state, plan, read in self._steps(budget):
+                codec = codec_of(self.source())
+                for one in read:
+                    at = codec.of(one.ordinal, one.offset)
+                    start = state.positions.get(one.partition, codec.first)
+                    assert start <= at < plan.end[one.partition], (
+                        f"{one} was read by a step from {start} to {plan.end[one.partition]}"
+                    )
+
+    def test_a_step_is_as_large_as_its_budget_says(self) -> None:
+        """``step_rows`` promises exactly so many, and the memory of a worker is bounded by it."""
+        for _, plan, read in self._steps(Budget(3, exact=True)):
+            assert len(read) <= 3, f"an exact budget of 3 rows read {len(read)}: {plan.splits}"
+
+    def test_batches_have_the_columns_of_the_schema(self) -> None:
+        """What a task sees in a column must not depend on the batch."""
+        source = self.source()
+        plan = source.plan(SourceState({}), _BUDGETS[0])
+        schema = source.schema(plan.recorded)
+        for split in plan.splits:
+            for records in source.read(split, plan.recorded):
+                assert records.batch.schema.equals(schema), f"{records.batch.schema} instead of {schema}"
+                rows = records.batch.num_rows
+                assert len(records.timestamps) == len(records.offsets) == rows, "a timestamp and an offset for each row"
+                assert records.timestamps.dtype == records.offsets.dtype == np.int64
+                dead = {one.offset for one in records.dead}
+                assert not dead & set(records.offsets.tolist()), "a record that cannot be decoded is a record too"
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def test_a_plan_is_the_same_when_it_is_made_again(self) -> None:
+        """Two drivers that plan the same step must not read others."""
+        for budget in _BUDGETS:
+            one, other = (self.source().plan(SourceState({}), budget) for _ in range(2))
+            assert (one.splits, dict(one.end)) == (other.splits, dict(other.end)), f"with {budget}"
+
+    def test_positions_never_go_back_and_partitions_never_leave(self) -> None:
+        """No checkpoint of such a step could be committed."""
+        for state, plan, _ in self._steps(Budget(4)):
+            assert plan.end.keys() >= state.positions.keys(), "a partition has left"
+            new = plan.end.keys() - state.positions.keys() - set(self.source().partitions())
+            assert set(plan.joins) == new, f"a plan joins {sorted(plan.joins)}, and has these for the first time: {new}"
+            for partition, position in state.positions.items():
+                assert position <= plan.end[partition], (
+                    f"{partition} went back from {position} to {plan.end[partition]}"
+                )
+            assert set(plan.cap) <= plan.end.keys() and not set(plan.cap) & set(plan.idle)
+
+    def test_a_source_goes_on_from_what_a_checkpoint_holds(self) -> None:
+        """Another process, another day: all that is left is what the documents of the checkpoint say."""
+        whole = sorted((one for _, _, read in self._steps(_BUDGETS[0]) for one in read), key=_place)
+        before: list[_Read] = []
+        for state, _, read in self._steps(Budget(5)):
+            rest = [
+                one
+                for _, _, found in self._steps(_BUDGETS[0], _through_documents(self.source(), state))
+                for one in found
+            ]
+            assert sorted([*before, *rest], key=_place) == whole, f"from {dict(state.positions)}"
+            before += read
+
+    def test_new_records_are_read_and_old_ones_stay(self) -> None:
+        """What was read keeps its place; what comes is read once."""
+        if type(self).append is SourceSuite.append:
+            return
+        before = list(self._steps(_BUDGETS[0]))
+        state, old = self._end(before), [one for _, _, read in before for one in read]
+        source = self.source()
+        self.append()
+        for after in (source, self.source()):
+            new = [one for _, _, read in self._steps(_BUDGETS[0], state, after) for one in read]
+            assert new, "records were appended, and none was read"
+            whole = sorted((one for _, _, read in self._steps(_BUDGETS[0]) for one in read), key=_place)
+            assert sorted([*old, *new], key=_place) == whole, _difference(whole, sorted([*old, *new], key=_place))
+
+    def test_a_position_of_a_time_comes_before_its_records(self) -> None:
+        """A restart from a clock would lose those that it passes over."""
+        source = self.source()
+        if not isinstance(source, TimeReplayableSource):
+            return
+        steps = list(self._steps(_BUDGETS[0]))
+        read = [one for _, _, found in steps for one in found]
+        times = sorted({one.timestamp for one in read if one.timestamp is not None})
+        codec = codec_of(source)
+        for clock in sorted({0, *times, *(time + 1 for time in times), times[-1] + 1_000_000}):
+            for partition in self._end(steps).positions:
+                at = source.position_at(partition, clock)
+                there = [one for one in read if one.partition == partition and (one.timestamp or 0) >= clock]
+                passed = [one for one in there if codec.of(one.ordinal, one.offset) < at]
+                assert not passed, f"position_at({partition!r}, {clock}) is {at}, behind {passed[:3]}"
+
+    # -- a job ---------------------------------------------------------------------------------------------------
+
+    def test_a_job_counts_every_record_once_whatever_kills_it(self) -> None:
+        """Killed at operations of its storage all over the run, and begun again each time."""
+        expected = _counted(self._run(MemoryStorage(uuid.uuid4().hex), None))
+        operations = Operations()
+        self._run(MemoryStorage(uuid.uuid4().hex), operations)
+        for death in range(0, operations.count, max(operations.count // _DEATHS, 1)):
+            storage = MemoryStorage(uuid.uuid4().hex)
+            with suppress(Killed):
+                self._run(storage, Operations(at=death))
+            assert _counted(self._run(storage, None)) == expected, f"killed at operation {death} of its storage"
+
+    def _run(self, storage: MemoryStorage, operations: Operations | None) -> Pipeline:
+        source = self.source()
+        faulty = storage if operations is None else FaultyStorage(storage, operations)
+        pipeline = Pipeline(source=source, task=Counting(), checkpoint=faulty, step_rows=4, on_error="dead-letter")
+        pipeline.run(engine="embedded")
+        return pipeline
+
+    def _steps(
+        self, budget: Budget, state: SourceState | None = None, source: Source | None = None
+    ) -> Iterator[tuple[SourceState, SourcePlan, list[_Read]]]:
+        """All steps from a state on: the state before it, the plan, and what it reads."""
+        source = source or self.source()
+        state = state or SourceState(dict.fromkeys(source.partitions(), codec_of(source).first))
+        for _ in range(_STEPS_MAX):
+            plan = source.plan(state, budget)
+            yield state, plan, _records_of(source, plan)
+            moved = dict(plan.end) != dict(state.positions)
+            state = _after(state, plan)
+            if not plan.splits and not moved:
+                return
+        raise AssertionError(f"after {_STEPS_MAX:,} plans with {budget} the source still has something to read")
+
+    @staticmethod
+    def _end(steps: list[tuple[SourceState, SourcePlan, list[_Read]]]) -> SourceState:
+        state, plan, _ = steps[-1]
+        return _after(state, plan)
+
+
+class Counting(PersistentTask):
+    """Counts all records."""
+
+    def persistent_state(self) -> PersistentState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+def _counted(pipeline: Pipeline) -> tuple[Any, ...]:
+    from persistent.checkpoint.log import Log
+
+    entry = Log(pipeline.storage).newest()
+    assert entry is not None
+    accounts = {name: replace(one, late=0) for name, one in entry.manifest.accounts.items()}
+    return pipeline.state().to_pylist(), accounts
+
+
+def _records_of(source: Source, plan: SourcePlan) -> list[_Read]:
+    return [
+        one
+        for split in plan.splits
+        for records in source.read(split, plan.recorded)
+        for one in _of_batch(split, records)
+    ]
+
+
+def _of_batch(split: Split, records: Records) -> Iterator[_Read]:
+    values = records.batch.to_pylist()
+    for value, time, offset in zip(values, records.timestamps.tolist(), records.offsets.tolist()):
+        yield _Read(split.partition, records.ordinal, offset, None if time == NO_TIMESTAMP else time, repr(value))
+    for dead in records.dead:
+        yield _Read(split.partition, dead.ordinal, dead.offset, None, None)
+
+
+def _place(one: _Read) -> tuple[str, int, int]:
+    return one.partition, one.ordinal, one.offset
+
+
+def _after(state: SourceState, plan: SourcePlan) -> SourceState:
+    index = state.index
+    if plan.appended is not None:
+        parts = [part for part in (index, plan.appended) if part is not None]
+        index = pa.concat_tables(parts, promote_options="default")
+    return SourceState({**state.positions, **plan.end}, plan.recorded, index, state.largest)
+
+
+def _through_documents(source: Source, state: SourceState) -> SourceState:
+    """The state as a checkpoint gives it back: positions by their codec, and JSON."""
+    codec = codec_of(source).name
+    written = json.loads(json.dumps([positions_to_json(codec, state.positions), state.recorded]))
+    recorded: Mapping[str, Any] = written[1]
+    return SourceState(positions_from_json(codec, written[0]), recorded, state.index, state.largest)
+
+
+def _difference(expected: list[_Read], found: list[_Read]) -> str:
+    missing, more = set(expected) - set(found), set(found) - set(expected)
+    return f"missing {sorted(missing, key=_place)[:3]}, unexpected {sorted(more, key=_place)[:3]}"
