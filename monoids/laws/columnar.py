@@ -146,8 +146,9 @@ def column_mutation(monoid: M, elements: list[Any], cuts: list[int]) -> Sides:
 def present_columns(monoid: M, elements: list[Any]) -> Sides:
     """present_fields(pack(elements)), raised beyond == each presented, all beyond"""
     packed, elements = _packed(monoid, elements)
-    inside = [row for row, element in enumerate(elements) if presentable(monoid, element)]
-    beyond = [row for row in range(len(elements)) if row not in inside]
+    is_inside = [presentable(monoid, element) for element in elements]
+    inside = [row for row, is_one in enumerate(is_inside) if is_one]
+    beyond = [row for row, is_one in enumerate(is_inside) if not is_one]
     raised = [row for row in beyond if _raises(monoid, take(packed, slice(row, row + 1)))]
     if beyond:
         packed, elements = take(packed, np.array(inside, np.int64)), [elements[row] for row in inside]

@@ -23,7 +23,8 @@ NOTHING: Sides = (None, None)
 def totality(monoid: M, elements: list[Any]) -> Sides:
     """raised by lift, combine, inverse, present == nothing"""
     reduce(monoid.combine, elements)
-    for element in elements:
+    # Of thousands of elements most are the same few objects.
+    for element in {id(element): element for element in elements}.values():
         monoid.combine(fresh(monoid.identity), element)
         if presentable(monoid, element):
             monoid.present(element)

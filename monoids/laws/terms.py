@@ -107,10 +107,11 @@ def value_of(monoid: Monoid[Any], drawn: Any) -> Any:
 
 def elements_of(monoid: Monoid[Any], drawn: Any) -> list[Any]:
     """The elements in a drawn value, or lifted from it."""
-    rows = drawn.drawn if isinstance(drawn, Repeated) else drawn
-    if isinstance(rows, (Inputs, ArrowInputs)):
+    if isinstance(drawn, Repeated):
+        return elements_of(monoid, drawn.drawn) * drawn.times
+    if isinstance(drawn, (Inputs, ArrowInputs)):
         return [monoid.lift(fresh(x)) for x in inputs_in(drawn)]
-    if isinstance(rows, tuple) and rows and isinstance(rows[0], ElementTerm):
+    if isinstance(drawn, tuple) and drawn and isinstance(drawn[0], ElementTerm):
         return list(value_of(monoid, drawn))
     return [value_of(monoid, drawn)] if isinstance(drawn, ElementTerm) else []
 
