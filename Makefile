@@ -2,7 +2,7 @@
 # death. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check docs laws proof mutants coverage soak bench clean
+.PHONY: help run test types tests check docs laws proof mutants coverage soak bench clean
 
 python = .venv/bin/python
 HOURS ?= 1
@@ -17,7 +17,7 @@ help:
 	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/sources/text.py: of one module'
 	@echo 'make check   the other tests: real servers, Spark, kills at every operation, every law on 200 examples'
 	@echo 'make docs    the pages as a site, in build/site'
-	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 25, make check: 200)'
+	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 12, make check: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
 	@echo 'make mutants small changes to what stores and commits, and whether tests notice; goes on where it ended'
 	@echo 'make coverage every branch of the same code must be taken by its tests'
@@ -39,10 +39,15 @@ ifdef ONLY
 else
 	$(python) -m ruff check .
 	$(python) -m ruff format --check .
-	$(python) -m mypy monoids persistent pytest_monoids.py pytest_persistent.py tests/typing/user_task.py
-	$(python) -m mypy --config-file= --ignore-missing-imports examples
-	$(python) -m pytest -n 2 -m 'not check' --durations=10
+	@# Types beside the tests, so that no processor waits.
+	@$(MAKE) --no-print-directory --jobs=2 types tests
 endif
+
+types:
+	$(python) -m mypy monoids persistent pytest_monoids.py pytest_persistent.py tests/typing/user_task.py examples
+
+tests:
+	$(python) -m pytest -n 2 -m 'not check' --durations=10
 
 check: .venv/installed
 	$(python) -m pytest -n 2 -m 'check or hypothesis' --durations=10

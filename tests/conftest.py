@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.few import examples
 settings.register_profile("same", deadline=None, derandomize=True, database=None, max_examples=examples(100))
 settings.load_profile("same")
 
-_LAST = ("spark", "crash", "slow")
+_LONG = ("spark", "crash", "slow")
 _CHECKED = (
     "tests/servers/",
     "tests/benchmarks/",
@@ -32,13 +33,15 @@ _SERVERS = frozenset({"hdfs_server", "s3_server", "s3_bucket"})
 """Fixtures that start one."""
 _SERVED = ("tests/servers/", "tests/storage/")
 _GROUPS = ("spark", "servers")
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""A Java that lives for minutes is done before optimising its code has paid: half of its processor time."""
 SECONDS_MAX = 20.0
 """Of processor time, for a test of ``make test``: three times what the longest takes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first: a mistake shows early. What is long, or needs a server, is for ``make check``."""
-    items.sort(key=lambda item: sum(item.get_closest_marker(name) is not None for name in _LAST))
+    """In one process fast tests come first, so that a mistake shows early; in several the long ones do, so that all end
+    at once. What is long, or needs a server, is for ``make check``."""
     for item in items:
         is_served = not _SERVERS.isdisjoint(getattr(item, "fixturenames", ()))
         if is_served or item.nodeid.startswith(_CHECKED) or item.get_closest_marker("slow"):
@@ -51,6 +54,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if group and hasattr(item.config, "workerinput"):
             # All that the scheduler in the other process hears of a test is its name.
             item._nodeid = f"{item.nodeid}@{group}"
+    is_one_of_several = bool(items) and hasattr(items[0].config, "workerinput")
+    cases = Counter(scope_of(item.nodeid) for item in items)
+    items.sort(key=lambda item: _first(item, cases) if is_one_of_several else _length(item))
+
+
+def _length(item: pytest.Item) -> int:
+    """How long a test may take, as its marks say."""
+    return sum(item.get_closest_marker(name) is not None for name in _LONG)
+
+
+def _first(item: pytest.Item, cases: Counter[str]) -> tuple[bool, bool, int]:
+    """What comes first where several processes share the work: what one of them has to do alone, then single tests that
+    take long, then tests of many cases."""
+    scope = scope_of(item.nodeid)
+    is_long = bool(_length(item)) or item.nodeid.startswith("tests/proof/")
+    return scope not in _GROUPS, not is_long, -cases[scope]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -77,6 +96,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             return scope_of(nodeid)
 
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            # Otherwise all that is done is counted once more after each test.
+            scope = scope_of(self.registered_collections[node][item_index])
+            if all(self.assigned_work[node][scope].values()):
+                del self.assigned_work[node][scope]
+
+    # Ours is the order of the items.
+    config.option.loadscopereorder = False
     return Together(config, log)
 
 
@@ -86,8 +114,7 @@ def scope_of(nodeid: str) -> str:
     group = nodeid.rpartition("@")[2]
     if group in _GROUPS:
         return group
-    function, _, case = nodeid.partition("[")
-    return nodeid.rpartition("-")[0] if function.endswith("::test_lawful") and case else function
+    return nodeid.partition("[")[0] if ".py::" in nodeid else nodeid.rpartition("::")[0]
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +122,9 @@ def spark() -> Iterator[Any]:
     """A session on two cores that tries a task four times."""
     from persistent.engines.spark_session import local_session
 
-    session = local_session(cores=2, app_name="tests")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", _QUICK_JAVA)
+        session = local_session(cores=2, app_name="tests")
     yield session
     session.stop()
 

@@ -228,11 +228,11 @@ def ours(module: str) -> list[str]:
     return sorted({name for name, _ in imports(module) if name in FILES})
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_imports_point_down(module: str) -> None:
+def test_imports_point_down() -> None:
     """A low room that knows a high one cannot be read, tested or replaced without it."""
-    above = [name for name in ours(module) if floor(name) > floor(module)]
-    assert not above, f"{module} (floor {floor(module)}) imports {above}"
+    for module in FILES:
+        above = [name for name in ours(module) if floor(name) > floor(module)]
+        assert not above, f"{module} (floor {floor(module)}) imports {above}"
 
 
 def test_there_is_no_circle() -> None:
@@ -344,29 +344,30 @@ def test_nobody_draws_at_random() -> None:
         assert not [line for before, _, line in calls(module) if before in ("np.random", "numpy.random")], module
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_a_module_opens_with_a_sentence(module: str) -> None:
+def test_a_module_opens_with_a_sentence() -> None:
     """It says what the thing is; a reader who has to guess reads it all."""
-    text = ast.get_docstring(tree(module))
-    assert text, f"{module} has no docstring"
-    assert text.split("\n\n")[0].rstrip().endswith((".", ":")), f"{module}: {text.splitlines()[0]!r} is not a sentence"
-    assert isinstance(tree(module).body[0], ast.Expr)
+    for module in FILES:
+        text = ast.get_docstring(tree(module))
+        assert text, f"{module} has no docstring"
+        first = text.split("\n\n")[0].rstrip()
+        assert first.endswith((".", ":")), f"{module}: {first.splitlines()[0]!r} is not a sentence"
+        assert isinstance(tree(module).body[0], ast.Expr), module
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_no_function_is_long(module: str) -> None:
+def test_no_function_is_long() -> None:
     """Long functions have several jobs. Their docstrings do not count."""
-    for node in ast.walk(tree(module)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node, clean=False) or ""
-            lines = (node.end_lineno or 0) - node.lineno + 1 - len(text.splitlines())
-            assert lines <= LINES_MAX, f"{module}: {node.name} has {lines} lines"
+    for module in FILES:
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                text = ast.get_docstring(node, clean=False) or ""
+                lines = (node.end_lineno or 0) - node.lineno + 1 - len(text.splitlines())
+                assert lines <= LINES_MAX, f"{module}: {node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_no_module_is_long(module: str) -> None:
+def test_no_module_is_long() -> None:
     """A long module is several rooms in one."""
-    assert len(FILES[module].read_text().splitlines()) <= MODULE_LINES_MAX
+    lines = {module: len(path.read_text().splitlines()) for module, path in FILES.items()}
+    assert not {module: count for module, count in lines.items() if count > MODULE_LINES_MAX}
 
 
 def defined_types(module: str) -> Iterator[str]:
@@ -398,13 +399,13 @@ def exported() -> Iterator[tuple[str, Any]]:
             yield f"{name}.{public}", getattr(module, public)
 
 
-EXPORTED = dict(exported())
-
-
-@pytest.mark.parametrize("name", EXPORTED)
-def test_every_public_name_says_what_it_is(name: str) -> None:
+def test_every_public_name_says_what_it_is() -> None:
     """What a user types has a sentence under help()."""
-    thing = EXPORTED[name]
+    for name, thing in exported():
+        _check_explained(name, thing)
+
+
+def _check_explained(name: str, thing: Any) -> None:
     if not (inspect.isclass(thing) or callable(thing)):
         return
     assert thing.__doc__ and not thing.__doc__.startswith(f"{thing.__name__}("), f"{name} has no docstring of its own"
@@ -437,10 +438,11 @@ def test_nothing_unfinished_and_no_forbidden_word() -> None:
                 assert not any(word.lower() in node.name.lower() for word in words), f"{module}: {node.name}"
 
 
-@pytest.mark.parametrize("module", modules())
-def test_a_module_has_tests_beside_it(module: str) -> None:
+def test_a_module_has_tests_beside_it() -> None:
     """Without it nobody finds the test of a module, and no mutant of it is ever tried."""
-    assert (module in mirrors()) != (module in UNMIRRORED), f"{module}: a test of its name, or a reason in UNMIRRORED"
+    for module in modules():
+        told = f"{module}: a test of its name, or a reason in UNMIRRORED"
+        assert (module in mirrors()) != (module in UNMIRRORED), told
 
 
 def test_what_needs_no_tests_is_there() -> None:

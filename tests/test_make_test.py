@@ -39,8 +39,8 @@ def test_a_test_that_takes_long_fails_by_its_name() -> None:
         ("tests/x.py::test_a[spark-1]", "tests/x.py::test_a"),
         ("tests/x.py::test_a@spark", "spark"),
         ("tests/storage/x.py::test_a[s3@b]@servers", "servers"),
-        ("tests/m.py::test_lawful[Sum(int)-any tree]", "tests/m.py::test_lawful[Sum(int)"),
-        ("tests/m.py::test_lawful[Top(3)-left identity]", "tests/m.py::test_lawful[Top(3)"),
+        ("monoids::Sum(int)::any tree", "monoids::Sum(int)"),
+        ("monoids::mapping(Top(3), key=str)::left identity", "monoids::mapping(Top(3), key=str)"),
     ],
 )
 def test_what_is_costly_to_begin_is_begun_once(name: str, together: str) -> None:

@@ -10,8 +10,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -39,12 +39,19 @@ def modules() -> Iterator[str]:
         yield from (one.name for one in found if not one.name.endswith("__main__"))
 
 
-@pytest.mark.parametrize("name", sorted(modules()))
+def folder(module: str) -> str:
+    return module.rpartition(".")[0]
+
+
+FOLDERS = {name: list(found) for name, found in groupby(sorted(modules(), key=folder), folder)}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
 def test_docstrings_of(name: str) -> None:
     """Without it examples in docstrings would rot."""
-    module: ModuleType = importlib.import_module(name)
-    found = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
-    assert found.failed == 0
+    for module in FOLDERS[name]:
+        found = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)
+        assert found.failed == 0, module
 
 
 TAUGHT = [page for page in sorted((ROOT / "docs").glob("*.md")) if ">>> " in page.read_text(encoding="utf-8")]
