@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,3 +21,11 @@ def pipeline(memory_checkpoint: str) -> Callable[..., Pipeline]:
         return Pipeline(source=source, task=task or Visits(), checkpoint=memory_checkpoint, **options)
 
     return made
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Drivers warn of steps begun again; to the tests that ask for this, that is the point."""
+    logging.getLogger("persistent").setLevel(logging.ERROR)
+    yield
+    logging.getLogger("persistent").setLevel(logging.NOTSET)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +17,7 @@ from tests.testing.planted import (
     Visits,
 )
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Drivers warn of steps begun again; here that is the point."""
-    logging.getLogger("persistent").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("persistent").setLevel(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def test_a_set_is_in_another_order_elsewhere() -> None:

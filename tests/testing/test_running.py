@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +16,7 @@ from tests.testing.planted import (
     Visits,
 )
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Drivers warn of steps begun again; here that is the point."""
-    logging.getLogger("persistent").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("persistent").setLevel(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def test_a_task_that_raises_is_told_as_in_a_pipeline() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,7 @@ from tests.testing.planted import Random, StateOnSelf, Visits, VisitsByMinute, W
 ROWS = [{"ts": 3 * number % 60, "page": "ab"[number % 2], "n": number} for number in range(24)]
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Drivers warn of steps begun again; here that is the point."""
-    logging.getLogger("persistent").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("persistent").setLevel(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def pipeline(task: PersistentTask, **options: Any) -> Pipeline:

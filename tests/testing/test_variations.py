@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from persistent.testing.outcome import first_difference
@@ -46,12 +43,7 @@ SHOWS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Drivers warn of steps begun again; here that is the point."""
-    logging.getLogger("persistent").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("persistent").setLevel(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 @pytest.mark.parametrize(("way", "wrong"), SHOWS, ids=lambda item: getattr(item, "name", None) or item.__name__)

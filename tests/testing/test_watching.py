@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 
 from persistent.testing import TaskDiffers, verify_task
@@ -13,13 +10,7 @@ from tests.testing.planted import (
     ChangesTheBatch,
 )
 
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """Drivers warn of steps begun again; here that is the point."""
-    logging.getLogger("persistent").setLevel(logging.ERROR)
-    yield
-    logging.getLogger("persistent").setLevel(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 def test_columns_that_are_changed_are_found() -> None:
