@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -17,6 +18,17 @@ def one_in(count: int, cases: Iterable[Any]) -> list[Any]:
 def only(is_chosen: Callable[[Any], object], cases: Iterable[Any]) -> list[Any]:
     """The chosen cases; the others are for ``make check``."""
     return [case if is_chosen(case) else checked(case) for case in cases]
+
+
+def paired(*axes: Iterable[Any]) -> list[Any]:
+    """Every combination of the axes, the last of which is no longer than any other. Of three axes any two values meet
+    in a chosen one, of two every value is in one; the others are for ``make check``."""
+    numbered = [list(enumerate(axis)) for axis in axes]
+    cases = []
+    for places in product(*numbered):
+        (*before, last), case = (number for number, _ in places), tuple(value for _, value in places)
+        cases.append(case if last == sum(before) % len(numbered[-1]) else checked(case))
+    return cases
 
 
 def checked(case: Any) -> Any:

@@ -15,6 +15,7 @@ from persistent.operations import compact, rollback
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import JOBS, CrashJob, Outcome, World
+from tests.few import paired
 from tests.operations.twins import OPEN, TOTALS, bases, check_sound, content, die_everywhere, ended, newest, twin
 
 FILES = next(job for job in JOBS if job.name == "files")
@@ -35,8 +36,11 @@ def end_of(world: World) -> Outcome:
     return other.outcome()
 
 
-@pytest.mark.parametrize("job", [OPEN, MANY, replace(MANY, end_of_input=False)], ids=["open", "totals", "running"])
-@pytest.mark.parametrize("bytes_max", [1 << 29, 700])
+@pytest.mark.parametrize(
+    ("job", "bytes_max"),
+    paired([OPEN, MANY, replace(MANY, name="running", end_of_input=False)], [1 << 29, 700]),
+    ids=lambda value: str(getattr(value, "name", value)),
+)
 def test_the_state_is_the_same_and_so_is_all_that_follows(
     job: CrashJob, bytes_max: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

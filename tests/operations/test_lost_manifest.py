@@ -25,6 +25,7 @@ from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import JOBS, ROWS, CrashJob, Outcome, Visits, World
 from tests.faults import FaultyStorage, Killed, Operations
+from tests.few import paired
 from tests.golden.make import TASKS
 from tests.golden.make import pipeline as golden_pipeline
 from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, die_everywhere, ended, newest, twin
@@ -91,8 +92,7 @@ def losses(world: World) -> Iterator[list[int]]:
 # -- told ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at_work", [False, True])
-@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize(("trace", "at_work"), paired(TRACES, [False, True]))
 def test_each_trace_alone_is_told_and_nothing_is_changed(trace: str, at_work: bool, folder: Path) -> None:
     """Whoever goes on from the manifest below publishes a second time what was published, and says nothing; whether
     there is something to do or not."""
@@ -171,8 +171,11 @@ def test_verify_takes_an_unreadable_manifest_for_no_lost_one(folder: Path) -> No
 # -- the way back ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("only_sink", [False, True])
-@pytest.mark.parametrize("job", [VISITS, PARQUET, TOTALS, OPEN], ids=lambda job: job.name)
+@pytest.mark.parametrize(
+    ("job", "only_sink"),
+    paired([VISITS, PARQUET, TOTALS, OPEN], [False, True]),
+    ids=lambda value: str(getattr(value, "name", value)),
+)
 def test_the_command_that_is_told_goes_back(job: CrashJob, only_sink: bool, folder: Path) -> None:
     """A remedy that does not work is none: afterwards everything must be there once, also where only the sink knows
     what the rollback cannot see."""
@@ -302,8 +305,7 @@ def test_a_run_that_has_nothing_to_do_after_a_rollback_does_nothing(folder: Path
     assert newest(world).kind == "rollback"
 
 
-@pytest.mark.parametrize("trace", TRACES)
-@pytest.mark.parametrize("outputs", ["retract", "again"])
+@pytest.mark.parametrize(("trace", "outputs"), paired(TRACES, ["retract", "again"]))
 def test_a_copy_of_long_ago_goes_on_above_all_that_came_since(trace: str, outputs: str, folder: Path) -> None:
     """An id that was used is not used again, or a sink takes what is new for what it has; and a thousand lost ones must
     not cost a thousand manifests."""

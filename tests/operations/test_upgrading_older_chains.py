@@ -26,6 +26,7 @@ from persistent.verify import verify
 from tests.crash.sweep import deaths
 from tests.crash.worlds import JOBS, CrashJob, Visits, World
 from tests.faults import Killed, Operations
+from tests.few import paired
 from tests.operations import test_merging as merging
 from tests.operations.older import rewritten
 from tests.operations.twins import OPEN, TOTALS, VISITS, bases, check_sound, ended, newest, twin
@@ -56,7 +57,9 @@ def formats(world: World) -> list[int]:
     return [log.read(id).manifest.format for id in log.ids()]
 
 
-@pytest.mark.parametrize("job", [VISITS, TOTALS], ids=lambda job: job.name)
+@pytest.mark.parametrize(
+    ("job", "number"), paired([VISITS, TOTALS], FORMATS[:-1]), ids=lambda value: str(getattr(value, "name", value))
+)
 def test_killed_anywhere_and_upgraded_it_runs_on(job: CrashJob, number: int, folder: Path) -> None:
     """A plan, outputs or a fence that an older driver left is found by one of today, and not done twice or never."""
     calm = Operations()
@@ -80,8 +83,11 @@ def test_killed_anywhere_and_upgraded_it_runs_on(job: CrashJob, number: int, fol
     assert planned > 1, "no plan was pending"
 
 
-@pytest.mark.parametrize("job", [VISITS, TOTALS, OPEN, FILES], ids=lambda job: job.name)
-@pytest.mark.parametrize("operation", ["none", "pin", "compact", "collect", "back", "again"])
+@pytest.mark.parametrize(
+    ("operation", "job", "number"),
+    paired(["none", "pin", "compact", "collect", "back", "again"], [VISITS, TOTALS, OPEN, FILES], FORMATS[:-1]),
+    ids=lambda value: str(getattr(value, "name", value)),
+)
 def test_what_is_done_with_it_is_done_as_ever(operation: str, job: CrashJob, number: int, folder: Path) -> None:
     """The whole of a job's past is in its chain: an operation that stumbles over the older half ends the job."""
     expected = ended(job, folder).outcome()

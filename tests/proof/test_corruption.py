@@ -9,7 +9,7 @@ from tests.few import one_in
 from tests.proof import corruption
 
 
-@pytest.mark.parametrize(("scale", "way_back_every"), one_in(2, [(0.005, 80), (0.01, 40)]))
+@pytest.mark.parametrize(("scale", "way_back_every"), one_in(2, [(0.003, 60), (0.01, 40)]))
 def test_damage_is_told_and_the_way_back_works(
     scale: float, way_back_every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,7 +29,7 @@ def test_values_at_their_limits_come_to_what_they_should() -> None:
 
 def test_a_sample_of_the_catalogue_holds() -> None:
     """No monoid may lose rows when it is folded early, killed and taken up again."""
-    tried = list(stories(1, 1, catalogue()))[::94]
+    tried = list(stories(1, 1, catalogue()[::6]))[::16]
     assert [line for line in map(told, tried) if line] == []
 
 
