@@ -184,6 +184,12 @@ def test_positions_of_an_unknown_codec_are_refused_by_name() -> None:
         Manifest.decode(encode_document(body), "m")
 
 
+def test_a_job_that_inherits_nothing_says_nothing_of_it() -> None:
+    """A release that does not know of heirs refuses every manifest with a field that it does not know."""
+    assert "inherits" not in decode_document(manifest().encode(), "m")
+    assert "inherits" in decode_document(full_manifest().encode(), "m")
+
+
 def test_when_a_source_was_read_before_is_kept() -> None:
     """Records of an earlier time would be counted twice."""
     one = full_manifest()

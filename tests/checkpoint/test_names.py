@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from persistent.checkpoint.names import (
+    Attempt,
     attempt_name,
     attempt_of,
     driver_epoch,
@@ -16,6 +17,7 @@ from persistent.checkpoint.names import (
     is_retracted,
     list_name,
     manifest_name,
+    new_nonce,
     plan_name,
     published_id,
     published_name,
@@ -42,6 +44,13 @@ def test_what_is_written_is_parsed(epoch: int, id: int, number: int) -> None:
     assert not is_manifest(plan_name(id, number + 1).partition("/")[2])
     assert driver_epoch(driver_name(epoch, NONCE).partition("/")[2]) == epoch
     assert retractions([retraction_name(id, id + number)]) == [range(id, id + number)]
+
+
+def test_no_two_files_have_one_name() -> None:
+    """Two workers at one piece of work would write into one file; whose epoch and id it is can be told of each."""
+    names = {Attempt(3, 41).name() for _ in range(100)}
+    assert len(names) == 100 and {attempt_of(name) for name in names} == {(3, 41)}
+    assert len({new_nonce() for _ in range(100)}) == 100
 
 
 @given(IDS, IDS)
