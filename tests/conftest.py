@@ -53,10 +53,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = "spark"
         if group and hasattr(item.config, "workerinput"):
             # All that the scheduler in the other process hears of a test is its name.
-            item._nodeid = f"{item.nodeid}@{group}"
+            rename(item, f"{item.nodeid}@{group}")
     is_one_of_several = bool(items) and hasattr(items[0].config, "workerinput")
     cases = Counter(scope_of(item.nodeid) for item in items)
     items.sort(key=lambda item: _first(item, cases) if is_one_of_several else _length(item))
+
+
+def rename(item: pytest.Item, name: str) -> None:
+    """Give a test another name, of which pytest knows by one attribute or the other, as its version is."""
+    if hasattr(item, "_id"):
+        item._id = type(item._id).parse(name)
+    else:
+        item._nodeid = name
+    assert item.nodeid == name, "each process would start a Spark and servers of its own"
 
 
 def _length(item: pytest.Item) -> int:

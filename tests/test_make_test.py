@@ -46,3 +46,12 @@ def test_a_test_that_takes_long_fails_by_its_name() -> None:
 def test_what_is_costly_to_begin_is_begun_once(name: str, together: str) -> None:
     """Without it each process would start a Spark, and draw the examples of every monoid."""
     assert conftest.scope_of(name) == together
+
+
+def test_a_test_is_renamed(request: pytest.FixtureRequest) -> None:
+    """Without it what belongs together is not known by its name, whatever the version of pytest."""
+    before = request.node.nodeid
+    conftest.rename(request.node, f"{before}@spark")
+    assert conftest.scope_of(request.node.nodeid) == "spark"
+    conftest.rename(request.node, before)
+    assert request.node.nodeid == before
