@@ -35,7 +35,7 @@ from persistent.errors import (
 )
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
-from persistent.sinks import FileSink, MemorySink
+from persistent.sinks import FileSink, MemorySink, SqliteSink
 from persistent.sources import FileSource, KafkaSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
@@ -73,6 +73,7 @@ __all__ = [
     "RunReport",
     "SourceChanged",
     "SourceError",
+    "SqliteSink",
     "StagedMissing",
     "State",
     "StepReport",

@@ -37,6 +37,9 @@ class OptionChange:
 _OTHER_STATE = "put it back, migrate the state with `evolve=`, or take a new checkpoint and sink"
 _OTHER_PANES = "put it back, or read the source again into a new checkpoint and sink"
 _OTHER_TIME = "give the old one, or read the source again into a new checkpoint and sink"
+_OTHER_TABLE = (
+    "a table without what the job has published is refused: give the old one, or start a new checkpoint from this one"
+)
 _CLOCK = "when the clock moves, and so what is late"
 
 OPTIONS = tuple(
@@ -157,6 +160,12 @@ OPTIONS = tuple(
                 "copy its `_published` there, to publish only what comes from then on",
             ),
             ("format", OnChange.STEP, "the format of files written from then on"),
+        ),
+        "SqliteSink": (
+            ("path", OnChange.RECORDED, _OTHER_TABLE),
+            ("table", OnChange.RECORDED, _OTHER_TABLE),
+            ("mode", OnChange.STEP, "whether rows are added or replaced; those of before are no longer taken back"),
+            ("lock_timeout", OnChange.NONE, "how long to wait while another program writes to the file"),
         ),
         "NonWindowState": (
             ("monoid", OnChange.RECORDED, _OTHER_STATE),

@@ -17,7 +17,7 @@ from persistent.codec import type_of
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.task import key_names
 from persistent.worker.job import Job
-from persistent.worker.output_tables import REVISION, empty_outputs
+from persistent.worker.output_tables import REVISION, empty_outputs, output_key
 
 _NOTHING = Inheritance((), 0)
 
@@ -33,13 +33,14 @@ def claim_of(job: Job, manifest: Manifest) -> Claim:
         heir_of=heir.jobs,
         inherited=heir.number,
         schema=_schema(job, manifest),
+        key=_key(job),
         url=job.storage.url,
     )
 
 
 def batches_of(job: Job, manifest: Manifest, read: Callable[[Staged], pa.Table]) -> tuple[OutputBatch, ...]:
     """The batches that may still be unpublished, oldest first."""
-    oldest = manifest.revision_base + min(manifest.bases, default=0)
+    oldest = manifest.revision_base + manifest.oldest
     return tuple(
         OutputBatch(
             job=manifest.job,
@@ -48,6 +49,7 @@ def batches_of(job: Job, manifest: Manifest, read: Callable[[Staged], pa.Table])
             oldest=oldest,
             id=batch.id,
             url=job.storage.url,
+            key=_key(job),
             staged=batch.staged,
             read=read,
         )
@@ -64,6 +66,7 @@ def retreat_of(job: Job, manifest: Manifest, batches: Sequence[OutputBatch]) -> 
         number=manifest.revision_base + manifest.base,
         first=None if manifest.retract is None else manifest.revision_base + manifest.retract[0],
         staged=tuple(batches),
+        key=_key(job),
         id=manifest.base,
         url=job.storage.url,
     )
@@ -82,6 +85,10 @@ def _number(job: Job, manifest: Manifest, id: int | None) -> int:
     if id is not None:
         return manifest.revision_base + id
     return manifest.inherits.get(_name(job), _NOTHING).number
+
+
+def _key(job: Job) -> tuple[str, ...]:
+    return output_key(key_names(job.task), job.state.window)
 
 
 def _schema(job: Job, manifest: Manifest) -> pa.Schema:

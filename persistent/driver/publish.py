@@ -156,13 +156,17 @@ def aside_name(folder: str, id: int, staged: Staged) -> str:
 
 
 def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:
-    """The files to delete with these manifests, which are no longer kept: their own, and what only they named."""
+    """The files to delete with these manifests, which are no longer kept: their own, and what only they named; and the
+    outputs that waited for the checkpoint before to be published."""
+    kept = tuple(kept)
     live, names = _live(manifest, kept), dict[str, None]()
     for old in dropped:
         files = garbage(sorted(old.files()), live, manifest.epoch, manifest.id)
         plans = [plan_name(old.base, number) for number in range(old.replan + 1)] if old.base < manifest.oldest else []
         names |= dict.fromkeys((*files, *plans, manifest_name(old.id)))
-    return list(names)
+    before = max((one for one in kept if one.id < manifest.id), key=lambda one: one.id, default=None)
+    waited = before.unpublished() if before is not None else set()
+    return [*names, *sorted(name for name in waited - live if name.startswith(f"{STAGED}/"))]
 
 
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:

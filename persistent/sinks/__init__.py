@@ -1,14 +1,28 @@
 """Sinks publish the outputs that a checkpoint names, once.
 
-protocol.py    the two kinds of sinks, and what is said to them
-outlet.py      a sink of either kind, and where its outputs wait
-file.py        a folder of Parquet or JSON lines files
-memory.py      a list of rows
+protocol.py                the two kinds of sinks, and what is said to them
+outlet.py                  a sink of either kind, and where its outputs wait
+file.py  json_lines.py     a folder of Parquet or JSON lines files
+memory.py                  a list of rows
+marks.py                   where the mark of a batch sink moves
+sqlite.py  sql.py          a table in a file of SQLite
 """
 
 from persistent.checkpoint.names import Staged
 from persistent.sinks.file import FileSink
 from persistent.sinks.memory import MemorySink
 from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Promise, Retreat, Sink
+from persistent.sinks.sqlite import SqliteSink
 
-__all__ = ["BatchSink", "Claim", "FileSink", "MemorySink", "OutputBatch", "Promise", "Retreat", "Sink", "Staged"]
+__all__ = [
+    "BatchSink",
+    "Claim",
+    "FileSink",
+    "MemorySink",
+    "OutputBatch",
+    "Promise",
+    "Retreat",
+    "Sink",
+    "SqliteSink",
+    "Staged",
+]

@@ -37,6 +37,19 @@ def encode_json_lines(table: pa.Table) -> pa.Buffer:
     return out.getvalue()
 
 
+def iso_texts(column: pa.Array) -> pa.Array:
+    """Timestamps as ISO 8601 in UTC, null where they are.
+
+    >>> iso_texts(pa.array([0, None], pa.timestamp("s"))).to_pylist()
+    ['1970-01-01T00:00:00.000Z', None]
+    """
+    kind = column.type
+    unit = "ms" if kind.unit == "s" else kind.unit
+    instants = column.cast(pa.timestamp(unit, kind.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
+    texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
+    return _concatenated(texts, "Z")
+
+
 def _fragments(column: pa.Array) -> pa.Array:
     """Each value of a column as JSON text, never null."""
     kind = column.type
@@ -45,10 +58,7 @@ def _fragments(column: pa.Array) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return column.cast(pa.large_string()).fill_null("null")
     if pa.types.is_timestamp(kind):
-        unit = "ms" if kind.unit == "s" else kind.unit
-        instants = column.cast(pa.timestamp(unit, kind.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
-        texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
-        return _concatenated('"', texts, 'Z"').fill_null("null")
+        return _concatenated('"', iso_texts(column), '"').fill_null("null")
     if kind == pa.time64("ns"):
         # A Python time would lose its nanoseconds.
         return _concatenated('"', column.cast(pa.large_string()), '"').fill_null("null")

@@ -12,7 +12,7 @@ from persistent.checkpoint.names import Staged, published_stem, staged_name
 from persistent.codec import decode_table, encode_table
 from persistent.errors import StagedMissing
 from persistent.sinks.protocol import ABILITIES, AnySink, BatchSink, Claim, OutputBatch, Retreat, Sink
-from persistent.storage import Storage, delete_all
+from persistent.storage import Storage
 
 
 class Outlet(Protocol):
@@ -21,7 +21,7 @@ class Outlet(Protocol):
     def claim(self, claim: Claim) -> None:
         """Claim the sink for a job."""
 
-    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
         """Make outputs durable, out of sight."""
 
     def read(self, staged: Staged) -> pa.Table:
@@ -67,7 +67,7 @@ class _OfFiles:
     def claim(self, claim: Claim) -> None:
         self.sink.claim(claim.job)
 
-    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
         return self.sink.stage(outputs, staging_id, attempt)
 
     def read(self, staged: Staged) -> pa.Table:
@@ -95,7 +95,8 @@ class _OfFiles:
 
 @dataclass(frozen=True)
 class _OfBatches:
-    """A batch sink, whose outputs wait in ``staged/`` of the checkpoint until they are delivered."""
+    """A batch sink, whose outputs wait in ``staged/`` of the checkpoint. They stay until a newer checkpoint says that
+    they are published: a sink without a mark is handed them again after a crash."""
 
     sink: BatchSink
     storage: Storage
@@ -103,11 +104,11 @@ class _OfBatches:
     def claim(self, claim: Claim) -> None:
         self.sink.claim(claim)
 
-    def stage(self, outputs: pa.Table, staging_id: int, attempt: str) -> Staged:
+    def stage(self, outputs: pa.Table, staging_id: int, attempt: str, key: tuple[str, ...]) -> Staged:
         published_stem(staging_id, attempt)
-        check: Callable[[pa.Table], None] | None = getattr(self.sink, "check", None)
+        check: Callable[[pa.Table, tuple[str, ...]], None] | None = getattr(self.sink, "check", None)
         if check is not None:
-            check(outputs)
+            check(outputs, key)
         data, sha256 = encode_table(outputs)
         name = staged_name(attempt)
         self.storage.write(name, data)
@@ -132,7 +133,6 @@ class _OfBatches:
         else:
             for batch in batches:
                 self.sink.deliver(batch)
-        delete_all(self.storage, [staged.name for batch in batches for staged in batch.staged])
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """The checkpoint collects what waits there and nobody will publish."""

@@ -70,7 +70,8 @@ class Claim:
     ``shown``: the number of a batch of this job that is known to be published; 0 if there is none. ``heir_of``: jobs
     whose place in the sink this job takes over, because it started from a savepoint of theirs, if their newest batch
     there has the number ``inherited``; its own batches come after that one. ``schema``: the columns of the outputs, of
-    type null where the type of a key is not known yet. ``url``: of the checkpoint, for errors.
+    type null where the type of a key is not known yet; those of ``key``, which has the window too, tell the rows of a
+    batch apart. ``url``: of the checkpoint, for errors.
     """
 
     job: str
@@ -78,6 +79,7 @@ class Claim:
     heir_of: tuple[str, ...] = ()
     inherited: int = 0
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))
+    key: tuple[str, ...] = ()
     url: str = ""
 
 
@@ -86,9 +88,9 @@ class OutputBatch:
     """All outputs of a checkpoint for one sink.
 
     ``number``: grows from batch to batch, also in a job that started from a savepoint of another; ``before``: the
-    number of the batch before it for this sink, 0 for the first. Batches with a number at or below ``oldest`` are never
-    taken back. ``id``: of the checkpoint, in the words of the user; ``url``: where that is. ``tables`` reads what was
-    staged, and raises ``StagedMissing``.
+    number of the batch before it for this sink, 0 for the first. How to take back batches with a number at or below
+    ``oldest`` may be forgotten. ``id``: of the checkpoint, in the words of the user; ``url``: where that is. ``key``:
+    as in a ``Claim``. ``tables`` reads what was staged, and raises ``StagedMissing``.
     """
 
     job: str
@@ -97,6 +99,7 @@ class OutputBatch:
     oldest: int
     id: int
     url: str
+    key: tuple[str, ...]
     staged: tuple[Staged, ...]
     read: Callable[[Staged], pa.Table]
 
@@ -113,12 +116,14 @@ class OutputBatch:
 class Retreat:
     """A rollback, as a sink sees it: everything numbered ``first`` or above goes, and the mark becomes ``number``, the
     one before the next batch. ``first`` is None if the outputs stay. ``staged``: batches below ``first`` that may not
-    be published yet, oldest first: they count, so they are published before."""
+    be published yet, oldest first: they count, so they are published before. ``key``, ``id``, ``url``: as in a batch.
+    """
 
     job: str
     number: int
     first: int | None
     staged: tuple[OutputBatch, ...]
+    key: tuple[str, ...]
     id: int
     url: str
 
@@ -137,7 +142,8 @@ class BatchSink(Protocol):
     ``retract(retreat)``: publish ``retreat.staged``, take back what is to go, and move the mark to ``retreat.number``,
     so that no fenced driver that continues publishes what was taken back. Marks never decrease. Twice has the effect of
     once.
-    ``check(outputs)``: raise ``InvalidPipeline`` for rows that it could never take; called where they are staged.
+    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it could never take; workers call it where they
+    stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
     ``guarantee()`` and ``close()``: as for a ``Sink``.
     """

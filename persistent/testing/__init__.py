@@ -5,6 +5,7 @@
     ScriptedSource([..., CRASH, ...])       a source with events between its records
     ManualClock()                           a clock that stands still until the test moves it
     class TestMine(SourceSuite): ...        what a source of one's own must pass
+    class TestMySink(SinkSuite): ...        the contract of a sink of your own, as tests
 
 Under pytest there are the fixtures ``manual_clock`` and ``memory_checkpoint``, and ``--persistent-seeds=N``.
 
@@ -13,6 +14,7 @@ simulating.py  turns.py  faults.py  pauses.py  draws.py                         
 outcome.py                                                                      the results that both compare
 source_suite.py                                                                 SourceSuite
 scripted.py  clock.py  times.py                                                 source and time
+sink_suite.py  sink_driver.py                                                   SinkSuite
 """
 
 from persistent.testing.clock import ManualClock
@@ -20,6 +22,7 @@ from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.testing.pauses import AskingStorage, Once
 from persistent.testing.scripted import CRASH, IDLE, PAUSE, ScriptedSource
 from persistent.testing.simulating import FAULTS, Simulated, SimulationFailed, simulate
+from persistent.testing.sink_suite import SinkSuite
 from persistent.testing.source_suite import SourceSuite
 from persistent.testing.verifying import TaskDiffers, verify_task
 
@@ -37,6 +40,7 @@ __all__ = [
     "ScriptedSource",
     "Simulated",
     "SimulationFailed",
+    "SinkSuite",
     "SourceSuite",
     "TaskDiffers",
     "simulate",

@@ -21,7 +21,7 @@ from persistent.window import Window, WindowRange
 from persistent.worker.failing_keys import FailingKey, fold_apart, no_result, present_rows, stage_failing_keys
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, monoid_errors, parts_of
-from persistent.worker.output_tables import key_outputs, window_outputs
+from persistent.worker.output_tables import key_outputs, output_key, window_outputs
 
 _WINDOW_ROWS_MAX = 1 << 21
 _WINDOW_KEY_BYTES_MAX = 1 << 29
@@ -41,7 +41,8 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
     outlet = job.outlet
     if not tables or outlet is None:
         return Closed(None, dead)
-    return Closed(outlet.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name()), dead)
+    key = output_key(key_names(job.task), job.state.window)
+    return Closed(outlet.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key), dead)
 
 
 def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:

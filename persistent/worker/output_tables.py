@@ -31,6 +31,11 @@ def check_names(monoid: Monoid[Any], key_names: Sequence[str], window: Window | 
         )
 
 
+def output_key(key_names: Sequence[str], window: Window | None) -> tuple[str, ...]:
+    """The columns that tell the rows of a checkpoint apart."""
+    return (*key_names, START, END) if window else tuple(key_names)
+
+
 def window_outputs(
     monoid: Monoid[Any],
     key_names: Sequence[str],

@@ -25,7 +25,7 @@ from persistent import (
 )
 from persistent.driver.changes import OPTIONS, OnChange, options_text
 from persistent.errors import InvalidPipeline, UnknownCheckpoint
-from persistent.sinks.protocol import Sink
+from persistent.sinks.protocol import BatchSink, Sink
 from persistent.sources.protocol import Source
 from persistent.state import PersistentState
 from persistent.storage import MemoryStorage
@@ -201,7 +201,7 @@ def is_part(thing: Any) -> bool:
     """Whether it is a source, a sink or a state, or makes a window: by what it has, whatever it is a subclass of."""
     if inspect.isfunction(thing):
         return bool(inspect.signature(thing).return_annotation == "Window")
-    if not inspect.isclass(thing) or thing in (PersistentState, Source, Sink):
+    if not inspect.isclass(thing) or thing in (PersistentState, Source, Sink, BatchSink):
         return False
     return issubclass(thing, PersistentState) or any(
         all(
@@ -209,7 +209,7 @@ def is_part(thing: Any) -> bool:
             for name, value in vars(protocol).items()
             if inspect.isfunction(value) and name[0] != "_"
         )
-        for protocol in (Source, Sink)
+        for protocol in (Source, Sink, BatchSink)
     )
 
 
@@ -222,7 +222,8 @@ def test_a_source_is_known_by_what_it_has() -> None:
         partitions = plan = schema = read = acknowledge = lambda self: None
 
     assert is_part(Queue) and is_part(FileSource) and is_part(MemorySource) and is_part(FileSink)
-    assert is_part(persistent.MemorySink) and is_part(tumbling) and not is_part(PersistentTask)
+    assert is_part(persistent.MemorySink) and is_part(persistent.SqliteSink)
+    assert is_part(tumbling) and not is_part(PersistentTask)
 
 
 def test_the_page_is_the_table() -> None:

@@ -455,6 +455,17 @@ def test_what_is_dropped_goes_with_its_files_and_plans() -> None:
     assert found == {DEAD_RUNS[0], PLANS[1], PLANS[2], PLANS[0], LOGGED[2], LOGGED[3], LOGGED[0], LOGGED[5]}
 
 
+def test_outputs_that_waited_go_with_the_next_checkpoint() -> None:
+    """They would fill the store of the checkpoint; or a sink without a mark could not be handed them again."""
+    waited, waits = Staged("staged/e3-c8-aa.arrow", 1, 1), Staged("staged/e3-c9-bb.arrow", 1, 1)
+    older, old, new = (
+        manifest(id, sinks={"ledger": SinkPart((), id, (SinkBatch(id, None, (staged, Staged("_staged/x", 1, 1))),))})
+        for id, staged in ((7, LATE), (8, waited), (9, waits))
+    )
+    assert no_longer_kept(new, [new, older, old], []) == [waited.name]
+    assert no_longer_kept(old, [old], []) == []
+
+
 def test_no_more_plans_are_deleted_than_there_can_be() -> None:
     """A request each."""
     assert no_longer_kept(newest(), [], [manifest(6, replan=1)]) == [PLANS[1], PLANS[2], LOGGED[2]]

@@ -13,7 +13,7 @@ from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 
 
 def batch(number: int, before: int, job: str = "mine") -> OutputBatch:
-    return OutputBatch(job, number, before, 0, number, "file:///c", (), lambda staged: pa.table({}))
+    return OutputBatch(job, number, before, 0, number, "file:///c", (), (), lambda staged: pa.table({}))
 
 
 def test_a_batch_follows_the_one_before() -> None:
@@ -42,7 +42,7 @@ def test_what_a_rollback_owes_was_published_before_what_follows_it() -> None:
 
 def test_a_rollback_sets_the_mark_once_and_never_back() -> None:
     """A mark that goes back lets a driver that slept publish what was taken back."""
-    retreat = Retreat("mine", 9, 4, (), 9, "file:///c")
+    retreat = Retreat("mine", 9, 4, (), (), 9, "file:///c")
     assert [has_retreated(SinkMark("mine", found), retreat, "t") for found in (3, 8, 9)] == [False, False, True]
     with pytest.raises(Fenced, match="beyond our 9"):
         has_retreated(SinkMark("mine", 10), retreat, "t")

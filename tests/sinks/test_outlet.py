@@ -23,21 +23,22 @@ def test_outputs_of_a_batch_sink_wait_in_the_checkpoint() -> None:
     """A database has no place out of sight; and bytes that have changed would be published."""
     storage, ledger = MemoryStorage("outlet"), Ledger()
     sink = outlet(LedgerSink(ledger), storage)
-    staged = sink.stage(TABLE, 7, ATTEMPT)
+    staged = sink.stage(TABLE, 7, ATTEMPT, ())
     assert staged.name == f"{STAGED}/{ATTEMPT}.arrow" and (staged.rows, len(staged.sha256)) == (1, 64)
     assert sink.read(staged).equals(TABLE) and ledger.rows() == []
-    batch = OutputBatch("j", 7, 0, 0, 7, storage.url, (staged,), sink.read)
+    batch = OutputBatch("j", 7, 0, 0, 7, storage.url, (), (staged,), sink.read)
     sink.claim(Claim("j"))
     for _ in range(2):
         sink.publish([batch], None)
-        assert ledger.rows() == TABLE.to_pylist() and storage.list(STAGED) == []
+        assert ledger.rows() == TABLE.to_pylist() and storage.list(STAGED) == [f"{ATTEMPT}.arrow"]
+    storage.delete(staged.name)
     with pytest.raises(StagedMissing, match="neither there nor published in LedgerSink"):
         sink.read(staged)
     storage.write(staged.name, b"other")
     with pytest.raises(CorruptCheckpoint):
         sink.read(staged)
     with pytest.raises(ValueError, match="attempt"):
-        sink.stage(TABLE, 7, "mine")
+        sink.stage(TABLE, 7, "mine", ())
     assert sink.newest("j", 3) == 4 and sink.ask("tidy") is None and sink.staged("j") == []
 
 
@@ -45,12 +46,12 @@ def test_a_batch_sink_says_what_it_could_never_take() -> None:
     """It would be committed first, and then stop every run."""
 
     class Strict(LedgerSink):
-        def check(self, outputs: pa.Table) -> None:
+        def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
             raise InvalidPipeline("not these")
 
     storage = MemoryStorage("outlet-strict")
     with pytest.raises(InvalidPipeline, match="not these"):
-        outlet(Strict(Ledger()), storage).stage(TABLE, 7, ATTEMPT)
+        outlet(Strict(Ledger()), storage).stage(TABLE, 7, ATTEMPT, ())
     assert storage.list(STAGED) == []
 
 
@@ -68,8 +69,8 @@ def test_a_sink_with_a_place_of_its_own_is_spoken_to_as_ever() -> None:
     old = Old()
     sink = outlet(old, MemoryStorage("outlet-old"))
     sink.claim(Claim("j", 3))
-    staged = sink.stage(TABLE, 7, ATTEMPT)
-    empty, full = (OutputBatch("j", 47, 0, 0, 7, "", one, sink.read) for one in ((), (staged,)))
+    staged = sink.stage(TABLE, 7, ATTEMPT, ())
+    empty, full = (OutputBatch("j", 47, 0, 0, 7, "", (), one, sink.read) for one in ((), (staged,)))
     sink.publish([empty, full], None)
     assert old.rows() == TABLE.to_pylist() and sink.newest("j", 40) == 7
     sink.ask("mark", 3, 5)
