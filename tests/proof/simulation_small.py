@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest import mock
 
-from persistent.checkpoint import compaction, successor
+from persistent.checkpoint import compaction, names
 from persistent.driver import loop
 from persistent.testing.clock import ManualClock
 
@@ -30,7 +30,7 @@ def small(seed: int) -> Iterator[None]:
     small_ones: dict[Any, dict[str, Any]] = {
         loop: {"_ROWS_FIRST": 6, "_ROWS_MIN": 2, "_ROWS_MAX": 9, "_SWEEP_STEPS": 3},
         compaction: {"FAN_IN": 2, "_TIER_0_ROWS": 4, "_ROWS_MIN": 8},
-        successor: {"uuid": _Names(seed)},
+        names: {"uuid": _Names(seed)},
     }
     with ExitStack() as stack:
         for module, values in small_ones.items():
