@@ -180,7 +180,7 @@ CHANGES: tuple[Change, ...] = (
     _change("MemorySource.max_out_of_orderness", WINDOWS, 0, 15, twin=True),
     _change("MemorySource.ordered", WINDOWS, True, False, twin=True),
     # -- sink
-    _change("FileSink.url", WINDOWS, "sink", "sink-2", told=("FileSink", "sink", "has published", "Give")),
+    _change("FileSink.url", WINDOWS, "sink", "sink-2", told=("FileSink", "sink", "none of the outputs", "Give")),
     _change("FileSink.format", WINDOWS, "jsonl", "parquet"),
     # -- states and windows
     _change("NonWindowState.monoid", TOTALS, Sum(), Max(), told=("Sum", "Max", "evolve=")),
