@@ -31,6 +31,7 @@ from persistent.driver.start_from import start
 from persistent.engines.embedded import Embedded
 from persistent.engines.protocol import Engine
 from persistent.errors import InvalidPipeline, PersistentError
+from persistent.promises import Guarantee, guarantee_of, promise_of, promise_of_checkpoint
 from persistent.sinks.file import FileSink
 from persistent.sinks.protocol import AnySink, BatchSink, Sink
 from persistent.sources.file import FileSource
@@ -151,20 +152,15 @@ class Pipeline:
             f"Pipeline({self.source!r} -> {type(self.task).__name__} -> {self.sink!r}, checkpoint={self.storage.url!r})"
         )
 
-    def guarantee(self) -> str:
-        """What this pipeline guarantees, and why: the weakest of source, checkpoint and sink."""
-        if self.discard_closed and self._state.window is not None:
-            return f"{self._guarantee()}; for the open windows only: those that close are discarded"
-        return self._guarantee()
-
-    def _guarantee(self) -> str:
-        if not getattr(self.sink, "transactional", True):
-            return f"at-least-once: {self.sink!r} may show an output twice"
-        if not self.storage.shared:
-            return f"exactly-once while this process lives: {self.storage.url} is in its memory"
-        if self.unsafe_single_driver:
-            return f"exactly-once while never more than one driver runs: nothing has proved {self.storage.url} atomic"
-        return "exactly-once: the source replays, the checkpoint is atomic, the sink publishes what a checkpoint names"
+    def guarantee(self) -> Guarantee:
+        """What this pipeline guarantees, and why: the weakest of source, checkpoint and sink. ``parts`` has the promise
+        of each."""
+        parts = {"source": promise_of(self.source, "the same positions give the same records")}
+        parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
+        if self.sink is not None:
+            parts["sink"] = promise_of(self.sink, "it publishes what a checkpoint names")
+        discards = self.discard_closed and self._state.window is not None
+        return guarantee_of(parts, "for the open windows only: those that close are discarded" if discards else "")
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the source found when it listed its files."""

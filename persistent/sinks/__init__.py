@@ -9,9 +9,10 @@ sqlite.py  sql.py          a table in a file of SQLite
 """
 
 from persistent.checkpoint.names import Staged
+from persistent.promises import Promise
 from persistent.sinks.file import FileSink
 from persistent.sinks.memory import MemorySink
-from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Promise, Retreat, Sink
+from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Retreat, Sink
 from persistent.sinks.sqlite import SqliteSink
 
 __all__ = [

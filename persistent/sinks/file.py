@@ -24,8 +24,8 @@ from persistent.checkpoint.names import (
     retractions,
 )
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing, StorageError
+from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.json_lines import encode_json_lines
-from persistent.sinks.protocol import EXACTLY_ONCE, Promise
 from persistent.storage import Storage, delete_all, open_storage, put_once
 from persistent.text.spelling import spelled
 

@@ -12,7 +12,7 @@ from monoids.arrays import python_list
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.names import Staged, published_id, published_name, published_stem
 from persistent.errors import InvalidPipeline, StagedMissing, StorageError
-from persistent.sinks.protocol import EXACTLY_ONCE, Promise
+from persistent.promises import EXACTLY_ONCE, Promise
 
 
 class MemorySink:

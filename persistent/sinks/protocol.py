@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -17,15 +17,6 @@ from persistent.checkpoint.names import Staged
 
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
 """The methods that a sink need not have; a checkpoint records which of them its sink has."""
-EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What a sink promises of every output: ``level`` is "exactly-once" or "at-least-once", ``reason`` says why."""
-
-    level: str
-    reason: str
 
 
 @runtime_checkable
@@ -154,18 +145,3 @@ class BatchSink(Protocol):
 
 
 AnySink: TypeAlias = Sink | BatchSink
-
-
-def promise_of(sink: Any) -> Promise:
-    """What a sink promises; one that does not say keeps the contract.
-
-    >>> promise_of(object()).level
-    'exactly-once'
-    """
-    said = getattr(sink, "guarantee", None)
-    if said is not None:
-        found: Promise = said()
-        return found
-    if not getattr(sink, "transactional", True):
-        return Promise(AT_LEAST_ONCE, f"{sink!r} may show an output twice")
-    return Promise(EXACTLY_ONCE, "the sink publishes what a checkpoint names")

@@ -15,9 +15,10 @@ from monoids.arrays import python_list
 from monoids.encoding import to_json
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
+from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.json_lines import iso_texts
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.protocol import EXACTLY_ONCE, Claim, OutputBatch, Promise, Retreat
+from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import (
     BATCH,
     MARKS,

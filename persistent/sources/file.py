@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from persistent.clock import Duration, bare
 from persistent.errors import SourceError
+from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.formats import (
@@ -31,16 +32,7 @@ from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import EMPTY, Layout, LayoutOptions, folder_values, with_folders
 from persistent.sources.listing import Files
 from persistent.sources.parquet import Parquet
-from persistent.sources.protocol import (
-    Budget,
-    Position,
-    Positions,
-    Reached,
-    Records,
-    SourcePlan,
-    SourceState,
-    Split,
-)
+from persistent.sources.protocol import Budget, Position, Positions, Reached, Records, SourcePlan, SourceState, Split
 from persistent.sources.reader import Unreadable
 from persistent.sources.roots import FoundAt, Root, followed, moved_folder, place_of, require_same
 from persistent.sources.schemas import from_option
@@ -162,6 +154,10 @@ class FileSource:
     def warnings(self) -> tuple[str, ...]:
         """Findings of a listing that are read but hardly intended: files that a symbolic link lists again."""
         return tuple(self._files.warnings)
+
+    def guarantee(self) -> Promise:
+        """Exactly-once, as long as no file changes once it is listed."""
+        return Promise(EXACTLY_ONCE, "a file is listed once, and read from the same offset again")
 
     def would_read(self, url: str, names: Iterable[str]) -> bool:
         """Whether a file with one of these names in a folder would be an input of this source."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, monotonic_s
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
+from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.kafka_client import Connection, KafkaClient, checked_settings, require_same_topic
 from persistent.sources.offsets import ON_GAP, Kept, OffsetPlans
@@ -171,6 +172,10 @@ class KafkaSource:
         done = sum(position - begins.get(one, 0) for one, position in state.positions.items())
         ends = {one: kept.stop for one, kept in self._last_kept.items()} or state.positions
         return Reached(done, max(done, sum(end - begins.get(one, 0) for one, end in ends.items())), "rows")
+
+    def guarantee(self) -> Promise:
+        """Exactly-once, whatever a consumer group has committed."""
+        return Promise(EXACTLY_ONCE, "offsets are in the checkpoint, and only committed transactions are read")
 
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: the broker keeps records by its own retention."""

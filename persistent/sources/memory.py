@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from persistent.clock import Duration, bare
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.protocol import (
     NO_TIMESTAMP,
@@ -119,6 +120,10 @@ class MemorySource:
                 )
             for start in range(span.start, span.stop, _ROWS_AT_ONCE):
                 yield self._records(start, min(start + _ROWS_AT_ONCE, span.stop), schema)
+
+    def guarantee(self) -> Promise:
+        """Exactly-once, as long as rows are only appended."""
+        return Promise(EXACTLY_ONCE, "rows are read from the same place again")
 
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: the list stays."""

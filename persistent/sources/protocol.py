@@ -122,6 +122,7 @@ class Records:
 class Source(Protocol):
     """A replayable source. ``kind`` names the kind of source in the checkpoint ("FileSource").
 
+    ``guarantee()``, if it has one, returns its ``persistent.promises.Promise``; without one, exactly-once.
     ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
 
     One that not every machine can read has a ``reach`` (``persistent.storage.places.Reach``) too: ``PROCESS`` if its

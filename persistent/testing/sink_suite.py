@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from persistent.errors import Fenced, PersistentError, StagedMissing, StorageError
-from persistent.sinks.protocol import AT_LEAST_ONCE, AnySink, BatchSink, promise_of
+from persistent.promises import AT_LEAST_ONCE, promise_of
+from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.testing.sink_driver import OnOperation, SinkDriver

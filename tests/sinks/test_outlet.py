@@ -9,9 +9,10 @@ import pytest
 
 from persistent.checkpoint.names import STAGED
 from persistent.errors import CorruptCheckpoint, InvalidPipeline, StagedMissing
+from persistent.promises import Promise, promise_of
 from persistent.sinks import MemorySink
 from persistent.sinks.outlet import abilities, outlet
-from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Promise, Sink, promise_of
+from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Sink
 from persistent.storage import MemoryStorage
 from tests.sinks.ledger import Ledger, LedgerSink
 
@@ -83,7 +84,7 @@ def test_a_sink_with_a_place_of_its_own_is_spoken_to_as_ever() -> None:
 
 def test_each_sink_promises() -> None:
     """A pipeline would be called exactly-once with a sink that is not."""
-    assert promise_of(MemorySink()) == MemorySink().guarantee()
+    assert promise_of(MemorySink(), "") == MemorySink().guarantee()
 
     class Loose:
         transactional = False

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from persistent import MemorySink
+from persistent.promises import Promise
 from persistent.sinks.marks import SinkMark
-from persistent.sinks.protocol import Claim, OutputBatch, Promise, Retreat
+from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.storage import LocalStorage, Storage
 from persistent.testing import SinkSuite
 from persistent.testing.sink_driver import OnOperation

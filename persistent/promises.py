@@ -1,0 +1,72 @@
+"""A promise is what a part of a pipeline holds of every record or output. A pipeline guarantees the weakest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+EXACTLY_ONCE: Final = "exactly-once"
+AT_LEAST_ONCE: Final = "at-least-once"
+LEVELS: Final = (AT_LEAST_ONCE, EXACTLY_ONCE)
+"""The levels, weakest first."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a part holds: ``level`` is "exactly-once" or "at-least-once", ``reason`` says why, ``while_`` what has to
+    hold meanwhile."""
+
+    level: str
+    reason: str
+    while_: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.level}{f' while {self.while_}' if self.while_ else ''}: {self.reason}"
+
+
+class Guarantee(str):
+    """The guarantee of a pipeline as text, with the promise of each of its ``parts``: source, checkpoint, sink.
+
+    >>> asked = Promise(AT_LEAST_ONCE, "it is asked again")
+    >>> print(guarantee_of({"source": Promise(EXACTLY_ONCE, "it replays"), "sink": asked}))
+    at-least-once: it is asked again
+    """
+
+    parts: Mapping[str, Promise]
+
+
+def guarantee_of(parts: Mapping[str, Promise], limit: str = "") -> Guarantee:
+    """The weakest of these promises; if all are exactly-once, the first with a condition. ``limit``: what it does not
+    cover."""
+    weakest = min(parts.values(), key=lambda one: (LEVELS.index(one.level), not one.while_))
+    reasons = "; ".join(f"{name}: {one.reason}" for name, one in parts.items())
+    decides = weakest.level != EXACTLY_ONCE or weakest.while_
+    text = str(weakest) if decides else f"{weakest.level}: {reasons}"
+    found = Guarantee(f"{text}; {limit}" if limit else text)
+    found.parts = dict(parts)
+    return found
+
+
+def promise_of(part: Any, otherwise: str = "it keeps its contract") -> Promise:
+    """What a source or sink promises. One that does not say keeps its contract: ``otherwise`` says what that is.
+
+    >>> print(promise_of(object()))
+    exactly-once: it keeps its contract
+    """
+    said = getattr(part, "guarantee", None)
+    if said is not None:
+        found: Promise = said()
+        return found
+    if not getattr(part, "transactional", True):
+        return Promise(AT_LEAST_ONCE, f"{part!r} may show an output twice")
+    return Promise(EXACTLY_ONCE, otherwise)
+
+
+def promise_of_checkpoint(storage: Any, *, proved: bool) -> Promise:
+    """What a checkpoint on this storage promises. ``proved``: whether it is proved to create files atomically."""
+    if not storage.shared:
+        return Promise(EXACTLY_ONCE, f"{storage.url} is in its memory", "this process lives")
+    if not proved:
+        return Promise(EXACTLY_ONCE, f"nothing has proved {storage.url} atomic", "never more than one driver runs")
+    return Promise(EXACTLY_ONCE, "state, clock and positions are committed together, atomically")
