@@ -144,19 +144,17 @@ class FileSource:
         return (_PARTITION,)
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        schema = self._given.recorded(recorded).schema
         self._files_of(recorded)
-        return schema
+        return self._given.recorded(recorded).schema
 
     def acknowledge(self, positions: Positions) -> None:
-        """Nothing to do: files that were read may be deleted or kept."""
+        """Files that were read may be deleted or kept."""
 
     def warnings(self) -> tuple[str, ...]:
         """Findings of a listing that are read but hardly intended: files that a symbolic link lists again."""
         return tuple(self._files.warnings)
 
     def guarantee(self) -> Promise:
-        """Exactly-once, as long as no file changes once it is listed."""
         return Promise(EXACTLY_ONCE, "a file is listed once, and read from the same offset again")
 
     def would_read(self, url: str, names: Iterable[str]) -> bool:
