@@ -238,39 +238,42 @@ class KafkaSource:
     def _sample(self, split: Split) -> list[MessageValue]:
         span = split.spans[0]
         stop = min(span.stop, span.start + _SAMPLE_ROWS)
-        return [message.value() for message in self._messages(split.partition, span.start, stop)]
+        return [message.value() for found in self._messages(split.partition, span.start, stop) for message in found]
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        values = from_json(recorded["schema"])
+        schema = from_json(recorded["schema"])
         for span in split.spans:
             messages: list[Any] = []
+            values: list[MessageValue] = []
             size = 0
-            for message in self._messages(split.partition, span.start, span.stop):
-                messages.append(message)
-                size += len(message)
+            for found in self._messages(split.partition, span.start, span.stop):
+                added = [message.value() for message in found]
+                messages += found
+                values += added
+                size += sum(map(len, filter(None, added)))
                 if len(messages) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                    yield self._records(messages, values)
-                    messages, size = [], 0
+                    yield self._records(messages, values, schema)
+                    messages, values, size = [], [], 0
             if messages:
-                yield self._records(messages, values)
+                yield self._records(messages, values, schema)
 
-    def _records(self, messages: Sequence[Any], schema: pa.Schema) -> Records:
-        decoded = self._format.decode([message.value() for message in messages], schema)
+    def _records(self, messages: Sequence[Any], values: Sequence[MessageValue], schema: pa.Schema) -> Records:
+        decoded = self._format.decode(values, schema)
         chosen = messages if len(decoded.rows) == len(messages) else [messages[row] for row in decoded.rows]
         columns = [*decoded.batch.columns, *(_column(name, chosen) for name in self._metadata)]
         batch = pa.RecordBatch.from_arrays(columns, schema=_with_metadata(schema, self._metadata))
         offsets = np.fromiter((message.offset() for message in chosen), np.int64, len(chosen))
         dead = [
-            DeadRecord(0, messages[row].offset(), reason, (messages[row].value() or b"")[:_DEAD_BYTES_MAX])
+            DeadRecord(0, messages[row].offset(), reason, (values[row] or b"")[:_DEAD_BYTES_MAX])
             for row, reason in decoded.dead
         ]
         time = batch.column(self._timestamp)
         times = milliseconds(time, self._timestamp_unit)
         return Records(0, batch, times, offsets, dead, partial(why_none, time, self._timestamp, self._timestamp_unit))
 
-    def _messages(self, partition: str, start: int, stop: int) -> Iterator[Any]:
+    def _messages(self, partition: str, start: int, stop: int) -> Iterator[list[Any]]:
         """The messages ``start <= offset < stop``. It ends at a message or an end of the partition at or behind
         ``stop``: a marker of a transaction has an offset, and is never seen."""
         from confluent_kafka import TopicPartition
@@ -281,21 +284,20 @@ class KafkaSource:
             silent_since = looked = monotonic_s()
             while start < stop:
                 found = consumer.consume(min(_AT_ONCE, stop - start), _POLL_SECONDS)
-                for message in found:
-                    error = message.error()
-                    if error is None:
-                        start = message.offset() + 1
-                        if start > stop:
-                            break
-                        yield message
-                    elif error.name() == "_PARTITION_EOF":
+                errors = [message for message in found if message.error() is not None]
+                messages = [message for message in found if message.error() is None] if errors else found
+                now = monotonic_s()
+                if messages:
+                    silent_since = looked = now
+                    start = messages[-1].offset() + 1
+                    # Behind a marker there may be messages of the next step.
+                    yield messages if start <= stop else [one for one in messages if one.offset() < stop]
+                for message in errors:
+                    if message.error().name() == "_PARTITION_EOF":
                         start = max(start, message.offset())
                     else:
-                        self._heard(error, partition, start)
-                now = monotonic_s()
-                if any(message.error() is None for message in found):
-                    silent_since = looked = now
-                elif now - looked > _LOOK_AGAIN_SECONDS:
+                        self._heard(message.error(), partition, start)
+                if not messages and now - looked > _LOOK_AGAIN_SECONDS:
                     # A topic that is deleted, and a partition that was cut off, are silent.
                     looked = now
                     self._require_there(partition, start, stop)
