@@ -24,7 +24,8 @@ from persistent.testing import SourceSuite
 from persistent.verify import verify, verify_source
 from tests.servers.kafka import KafkaServer
 
-pytestmark = [pytest.mark.check, pytest.mark.timeout(120)]
+# The first test also fetches the jars of the broker.
+pytestmark = [pytest.mark.check, pytest.mark.timeout(600)]
 
 
 class ByPage(PersistentTask):
