@@ -72,16 +72,23 @@ def jars() -> Path:
     return found
 
 
+PASSWORD = "hunter2-of-the-app"
+_LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_app="{PASSWORD}";'
+
+
 class KafkaServer:
-    """A broker in ``folder``. ``bootstrap``: where clients find it."""
+    """A broker in ``folder``. ``bootstrap``: where clients find it; ``guarded``: where "app" needs its password."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        port, controller = free_port(), free_port()
-        self.bootstrap = f"127.0.0.1:{port}"
+        port, guarded, controller = free_port(), free_port(), free_port()
+        self.bootstrap, self.guarded = f"127.0.0.1:{port}", f"127.0.0.1:{guarded}"
         settings = {
             **_SETTINGS,
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},GUARDED://{self.guarded},CONTROLLER://127.0.0.1:{controller}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.guarded.plain.sasl.jaas.config": _LOGIN,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "log.dirs": str(folder / "data"),
         }

@@ -22,7 +22,7 @@ from persistent.sources import offsets
 from persistent.storage import MemoryStorage
 from persistent.testing import SourceSuite
 from persistent.verify import verify, verify_source
-from tests.servers.kafka import KafkaServer
+from tests.servers.kafka import PASSWORD, KafkaServer
 
 # The first test also fetches the jars of the broker.
 pytestmark = [pytest.mark.check, pytest.mark.timeout(600)]
@@ -285,6 +285,38 @@ def test_a_broker_that_is_away_is_named_in_time(kafka: KafkaServer) -> None:
     assert time.monotonic() - began < 25
     assert "hunter2" not in str(raised.value) and "hunter2" not in repr(source)
     assert Log(storage).newest() is None
+
+
+SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "app"}
+
+
+def test_a_password_is_asked_for_and_never_shown(kafka: KafkaServer) -> None:
+    """With the right one the topic is read; a wrong one, or none, is named at once or in time, without the password."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(30))
+    given = {**SASL, "sasl.password": PASSWORD}
+    one = Pipeline(
+        source=KafkaSource(kafka.guarded, topic, timestamp="ts", timestamp_unit="ms", client=given),
+        task=ByPage(),
+        checkpoint=(storage := MemoryStorage(uuid.uuid4().hex)),
+    )
+    one.run(engine="embedded")
+    assert counted(one) == total(30)
+    for client in ({**SASL, "sasl.password": "not-the-password"}, {}, {"security.protocol": "SSL"}):
+        source = KafkaSource(kafka.guarded, topic, connect_timeout="2 s", client=client)
+        began = time.monotonic()
+        with pytest.raises(
+            SourceError, match=r"check servers= and client= \(does the broker want TLS or a pass"
+        ) as raised:
+            Pipeline(source=source, task=ByPage(), checkpoint=MemoryStorage(uuid.uuid4().hex)).run(engine="embedded")
+        assert time.monotonic() - began < 30
+        assert "not-the-password" not in str(raised.value)
+    written = b"".join(bytes(storage.read(name)) for folder in ("m", "p") for name in _names(storage, folder))
+    assert b"hunter2" not in written and "hunter2" not in repr(one)
+
+
+def _names(storage: MemoryStorage, folder: str) -> list[str]:
+    return [f"{folder}/{name}" for name in storage.list(folder)]
 
 
 @pytest.mark.parametrize(
