@@ -58,4 +58,4 @@ TAKING_OVER = (
 
 
 class OutOfOrder(AssertionError):
-    """A step is told that an effect has happened while another one is due."""
+    """An effect is reported as performed while another one is due."""

@@ -72,7 +72,7 @@ def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
 
 
 def shown(job: Job, manifest: Manifest) -> Trace:
-    """The newest checkpoint with outputs in the sink, if the sink can tell."""
+    """The newest checkpoint with outputs in the sink, if the sink reports it."""
     outlet = job.outlet
     found = None if outlet is None else outlet.newest(manifest.job, manifest.revision_base)
     return Trace() if found is None else Trace(found, f"{job.sink!r}")
@@ -204,7 +204,7 @@ def collectable(
 
 
 def sweepable(outlet: Outlet, manifest: Manifest) -> list[str]:
-    """The files that ``sweep`` deletes, if the sink can tell. StorageError if it is another job's."""
+    """The files that ``sweep`` deletes, if the sink lists them. StorageError if it is another job's."""
     live = {name.rpartition("/")[2] for name in manifest.unpublished()}
     names = {name.rpartition("/")[2]: name for name in outlet.staged(manifest.job)}
     return [names[name] for name in garbage(names, live, manifest.epoch, manifest.id)]
