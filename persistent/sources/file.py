@@ -155,6 +155,7 @@ class FileSource:
         return tuple(self._files.warnings)
 
     def guarantee(self) -> Promise:
+        """Exactly-once."""
         return Promise(EXACTLY_ONCE, "a file is listed once, and read from the same offset again")
 
     def would_read(self, url: str, names: Iterable[str]) -> bool:
