@@ -35,7 +35,7 @@ from persistent.errors import (
 )
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
-from persistent.sinks import FileSink, MemorySink, SqliteSink
+from persistent.sinks import FileSink, KafkaSink, MemorySink, SqliteSink
 from persistent.sources import FileSource, KafkaSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
@@ -54,6 +54,7 @@ __all__ = [
     "FileSource",
     "FingerprintChanged",
     "InvalidPipeline",
+    "KafkaSink",
     "KafkaSource",
     "MemorySink",
     "MemorySource",

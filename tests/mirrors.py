@@ -17,6 +17,8 @@ UNMIRRORED = {
     "persistent.driver.workbench": "what a driver holds, under another name",
     "persistent.engines.protocol": "a protocol",
     "persistent.errors": "names of errors",
+    "persistent.sinks.kafka": "a real broker: tests/servers/test_kafka_sink.py",
+    "persistent.sinks.kafka_place": "a real broker: tests/servers/test_kafka_sink.py",
     "persistent.sinks.protocol": "a protocol",
     "persistent.sources.kafka": "a real broker: tests/servers/test_kafka.py",
     "persistent.sources.kafka_client": "a real broker: tests/servers/test_kafka.py",

@@ -37,6 +37,9 @@ class OptionChange:
 _OTHER_STATE = "put it back, migrate the state with `evolve=`, or take a new checkpoint and sink"
 _OTHER_PANES = "put it back, or read the source again into a new checkpoint and sink"
 _OTHER_TIME = "give the old one, or read the source again into a new checkpoint and sink"
+_OTHER_TOPIC = (
+    "a topic without what the job has published is refused: give the old one, or start a new checkpoint from this one"
+)
 _OTHER_TABLE = (
     "a table without what the job has published is refused: give the old one, or start a new checkpoint from this one"
 )
@@ -160,6 +163,14 @@ OPTIONS = tuple(
                 "copy its `_published` there, to publish only what comes from then on",
             ),
             ("format", OnChange.STEP, "the format of files written from then on"),
+        ),
+        "KafkaSink": (
+            ("servers", OnChange.NONE, "where the brokers are found"),
+            ("topic", OnChange.RECORDED, _OTHER_TOPIC),
+            ("key", OnChange.STEP, "the key of a message, and so its partition, from then on"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("client", OnChange.NONE, "how the brokers are reached"),
         ),
         "SqliteSink": (
             ("path", OnChange.RECORDED, _OTHER_TABLE),

@@ -6,11 +6,13 @@ file.py  json_lines.py     a folder of Parquet or JSON lines files
 memory.py                  a list of rows
 marks.py                   where the mark of a batch sink moves
 sqlite.py  sql.py          a table in a file of SQLite
+kafka.py  kafka_place.py   a topic of Kafka
 """
 
 from persistent.checkpoint.names import Staged
 from persistent.promises import Promise
 from persistent.sinks.file import FileSink
+from persistent.sinks.kafka import KafkaSink
 from persistent.sinks.memory import MemorySink
 from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Retreat, Sink
 from persistent.sinks.sqlite import SqliteSink
@@ -19,6 +21,7 @@ __all__ = [
     "BatchSink",
     "Claim",
     "FileSink",
+    "KafkaSink",
     "MemorySink",
     "OutputBatch",
     "Promise",

@@ -8,6 +8,7 @@ have different texts. A missing value is null. NaN, infinities, bytes, decimals 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,16 +26,31 @@ def encode_json_lines(table: pa.Table) -> pa.Buffer:
     b'{"page":"a","visits":1}\\n{"page":null,"visits":2}\\n'
     """
     out = pa.BufferOutputStream()
+    for lines in _objects(table, "}\n"):
+        # Lines stored one after the other are the file.
+        out.write(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
+    return out.getvalue()
+
+
+def json_rows(table: pa.Table) -> Iterator[list[bytes]]:
+    """The rows of a table as UTF-8 bytes, without an end of line; some at once.
+
+    >>> list(json_rows(pa.table({"page": ["a", None]})))
+    [[b'{"page":"a"}', b'{"page":null}']]
+    """
+    for lines in _objects(table, "}"):
+        yield lines.cast(pa.large_binary()).to_pylist()
+
+
+def _objects(table: pa.Table, end: str) -> Iterator[pa.Array]:
+    """Each row as JSON text, with ``end`` at its end; some at once."""
     for start in range(0, table.num_rows, _ROWS_AT_ONCE):
         piece = table.slice(start, _ROWS_AT_ONCE).combine_chunks()
         parts: list[pa.Array | str] = []
         for name, column in zip(piece.column_names, piece.columns):
             parts.append(f"{',' if parts else '{'}{json.dumps(name, ensure_ascii=False)}:")
             parts.append(_fragments(column.combine_chunks()))
-        lines = pc.binary_join_element_wise(*[_scalar(part) for part in [*parts, "}\n"]], _scalar(""))
-        # Lines stored one after the other are the file.
-        out.write(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
-    return out.getvalue()
+        yield pc.binary_join_element_wise(*[_scalar(part) for part in [*parts, end]], _scalar(""))
 
 
 def iso_texts(column: pa.Array) -> pa.Array:

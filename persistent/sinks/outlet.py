@@ -128,8 +128,11 @@ class _OfBatches:
 
     def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
         retract: Callable[[Retreat], None] | None = getattr(self.sink, "retract", None)
+        resume: Callable[[Retreat], None] | None = getattr(self.sink, "resume", None)
         if retreat is not None and retract is not None:
             retract(retreat)
+        elif retreat is not None and resume is not None:
+            resume(retreat)
         else:
             for batch in batches:
                 self.sink.deliver(batch)

@@ -133,6 +133,8 @@ class BatchSink(Protocol):
     ``retract(retreat)``: publish ``retreat.staged``, take back what is to go, and move the mark to ``retreat.number``,
     so that no fenced driver that continues publishes what was taken back. Marks never decrease. Twice has the effect of
     once.
+    ``resume(retreat)``, of one that cannot take back: publish ``retreat.staged`` and move the mark to
+    ``retreat.number``; what was published since stays, so ``retreat.first`` is None.
     ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it could never take; workers call it where they
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.

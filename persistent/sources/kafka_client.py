@@ -6,14 +6,14 @@ While a run begins it waits ``connect_timeout``; once the broker has answered, `
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, TypeVar
 
 from persistent.clock import duration_text, monotonic_s
-from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.errors import InvalidPipeline, PersistentError, SourceChanged, SourceError
 from persistent.sources.offsets import Kept
 
 T = TypeVar("T")
@@ -47,16 +47,19 @@ _REFUSED: Final = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
 _PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
 """Parts of the names of answers that another try does not change. All others may come from a broker that has just been
 started, which knows no leaders and no topics yet."""
+_UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PART"
 _SURE_SECONDS: Final = 3.0
 """So long a broker has to say that there is no such topic."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its id, which another one of the same name does not have, and its partitions."""
+    """A topic: its id, which another one of the same name does not have, its partitions, and how many brokers have a
+    copy of each."""
 
     id: str
     partitions: tuple[str, ...]
+    replicas: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,22 +76,23 @@ class Connection:
         return f"Connection({self.servers!r})"
 
 
-def checked_settings(client: Any) -> dict[str, Any]:
-    """The option ``client=``. InvalidPipeline if it sets what the source sets, or something librdkafka refuses."""
+def checked_settings(client: Any, fixed: Mapping[str, str] = _FIXED) -> dict[str, Any]:
+    """The option ``client=``. InvalidPipeline if it sets what is ``fixed``, by name with the reason."""
     if not isinstance(client, Mapping) or not all(isinstance(name, str) for name in client):
         raise InvalidPipeline("client= is a mapping of librdkafka's settings, such as {'security.protocol': 'SSL'}")
-    for name, why in _FIXED.items():
+    for name, why in fixed.items():
         if name in client:
-            raise InvalidPipeline(f"client= sets {name!r}, which this source sets itself: {why}. Leave it out")
+            raise InvalidPipeline(f"client= sets {name!r}, which is not yours to set: {why}. Leave it out")
     return dict(client)
 
 
 class KafkaClient:
-    """Asks the broker of one connection. One for each source in each process."""
+    """Asks the broker of one connection. One for each source or sink in each process. ``failure``: what it raises."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, failure: type[PersistentError] = SourceError) -> None:
         _library()
         self._connection = connection
+        self._failure = failure
         self._has_answered = False
         self._causes: dict[str, str] = {}
         self._lock = Lock()
@@ -98,16 +102,63 @@ class KafkaClient:
     # -- what there is -------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic:
-        """The topic of this name. SourceError if there is none."""
-        from confluent_kafka import TopicCollection
+        """The topic of this name. An error if there is none."""
+        none = f"there is no topic {name!r}. Create it, or correct topic="
+        return self._asked(f"describe topic {name}", lambda admin: _described(admin, name), {_UNKNOWN: none})
 
-        asked = TopicCollection([name])
-        found = self._asked(
-            f"describe topic {name}",
-            lambda admin: admin.describe_topics(asked, request_timeout=_CALL_SECONDS)[name].result(_CALL_SECONDS + 5),
-            {"UNKNOWN_TOPIC_OR_PART": f"there is no topic {name!r}. Create it, or correct topic="},
+    def find_topic(self, name: str) -> Topic | None:
+        """The topic of this name, None if there is none. To be asked once ``topic`` has answered: a broker that has
+        just been started knows no topics yet."""
+
+        def found(admin: Any) -> Topic | None:
+            try:
+                return _described(admin, name)
+            except Exception as error:
+                if error_name(error) == _UNKNOWN:
+                    return None
+                raise
+
+        return self._asked(f"describe topic {name}", found, {})
+
+    def configured(self, topic: str) -> dict[str, str]:
+        """The configuration of a topic; empty if we may not read it."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource
+
+        asked = ConfigResource(ConfigResource.Type.TOPIC, topic)
+
+        def found(admin: Any) -> dict[str, str]:
+            try:
+                answer = admin.describe_configs([asked], request_timeout=_CALL_SECONDS)[asked]
+                return {name: str(entry.value) for name, entry in answer.result(_CALL_SECONDS + 5).items()}
+            except KafkaException as error:
+                if "AUTHORIZATION_FAILED" in error_name(error):
+                    return {}
+                raise
+
+        return self._asked(f"read the configuration of topic {topic}", found, {})
+
+    def create(self, topic: str, replicas: int, config: Mapping[str, str]) -> None:
+        """Create a topic of one partition, unless it is there."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        made = NewTopic(topic, 1, replicas, config=dict(config))
+        options = ",".join(f"{name}={value}" for name, value in config.items())
+        none = (
+            f"topic {topic!r} is missing, and we may not create it. Create it: kafka-topics.sh --create --topic "
+            f"{topic} --partitions 1 --replication-factor {replicas} --config {options}"
         )
-        return Topic(str(found.topic_id), tuple(str(one.id) for one in sorted(found.partitions, key=lambda p: p.id)))
+
+        def created(admin: Any) -> None:
+            try:
+                admin.create_topics([made], request_timeout=_CALL_SECONDS)[topic].result(_CALL_SECONDS + 5)
+            except KafkaException as error:
+                if error_name(error) != "TOPIC_ALREADY_EXISTS":
+                    raise
+
+        refused = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "POLICY_VIOLATION")
+        self._asked(f"create topic {topic}", created, dict.fromkeys(refused, none))
 
     def kept(self, topic: str, partitions: Sequence[str]) -> dict[str, Kept]:
         """The offsets that are kept: up to the first that an open transaction holds back."""
@@ -142,13 +193,9 @@ class KafkaClient:
     # -- asking --------------------------------------------------------------------------------------------------
 
     def _asked(self, what: str, ask: Callable[[Any], T], answers: Mapping[str, str]) -> T:
-        """The answer of the broker, which may need some tries. SourceError at the end of its time, or at once where
+        """The answer of the broker, which may need some tries. An error at the end of its time, or at once where
         another try cannot help. ``answers``: errors that are an answer, with the text for them."""
-        import tenacity
         from confluent_kafka import KafkaException
-
-        began = monotonic_s()
-        bound_ms = self._connection.server_away_ms if self._has_answered else self._connection.connect_timeout_ms
 
         def tried() -> T:
             found = ask(self._admin_client())
@@ -156,43 +203,66 @@ class KafkaClient:
             self._causes.clear()
             return found
 
+        def failed() -> None:
+            # It keeps what it knew of leaders, and asks for no newer ones.
+            self._admin = None
+
+        began = monotonic_s()
+        try:
+            return self.repeated(what, tried, self._is_worth_a_try, failed, answers)
+        except (KafkaException, TimeoutError) as error:
+            said, cause = answers.get(error_name(error)), self.cause(error)
+        if said is not None:
+            raise self._failure(f"Kafka at {self._connection.servers}: {said}")
+        raise self.away(what, cause, monotonic_s() - began)
+
+    def repeated(
+        self,
+        what: str,
+        act: Callable[[], T],
+        is_worth: Callable[[BaseException], bool],
+        failed: Callable[[], None],
+        answers: Collection[str] = (),
+    ) -> T:
+        """``act()``, again with growing pauses while it raises what ``is_worth`` another try, for as long as a broker
+        may be away; then its error. Those of ``answers`` count after some seconds. ``failed()``: called before each
+        pause."""
+        import tenacity
+
+        began, bound_ms = monotonic_s(), self._bound_ms
+
         def is_over(state: Any) -> bool:
             seconds = monotonic_s() - began + state.upcoming_sleep
-            is_answer = _name(state.outcome.exception()) in answers
+            is_answer = error_name(state.outcome.exception()) in answers
             return bool(seconds > (min(_SURE_SECONDS, bound_ms / 1_000) if is_answer else bound_ms / 1_000))
 
         def noted(state: Any) -> None:
-            # It keeps what it knew of leaders, and asks for no newer ones.
-            self._admin = None
-            waited = monotonic_s() - began
-            logger.warning(
-                "Kafka at %s does not answer (%s, for %.0f s of %s): %s",
-                self._connection.servers,
-                what,
-                waited,
-                duration_text(bound_ms),
-                self.cause(state.outcome.exception()),
-            )
+            failed()
+            self.note(what, monotonic_s() - began, state.outcome.exception())
 
         retrying = tenacity.Retrying(
             wait=tenacity.wait_random_exponential(0.2, 5),
             stop=is_over,
-            retry=tenacity.retry_if_exception(self._is_worth_a_try),
+            retry=tenacity.retry_if_exception(is_worth),
             before_sleep=noted,
             reraise=True,
         )
-        try:
-            answer: T = retrying(tried)
-            return answer
-        except (KafkaException, TimeoutError) as error:
-            said, cause = answers.get(_name(error)), self.cause(error)
-        if said is not None:
-            raise SourceError(f"Kafka at {self._connection.servers}: {said}")
-        raise self.away(what, cause, monotonic_s() - began)
+        answer: T = retrying(act)
+        return answer
 
-    def away(self, what: str, cause: str, seconds: float) -> SourceError:
+    @property
+    def _bound_ms(self) -> int:
+        return self._connection.server_away_ms if self._has_answered else self._connection.connect_timeout_ms
+
+    def note(self, what: str, seconds: float, error: Any = None) -> None:
+        """Say in the log that the broker has not done ``what`` yet."""
+        servers, bound = self._connection.servers, duration_text(self._bound_ms)
+        text = "Kafka at %s does not answer (%s, for %.0f s of %s): %s"
+        logger.warning(text, servers, what, seconds, bound, self.cause(error))
+
+    def away(self, what: str, cause: str, seconds: float) -> PersistentError:
         """The error for a broker that did not do ``what`` in time."""
-        return SourceError(
+        return self._failure(
             f"Kafka at {self._connection.servers}: cannot {what}: {cause} ({seconds:.0f} s). Nothing was lost, the "
             "last checkpoint is good: check servers= and client= (does the broker want TLS or a password?), or start "
             "the broker, and run again"
@@ -207,14 +277,14 @@ class KafkaClient:
             return True
         if not isinstance(error, KafkaException):
             return False
-        return not any(part in _name(error) for part in _PERMANENT)
+        return not any(part in error_name(error) for part in _PERMANENT)
 
     def cause(self, error: Any = None) -> str:
         """Why the broker does not answer: the last error of each kind that its connections had."""
         refused = [self._causes[name] for name in _REFUSED if name in self._causes]
         if refused:
             return "; ".join(refused)
-        own = [f"{_name(error)}: {error.args[0].str()}"] if error is not None and _name(error) else []
+        own = [f"{error_name(error)}: {error.args[0].str()}"] if error is not None and error_name(error) else []
         return "; ".join([*own, *list(self._causes.values())[-1:]]) or "it does not answer"
 
     def heard(self, error: Any) -> None:
@@ -253,6 +323,12 @@ class KafkaClient:
             found = error.args[0]
         raise InvalidPipeline(f"client= is refused by librdkafka: {found.str()}")
 
+    def producer(self, settings: Mapping[str, Any]) -> Any:
+        """A new producer with these settings, among them the user's."""
+        from confluent_kafka import Producer
+
+        return self._made(lambda: Producer({**self._settings(), **settings}, logger=logger))
+
     # -- reading -------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -281,7 +357,17 @@ class KafkaClient:
         return self._connection.server_away_ms / 1_000
 
 
-def _name(error: Any) -> str:
+def _described(admin: Any, name: str) -> Topic:
+    from confluent_kafka import TopicCollection
+
+    asked = admin.describe_topics(TopicCollection([name]), request_timeout=_CALL_SECONDS)
+    found = asked[name].result(_CALL_SECONDS + 5)
+    partitions = sorted(found.partitions, key=lambda one: one.id)
+    replicas = max((len(one.replicas) for one in partitions), default=1)
+    return Topic(str(found.topic_id), tuple(str(one.id) for one in partitions), replicas)
+
+
+def error_name(error: Any) -> str:
     """The name of an error of Kafka, "" of any other."""
     found = error.args[0] if error.args else None
     return str(found.name()) if found is not None and hasattr(found, "name") else ""

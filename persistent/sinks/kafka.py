@@ -1,0 +1,234 @@
+"""A Kafka sink appends the outputs to a topic: the rows of a batch and its mark in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from persistent.clock import Duration, duration_ms
+from persistent.errors import InvalidPipeline, StorageError
+from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.sinks.json_lines import json_rows
+from persistent.sinks.kafka_place import KafkaPlace
+from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
+from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.sources.kafka_client import Connection, checked_settings
+from persistent.text.spelling import spelled
+
+_WINDOW: Final = ("window_start", "window_end")
+_REVISION: Final = "revision"
+_FIXED: Final = {
+    "bootstrap.servers": "servers= names them",
+    "transactional.id": "it belongs to the topic, so that drivers fence each other",
+    "enable.idempotence": "a transaction needs it",
+    "acks": "a transaction needs all",
+    "message.timeout.ms": "server_away= says it",
+    "isolation.level": "the mark is read as readers read the rows",
+    "group.id": "nothing is committed to a group",
+}
+_PRODUCER: Final = {
+    # As the clients in Java: the same key, the same partition.
+    "partitioner": "murmur2_random",
+    # What a broker allows: in this time a batch must be written.
+    "transaction.timeout.ms": 900_000,
+}
+
+
+class KafkaSink:
+    """Appends to ``topic``, which must be there: a JSON object for each row, with the number of its batch as
+    ``revision``.
+
+    ``servers``: "host:port", several with commas. ``key``: the columns whose JSON is the key of a message, which also
+    chooses the partition; by default those of the task's key, without the window. ``connect_timeout``: how long to wait
+    for a broker when a run begins; ``server_away``: how long under way. ``client``: settings of librdkafka, such as
+    {"security.protocol": "SASL_SSL", "sasl.username": ...}.
+
+    Readers with ``isolation.level=read_committed`` see each row once. The topic ``<topic>-persistent-marks``, which the
+    sink makes, says what has been published: leave it alone.
+    """
+
+    @spelled
+    def __init__(
+        self,
+        servers: str,
+        topic: str,
+        *,
+        key: Sequence[str] | None = None,
+        connect_timeout: Duration = "30 s",
+        server_away: Duration = "5 min",
+        client: Mapping[str, Any] | None = None,
+    ) -> None:
+        for name, value, example in (("servers", servers, "'localhost:9092'"), ("topic", topic, "'visits'")):
+            if not isinstance(value, str) or not value:
+                raise InvalidPipeline(f"KafkaSink {name}={value!r}: give a text, such as {example}")
+        if isinstance(key, str):
+            raise InvalidPipeline(f"KafkaSink key={key!r}: give a list of columns, such as [{key!r}]")
+        self.servers = servers
+        self.topic = topic
+        self.key = None if key is None else tuple(key)
+        settings = checked_settings(client or {}, _FIXED)
+        self._settings = {**_PRODUCER, **settings}
+        self._connection = Connection(
+            servers,
+            settings,
+            _milliseconds(connect_timeout, "connect_timeout"),
+            _milliseconds(server_away, "server_away"),
+        )
+        self._max_bytes: int | None = None
+        self._own_place: KafkaPlace | None = None
+
+    def __repr__(self) -> str:
+        return f"KafkaSink({self.servers!r}, {self.topic!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_own_place": None}
+
+    @property
+    def _place(self) -> KafkaPlace:
+        if self._own_place is None:
+            self._own_place = KafkaPlace(self._connection, self.topic, self._settings)
+        return self._own_place
+
+    def guarantee(self) -> Promise:
+        """Exactly-once, for readers of committed transactions."""
+        return Promise(
+            EXACTLY_ONCE,
+            "Kafka commits the rows of a batch and its mark in one transaction, for readers with "
+            "isolation.level=read_committed",
+        )
+
+    def claim(self, claim: Claim) -> None:
+        """Claim the topic for a job. StorageError, InvalidPipeline."""
+        missing = [name for name in self.key or () if name not in claim.schema.names]
+        if missing and claim.schema.names:
+            raise InvalidPipeline(
+                f"{self!r}: key= names {', '.join(missing)}, and the outputs have {', '.join(claim.schema.names)}"
+            )
+        place = self._place
+        found = place.look()
+        self._max_bytes = place.max_bytes()
+        if found is not None and found.job == claim.job and found.number >= claim.shown:
+            return
+        if found is not None and found.job not in (claim.job, *claim.heir_of):
+            claimed(found, claim, repr(self))
+        place.change("claim", lambda: self._claim(place, claim))
+
+    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
+        """InvalidPipeline for a row that is larger than a message may be."""
+        if self._max_bytes is None or _most_bytes(outputs) <= self._max_bytes:
+            return
+        row = 0
+        for keys, values in self._messages(outputs, key, 0):
+            for key_bytes, value in zip(keys, values):
+                size = len(value) + len(key_bytes or b"")
+                if size > self._max_bytes:
+                    raise InvalidPipeline(
+                        f"{self!r}: {_row_text(outputs, row, key)} is a message of {size:,} bytes, and the topic takes "
+                        f"{self._max_bytes:,}. Raise max.message.bytes of the topic, or make the value smaller"
+                    )
+                row += 1
+
+    def deliver(self, batch: OutputBatch) -> None:
+        """Append the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
+        self._place.change("append to", lambda: self._deliver(batch))
+
+    def resume(self, retreat: Retreat) -> None:
+        """Go on after a rollback: what was appended since stays. Fenced, StorageError."""
+        self._place.change("append to", lambda: self._resume(retreat))
+
+    def newest(self, job: str) -> int:
+        """The number of the last batch of this job here, -1 if there is none."""
+        found = self._place.look()
+        return found.number if found is not None and found.job == job else -1
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._own_place is not None:
+            self._own_place.close()
+            self._own_place = None
+
+    # -- with the mark -------------------------------------------------------------------------------------------
+
+    def _claim(self, place: KafkaPlace, claim: Claim) -> None:
+        found = place.fenced()
+        mark = claimed(found, claim, repr(self))
+        if mark != found:
+            place.make_marks()
+            place.write((), mark)
+
+    def _deliver(self, batch: OutputBatch) -> None:
+        found = self._there(self._place.fenced(SinkMark(batch.job, batch.before)), batch.url)
+        if not is_published(found, batch, repr(self)):
+            self._write(batch)
+
+    def _resume(self, retreat: Retreat) -> None:
+        found = self._there(self._place.fenced(), retreat.url)
+        for batch in retreat.staged:
+            if not is_settled(found, batch, repr(self)):
+                found = self._write(batch)
+        if not has_retreated(found, retreat, repr(self)):
+            self._place.write((), SinkMark(retreat.job, retreat.number))
+
+    def _there(self, found: SinkMark | None, url: str) -> SinkMark:
+        if found is None:
+            raise StorageError(
+                f"{self!r}: the mark of this job is gone: the topic, or {self._place.marks!r}, was deleted under way. "
+                f"Restore both; or begin a new checkpoint, with start_from={url!r}"
+            )
+        return found
+
+    def _write(self, batch: OutputBatch) -> SinkMark:
+        mark = SinkMark(batch.job, batch.number)
+        self._place.write(self._rows(batch), mark)
+        return mark
+
+    def _rows(self, batch: OutputBatch) -> Iterator[tuple[list[bytes] | list[None], list[bytes]]]:
+        for table in batch.tables():
+            # The topic may take less than when they were staged.
+            self.check(table, batch.key)
+            yield from self._messages(table, batch.key, batch.number)
+
+    def _messages(
+        self, table: pa.Table, key: tuple[str, ...], number: int
+    ) -> Iterator[tuple[list[bytes] | list[None], list[bytes]]]:
+        """The keys and values of rows, some at once."""
+        names = [name for name in key if name not in _WINDOW] if self.key is None else list(self.key)
+        keyed = table.select(names)
+        if _REVISION not in table.column_names:
+            table = table.append_column(_REVISION, pa.repeat(pa.scalar(number, pa.int64()), table.num_rows))
+        for start in range(0, table.num_rows, _ROWS):
+            (values,) = json_rows(table.slice(start, _ROWS))
+            yield next(json_rows(keyed.slice(start, _ROWS))) if names else [None] * len(values), values
+
+
+_ROWS: Final = 65_536
+
+
+def _most_bytes(outputs: pa.Table) -> int:
+    """What no row exceeds as JSON, roughly; beyond all bounds for nested values."""
+    most = 0
+    for name, column in zip(outputs.column_names, outputs.columns):
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            # An escaped byte has six, and a key is there twice.
+            most += 12 * (pc.max(pc.binary_length(column)).as_py() or 0)
+        elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            return 1 << 62
+        most += 2 * (6 * len(name) + 100)
+    return most
+
+
+def _row_text(outputs: pa.Table, row: int, key: tuple[str, ...]) -> str:
+    """A row by its key."""
+    texts = [f"{name}={str(outputs.column(name)[row].as_py())[:100]!r}" for name in key]
+    return f"the row with {', '.join(texts)}" if texts else f"row {row}"
+
+
+def _milliseconds(value: Any, name: str) -> int:
+    try:
+        return duration_ms(value, name)
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error

@@ -1,0 +1,289 @@
+"""A place in Kafka is a topic, with a mark in a topic beside it; what is written moves the mark in one transaction.
+
+``<topic>-persistent-marks`` is compacted, and has one partition: its newest record under the id of the topic is the
+mark. A topic that was deleted and made again has another id, and so no mark.
+All that ever write to a place have one ``transactional.id``, ``persistent-<topic>``. A producer that begins with it
+ends the transactions of those before it, which can commit no more. So the mark that it reads then stands until it
+writes, or until another begins: then it reads again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+from persistent.clock import monotonic_s
+from persistent.errors import Fenced, StorageError
+from persistent.sinks.marks import SinkMark
+from persistent.sources.kafka_client import Connection, KafkaClient, Topic, error_name
+
+T = TypeVar("T")
+logger = logging.getLogger("persistent.sinks")
+
+_CALL_SECONDS: Final = 10.0
+_FENCE_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.1
+_NOTE_SECONDS: Final = 5.0
+_TAIL: Final = 1_000
+"""So many offsets from the end the mark is looked for first."""
+_WAIT_SECONDS: Final = 0.02
+_POLL_ROWS: Final = 10_000
+_COMMIT_ROWS: Final = 10_000
+"""So many rows a commit may still have to deliver, in the time that one call has."""
+_MARKS: Final = {"cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
+_FENCED: Final = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+_PERMANENT: Final = (
+    "AUTHORIZATION_FAILED",
+    "AUTHENTICATION",
+    "UNSUPPORTED",
+    "INVALID_TRANSACTION_TIMEOUT",
+    "INVALID_RECORD",
+    "INVALID_CONFIG",
+    "SIZE_TOO_LARGE",
+    "POLICY_VIOLATION",
+)
+"""Parts of the names of errors that neither another try nor another producer mends."""
+
+
+class KafkaPlace:
+    """The place of one topic, as one process sees it. ``settings``: of producers. What another process has begun, or a
+    broker that is away ends, is tried again; a call never lasts longer than ``server_away``."""
+
+    def __init__(self, connection: Connection, topic: str, settings: Mapping[str, Any]) -> None:
+        self.client = KafkaClient(connection, StorageError)
+        self.topic = topic
+        self._text = f"topic {topic!r} of Kafka at {connection.servers}"
+        self._settings = {
+            **settings,
+            "message.timeout.ms": min(connection.server_away_ms, settings["transaction.timeout.ms"]),
+            "transactional.id": f"persistent-{topic}",
+            "delivery.report.only.error": True,
+            "on_delivery": self._not_delivered,
+        }
+        self._max_bytes = 0
+        self._producer: Any = None
+        self._is_open = False
+        self._failed: Any = None
+        self._id: str | None = None
+        self._mark: SinkMark | None = None
+
+    @property
+    def marks(self) -> str:
+        """The topic of the marks."""
+        return f"{self.topic}-persistent-marks"
+
+    # -- what is done with it ------------------------------------------------------------------------------------
+
+    def look(self) -> SinkMark | None:
+        """The mark, without a claim on it: it may be a moment old."""
+        return self.client.repeated(f"read {self.marks}", self._looked, self._is_worth_a_try, lambda: None)
+
+    def change(self, what: str, act: Callable[[], T]) -> T:
+        """``act()``, which fences, asks for the mark and writes; again from the start if that fails. Fenced if others
+        write here all the time, StorageError."""
+        from confluent_kafka import KafkaException
+
+        began = monotonic_s()
+        try:
+            return self.client.repeated(f"{what} {self.topic}", act, self._is_worth_a_try, self.close)
+        except (KafkaException, TimeoutError, SystemError) as error:
+            cause = self._cause(error)
+        except BaseException:
+            self.close()
+            raise
+        self.close()
+        if cause in _FENCED:
+            raise Fenced(f"{self._text}: another driver writes there all the time: end one of the two")
+        raise self.client.away(f"{what} topic {self.topic}", cause, monotonic_s() - began)
+
+    def fenced(self, expected: SinkMark | None = None) -> SinkMark | None:
+        """The mark, which stays as it is until we write, or another fences us. It is ``expected`` to be as we left it:
+        then it is not read again."""
+        found = self.client.topic(self.topic)
+        if self._producer is not None and found.id == self._id and expected is not None and expected == self._mark:
+            return expected
+        self.close()
+        self._id = found.id
+        self._producer = self.client.producer({**self._settings, _OF_CLIENT: self._limit()})
+        self._producer.init_transactions(_FENCE_SECONDS)
+        self._mark = self._read(found)
+        return self._mark
+
+    def write(self, rows: Iterable[tuple[list[Any], list[bytes]]], mark: SinkMark) -> None:
+        """Write rows, as keys and values, and move the mark, in one transaction. Only after ``fenced``."""
+        producer = self._producer
+        producer.begin_transaction()
+        self._is_open = True
+        for keys, values in rows:
+            self._append(keys, values)
+        body = json.dumps({"job": mark.job, "number": mark.number, "topic": self.topic}).encode()
+        producer.produce(self.marks, body, (self._id or "").encode(), partition=0)
+        self._wait(_COMMIT_ROWS)
+        self._commit()
+        self._is_open = False
+        self._mark = mark
+
+    def make_marks(self) -> None:
+        """Create the topic of marks, unless it is there. StorageError if it forgets."""
+        found = self.client.topic(self.topic)
+        if self.client.find_topic(self.marks) is None:
+            self.client.create(self.marks, found.replicas, _MARKS)
+        policy = self.client.configured(self.marks).get("cleanup.policy", "compact")
+        if policy != "compact":
+            raise StorageError(
+                f"topic {self.marks!r} has cleanup.policy={policy}: the broker would delete the mark, and the job "
+                f"could not go on. Correct it: kafka-configs.sh --alter --topic {self.marks} --add-config "
+                "cleanup.policy=compact"
+            )
+
+    def max_bytes(self) -> int:
+        """How many bytes key and value of a row may have."""
+        return self._limit() - _OVERHEAD_BYTES
+
+    def close(self) -> None:
+        """End the producer, and its transaction."""
+        producer, self._producer, self._failed = self._producer, None, None
+        if producer is None or not self._is_open:
+            return
+        self._is_open = False
+        try:
+            producer.abort_transaction(_CALL_SECONDS / 2)
+        except Exception as error:
+            # The next producer ends it, or the broker in the end.
+            logger.debug("the transaction on %s stays open: %s", self.topic, error_name(error))
+
+    # -- the mark ------------------------------------------------------------------------------------------------
+
+    def _looked(self) -> SinkMark | None:
+        return self._read(self.client.topic(self.topic))
+
+    def _read(self, topic: Topic) -> SinkMark | None:
+        if self.client.find_topic(self.marks) is None:
+            return None
+        kept = self.client.kept(self.marks, ["0"])["0"]
+        for first in dict.fromkeys((max(kept.first, kept.stop - _TAIL), kept.first)):
+            found = self._newest(topic.id.encode(), first, kept.stop)
+            if found is not None:
+                return self._decoded(found)
+        return None
+
+    def _newest(self, key: bytes, start: int, stop: int) -> bytes | None:
+        """The last record with this key from ``start`` to ``stop``."""
+        from confluent_kafka import KafkaException, TopicPartition
+
+        found: bytes | None = None
+        heard = monotonic_s()
+        with self.client.consumer() as consumer:
+            consumer.assign([TopicPartition(self.marks, 0, start)])
+            while start < stop:
+                message = consumer.poll(_POLL_SECONDS)
+                if message is None:
+                    if monotonic_s() - heard > _FENCE_SECONDS:
+                        raise TimeoutError(f"{self.marks} is silent")
+                    continue
+                heard, error = monotonic_s(), message.error()
+                if error is None:
+                    start = message.offset() + 1
+                    found = message.value() if message.key() == key else found
+                elif error.name() == "_PARTITION_EOF":
+                    start = max(start, message.offset())
+                else:
+                    raise KafkaException(error)
+        return found
+
+    def _decoded(self, value: bytes) -> SinkMark:
+        try:
+            body = json.loads(value)
+            return SinkMark(str(body["job"]), int(body["number"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageError(
+                f"topic {self.marks!r} has a record that is no mark: something else writes there. Delete that topic "
+                "only together with the results, and begin a new checkpoint"
+            ) from error
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def _append(self, keys: list[Any], values: list[bytes]) -> None:
+        produce, topic = self._producer.produce, self.topic
+        for start in range(0, len(values), _POLL_ROWS):
+            rows = slice(start, start + _POLL_ROWS)
+            for key, value in zip(keys[rows], values[rows]):
+                try:
+                    produce(topic, value, key)
+                except BufferError:
+                    self._wait(len(self._producer) // 2)
+                    produce(topic, value, key)
+            self._producer.poll(0)
+
+    def _wait(self, most: int) -> None:
+        """Wait until the broker has all rows but so many."""
+        left, moved, noted = len(self._producer), monotonic_s(), monotonic_s()
+        while left > most and self._failed is None:
+            self._producer.poll(_WAIT_SECONDS)
+            now = monotonic_s()
+            if len(self._producer) < left:
+                left, moved = len(self._producer), now
+            elif now - moved > self.client.server_away_s:
+                raise TimeoutError(f"{left} rows are not delivered")
+            elif now - max(moved, noted) > _NOTE_SECONDS:
+                noted = now
+                self.client.note(f"append to {self.topic}", now - moved)
+
+    def _commit(self) -> None:
+        """Commit; the same again as long as that may help. What has become of it otherwise, the mark tells."""
+        from confluent_kafka import KafkaException
+
+        began = monotonic_s()
+        while True:
+            try:
+                self._producer.commit_transaction(_CALL_SECONDS)
+                return
+            except KafkaException as error:
+                waited = monotonic_s() - began
+                if not error.args[0].retriable() or waited > self.client.server_away_s:
+                    raise
+                self.client.note(f"commit to {self.topic}", waited, error)
+
+    def _not_delivered(self, error: Any, message: Any) -> None:
+        if error is not None and self._failed is None:
+            self._failed = error
+
+    def _limit(self) -> int:
+        """The largest message, of the topic and of the client: what neither exceeds."""
+        if not self._max_bytes:
+            said = (self.client.configured(self.topic).get(_OF_TOPIC), self._settings.get(_OF_CLIENT))
+            self._max_bytes = min((int(one) for one in said if one is not None), default=_CLIENT_BYTES)
+        return self._max_bytes
+
+    # -- errors --------------------------------------------------------------------------------------------------
+
+    def _is_worth_a_try(self, error: BaseException) -> bool:
+        from confluent_kafka import KafkaException
+
+        name = self._name(error)
+        if isinstance(error, KafkaException):
+            return not any(part in name for part in _PERMANENT)
+        # An interpreter error of the client, out of a call on a fenced producer.
+        return isinstance(error, TimeoutError | SystemError)
+
+    def _name(self, error: BaseException) -> str:
+        """The name of an error: that of the row which was not delivered, where this is the consequence."""
+        own = error_name(error)
+        return str(self._failed.name()) if self._failed is not None and own not in _FENCED else own
+
+    def _cause(self, error: BaseException) -> str:
+        name = self._name(error)
+        if name in _FENCED:
+            return name
+        if self._failed is not None:
+            return f"{name}: {self._failed.str()}"
+        return self.client.cause(error)
+
+
+_OF_TOPIC, _OF_CLIENT = "max.message.bytes", "message.max.bytes"
+_OVERHEAD_BYTES: Final = 256
+"""What a broker counts beside key and value."""
+_CLIENT_BYTES: Final = 1_000_000
+"""The largest message, unless the topic or the client says otherwise."""
