@@ -13,6 +13,7 @@ from persistent import (
     FileSink,
     FileSource,
     InvalidPipeline,
+    KafkaSink,
     KafkaSource,
     MemorySink,
     MemorySource,
@@ -50,6 +51,7 @@ def connectors(folder: Path) -> list[Any]:
         KafkaSource("localhost:9092", "clicks"),
         MemorySource([{"ts": 1}]),
         FileSink(folder / "out"),
+        KafkaSink("localhost:9092", "visits"),
         MemorySink(),
     ]
 

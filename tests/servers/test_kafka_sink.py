@@ -124,6 +124,8 @@ class SteppedKafkaSink(KafkaSink):
 class TestKafka(SinkSuite):
     """KafkaSink."""
 
+    kills_one_in = 4
+
     def place(self, folder: Path) -> str:
         return shared_kafka().create(2)
 
