@@ -69,7 +69,7 @@ class KafkaSink:
         self.servers = servers
         self.topic = topic
         self.key = None if key is None else tuple(key)
-        settings = checked_settings(client or {}, _FIXED)
+        settings = checked_settings(client or {}, "sink", _FIXED)
         self._settings = {**_PRODUCER, **settings}
         self._connection = Connection(
             servers,

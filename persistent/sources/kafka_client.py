@@ -76,13 +76,13 @@ class Connection:
         return f"Connection({self.servers!r})"
 
 
-def checked_settings(client: Any, fixed: Mapping[str, str] = _FIXED) -> dict[str, Any]:
-    """The option ``client=``. InvalidPipeline if it sets what is ``fixed``, by name with the reason."""
+def checked_settings(client: Any, part: str = "source", fixed: Mapping[str, str] = _FIXED) -> dict[str, Any]:
+    """The option ``client=``. InvalidPipeline if it sets what is ``fixed`` for this part, by name."""
     if not isinstance(client, Mapping) or not all(isinstance(name, str) for name in client):
         raise InvalidPipeline("client= is a mapping of librdkafka's settings, such as {'security.protocol': 'SSL'}")
     for name, why in fixed.items():
         if name in client:
-            raise InvalidPipeline(f"client= sets {name!r}, which is not yours to set: {why}. Leave it out")
+            raise InvalidPipeline(f"client= sets {name!r}, which this {part} sets itself: {why}. Leave it out")
     return dict(client)
 
 

@@ -442,7 +442,7 @@ def test_what_is_wrong_is_said_at_once(kafka: KafkaServer) -> None:
     kafka.create(name=f"{forgets}-persistent-marks")
     with pytest.raises(StorageError, match=r"cleanup\.policy=delete.*kafka-configs\.sh"):
         claimed(kafka, forgets)
-    with pytest.raises(InvalidPipeline, match="not yours to set: it belongs to the topic"):
+    with pytest.raises(InvalidPipeline, match="which this sink sets itself: it belongs to the topic"):
         KafkaSink(kafka.bootstrap, "t", client={"transactional.id": "mine"})
     with pytest.raises(InvalidPipeline, match="give a list of columns"):
         KafkaSink(kafka.bootstrap, "t", key="page")
