@@ -57,6 +57,11 @@ def test_the_records_before_a_position_are_those_that_a_step_up_to_it_reads(code
             assert is_before == (codec.of(ordinal, offset) < position), (ordinal, offset)
 
 
+def test_a_position_is_told_to_people() -> None:
+    """Whoever looks for the record goes by it."""
+    assert ORDINAL_OFFSET.text((3, 40)) == "3, offset 40" and OFFSET.text(40) == "offset 40"
+
+
 @pytest.mark.parametrize("value", [-1, True, 1.0, "0", None, [0], 2**63])
 def test_what_is_no_offset_is_refused(value: Any) -> None:
     """No driver of ours wrote it."""
