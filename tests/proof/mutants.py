@@ -191,7 +191,8 @@ _PAGE = """# Mutants
 What the tests of storing and committing would notice: each mutant is one small change to a module (a comparison, a
 condition, a constant, a call or a raise left out), and the tests that mirror the module are run with it. A mutant is
 found if a test fails or does not end. Made by `make mutants`, not by hand; the share is of those tried
-that can be found, so it says little of a module, or of all, that was not run whole.
+that can be found, so it says little of a module, or of all, that was not run whole. What is counted was run with the
+module and its tests as they stand here: "not yet" is also said of a module that has changed since, or its tests have.
 
 | module | mutants | tried | found | explained | share | run |
 |---|---|---|---|---|---|---|
