@@ -35,7 +35,7 @@ from persistent.errors import (
 )
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
-from persistent.sinks import FileSink, KafkaSink, MemorySink, SqliteSink
+from persistent.sinks import FileSink, FunctionSink, KafkaSink, MemorySink, PostgresSink, SqliteSink
 from persistent.sources import FileSource, KafkaSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
@@ -53,6 +53,7 @@ __all__ = [
     "FileSink",
     "FileSource",
     "FingerprintChanged",
+    "FunctionSink",
     "InvalidPipeline",
     "KafkaSink",
     "KafkaSource",
@@ -68,6 +69,7 @@ __all__ = [
     "PersistentState",
     "PersistentTask",
     "Pipeline",
+    "PostgresSink",
     "Refused",
     "Retention",
     "RetentionGap",

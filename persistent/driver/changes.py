@@ -172,6 +172,15 @@ OPTIONS = tuple(
             ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
+        "FunctionSink": (("function", OnChange.STEP, "what is called with the outputs from then on"),),
+        "PostgresSink": (
+            ("dsn", OnChange.RECORDED, _OTHER_TABLE),
+            ("table", OnChange.RECORDED, _OTHER_TABLE),
+            ("mode", OnChange.STEP, "whether rows are added or replaced; those of before are no longer taken back"),
+            ("connect_timeout", OnChange.NONE, "how long to wait for the server when a run begins"),
+            ("call_timeout", OnChange.NONE, "how long one statement may take"),
+            ("server_away", OnChange.NONE, "how long to wait for the server once it has answered"),
+        ),
         "SqliteSink": (
             ("path", OnChange.RECORDED, _OTHER_TABLE),
             ("table", OnChange.RECORDED, _OTHER_TABLE),

@@ -4,16 +4,20 @@ protocol.py                the two kinds of sinks, and what is said to them
 outlet.py                  a sink of either kind, and where its outputs wait
 file.py  json_lines.py     a folder of Parquet or JSON lines files
 memory.py                  a list of rows
+function.py                a function of the user's
 marks.py                   where the mark of a batch sink moves
 sqlite.py  sql.py          a table in a file of SQLite
 kafka.py  kafka_place.py   a topic of Kafka
+postgres*.py  sql.py       a table on a server of PostgreSQL
 """
 
 from persistent.checkpoint.names import Staged
 from persistent.promises import Promise
 from persistent.sinks.file import FileSink
+from persistent.sinks.function import FunctionSink
 from persistent.sinks.kafka import KafkaSink
 from persistent.sinks.memory import MemorySink
+from persistent.sinks.postgres import PostgresSink
 from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Retreat, Sink
 from persistent.sinks.sqlite import SqliteSink
 
@@ -21,9 +25,11 @@ __all__ = [
     "BatchSink",
     "Claim",
     "FileSink",
+    "FunctionSink",
     "KafkaSink",
     "MemorySink",
     "OutputBatch",
+    "PostgresSink",
     "Promise",
     "Retreat",
     "Sink",

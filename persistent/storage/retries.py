@@ -42,13 +42,14 @@ class Patience:
 class Retrying:
     """One verb on one place: repeats the request as long as ``patience`` lasts, then raises.
 
-    ``answers`` are errors that answer the caller's question.
+    ``answers`` are errors that answer the caller's question. ``explain``: what an error of the client means.
     """
 
     operation: str
     place: str
     patience: Patience
     answers: tuple[type[Exception], ...] = ()
+    explain: Callable[[BaseException], StoreFailure] = failure_of
 
     def __call__(self, call: Callable[[], T]) -> T:
         """The result of ``call``. StorageError with operation, place, cause, tries and remedy."""
@@ -67,7 +68,7 @@ class Retrying:
         except Exception as error:
             if isinstance(error, (*self.answers, StorageError)):
                 raise
-            failure = failure_of(error)
+            failure = self.explain(error)
         # Raised outside the except clause: a client's error, kept as context, may hold an endpoint's password.
         raise self.error(failure, tries, self.patience.clock() - began)
 
@@ -94,7 +95,7 @@ class Retrying:
             return is_late or bool(state.attempt_number >= patience.tries_max)
 
         def noted(state: Any) -> None:
-            self.note(failure_of(state.outcome.exception()), f"trying again in {state.upcoming_sleep:.1f} s")
+            self.note(self.explain(state.outcome.exception()), f"trying again in {state.upcoming_sleep:.1f} s")
 
         return tenacity.Retrying(
             sleep=patience.sleep or tenacity.nap.sleep,
@@ -108,4 +109,4 @@ class Retrying:
     def _is_worth_a_try(self, error: BaseException) -> bool:
         if not isinstance(error, Exception) or isinstance(error, (*self.answers, StorageError)):
             return False
-        return failure_of(error).fault is not FaultKind.PERMANENT
+        return self.explain(error).fault is not FaultKind.PERMANENT

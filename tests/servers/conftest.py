@@ -9,8 +9,9 @@ import pytest
 from tests.servers.cluster import Cluster
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
+from tests.servers.postgres import PostgresServer
 from tests.servers.s3 import S3Server, client_environment
-from tests.servers.shared import shared_cluster, shared_hdfs, shared_kafka, shared_s3
+from tests.servers.shared import shared_cluster, shared_hdfs, shared_kafka, shared_postgres, shared_s3
 
 
 @pytest.fixture
@@ -32,6 +33,12 @@ def s3_server() -> Iterator[S3Server]:
 def kafka() -> KafkaServer:
     """A broker; a test that kills it starts it again."""
     return shared_kafka()
+
+
+@pytest.fixture
+def postgres() -> PostgresServer:
+    """A server; a test that kills it starts it again."""
+    return shared_postgres()
 
 
 @pytest.fixture

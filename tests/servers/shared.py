@@ -10,6 +10,7 @@ from functools import cache
 from tests.servers.cluster import Cluster, cluster
 from tests.servers.hdfs import HdfsServer, hdfs_server
 from tests.servers.kafka import KafkaServer, kafka_server
+from tests.servers.postgres import PostgresServer, postgres_server
 from tests.servers.processes import kept
 from tests.servers.s3 import S3Server, s3_server
 
@@ -30,6 +31,12 @@ def shared_s3() -> S3Server:
 def shared_kafka() -> KafkaServer:
     """A broker; a test that kills it starts it again."""
     return kept(kafka_server())
+
+
+@cache
+def shared_postgres() -> PostgresServer:
+    """A server; a test that kills it starts it again."""
+    return kept(postgres_server())
 
 
 @cache

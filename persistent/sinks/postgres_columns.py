@@ -1,0 +1,139 @@
+"""The columns of outputs as PostgreSQL has them: their types, and their values as CSV for COPY."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+
+from monoids.arrays import python_list
+from monoids.encoding import to_json
+from persistent.errors import InvalidPipeline
+
+_ROWS_AT_ONCE = 65_536
+_OPTIONS: Any = csv.WriteOptions(include_header=False, quoting_style="needed")
+_TYPES = {
+    pa.bool_(): "boolean",
+    pa.int8(): "smallint",
+    pa.uint8(): "smallint",
+    pa.int16(): "smallint",
+    pa.uint16(): "integer",
+    pa.int32(): "integer",
+    pa.uint32(): "bigint",
+    pa.int64(): "bigint",
+    pa.uint64(): "numeric(20,0)",
+    pa.float16(): "real",
+    pa.float32(): "real",
+    pa.float64(): "double precision",
+    pa.date32(): "date",
+    pa.date64(): "date",
+}
+_WIDER = {
+    "smallint": ("integer", "bigint", "numeric"),
+    "integer": ("bigint", "numeric"),
+    "bigint": ("numeric",),
+    "real": ("double precision",),
+    "text": ("character varying",),
+    "jsonb": ("json", "text"),
+    "timestamp with time zone": ("timestamp(6) with time zone",),
+    "timestamp without time zone": ("timestamp(6) without time zone",),
+}
+"""What holds every value of a type too."""
+_NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
+
+
+def type_of(kind: pa.DataType) -> str:
+    """The type of a column, as PostgreSQL spells it.
+
+    >>> type_of(pa.int64()), type_of(pa.timestamp("ms", "UTC")), type_of(pa.decimal128(10, 2))
+    ('bigint', 'timestamp with time zone', 'numeric(10,2)')
+    """
+    types = pa.types
+    if kind in _TYPES:
+        return _TYPES[kind]
+    if types.is_timestamp(kind):
+        return f"timestamp {'with' if kind.tz else 'without'} time zone"
+    if types.is_time(kind):
+        return "time without time zone"
+    if types.is_decimal(kind):
+        return f"numeric({kind.precision},{kind.scale})"
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return "bytea"
+    if types.is_duration(kind):
+        return "bigint"
+    return "jsonb" if types.is_nested(kind) else "text"
+
+
+def fits(found: str, expected: str) -> bool:
+    """Whether a column of the type that was found holds every value of the expected one.
+
+    >>> fits("bigint", "integer"), fits("integer", "bigint"), fits("numeric(12,2)", "numeric(10,2)")
+    (True, False, True)
+    """
+    if found == expected or found in _WIDER.get(expected, ()):
+        return True
+    wanted, there = _NUMERIC.fullmatch(expected), _NUMERIC.fullmatch(found)
+    if wanted is None:
+        return False
+    if there is None:
+        return found == "numeric"
+    whole, digits = int(wanted[1]) - int(wanted[2]), int(wanted[2])
+    return int(there[2]) >= digits and int(there[1]) - int(there[2]) >= whole
+
+
+def check_values(outputs: pa.Table, place: str) -> None:
+    """InvalidPipeline for text with a NUL, or a time finer than microseconds."""
+    for name, column in zip(outputs.column_names, outputs.columns):
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            if pc.any(pc.match_substring(column, "\0")).as_py():
+                raise InvalidPipeline(
+                    f"{place}: column {name!r} has a text with a NUL character, which text cannot hold"
+                )
+        elif (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns":
+            try:
+                column.cast(_microseconds(kind))
+            except pa.ArrowInvalid as error:
+                raise InvalidPipeline(
+                    f"{place}: column {name!r} has a time in nanoseconds, and those of the server are "
+                    "microseconds: round it in the task"
+                ) from error
+
+
+def csv_pieces(outputs: pa.Table) -> Iterator[bytes]:
+    """The rows as CSV: null is nothing, text is quoted."""
+    outputs = pa.table({name: _as_written(column) for name, column in zip(outputs.column_names, outputs.columns)})
+    for start in range(0, outputs.num_rows, _ROWS_AT_ONCE):
+        out = io.BytesIO()
+        csv.write_csv(outputs.slice(start, _ROWS_AT_ONCE), out, _OPTIONS)
+        yield out.getvalue()
+
+
+def _as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of values that CSV can hold as PostgreSQL reads them."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        unit = "us" if kind.unit == "ns" else kind.unit
+        return column.cast(pa.timestamp(unit, "UTC" if kind.tz else None))
+    if pa.types.is_duration(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_time(kind) and kind.unit == "ns":
+        return column.cast(_microseconds(kind))
+    if pa.types.is_decimal(kind) or kind == pa.float16():
+        return column.cast(pa.float32() if kind == pa.float16() else pa.string())
+    if type_of(kind) == "bytea":
+        return pa.chunked_array(
+            [[None if one is None else f"\\x{one.hex()}" for one in python_list(column)]], pa.string()
+        )
+    if pa.types.is_nested(kind):
+        return pa.chunked_array([[None if one is None else to_json(one) for one in python_list(column)]], pa.string())
+    return column
+
+
+def _microseconds(kind: pa.DataType) -> pa.DataType:
+    return pa.time64("us") if pa.types.is_time(kind) else pa.timestamp("us", kind.tz)

@@ -1,0 +1,212 @@
+"""A session asks a server of PostgreSQL, again and again for as long as it may, and says in the end what was wrong.
+
+While a run begins it waits ``connect_timeout``; once the server has answered, ``server_away``. Each call has an end: by
+the server's own timeout, and if the server does not answer at all, by cutting the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from persistent.errors import InvalidPipeline
+from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
+from persistent.storage.retries import Patience, Retrying
+
+T = TypeVar("T")
+
+_TRIES_MAX = 1_000_000
+_CONNECT_SECONDS = 10
+_AWAY = "Start the server, or check the network"
+_REMEDIES = {
+    "28": "Give valid credentials: in the dsn, PGPASSWORD or a password file",
+    "3D000": "Correct the name of the database in the dsn, or create it",
+    "3F000": "Create the schema, or correct the name of the table",
+    "42501": "Grant this user CREATE and USAGE on the schema; SELECT, INSERT, UPDATE and DELETE on its tables",
+    "53100": "Free some space on the server",
+    "57014": "The call took longer than call_timeout: end what holds the table, or give it more time",
+    "55P03": "The call took longer than call_timeout: end what holds the table, or give it more time",
+    "21000": "Two rows of one batch have the same key: something else writes into this checkpoint",
+}
+"""By SQLSTATE, or its class."""
+_TRANSIENT = ("08", "53300", "53400", "57P", "40", "55P03", "57014", "25P0")
+_REFUSED = {
+    "password": "28",
+    "authentication": "28",
+    "pg_hba.conf": "28",
+    "role ": "28",
+    "database ": "3D000",
+    "SSL": "28",
+    "certificate": "28",
+}
+"""Words of a refused connection, which has no SQLSTATE."""
+
+
+class Moved(Exception):
+    """Another has changed the mark since it was read: read it again."""
+
+
+@dataclass(frozen=True)
+class Patiences:
+    """How long to wait for what, in milliseconds."""
+
+    connect_ms: int
+    call_ms: int
+    away_ms: int
+
+
+class Session:
+    """A connection to the server of ``settings``, made when it is needed and again when it is lost. ``name``: for
+    errors. Pickled, it is settings alone."""
+
+    def __init__(self, settings: Mapping[str, Any], patiences: Patiences, name: str) -> None:
+        self._settings = dict(settings)
+        self._patiences = patiences
+        self._name = name
+        self._has_answered = False
+        self._connection: Any = None
+
+    def __repr__(self) -> str:
+        return f"Session({self._name!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connection": None, "_has_answered": False}
+
+    def close(self) -> None:
+        """End the connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def transact(self, what: str, act: Callable[[Session], T]) -> T:
+        """Do ``act`` in a transaction, and all of it again where the server was away. StorageError."""
+        wait_ms = self._patiences.away_ms if self._has_answered else self._patiences.connect_ms
+        patience = Patience(_TRIES_MAX, wait_ms / 1000)
+        retrying = Retrying(what, self._name, patience, explain=self._failure_of)
+        failures = (psycopg().Error, OSError)
+
+        def once() -> tuple[T | None, Exception | None]:
+            try:
+                return self._once(act), None
+            except failures:
+                raise
+            except Exception as answer:
+                return None, answer
+
+        while True:
+            found, answer = retrying(once)
+            if answer is None:
+                return found  # type: ignore[return-value]
+            if not isinstance(answer, Moved):
+                raise answer
+
+    def execute(self, statement: str, words: Iterable[Any] = ()) -> Any:
+        """The cursor of a statement."""
+        with self._limited():
+            return self._connection.execute(statement, tuple(words) or None)
+
+    def copy(self, statement: str, pieces: Iterable[bytes]) -> None:
+        """Send pieces of a file to a COPY. The time is that of a piece."""
+        with self._connection.cursor() as cursor, ExitStack() as stack:
+            with self._limited():
+                copy = stack.enter_context(cursor.copy(statement))
+            for piece in pieces:
+                with self._limited():
+                    copy.write(piece)
+            with self._limited():
+                stack.close()
+
+    def _once(self, act: Callable[[Session], T]) -> T:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            self.execute("BEGIN")
+            found = act(self)
+            self.execute("COMMIT")
+        except BaseException:
+            # The server ends the transaction with the connection.
+            self.close()
+            raise
+        self._has_answered = True
+        return found
+
+    def _connect(self) -> Any:
+        ms = self._patiences.call_ms
+        limits = f"-c statement_timeout={ms} -c lock_timeout={ms} -c idle_in_transaction_session_timeout={ms}"
+        given = {
+            "application_name": "persistent",
+            "keepalives_idle": 30,
+            **self._settings,
+            "options": f"{self._settings.get('options', '')} {limits}".strip(),
+            "connect_timeout": max(2, min(_CONNECT_SECONDS, self._patiences.connect_ms // 1000)),
+        }
+        return psycopg().connect(**given, autocommit=True, prepare_threshold=None)
+
+    @contextmanager
+    def _limited(self) -> Iterator[None]:
+        """Cut the connection if the server has not answered long after it should have."""
+        connection = self._connection
+        timer = threading.Timer(self._patiences.call_ms * 1.2 / 1000 + 1, _cut, [connection])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _failure_of(self, error: BaseException) -> StoreFailure:
+        """What an error of the server means."""
+        text = self._scrubbed(str(error).strip().partition("\n")[0])
+        state = getattr(error, "sqlstate", None) or next((code for word, code in _REFUSED.items() if word in text), "")
+        if not state:
+            return StoreFailure(FaultKind.UNANSWERED, text, f"{_AWAY}. {_CHECK}")
+        fault = FaultKind.UNANSWERED if state.startswith(_TRANSIENT) else FaultKind.PERMANENT
+        remedy = next((remedy for code, remedy in _REMEDIES.items() if state.startswith(code)), "")
+        return StoreFailure(fault, text, f"{remedy}. {_CHECK}" if remedy else _CHECK)
+
+    def _scrubbed(self, text: str) -> str:
+        for name in ("password", "sslpassword"):
+            secret = self._settings.get(name)
+            if secret:
+                text = text.replace(str(secret), "...")
+        return without_secrets(text)
+
+
+_CHECK = "Then run again: the last checkpoint is good"
+
+
+def _cut(connection: Any) -> None:
+    with suppress(Exception), socket.socket(fileno=os.dup(connection.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+def psycopg() -> Any:
+    """The client of PostgreSQL. InvalidPipeline, naming the extra, if it is not installed."""
+    try:
+        import psycopg as client
+    except ImportError as error:
+        raise InvalidPipeline(
+            f"PostgresSink needs the client of PostgreSQL ({error}): pip install 'persistent-monoids[postgres]'"
+        ) from error
+    return client
+
+
+def settings_of(dsn: str) -> dict[str, Any]:
+    """The settings in a connection string or URL. InvalidPipeline, without a word of it, if it cannot be read."""
+    client = psycopg()
+    found: dict[str, Any] | None = None
+    if isinstance(dsn, str) and dsn:
+        with suppress(client.Error):
+            found = client.conninfo.conninfo_to_dict(dsn)
+    if found is None:
+        raise InvalidPipeline(
+            "PostgresSink dsn= cannot be read (it is not shown, as it may hold a password): give "
+            "'postgresql://user@host:5432/database' or 'host=... dbname=... user=...', a % in it as %25"
+        )
+    return found

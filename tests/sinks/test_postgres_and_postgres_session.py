@@ -1,0 +1,62 @@
+"""What a PostgresSink does before it meets a server; the rest is in tests/servers/test_postgres.py."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from persistent import InvalidPipeline, PostgresSink, StorageError
+from persistent.sinks.protocol import Claim
+
+SECRET = "h1dden-word"
+DSN = f"postgresql://writer:{SECRET}@127.0.0.1:1/results"
+
+
+def test_a_password_is_nowhere_to_be_seen() -> None:
+    """Errors and logs are read by many."""
+    sink = PostgresSink(DSN, "visits", connect_timeout="1 ms")
+    assert "127.0.0.1:1/results" in repr(sink) and SECRET not in repr(sink) + repr(sink._session)
+    with pytest.raises(StorageError, match=r"cannot claim PostgresSink.*Start the server") as error:
+        sink.claim(Claim("job"))
+    assert SECRET not in f"{error.value!r}{error.value.__context__!r}"
+    for dsn in (f"host=x password='{SECRET}", f"postgresql://u:{SECRET}%zz@h/d", "", None):
+        with pytest.raises(InvalidPipeline, match="dsn= cannot be read") as refused:
+            PostgresSink(dsn, "visits")  # type: ignore[arg-type]
+        assert SECRET not in f"{refused.value!r}{refused.value.__context__!r}{refused.value.__cause__!r}"
+
+
+def test_options_that_cannot_be_are_refused() -> None:
+    """A misspelled mode would add what was to be replaced."""
+    wrong: list[dict[str, Any]] = [{"mode": "replace"}, {"table": "a.b.c"}, {"table": ""}, {"table": ".b"}]
+    for options in wrong:
+        with pytest.raises(InvalidPipeline, match=r"PostgresSink (mode|table)="):
+            PostgresSink(**{"dsn": DSN, "table": "visits", **options})
+    with pytest.raises(InvalidPipeline, match="a null in the key column 'page'"):
+        PostgresSink(DSN, "visits", mode="upsert").check(pa.table({"page": [None]}), ("page",))
+
+
+def test_it_travels_as_settings() -> None:
+    """Workers are sent the sink, and have no connection."""
+    copy = pickle.loads(pickle.dumps(PostgresSink(DSN, "visits", mode="upsert")))
+    assert (copy.table, copy.mode, copy.place) == ("visits", "upsert", "127.0.0.1:1/results")
+    copy.close()
+
+
+def test_without_the_client_the_extra_is_named() -> None:
+    """ "No module named psycopg" does not say what to install; and nobody else should need it."""
+    code = """
+import sys, persistent
+assert "psycopg" not in sys.modules
+sys.modules["psycopg"] = None
+try:
+    persistent.PostgresSink("host=x", "t")
+except persistent.InvalidPipeline as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'persistent-monoids[postgres]'" in done.stdout

@@ -1,0 +1,46 @@
+"""Columns as PostgreSQL has them, without a server: what is wider, what cannot be, what is quoted."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from persistent.errors import InvalidPipeline
+from persistent.sinks.postgres_columns import check_values, csv_pieces, fits, type_of
+
+
+def test_only_what_holds_every_value_fits() -> None:
+    """A narrower column would round, cut or refuse, in the middle of the night."""
+    for found, expected in (
+        ("bigint", "bigint"),
+        ("numeric", "bigint"),
+        ("text", "jsonb"),
+        ("numeric(12,3)", "numeric(10,2)"),
+    ):
+        assert fits(found, expected)
+    for found, expected in (
+        ("smallint", "integer"),
+        ("numeric(12,3)", "numeric(12,2)"),
+        ("numeric(10,1)", "numeric(10,2)"),
+        ("character varying(10)", "text"),
+        ("timestamp without time zone", "timestamp with time zone"),
+        ("real", "double precision"),
+    ):
+        assert not fits(found, expected)
+    assert type_of(pa.string()) == type_of(pa.null()) == "text" and type_of(pa.duration("s")) == "bigint"
+
+
+def test_null_and_empty_text_stay_apart() -> None:
+    """COPY reads nothing as null: an empty text has to be quoted, and so has what looks like its end."""
+    (piece,) = csv_pieces(pa.table({"a": ["", None, "\\."], "n": [1, None, 3]}))
+    assert piece == b'"",1\n,\n"\\.",3\n'
+
+
+def test_what_the_server_has_no_place_for_is_told_before() -> None:
+    """What is committed can only be published: the run would never go on."""
+    check_values(pa.table({"a": ["x", None], "t": pa.array([1_000, None], pa.timestamp("ns"))}), "t")
+    with pytest.raises(InvalidPipeline, match="'a' has a text with a NUL"):
+        check_values(pa.table({"a": ["x\0y"]}), "t")
+    for kind in (pa.timestamp("ns", "UTC"), pa.time64("ns")):
+        with pytest.raises(InvalidPipeline, match="'t' has a time in nanoseconds"):
+            check_values(pa.table({"t": pa.array([1], kind)}), "t")
