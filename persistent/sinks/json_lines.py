@@ -17,6 +17,7 @@ from monoids.arrays import python_list
 from monoids.encoding import to_json
 
 _ROWS_AT_ONCE = 65_536
+_ESCAPED = r'[\x00-\x1f\x7f"\\]'
 
 
 def encode_json_lines(table: pa.Table) -> pa.Buffer:
@@ -80,9 +81,18 @@ def _fragments(column: pa.Array) -> pa.Array:
         return _concatenated('"', column.cast(pa.large_string()), '"').fill_null("null")
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         encoded = column.dictionary_encode()
-        values = pa.array([to_json(value) for value in encoded.dictionary.to_pylist()], pa.large_string())
-        return values.take(encoded.indices).fill_null("null")
+        return _texts(encoded.dictionary.cast(pa.large_string())).take(encoded.indices).fill_null("null")
     return pa.array([to_json(value) for value in python_list(column)], pa.large_string())
+
+
+def _texts(values: pa.Array) -> pa.Array:
+    """Strings as JSON: between quotes, and one by one only those with something to escape."""
+    escaped = pc.match_substring_regex(values, _ESCAPED)
+    quoted = _concatenated('"', values, '"')
+    if not pc.any(escaped).as_py():
+        return quoted
+    one_by_one = [to_json(value) for value in values.filter(escaped).to_pylist()]
+    return pc.replace_with_mask(quoted, escaped, pa.array(one_by_one, pa.large_string()))
 
 
 def _concatenated(*parts: pa.Array | str) -> pa.Array:

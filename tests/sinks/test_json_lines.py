@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from monoids.encoding import to_json
 from persistent.sinks.json_lines import _ROWS_AT_ONCE, encode_json_lines
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -120,3 +121,11 @@ def test_slices_and_many_rows_are_written_once() -> None:
     assert encode_json_lines(table.slice(0, 0)).size == 0
     both = pa.concat_tables([table.slice(5, 3), table.slice(1, 2)])
     assert [row["n"] for row in parsed(both)] == [5, 6, 7, 1, 2]
+
+
+def test_text_is_escaped_as_one_value_alone() -> None:
+    """Most strings have nothing to escape and are not looked at one by one; those that have would break the line."""
+    texts = [chr(code) for code in range(0x2100)] + ['a"b\\c\nd', "", "\U0001f600", "plain"]
+    (found,) = json_rows(pa.table({"t": texts}))
+    assert found == [f'{{"t":{to_json(text)}}}'.encode() for text in texts]
+    assert list(json_rows(pa.table({"t": pa.array([None], pa.string())}))) == [[b'{"t":null}']]
