@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids.encoding import to_json
-from persistent.sinks.json_lines import _ROWS_AT_ONCE, encode_json_lines
+from persistent.sinks.json_lines import _ROWS_AT_ONCE, encode_json_lines, json_rows
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
