@@ -212,7 +212,7 @@ class Killable:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("kill", one_in(4, range(KILLS_PER_JOB)))
+@pytest.mark.parametrize("kill", one_in(8, range(KILLS_PER_JOB)))
 @pytest.mark.parametrize("job", JOBS, ids=repr)
 def test_a_killed_run_equals_the_plain_computation(job: Job, kill: int) -> None:
     """A crash would lose or repeat some of what a job has counted."""

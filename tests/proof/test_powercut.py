@@ -31,7 +31,7 @@ def test_equal_seeds_give_equal_cases() -> None:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("mutant", one_in(3, MUTANTS), ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", one_in(5, MUTANTS), ids=lambda mutant: mutant.name)
 def test_a_storage_that_is_not_safe_is_found(mutant: Mutant) -> None:
     """If what makes a storage safe could be left out unseen, the sweep would be blind."""
     assert failure_of(mutant)
