@@ -17,18 +17,22 @@ _SCHEMA = pa.schema([("ts", pa.int64()), ("page", pa.string())])
 
 class Topic:
     """``partitions``: the timestamps of each, by offset; None is an offset without a record, as a marker takes one.
-    ``first``: the first offset that is kept."""
+    ``first``: the first offset that is kept. ``held``: how many offsets at the end an open transaction holds back."""
 
     def __init__(self, **partitions: list[int | None]) -> None:
         self.partitions = partitions
         self.first = dict.fromkeys(partitions, 0)
+        self.held: dict[str, int] = {}
 
     def add(self, partition: str, *timestamps: int | None) -> None:
         self.partitions.setdefault(partition, []).extend(timestamps)
         self.first.setdefault(partition, 0)
 
     def kept(self) -> dict[str, Kept]:
-        return {name: Kept(self.first[name], len(rows)) for name, rows in self.partitions.items()}
+        return {
+            name: Kept(self.first[name], len(rows) - self.held.get(name, 0), len(rows))
+            for name, rows in self.partitions.items()
+        }
 
 
 class TopicSource:
@@ -72,6 +76,11 @@ class TopicSource:
     def position_at(self, partition: str, clock: int) -> int:
         rows = self.topic.partitions[partition]
         return next((at for at, time in enumerate(rows) if time is not None and time >= clock), len(rows))
+
+    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
+        at = {partition: self.position_at(partition, clock) for partition in self.topic.partitions}
+        at = {partition: max(offset, self.topic.first[partition]) for partition, offset in at.items()}
+        return SourceState(at, self.plans.from_clock(self.topic.kept(), at, str(clock)))
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         return self.plans.has_forgotten(splits, self.topic.kept())

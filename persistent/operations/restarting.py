@@ -27,7 +27,7 @@ from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
-from persistent.sources.protocol import Positions, Source, TimeReplayableSource
+from persistent.sources.protocol import Source, SourceState, TimeReplayableSource
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import read_rows, write_run
 
@@ -58,20 +58,22 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
 
 
-def _begins(source: Source, before: SourcePart, clock: int) -> Positions:
-    """Where to read from: the position of the clock where the source knows it, else the beginning."""
+def _begins(source: Source, before: SourcePart, clock: int) -> SourceState:
+    """Where to read from: the positions of the clock where the source knows them, else the beginning."""
     if isinstance(source, TimeReplayableSource):
-        return {partition: source.position_at(partition, clock) for partition in before.partitions}
-    return dict.fromkeys(before.partitions, CODECS[before.codec].first)
+        return source.from_clock(before.recorded, clock)
+    first = CODECS[before.codec].first
+    return SourceState(dict.fromkeys(before.partitions, first), carried(before.recorded))
 
 
-def _as_of(target: Manifest, clock: int, begins: Positions, runs: tuple[Run, ...]) -> Manifest:
+def _as_of(target: Manifest, clock: int, begins: SourceState, runs: tuple[Run, ...]) -> Manifest:
     """The manifest of the state before the clock, over a source that is read from these positions."""
-    source, operator = target.source, target.operator
+    partitions, operator = tuple(begins.positions), target.operator
     unread = replace(
-        source,
-        positions=begins,
-        recorded=carried(source.recorded),
+        target.source,
+        partitions=partitions,
+        positions=begins.positions,
+        recorded=begins.recorded,
         index=(),
         since=clock,
         idle=(),
@@ -83,7 +85,7 @@ def _as_of(target: Manifest, clock: int, begins: Positions, runs: tuple[Run, ...
             clock=Clock(watermark=clock, closed=min(target.clock.closed, clock)),
             source=unread,
             operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None),
-            accounts=dict.fromkeys(source.partitions, Account()),
+            accounts=dict.fromkeys(partitions, Account()),
         ),
     )
 

@@ -9,11 +9,12 @@ from persistent.checkpoint.copies import Target, copied, newest_of, verified_run
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import SinkPart
-from persistent.checkpoint.successor import Entry, succeed
+from persistent.checkpoint.parts import Account, SinkPart
+from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
+from persistent.sources.offsets import begun, begun_anew
 
 _OUTPUTS = ("retract", "again")
 
@@ -80,7 +81,22 @@ def rollback(
         epoch = id
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
+    copy = _begun_again(copy, last.manifest)
     return committed(log, rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract"))
+
+
+def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
+    """The copy of a checkpoint from before the first plan, with the partitions where the job began: a new plan would
+    begin elsewhere, as ``start=`` says now."""
+    source = newest.source
+    begins = begun(source.recorded)
+    if copy.source.partitions or not begins:
+        return copy
+    recorded = begun_anew(source.recorded, begins)
+    source = replace(
+        copy.source, partitions=tuple(begins), positions=begins, recorded=recorded, kind=source.kind, codec=source.codec
+    )
+    return replace(copy, **at_one(copy, source=source, accounts=dict.fromkeys(begins, Account())))
 
 
 def check_outputs(outputs: str) -> None:

@@ -33,6 +33,7 @@ from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import from_json, from_option, to_json
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.sources.values import JsonValues, MessageValue, RawValues, ValueFormat, widest
+from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled
 
 _METADATA: Final[Mapping[str, pa.DataType]] = {
@@ -150,7 +151,7 @@ class KafkaSource:
         plan = self._plans.plan(state, budget, kept, self._begins)
         recorded = {**plan.recorded, **self._times(), "topic": self.topic, "topic_id": topic_id}
         if plan.splits or self._schema is not None:
-            recorded["schema"] = to_json(self._fixed_schema(state.recorded, plan.splits))
+            recorded["schema"] = to_json(self._fixed_schema(state.recorded, {**plan.end, **_starts(plan.splits)}))
         return SourcePlan(plan.splits, plan.end, plan.cap, recorded, None, plan.joins, plan.idle, plan.skipped)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
@@ -165,6 +166,15 @@ class KafkaSource:
         """An offset before which no record has an event time of ``clock`` or later, if ``max_skew`` is right."""
         found = self._client.at_time(self.topic, [partition], clock - self._skew_ms)
         return found[partition]
+
+    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
+        """The positions of a clock in the topic as it is now, which may be another one; fields and times stay."""
+        found = self._client.topic(self.topic)
+        kept = self._client.kept(self.topic, found.partitions)
+        at = self._client.at_time(self.topic, found.partitions, clock - self._skew_ms)
+        carried = {name: recorded[name] for name in (*self._times(), "schema") if name in recorded}
+        begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
+        return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})
 
     def reached(self, state: SourceState) -> Reached:
         """How many offsets have been read, of those that the last plan found."""
@@ -198,7 +208,8 @@ class KafkaSource:
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
         self._require_recorded(recorded)
-        return _with_metadata(from_json(recorded["schema"]), self._metadata)
+        # A plan without splits may know no fields yet.
+        return _with_metadata(from_json(recorded.get("schema", [])), self._metadata)
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
         options.require_recorded(recorded, self._times(), {**options.TIMES, "format": _COUNTED})
@@ -210,22 +221,23 @@ class KafkaSource:
     def _times(self) -> dict[str, Any]:
         return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
 
-    def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema:
-        """The columns of the values: as given, as recorded, or as those of the first records are."""
+    def _fixed_schema(self, recorded: Mapping[str, Any], at: Mapping[str, int]) -> pa.Schema:
+        """The columns of the values: as given, as recorded, or as those of the first records from ``at`` on are."""
         if self._schema is not None:
             schema = self._schema
         elif "schema" in recorded:
             schema = from_json(recorded["schema"])
         else:
-            schema = self._inferred(splits)
+            schema = self._inferred(at)
         require_readable(_with_metadata(schema, self._metadata), self._timestamp, self._timestamp_unit)
         return schema
 
-    def _inferred(self, splits: Sequence[Split]) -> pa.Schema:
+    def _inferred(self, at: Mapping[str, int]) -> pa.Schema:
+        """The columns of the first values of each partition, however large the step and however many its workers."""
         found = []
         try:
-            for split in splits:
-                values = self._sample(split)
+            for partition in sorted(at):
+                values = self._sample(partition, at[partition])
                 schema = self._format.infer(values)
                 if schema is not None:
                     found.append(schema)
@@ -235,10 +247,13 @@ class KafkaSource:
             raise SourceError(f"{self!r}: no value says which columns there are. Say schema=")
         return widest(found)
 
-    def _sample(self, split: Split) -> list[MessageValue]:
-        span = split.spans[0]
-        stop = min(span.stop, span.start + _SAMPLE_ROWS)
-        return [message.value() for found in self._messages(split.partition, span.start, stop) for message in found]
+    def _sample(self, partition: str, start: int) -> list[MessageValue]:
+        values: list[MessageValue] = []
+        for found in self._messages(partition, start, self._last_kept[partition].stop, self._found.id):
+            values += [message.value() for message in found[: _SAMPLE_ROWS - len(values)]]
+            if len(values) == _SAMPLE_ROWS:
+                break
+        return values
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -248,7 +263,7 @@ class KafkaSource:
             messages: list[Any] = []
             values: list[MessageValue] = []
             size = 0
-            for found in self._messages(split.partition, span.start, span.stop):
+            for found in self._messages(split.partition, span.start, span.stop, recorded.get("topic_id")):
                 added = [message.value() for message in found]
                 messages += found
                 values += added
@@ -273,7 +288,7 @@ class KafkaSource:
         times = milliseconds(time, self._timestamp_unit)
         return Records(0, batch, times, offsets, dead, partial(why_none, time, self._timestamp, self._timestamp_unit))
 
-    def _messages(self, partition: str, start: int, stop: int) -> Iterator[list[Any]]:
+    def _messages(self, partition: str, start: int, stop: int, topic_id: str | None) -> Iterator[list[Any]]:
         """The messages ``start <= offset < stop``. It ends at a message or an end of the partition at or behind
         ``stop``: a marker of a transaction has an offset, and is never seen."""
         from confluent_kafka import TopicPartition
@@ -300,7 +315,7 @@ class KafkaSource:
                 if not messages and now - looked > _LOOK_AGAIN_SECONDS:
                     # A topic that is deleted, and a partition that was cut off, are silent.
                     looked = now
-                    self._require_there(partition, start, stop)
+                    self._require_there(partition, start, stop, topic_id)
                 silent = now - silent_since
                 if silent > client.server_away_s:
                     raise client.away(f"read partition {partition} from offset {start}", client.cause(), silent)
@@ -315,8 +330,9 @@ class KafkaSource:
         if error.name() in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION") or error.fatal():
             raise SourceError(f"{self!r}, partition {partition}: {error.str()}")
 
-    def _require_there(self, partition: str, start: int, stop: int) -> None:
+    def _require_there(self, partition: str, start: int, stop: int, topic_id: str | None) -> None:
         """Raise if the rest of a split is gone for good."""
+        require_same_topic(self.topic, topic_id, self._client.topic(self.topic))
         kept = self._client.kept(self.topic, [partition])[partition]
         if kept.stop < stop:
             raise SourceChanged(
@@ -328,6 +344,10 @@ class KafkaSource:
                 f"{self!r}, partition {partition}: offset {start} is no longer there, the first is {kept.first}: the "
                 "broker has deleted it since the step was planned. The next run plans the step again, as on_gap= says"
             )
+
+
+def _starts(splits: Sequence[Split]) -> dict[str, int]:
+    return {split.partition: split.spans[0].start for split in reversed(splits)}
 
 
 def _column(name: str, messages: Sequence[Any]) -> pa.Array:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, TypeVar
+from weakref import WeakMethod
 
 from persistent.clock import duration_text, monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceChanged, SourceError
@@ -42,8 +43,10 @@ _OURS: Final = {
     # What a split reads is there already; a fetch that waits holds up the next split on the same connection.
     "fetch.wait.max.ms": 10,
 }
-_REFUSED: Final = ("_AUTHENTICATION", "_SSL", "_RESOLVE")
+_REFUSED: Final = ("_AUTHENTICATION", "_SSL")
 """Errors of a connection that another try does not mend."""
+_HIDDEN_MIN: Final = 4
+"""Characters: a shorter value of a setting is a number or a flag."""
 _PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
 """Parts of the names of answers that another try does not change. All others may come from a broker that has just been
 started, which knows no leaders and no topics yet."""
@@ -74,6 +77,18 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"Connection({self.servers!r})"
+
+    def redacted(self, text: str) -> str:
+        """The text without any value of a setting, and without what follows the name of one.
+
+        >>> Connection("a:1", {"sasl.password": "hunter2"}, 1, 1).redacted("no login with hunter2 at a:1")
+        'no login with *** at a:1'
+        """
+        hidden = {str(value) for value in self.settings.values()}
+        hidden |= {name.partition("=")[2] for name in self.settings}
+        for value in sorted(hidden, key=len, reverse=True):
+            text = text.replace(value, "***") if len(value) >= _HIDDEN_MIN else text
+        return text
 
 
 def checked_settings(client: Any, part: str = "source", fixed: Mapping[str, str] = _FIXED) -> dict[str, Any]:
@@ -167,7 +182,8 @@ class KafkaClient:
         # The end first: what is deleted in between only narrows it.
         stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
         firsts = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))
-        return {one: Kept(min(firsts[one], stops[one]), stops[one]) for one in partitions}
+        ends = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()), committed=False)
+        return {one: Kept(min(firsts[one], stops[one]), stops[one], ends[one]) for one in partitions}
 
     def at_time(self, topic: str, partitions: Sequence[str], ms: int) -> dict[str, int]:
         """The first offset with a timestamp of ``ms`` or later; the end, as it was before the question, if none has."""
@@ -177,15 +193,14 @@ class KafkaClient:
         found = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(max(ms, 0))))
         return {one: found[one] if found[one] >= 0 else stops[one] for one in partitions}
 
-    def _offsets(self, topic: str, asked: Mapping[str, Any]) -> dict[str, int]:
+    def _offsets(self, topic: str, asked: Mapping[str, Any], *, committed: bool = True) -> dict[str, int]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
         wanted = {TopicPartition(topic, int(one)): spec for one, spec in asked.items()}
 
         def listed(admin: Any) -> dict[str, int]:
-            futures = admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_CALL_SECONDS
-            )
+            level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+            futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=_CALL_SECONDS)
             return {str(one.partition): int(found.result(_CALL_SECONDS + 5).offset) for one, found in futures.items()}
 
         return self._asked(f"list the offsets of topic {topic}", listed, {}) if wanted else {}
@@ -284,13 +299,14 @@ class KafkaClient:
         refused = [self._causes[name] for name in _REFUSED if name in self._causes]
         if refused:
             return "; ".join(refused)
-        own = [f"{error_name(error)}: {error.args[0].str()}"] if error is not None and error_name(error) else []
+        said = error is not None and error_name(error)
+        own = [self._connection.redacted(f"{said}: {error.args[0].str()}")] if said else []
         return "; ".join([*own, *list(self._causes.values())[-1:]]) or "it does not answer"
 
     def heard(self, error: Any) -> None:
         """Remember an error of a connection; librdkafka calls it."""
         self._causes.pop(error.name(), None)
-        self._causes[error.name()] = f"{error.name()}: {error.str()}"
+        self._causes[error.name()] = self._connection.redacted(f"{error.name()}: {error.str()}")
 
     def _admin_client(self) -> Any:
         from confluent_kafka.admin import AdminClient
@@ -304,10 +320,18 @@ class KafkaClient:
             return self._admin
 
     def _settings(self) -> dict[str, Any]:
+        # librdkafka holds on to what it calls: a client must not be kept by its own consumers.
+        heard = WeakMethod(self.heard)
+
+        def hear(error: Any) -> None:
+            own = heard()
+            if own is not None:
+                own(error)
+
         return {
             **self._connection.settings,
             "bootstrap.servers": self._connection.servers,
-            "error_cb": self.heard,
+            "error_cb": hear,
             # Its errors come to ``heard``; what it logs is each of them again, many times a second.
             "log_level": 0,
         }
@@ -321,7 +345,7 @@ class KafkaClient:
             return make()
         except KafkaException as error:
             found = error.args[0]
-        raise InvalidPipeline(f"client= is refused by librdkafka: {found.str()}")
+        raise InvalidPipeline(self._connection.redacted(f"client= is refused by librdkafka: {found.str()}"))
 
     def producer(self, settings: Mapping[str, Any]) -> Any:
         """A new producer with these settings, among them the user's."""

@@ -6,6 +6,7 @@ caught up   the next offset to read is the one that the next record will have; f
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,6 +16,8 @@ from persistent.clock import monotonic_s
 from persistent.errors import RetentionGap, SourceChanged
 from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
 
+logger = logging.getLogger("persistent.sources")
+
 ON_GAP: Final = ("fail", "earliest", "latest")
 _PIECE_MIN: Final = 10_000
 """Offsets: a smaller piece of a partition is not worth a worker of its own."""
@@ -22,10 +25,16 @@ _PIECE_MIN: Final = 10_000
 
 @dataclass(frozen=True)
 class Kept:
-    """The offsets of a partition that a broker keeps: ``first <= offset < stop``."""
+    """The offsets of a partition that a broker keeps and may be read: ``first <= offset < stop``. ``end``: the offset
+    that the next record will have, if an open transaction holds back some; None: ``stop``."""
 
     first: int
     stop: int
+    end: int | None = None
+
+    def behind(self, offset: int) -> int:
+        """How many offsets there are from this one on, readable or not."""
+        return (self.stop if self.end is None else self.end) - offset
 
 
 @dataclass(frozen=True)
@@ -71,8 +80,9 @@ class OffsetPlans:
         at, skipped = self._without_gaps(start, kept)
         left = {partition: kept[partition].stop - offset for partition, offset in at.items()}
         shares = _shares(left, max(budget.rows, 1))
-        unseen = {partition for partition in begun.joined if partition not in state.largest}
-        idle = _but_the_last(unseen | self._idle(left), kept, state.largest)
+        caught_up = {partition for partition, offset in at.items() if not kept[partition].behind(offset)}
+        unseen = {partition for partition in begun.joined if partition not in state.largest} & caught_up
+        idle = _but_the_last(unseen | self._idle(caught_up), kept, state.largest)
         end = {partition: offset + shares[partition] for partition, offset in at.items()}
         return SourcePlan(
             splits=tuple(_splits(at, end, budget.splits)),
@@ -83,6 +93,18 @@ class OffsetPlans:
             idle=tuple(sorted(idle)),
             skipped=skipped,
         )
+
+    def from_clock(self, kept: Mapping[str, Kept], at: Mapping[str, int], clock: str) -> dict[str, Any]:
+        """What is recorded of a source that is read on from a clock, at these offsets. RetentionGap where records since
+        the clock may have been deleted: the first that is kept is not before it."""
+        lost = sorted(one for one, offset in at.items() if 0 < offset == kept[one].first)
+        if lost and self._on_gap == "fail":
+            raise RetentionGap(
+                f"{self._place}: the first record that is kept of partition {', '.join(lost)} is not before {clock}, "
+                "and older ones were deleted: some of them may belong to the time since then. "
+                'on_gap="earliest" goes on without them'
+            )
+        return _Begun(at, ()).recorded()
 
     def has_forgotten(self, splits: Sequence[Split], kept: Mapping[str, Kept]) -> bool:
         """Whether records of these splits are gone, and may be passed over."""
@@ -133,13 +155,19 @@ class OffsetPlans:
                 )
             at[partition] = there.first if self._on_gap == "earliest" else there.stop
             skipped[partition] = at[partition] - offset
+            logger.warning(
+                "%s, partition %s: %s offsets are passed over, because they were deleted before they were read",
+                self._place,
+                partition,
+                f"{skipped[partition]:,}",
+            )
         return at, skipped
 
-    def _idle(self, left: Mapping[str, int]) -> set[str]:
+    def _idle(self, caught_up: set[str]) -> set[str]:
         """The partitions at whose end this driver has been for the timeout. Time before this driver does not count: it
         was not there to see whether records came."""
         now = monotonic_s()
-        self._caught_up_s = {one: self._caught_up_s.get(one, now) for one, offsets in left.items() if not offsets}
+        self._caught_up_s = {one: self._caught_up_s.get(one, now) for one in caught_up}
         if self._idle_timeout_ms is None:
             return set()
         return {one for one, since in self._caught_up_s.items() if (now - since) * 1_000 >= self._idle_timeout_ms}
@@ -180,3 +208,14 @@ def _splits(at: Mapping[str, int], end: Mapping[str, int], workers: int) -> Iter
         cuts = [start + (end[partition] - start) * piece // max(count, 1) for piece in range(count + 1)]
         for low, high in pairwise(cuts):
             yield Split(partition, (Span(0, low, high),))
+
+
+def begun(recorded: Mapping[str, Any]) -> dict[str, int]:
+    """Where the partitions of the first plan began, from what a plan recorded; empty for another source."""
+    found = _Begun.of(recorded)
+    return {partition: offset for partition, offset in found.at.items() if partition not in found.joined}
+
+
+def begun_anew(recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
+    """What is recorded of a source that begins again at these offsets."""
+    return {**recorded, **_Begun(at, ()).recorded()}

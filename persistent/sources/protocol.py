@@ -198,6 +198,10 @@ class TimeReplayableSource(Source, Protocol):
         """A position before which no record has a timestamp of ``clock`` (ms) or later. Records from there on may be
         earlier: who reads from a clock filters by the timestamp. Driver only."""
 
+    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
+        """The positions from which to read on from a clock, of all partitions that there are now, and the part of
+        ``recorded`` that still holds. RetentionGap where records since the clock may be gone. Driver only."""
+
 
 @runtime_checkable
 class ForgettingSource(Source, Protocol):

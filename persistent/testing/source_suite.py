@@ -170,6 +170,25 @@ class SourceSuite:
             whole = sorted((one for _, _, read in self._steps(_BUDGETS[0]) for one in read), key=_place)
             assert sorted([*old, *new], key=_place) == whole, _difference(whole, sorted([*old, *new], key=_place))
 
+    def test_a_plan_reads_the_same_once_more_has_come(self) -> None:
+        """A step that is run again later must not read what was not there when it was planned."""
+        if type(self).append is SourceSuite.append:
+            return
+        source = self.source()
+        plan = source.plan(SourceState({}), _BUDGETS[0])
+        before = _records_of(source, plan)
+        self.append()
+        for one in (source, self.source()):
+            assert _records_of(one, plan) == before, "a plan reads records that came after it"
+
+    def test_the_watermark_waits_for_what_can_be_read(self) -> None:
+        """A partition with records to read that is idle, or without a cap, makes its own records late."""
+        steps = list(self._steps(Budget(4)))
+        for number, (_, plan, _) in enumerate(steps):
+            waiting = {one.partition for _, _, read in steps[number + 1 :] for one in read}
+            missing = sorted(waiting & plan.end.keys() - (plan.cap.keys() - set(plan.idle)))
+            assert not missing, f"partition {', '.join(missing)} has records to read, and the watermark does not wait"
+
     def test_a_position_of_a_time_comes_before_its_records(self) -> None:
         """A restart from a clock would lose those that it passes over."""
         source = self.source()

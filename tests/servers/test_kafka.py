@@ -20,7 +20,7 @@ from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, Sour
 from persistent.operations import restart
 from persistent.sources import offsets
 from persistent.storage import MemoryStorage
-from persistent.testing import SourceSuite
+from persistent.testing import Killed, SourceSuite
 from persistent.verify import verify, verify_source
 from tests.servers.kafka import PASSWORD, KafkaServer
 
@@ -260,8 +260,8 @@ def test_a_silent_partition_is_idle(kafka: KafkaServer, monkeypatch: pytest.Monk
 def test_a_broker_that_dies_is_waited_for(kafka: KafkaServer, caplog: pytest.LogCaptureFixture) -> None:
     """Killed with -9 in the middle of a run, and started again."""
     topic = kafka.create(2)
-    kafka.produce(topic, rows(20_000, 2))
-    one = job(kafka, topic, step_rows=500, server_away="1 min")
+    kafka.produce(topic, rows(6_000, 2))
+    one = job(kafka, topic, step_rows=20, server_away="1 min")
     with ThreadPoolExecutor(1) as pool, caplog.at_level(logging.WARNING):
         run = pool.submit(one.run, engine="embedded")
         while (entry := Log(one.storage).newest()) is None or entry.manifest.id < 4:
@@ -271,7 +271,7 @@ def test_a_broker_that_dies_is_waited_for(kafka: KafkaServer, caplog: pytest.Log
         kafka.restart()
         run.result(60)
     assert "does not answer" in caplog.text
-    assert counted(one) == total(20_000)
+    assert counted(one) == total(6_000)
     assert verify(one.storage).ok
 
 
@@ -370,6 +370,100 @@ class TestKafkaSource(SourceSuite):
 
     def append(self) -> None:
         self.kafka.produce(self.name, [(0, value("a", 1), {"timestamp": 50}), (1, value("b", 1), {"timestamp": 2})])
+
+
+def test_aborted_records_at_the_beginning_hide_no_columns(kafka: KafkaServer) -> None:
+    """The columns are those of the first records, however many offsets lie before them, and whatever the step."""
+    topic = kafka.create(2)
+    kafka.produce(topic, rows(1_500), transaction="front", abort=True)
+    kafka.produce(topic, [(0, value("a", 5, 1)), (1, b'{"page": "b", "n": 7, "ts": 2, "extra": 1}')])
+    for step_rows in (3, None):
+        one = job(kafka, topic, step_rows=step_rows)
+        one.run(engine="embedded")
+        assert counted(one) == {"a": 5, "b": 7}
+        assert [name for name, _ in newest(one).source.recorded["schema"]] == ["page", "n", "ts", "extra"]
+
+
+def test_what_an_open_transaction_holds_back_keeps_its_partition(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records behind it are at the broker: the clock must not go on without them."""
+    from confluent_kafka import Producer
+
+    now = [100.0]
+    monkeypatch.setattr(offsets, "monotonic_s", lambda: now[0])
+    topic = kafka.create(2)
+    kafka.produce(topic, [(0, value("a", 1, 5)), (0, value("a", 1, 95)), (1, value("b", 1, 7))])
+    open_one = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": uuid.uuid4().hex, "log_level": 0})
+    open_one.init_transactions()
+    open_one.begin_transaction()
+    open_one.produce(topic, value("b", 1, 8), partition=1)
+    open_one.flush()
+    kafka.produce(topic, [(1, value("b", 1, 9))])
+    task = ByPage(WindowState(Sum(), tumbling(10)))
+    one = job(kafka, topic, task=task, discard_closed=True, idle_timeout="300 ms")
+    one.run(engine="embedded")
+    now[0] += 10
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 7
+    open_one.commit_transaction()
+    one.run(engine="embedded")
+    assert newest(one).accounts["1"].late == 0 and newest(one).accounts["1"].read == 3
+
+
+def test_a_restart_keeps_the_columns_and_tells_a_gap(kafka: KafkaServer) -> None:
+    """Inferred again from the middle, a field that is rare there would vanish; deleted records would leave the sum."""
+    state = NonWindowState(Sum(), interval_ms=10, history="1 h")
+    topic = kafka.create(1)
+    first = [(0, b'{"page": "a", "n": 1, "ts": %d, "rare": 1}' % (10 * n), {"timestamp": 10 * n}) for n in range(5)]
+    rest = [(0, value("a", 1, 10 * n), {"timestamp": 10 * n}) for n in range(5, 10)]
+    kafka.produce(topic, [*first, *rest])
+    one = job(kafka, topic, task=ByPage(state), max_skew=0)
+    one.run(engine="embedded")
+    columns = newest(one).source.recorded["schema"]
+    restart(one, 50, outputs="again")
+    one.run(engine="embedded")
+    assert counted(one) == {"a": 10} and newest(one).source.recorded["schema"] == columns
+    assert verify_source(one, Log(one.storage).newest()).ok  # type: ignore[arg-type]
+    kafka.truncate(topic, 0, 8)
+    with pytest.raises(RetentionGap, match="the first record that is kept of partition 0 is not before"):
+        restart(one, 50, outputs="again")
+
+
+def test_a_step_without_records_that_was_killed_is_run_again(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows no columns yet; every later run raised KeyError."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(3))
+    one = job(kafka, topic, start="latest")
+    one.run(engine="embedded")
+    kafka.grow(topic, 2)
+    monkeypatch.setattr(Log, "put", _killed)
+    with pytest.raises(Killed):
+        one.run(engine="embedded")
+    monkeypatch.undo()
+    kafka.produce(topic, rows(30, 2))
+    one.run(engine="embedded")
+    one.run(engine="embedded")
+    assert counted(one) == total(30)
+
+
+def _killed(log: Log, manifest: Manifest) -> None:
+    raise Killed("before the commit")
+
+
+def test_no_setting_is_shown(kafka: KafkaServer) -> None:
+    """Whatever librdkafka says of it, and under whatever name it was given."""
+    for client in (
+        {"security.protocol": "hunter2"},
+        {"sasl.password=hunter2": ""},
+        {**SASL, "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "password=hunter2"},
+    ):
+        source = KafkaSource(kafka.guarded, "t", connect_timeout="1 s", client=client)
+        with pytest.raises((InvalidPipeline, SourceError)) as raised:
+            Pipeline(source=source, task=ByPage(), checkpoint=MemoryStorage(uuid.uuid4().hex)).run(engine="embedded")
+        assert "hunter2" not in str(raised.value)
 
 
 @pytest.mark.spark

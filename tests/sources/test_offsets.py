@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from typing import Any
 
@@ -16,7 +17,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account
 from persistent.driver import step_effects
 from persistent.errors import OtherJob, RetentionGap, SourceChanged
-from persistent.operations import restart
+from persistent.operations import restart, rollback
 from persistent.sources import offsets
 from persistent.sources.offsets import Kept, OffsetPlans
 from persistent.sources.protocol import Budget, SourcePlan, SourceState
@@ -245,11 +246,90 @@ def test_a_partition_that_joins_counts_once_it_has_a_record() -> None:
     topic.add("b", 70)
     topic.add("a", 85)
     one.run(engine="embedded")
-    one.run(engine="embedded")
-    assert newest(one).clock.watermark == 85
+    assert newest(one).clock.watermark == 70 and newest(one).source.idle == ()
     topic.add("a", 99)
     one.run(engine="embedded")
-    assert newest(one).clock.watermark == 85 and newest(one).source.idle == ()
+    assert newest(one).clock.watermark == 70
+    topic.add("b", 20, 90)
+    one.run(engine="embedded")
+    assert newest(one).clock.watermark == 90 and newest(one).accounts["b"].late == 1
+
+
+def test_a_partition_that_joins_with_a_backlog_is_waited_for() -> None:
+    """Its records were there before the clock moved: none of them is late."""
+    topic = Topic(a=[50])
+    one = job(TopicSource(topic), task=ByPage(WindowState(Count(), tumbling(10))), discard_closed=True, step_rows=8)
+    one.run(engine="embedded")
+    topic.add("b", *range(50, 150))
+    topic.add("a", *range(150, 160))
+    one.run(engine="embedded")
+    assert newest(one).accounts["b"].late == 0 and newest(one).accounts["b"].processed == 100
+
+
+def test_what_a_transaction_holds_back_is_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records behind an open transaction are there, and cannot be read yet: idle, the partition would lose them."""
+    now = [100.0]
+    monkeypatch.setattr(offsets, "monotonic_s", lambda: now[0])
+    topic = Topic(a=[5, 102], b=[7, 8, 9])
+    topic.held["b"] = 2
+    source = TopicSource(topic, idle_timeout_ms=1_000)
+    one = job(source, task=ByPage(WindowState(Count(), tumbling(10))), discard_closed=True)
+    one.run(engine="embedded")
+    now[0] += 5
+    one.run(engine="embedded")
+    assert newest(one).source.idle in ((), ("a",)) and newest(one).clock.watermark == 7
+    topic.held.clear()
+    one.run(engine="embedded")
+    assert newest(one).accounts["b"].late == 0
+
+
+def test_a_rollback_to_the_beginning_begins_where_the_job_began() -> None:
+    """A new plan would begin where ``start=`` says now: at another end, or behind what was deleted since."""
+    topic = Topic(a=[1, 2, 3])
+    late = job(TopicSource(topic, start="latest"))
+    late.run(engine="embedded")
+    topic.add("a", 4, 5, 6)
+    late.run(engine="embedded")
+    rollback(late.storage, 0, outputs="again")
+    late.run(engine="embedded")
+    assert counted(late) == {"a": 3} and verify(late.storage).ok
+    early = job(TopicSource(topic))
+    early.run(engine="embedded")
+    rollback(early.storage, 0, outputs="again")
+    topic.first["a"] = 2
+    with pytest.raises(RetentionGap, match="the next offset to read is 0"):
+        early.run(engine="embedded")
+
+
+def test_a_restart_sees_the_topic_as_it_is_now() -> None:
+    """It may have other partitions; and what was deleted since the clock is no part of it."""
+    state = NonWindowState(Count(), interval_ms=10, history="1 h")
+    topic = Topic(a=[5, 15, 25, 35], b=[6, 16, 26, 36])
+    one = job(TopicSource(topic), task=ByPage(state))
+    one.run(engine="embedded")
+    fewer = job(TopicSource(Topic(a=[5, 15, 25, 26, 35, 36])), one.storage, task=ByPage(state))  # type: ignore[arg-type]
+    restart(fewer, 20, outputs="again")
+    fewer.run(engine="embedded")
+    assert newest(fewer).source.partitions == ("a",) and sum(counted(fewer).values()) == 8
+    assert verify_source(fewer, Log(fewer.storage).newest()).ok  # type: ignore[arg-type]
+    gone = Topic(a=[5, 15, 25, 35])
+    gone.first["a"] = 3
+    with pytest.raises(RetentionGap, match="the first record that is kept of partition a is not before"):
+        restart(job(TopicSource(gone), one.storage, task=ByPage(state)), 20, outputs="again")  # type: ignore[arg-type]
+    passing = job(TopicSource(gone, on_gap="earliest"), one.storage, task=ByPage(state))  # type: ignore[arg-type]
+    restart(passing, 20, outputs="again")
+
+
+def test_what_is_passed_over_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """A run that says "nothing new" while thousands of records are gone misleads."""
+    topic = Topic(a=[1])
+    one = job(TopicSource(topic, on_gap="latest"))
+    one.run(engine="embedded")
+    topic.add("a", 2, 3)
+    topic.first["a"] = 2
+    with caplog.at_level(logging.WARNING):
+        one.run(engine="embedded")
+    assert "partition a: 2 offsets are passed over" in caplog.text
 
 
 def test_a_restart_reads_from_the_position_of_the_clock() -> None:
@@ -265,6 +345,7 @@ def test_a_restart_reads_from_the_position_of_the_clock() -> None:
     again.run(engine="embedded")
     assert counted(again) == {"a": 4, "b": 5}
     assert {name: one.duplicate for name, one in newest(again).accounts.items()} == {"a": 1, "b": 0}
+    assert newest(again).source.recorded["begins"] == {"a": 1, "b": 4}
 
 
 @given(

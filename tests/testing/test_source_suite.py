@@ -164,6 +164,14 @@ class Deaf(TopicSource):
         )
 
 
+class Hasty(_Broken):
+    """Lets the watermark go on without partition b."""
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        plan = super().plan(state, budget, follow=follow)
+        return replace(plan, cap={"a": None}, idle=("b",))
+
+
 class Late(_Broken):
     def position_at(self, partition: str, clock: int) -> int:
         return super().position_at(partition, clock) + 1
@@ -189,6 +197,7 @@ RULES: Sequence[tuple[type[_Broken], Callable[[Any], None], str]] = (
     (Fickle, SourceSuite.test_a_plan_is_the_same_when_it_is_made_again, "with Budget"),
     (Silent, SourceSuite.test_positions_never_go_back_and_partitions_never_leave, "joins"),
     (Attached, SourceSuite.test_a_source_goes_on_from_what_a_checkpoint_holds, "from {"),
+    (Hasty, SourceSuite.test_the_watermark_waits_for_what_can_be_read, "b has records to read"),
     (Late, SourceSuite.test_a_position_of_a_time_comes_before_its_records, "behind"),
     (Moody, SourceSuite.test_a_job_counts_every_record_once_whatever_kills_it, "killed at operation"),
 )
@@ -202,6 +211,27 @@ def test_a_broken_source_is_found(broken: type[_Broken], rule: Callable[[Any], N
     broken.made = 0
     with pytest.raises(AssertionError, match=says):
         rule(suite)
+
+
+def test_a_split_without_an_end_is_found() -> None:
+    """It reads up to today's end, each time another."""
+    topic = Topic(a=list(range(12)))
+
+    class Open(TopicSource):
+        def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+            (span,) = split.spans
+            rows = len(topic.partitions[split.partition])
+            yield from super().read(replace(split, spans=(replace(span, stop=rows),)), recorded)
+
+    class Suite(SourceSuite):
+        def source(self) -> Source:
+            return Open(topic)
+
+        def append(self) -> None:
+            topic.add("a", 50)
+
+    with pytest.raises(AssertionError, match="came after it"):
+        Suite().test_a_plan_reads_the_same_once_more_has_come()
 
 
 def test_a_source_that_never_sees_what_comes_is_found() -> None:
