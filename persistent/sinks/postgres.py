@@ -215,8 +215,9 @@ class PostgresSink:
 
     def _merge(self, session: Session, statements: Statements, batch: OutputBatch) -> None:
         """Put the incoming rows in their places, and keep what was there."""
-        session.execute(statements.save(_INCOMING, batch.number))
-        session.execute(statements.upsert(_INCOMING))
+        session.execute(f"ANALYZE {_INCOMING}")
+        for statement in (statements.save(_INCOMING, batch.number), *statements.replace(_INCOMING)):
+            session.execute(statement)
         if batch.oldest > self._kept_from(session):
             session.execute(statements.forget(batch.oldest))
             marks = self._quoted(MARKS)

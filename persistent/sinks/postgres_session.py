@@ -31,7 +31,7 @@ _REMEDIES = {
     "53100": "Free some space on the server",
     "57014": "The call took longer than call_timeout: end what holds the table, or give it more time",
     "55P03": "The call took longer than call_timeout: end what holds the table, or give it more time",
-    "21000": "Two rows of one batch have the same key: something else writes into this checkpoint",
+    "23505": "Something else writes rows of the same key",
 }
 """By SQLSTATE, or its class."""
 _TRANSIENT = ("08", "53300", "53400", "57P", "40", "55P03", "57014", "25P0")

@@ -59,7 +59,7 @@ class Statements:
 
     def save(self, source: str, number: int) -> str:
         """Keep what the rows of ``source`` will replace; a revision of null says that there was no row."""
-        values = [f"s.{quoted(name)}" if name in self.key else f"t.{quoted(name)}" for name in self.columns]
+        values = [self._image(name) for name in self.columns]
         same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self.key)
         return (
             f"INSERT INTO {self.images} ({quoted(BATCH)}, {self.names}) SELECT {number}, {', '.join(values)} "
@@ -68,8 +68,20 @@ class Statements:
 
     def upsert(self, source: str) -> str:
         """Put the rows of ``source``; the largest revision of a key wins."""
-        newer = f"{self.target}.{quoted(REVISION)} <= excluded.{quoted(REVISION)}"
+        newer = f"coalesce({self.target}.{quoted(REVISION)}, 0) <= excluded.{quoted(REVISION)}"
         return f"{self._put(source)} WHERE {newer}"
+
+    def replace(self, source: str) -> tuple[str, ...]:
+        """As ``upsert``, in two statements, which a server does in less time: what is there is replaced, then the rest
+        is added. Who adds the same key meanwhile makes the second one fail."""
+        values = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in self.columns if name not in self.key)
+        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self.key)
+        return (
+            f"UPDATE {self.target} AS t SET {values} FROM {source} s "
+            f"WHERE {same} AND coalesce(t.{quoted(REVISION)}, 0) <= s.{quoted(REVISION)}",
+            f"INSERT INTO {self.target} ({self.names}) SELECT {self.names} FROM {source} s "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {self.target} t WHERE {same})",
+        )
 
     def forget(self, oldest: int) -> str:
         """Drop what batches up to ``oldest`` have replaced: they are never taken back."""
@@ -90,6 +102,12 @@ class Statements:
             self._put(present),
             f"DELETE FROM {self.images} WHERE {since}",
         )
+
+    def _image(self, name: str) -> str:
+        if name == REVISION:
+            # A row that others put there has none, and yet it was there.
+            return f"CASE WHEN t.{quoted(self.key[0])} IS NOT NULL THEN coalesce(t.{quoted(name)}, 0) END"
+        return f"{'s' if name in self.key else 't'}.{quoted(name)}"
 
     def _put(self, source: str) -> str:
         changed = [quoted(name) for name in self.columns if name not in self.key]

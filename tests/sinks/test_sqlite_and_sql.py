@@ -163,6 +163,20 @@ def test_the_largest_revision_of_a_key_stays(path: Path) -> None:
     assert rows(path) == {("a", 1, 7)}
 
 
+def test_rows_of_others_are_replaced_and_put_back(path: Path) -> None:
+    """They have no revision: they would stay as they are, or be gone after a rollback."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE visits (page TEXT PRIMARY KEY, value INT, revision INT)")
+        database.execute("INSERT INTO visits VALUES ('a', -1, NULL)")
+        database.commit()
+    sink = SqliteSink(path, "visits", mode="upsert")
+    sink.claim(Claim("job", key=KEY))
+    sink.deliver(batch(1, 0, outputs_of({"a": 1, "b": 1})))
+    assert rows(path) == {("a", 1, 1), ("b", 1, 1)}
+    sink.retract(back(1, 3))
+    assert rows(path) == {("a", -1, 0)}
+
+
 OTHER_SHAPES: dict[str, tuple[str, str]] = {
     "lacks a column": (
         "page TEXT, revision INTEGER",
@@ -304,8 +318,14 @@ def test_statements_are_read_by_sqlite_as_they_are() -> None:
         database.execute(f"CREATE TABLE {made.target} ({columns})")
         database.execute(f"CREATE TABLE {made.images} (persistent_batch, k, {quoted(odd)}, revision)")
         database.execute(f"CREATE TABLE incoming AS SELECT 'a' AS k, 1 AS {quoted(odd)}, 7 AS revision")
-        for statement in (made.save("incoming", 7), made.upsert("incoming"), *made.restore(7), made.take_back(1)):
-            database.execute(statement)
+        for statements in ((made.upsert("incoming"),), made.replace("incoming")):
+            for statement in (made.save("incoming", 7), *statements):
+                database.execute(statement)
+            assert database.execute(f"SELECT * FROM {made.target}").fetchall() == [("a", 1, 7)]
+            for statement in made.restore(7):
+                database.execute(statement)
+            assert database.execute(f"SELECT * FROM {made.target}").fetchall() == []
+        database.execute(made.take_back(1))
         assert database.execute(f"SELECT * FROM {made.target}").fetchall() == []
         database.execute(made.forget(9))
     assert with_revision(outputs_of({"a": 1}), 7)["revision"].to_pylist() == [7]
