@@ -22,6 +22,7 @@ UNMIRRORED = {
     "persistent.sinks.protocol": "a protocol",
     "persistent.sources.kafka": "a real broker: tests/servers/test_kafka.py",
     "persistent.sources.kafka_client": "a real broker: tests/servers/test_kafka.py",
+    "persistent.sources.kafka_settings": "a real broker: tests/servers/test_kafka.py",
     "persistent.sources.protocol": "a protocol, and values without behaviour",
     "persistent.text.figures": "its examples say it all",
     "persistent.worker.dispatch": "one match over what three modules do",

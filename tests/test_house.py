@@ -130,7 +130,8 @@ ROOMS = {
     "codec": "errors",
     "text": "clock codec",
     "sources": "errors clock promises text codec storage",
-    "sinks": "errors clock promises text codec storage sources.kafka_client checkpoint.names checkpoint.garbage",
+    "sinks": "errors clock promises text codec storage sources.kafka_client sources.kafka_settings "
+    "checkpoint.names checkpoint.garbage",
     "checkpoint": "errors clock text codec storage sources state task",
     "engines": "errors storage worker.requirements",
     "worker": "errors text codec storage sources sinks message window state_rows state delta task checkpoint",

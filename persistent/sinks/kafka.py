@@ -15,7 +15,7 @@ from persistent.sinks.json_lines import json_rows
 from persistent.sinks.kafka_place import KafkaPlace
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
-from persistent.sources.kafka_client import Connection, checked_settings
+from persistent.sources.kafka_settings import Connection, checked_settings
 from persistent.text.spelling import spelled
 
 _WINDOW: Final = ("window_start", "window_end")

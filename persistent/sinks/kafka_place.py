@@ -17,7 +17,8 @@ from typing import Any, Final, TypeVar
 from persistent.clock import monotonic_s
 from persistent.errors import Fenced, StorageError
 from persistent.sinks.marks import SinkMark
-from persistent.sources.kafka_client import Connection, KafkaClient, Topic, error_name
+from persistent.sources.kafka_client import KafkaClient, Topic, error_name
+from persistent.sources.kafka_settings import Connection
 
 T = TypeVar("T")
 logger = logging.getLogger("persistent.sinks")

@@ -17,7 +17,8 @@ from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, m
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
-from persistent.sources.kafka_client import Connection, KafkaClient, checked_settings, require_same_topic
+from persistent.sources.kafka_client import KafkaClient, require_same_topic
+from persistent.sources.kafka_settings import Connection, checked_settings
 from persistent.sources.offsets import ON_GAP, Kept, OffsetPlans
 from persistent.sources.protocol import (
     Budget,

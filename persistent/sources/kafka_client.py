@@ -15,6 +15,7 @@ from weakref import WeakMethod
 
 from persistent.clock import duration_text, monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceChanged, SourceError
+from persistent.sources.kafka_settings import Connection
 from persistent.sources.offsets import Kept
 
 T = TypeVar("T")
@@ -22,15 +23,6 @@ logger = logging.getLogger("persistent.sources")
 
 _CALL_SECONDS: Final = 10.0
 _IDLE_CONSUMERS: Final = 4
-_FIXED: Final = {
-    "enable.auto.commit": "the checkpoint holds the offsets",
-    "enable.partition.eof": "a split has to know the end of its partition",
-    "isolation.level": "records of a transaction count once it is committed",
-    "auto.offset.reset": "a gap must not be passed over in silence; see on_gap",
-    "bootstrap.servers": "servers= names them",
-    "group.id": "nothing is committed to a group",
-}
-"""The settings of a client that are not the user's to make, and why."""
 _OURS: Final = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -45,8 +37,6 @@ _OURS: Final = {
 }
 _REFUSED: Final = ("_AUTHENTICATION", "_SSL")
 """Errors of a connection that another try does not mend."""
-_HIDDEN_MIN: Final = 4
-"""Characters: a shorter value of a setting is a number or a flag."""
 _PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
 """Parts of the names of answers that another try does not change. All others may come from a broker that has just been
 started, which knows no leaders and no topics yet."""
@@ -63,42 +53,6 @@ class Topic:
     id: str
     partitions: tuple[str, ...]
     replicas: int = 1
-
-
-@dataclass(frozen=True)
-class Connection:
-    """How to reach a broker; it is pickled to the workers, and holds no connection. ``settings``: of librdkafka, among
-    them passwords, which never appear in a text."""
-
-    servers: str
-    settings: Mapping[str, Any]
-    connect_timeout_ms: int
-    server_away_ms: int
-
-    def __repr__(self) -> str:
-        return f"Connection({self.servers!r})"
-
-    def redacted(self, text: str) -> str:
-        """The text without any value of a setting, and without what follows the name of one.
-
-        >>> Connection("a:1", {"sasl.password": "hunter2"}, 1, 1).redacted("no login with hunter2 at a:1")
-        'no login with *** at a:1'
-        """
-        hidden = {str(value) for value in self.settings.values()}
-        hidden |= {name.partition("=")[2] for name in self.settings}
-        for value in sorted(hidden, key=len, reverse=True):
-            text = text.replace(value, "***") if len(value) >= _HIDDEN_MIN else text
-        return text
-
-
-def checked_settings(client: Any, part: str = "source", fixed: Mapping[str, str] = _FIXED) -> dict[str, Any]:
-    """The option ``client=``. InvalidPipeline if it sets what is ``fixed`` for this part, by name."""
-    if not isinstance(client, Mapping) or not all(isinstance(name, str) for name in client):
-        raise InvalidPipeline("client= is a mapping of librdkafka's settings, such as {'security.protocol': 'SSL'}")
-    for name, why in fixed.items():
-        if name in client:
-            raise InvalidPipeline(f"client= sets {name!r}, which this {part} sets itself: {why}. Leave it out")
-    return dict(client)
 
 
 class KafkaClient:
