@@ -27,7 +27,8 @@ def test_rare_violation_is_shrunk_too() -> None:
         def inverse(self, a: int) -> int:
             return -a
 
-    trial = Trial(Rare(), st.integers(0, 10**5), examples=1000)
+    # Which examples are drawn depends on the modules that are loaded: of so many, one in a million runs finds none.
+    trial = Trial(Rare(), st.integers(0, 10**5), examples=6_000)
     found = trial.violation(law_named("commutativity"))
     assert found is not None
     law = law_named("commutativity").function
