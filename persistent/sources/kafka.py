@@ -171,8 +171,9 @@ class KafkaSource:
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
         """The positions of a clock in the topic as it is now, which may be another one; fields and times stay."""
         found = self._client.topic(self.topic)
-        kept = self._client.kept(self.topic, found.partitions)
         at = self._client.at_time(self.topic, found.partitions, clock - self._skew_ms)
+        # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
+        kept = self._client.kept(self.topic, found.partitions)
         carried = {name: recorded[name] for name in (*self._times(), "schema") if name in recorded}
         begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
         return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})

@@ -126,7 +126,7 @@ class OffsetPlans:
             )
         begun = _Begun.of(state.recorded)
         new = [partition for partition in kept if partition not in state.positions]
-        if not state.positions and not begun.at:
+        if not state.positions:
             return _Begun(begin(new), ())
         # A partition that joins holds what came since the last plan: what it no longer has is a gap.
         return _Begun({**begun.at, **dict.fromkeys(new, 0)}, (*begun.joined, *new))

@@ -20,7 +20,7 @@ from persistent.errors import OtherJob, RetentionGap, SourceChanged
 from persistent.operations import restart, rollback
 from persistent.sources import offsets
 from persistent.sources.offsets import Kept, OffsetPlans
-from persistent.sources.protocol import Budget, SourcePlan, SourceState
+from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source
 from tests.faults import Killed
@@ -383,3 +383,46 @@ def test_what_is_another_source_by_now_is_not_committed() -> None:
     with pytest.raises(SourceChanged, match="made again"):
         one.run(engine="embedded")
     assert newest(one).base == 0 and counted(one) == {}
+
+
+def test_only_a_gap_that_may_be_passed_over_replaces_a_plan() -> None:
+    """Where a gap is an error, a new plan would only hide which records are gone."""
+    splits = [Split("a", (Span(0, 3, 9),)), Split("b", (Span(0, 0, 2),))]
+    for on_gap, first, forgotten in (
+        ("earliest", 4, True),
+        ("latest", 4, True),
+        ("earliest", 3, False),
+        ("fail", 4, False),
+    ):
+        plans = OffsetPlans("t", on_gap=on_gap, idle_timeout_ms=None)
+        assert plans.has_forgotten(splits, {"a": Kept(first, 9)}) is forgotten
+
+
+def test_a_source_that_was_read_begins_nowhere_else() -> None:
+    """``start=`` is of a new checkpoint: a partition that comes later is read from its first record."""
+    plans = OffsetPlans("t", on_gap="fail", idle_timeout_ms=None)
+    plan = plans.plan(SourceState({"a": 5}), Budget(100), {"a": Kept(0, 7), "b": Kept(0, 3)}, _not_asked)
+    assert [(one.partition, one.spans) for one in plan.splits] == [("a", (Span(0, 5, 7),)), ("b", (Span(0, 0, 3),))]
+
+
+def _not_asked(partitions: Any) -> dict[str, int]:
+    raise AssertionError("where to begin is asked once, of a new checkpoint")
+
+
+def test_a_large_step_has_a_split_for_each_worker() -> None:
+    """Fewer leave workers idle; a small step is not worth a second one."""
+    plans = OffsetPlans("t", on_gap="fail", idle_timeout_ms=None)
+    for rows, workers, splits in ((40_000, 4, 4), (40_000, 2, 2), (10_000, 4, 1), (10_001, 4, 2), (20_000, 4, 2)):
+        plan = plans.plan(SourceState({}), Budget(rows, splits=workers), {"a": Kept(0, rows)}, lambda new: {"a": 0})
+        assert len(plan.splits) == splits, (rows, workers)
+
+
+def test_a_partition_is_idle_when_its_time_is_over_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A millisecond early, its next record would be late."""
+    now = [0.0]
+    monkeypatch.setattr(offsets, "monotonic_s", lambda: now[0])
+    plans = OffsetPlans("t", on_gap="fail", idle_timeout_ms=2_000)
+    kept, state = {"a": Kept(0, 5), "b": Kept(0, 9)}, SourceState({"a": 5, "b": 0}, largest={"a": 1, "b": 1})
+    for seconds, idle in ((0.0, ()), (1.999, ()), (2.0, ("a",))):
+        now[0] = seconds
+        assert plans.plan(state, Budget(1), kept, _not_asked).idle == idle
