@@ -76,6 +76,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.state",
         "persistent.delta",
+        "persistent.clients",
         "persistent.sources",
         "persistent.sinks",
         "persistent.worker.output_tables",
@@ -129,9 +130,9 @@ ROOMS = {
     "storage": "errors clock codec",
     "codec": "errors",
     "text": "clock codec",
-    "sources": "errors clock promises text codec storage",
-    "sinks": "errors clock promises text codec storage sources.kafka_client sources.kafka_settings "
-    "checkpoint.names checkpoint.garbage",
+    "clients": "errors clock storage",
+    "sources": "errors clock promises text codec storage clients",
+    "sinks": "errors clock promises text codec storage clients checkpoint.names checkpoint.garbage",
     "checkpoint": "errors clock text codec storage sources state task",
     "engines": "errors storage worker.requirements",
     "worker": "errors text codec storage sources sinks message window state_rows state delta task checkpoint",
@@ -183,7 +184,7 @@ KNOW_STORES = {
     "persistent.storage.generic",
     "persistent.storage.retries",
     "persistent.storage.s3",
-    "persistent.sources.kafka_client",
+    "persistent.clients.kafka_client",
     "persistent.sources.listing",
 }
 STORE_CLIENTS = {"fsspec", "s3fs", "aiobotocore", "botocore", "hdfs_native", "tenacity"}

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from persistent.clients.kept import Kept
 from persistent.errors import RetentionGap
-from persistent.sources.offsets import Kept, OffsetPlans
+from persistent.sources.offsets import OffsetPlans
 from persistent.sources.protocol import Budget, Positions, Records, SourcePlan, SourceState, Split
 
 _SCHEMA = pa.schema([("ts", pa.int64()), ("page", pa.string())])

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from persistent.clients.kafka_settings import Connection, checked_settings
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
@@ -15,7 +16,6 @@ from persistent.sinks.json_lines import json_rows
 from persistent.sinks.kafka_place import KafkaPlace
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
-from persistent.sources.kafka_settings import Connection, checked_settings
 from persistent.text.spelling import spelled
 
 _WINDOW: Final = ("window_start", "window_end")

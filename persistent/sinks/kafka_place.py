@@ -14,11 +14,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
+from persistent.clients.kafka_client import KafkaClient, Topic, error_name
+from persistent.clients.kafka_settings import Connection
 from persistent.clock import monotonic_s
 from persistent.errors import Fenced, StorageError
 from persistent.sinks.marks import SinkMark
-from persistent.sources.kafka_client import KafkaClient, Topic, error_name
-from persistent.sources.kafka_settings import Connection
 
 T = TypeVar("T")
 logger = logging.getLogger("persistent.sinks")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
+from persistent.clients.postgres_session import Moved, Patiences, Session, settings_of
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.postgres_columns import check_values, csv_pieces, fits, type_of
-from persistent.sinks.postgres_session import Moved, Patiences, Session, settings_of
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import (
     BATCH,

@@ -13,13 +13,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from persistent.clients.kafka_client import KafkaClient, require_same_topic
+from persistent.clients.kafka_settings import Connection, checked_settings
+from persistent.clients.kept import Kept
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, monotonic_s
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
-from persistent.sources.kafka_client import KafkaClient, require_same_topic
-from persistent.sources.kafka_settings import Connection, checked_settings
-from persistent.sources.offsets import ON_GAP, Kept, OffsetPlans
+from persistent.sources.offsets import ON_GAP, OffsetPlans
 from persistent.sources.protocol import (
     Budget,
     DeadRecord,

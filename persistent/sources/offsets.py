@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from persistent.clients.kept import Kept
 from persistent.clock import monotonic_s
 from persistent.errors import RetentionGap, SourceChanged
 from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
@@ -21,20 +22,6 @@ logger = logging.getLogger("persistent.sources")
 ON_GAP: Final = ("fail", "earliest", "latest")
 _PIECE_MIN: Final = 10_000
 """Offsets: a smaller piece of a partition is not worth a worker of its own."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The offsets of a partition that a broker keeps and may be read: ``first <= offset < stop``. ``end``: the offset
-    that the next record will have, if an open transaction holds back some; None: ``stop``."""
-
-    first: int
-    stop: int
-    end: int | None = None
-
-    def behind(self, offset: int) -> int:
-        """How many offsets there are from this one on, readable or not."""
-        return (self.stop if self.end is None else self.end) - offset
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import psycopg
 
 from monoids import Count
 from persistent import MemorySource, PersistentTask, Pipeline, PostgresSink, WindowState, tumbling
+from persistent.clients.postgres_session import Session
 from persistent.engines.embedded import Embedded
-from persistent.sinks.postgres_session import Session
 
 ROWS = [{"ts": number, "page": f"p{number % 3}"} for number in range(1, 25)]
 _KILLS_MAX = 400

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pytest
 
 from persistent import Fenced, InvalidPipeline, PostgresSink, StorageError
+from persistent.clients.postgres_session import Session
 from persistent.sinks.marks import SinkMark
-from persistent.sinks.postgres_session import Session
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import quoted
 from persistent.testing import SinkSuite

@@ -15,11 +15,12 @@ from persistent import MemorySink, NonWindowState, PersistentTask, Pipeline, Win
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account
+from persistent.clients.kept import Kept
 from persistent.driver import step_effects
 from persistent.errors import OtherJob, RetentionGap, SourceChanged
 from persistent.operations import restart, rollback
 from persistent.sources import offsets
-from persistent.sources.offsets import Kept, OffsetPlans
+from persistent.sources.offsets import OffsetPlans
 from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
 from persistent.storage import MemoryStorage
 from persistent.verify import verify, verify_source

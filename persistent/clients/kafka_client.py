@@ -13,13 +13,13 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 from weakref import WeakMethod
 
+from persistent.clients.kafka_settings import Connection
+from persistent.clients.kept import Kept
 from persistent.clock import duration_text, monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceChanged, SourceError
-from persistent.sources.kafka_settings import Connection
-from persistent.sources.offsets import Kept
 
 T = TypeVar("T")
-logger = logging.getLogger("persistent.sources")
+logger = logging.getLogger("persistent.clients")
 
 _CALL_SECONDS: Final = 10.0
 _IDLE_CONSUMERS: Final = 4

@@ -1,0 +1,1 @@
+"""What sources and sinks share of the clients of servers: they ask a server for as long as they may."""
