@@ -53,17 +53,25 @@ class Retrying:
 
     def __call__(self, call: Callable[[], T]) -> T:
         """The result of ``call``. StorageError with operation, place, cause, tries and remedy."""
-        import tenacity
-
-        tries, began = 0, self.patience.clock()
+        began = self.patience.clock()
+        try:
+            return call()
+        except Exception as error:
+            first = error
+        # Nearly every call is answered at once: only what fails pays for the machinery of trying again.
+        tries = 0
 
         def tried() -> T:
             nonlocal tries
             tries += 1
+            if tries == 1:
+                raise first
             return call()
 
         try:
-            found: T = self._attempts(tenacity)(tried)
+            import tenacity
+
+            found: T = self._attempts(tenacity, began)(tried)
             return found
         except Exception as error:
             if isinstance(error, (*self.answers, StorageError)):
@@ -83,12 +91,11 @@ class Retrying:
         """Log why it takes so long."""
         _log.warning("cannot %s %s yet: %s; %s", self.operation, self.place, failure.cause, what)
 
-    def _attempts(self, tenacity: Any) -> Any:
+    def _attempts(self, tenacity: Any, began: float) -> Any:
         patience = self.patience
         half = patience.pause_first_seconds / 2
         wait = tenacity.wait_exponential(half, patience.pause_max_seconds / 2)
         wait += tenacity.wait_random_exponential(half, patience.pause_max_seconds / 2)
-        began = patience.clock()
 
         def is_over(state: Any) -> bool:
             is_late: bool = patience.clock() - began + state.upcoming_sleep > patience.seconds_max
