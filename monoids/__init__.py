@@ -12,6 +12,7 @@ First(type)  Last(type)                 the value of the first, last message
 TopK(k, type)  BottomK(k, type)         the k largest, smallest values
 Reservoir(k, type)                      a uniform sample of k values
 SetUnion(type)  SetIntersection(type)   distinct values: those in any, those in all
+Ranges()                                distinct integers, as ranges
 Bag(type)  ListConcat(type)             values with their number, values in their order
 Histogram(boundaries)  ExponentialHistogram(scale)   numbers counted by bucket
 HyperLogLog(precision)  Theta(k)        how many distinct values, within an error
@@ -44,6 +45,7 @@ from monoids.containers.bags import Bag
 from monoids.containers.histogram import ExponentialHistogram, Histogram
 from monoids.containers.lists import ListConcat
 from monoids.containers.mappings import mapping
+from monoids.containers.ranges import Ranges
 from monoids.containers.sets import SetIntersection, SetUnion
 from monoids.fixed import FixedWidth
 from monoids.monoid import Group, Monoid
@@ -99,6 +101,7 @@ __all__ = [
     "Monoid",
     "Product",
     "Quantiles",
+    "Ranges",
     "Reservoir",
     "SetIntersection",
     "SetUnion",

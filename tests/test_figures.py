@@ -17,7 +17,7 @@ from tests.figures import (
     rows,
 )
 
-MODULES_MAX = {"monoids": 105, "persistent": 205}
+MODULES_MAX = {"monoids": 106, "persistent": 205}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -39,7 +39,7 @@ MANY_PARAMETERS = {
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
     "persistent.pipeline": 34,  # Where sources, sinks, engines, the driver and readers meet.
-    "monoids": 30,  # The catalogue.
+    "monoids": 31,  # The catalogue.
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
     "persistent.driver.migration": 20,
 }

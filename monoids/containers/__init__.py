@@ -3,6 +3,7 @@
 sets.py         SetUnion, SetIntersection
 bags.py         Bag
 lists.py        ListConcat
+ranges.py       Ranges
 histogram.py    Histogram, ExponentialHistogram
 mappings.py     mapping
 """

@@ -72,7 +72,14 @@ SINGLE: tuple[Monoid[Any], ...] = (
     *(m.Count(), m.CountIf(), m.Sum(), m.Sum(float), m.Sum(int, unbounded=True), m.Sum(pa.decimal128(38, 10))),
     *(m.ExactSum(), m.Product(), m.Product(float), m.Mean(), m.Moments(), m.Any(), m.BitOr(), m.Histogram([0, 10])),
     *(m.HyperLogLog(12), m.Theta(16), m.BloomFilter(100, 0.01), m.Quantiles(), m.exact_until(9, m.HyperLogLog(4))),
-    *(m.option(m.Sum()), m.option(m.Max(str)), m.option(m.Count()), m.SetIntersection(int), m.CountMin(int)),
+    *(
+        m.option(m.Sum()),
+        m.option(m.Max(str)),
+        m.option(m.Count()),
+        m.SetIntersection(int),
+        m.CountMin(int),
+        m.Ranges(),
+    ),
     *(made(kind) for kind in TYPES for made in (m.Max, m.SetUnion)),
     *(made(kind) for kind in (str, pa.decimal32(7, 2)) for made in (m.Bag, m.ListConcat, lambda kind: m.TopK(3, kind))),
 )
