@@ -27,6 +27,7 @@ from persistent.checkpoint.names import (
     run_name,
     runs_folder,
     savepoint_name,
+    staged_name,
 )
 
 NONCE = "0123456789abcdef" * 2
@@ -117,3 +118,8 @@ def test_where_runs_and_savepoints_lie() -> None:
     """A checkpoint that an earlier release has made has them there, and nowhere else."""
     assert run_name(runs_folder("Visits"), "e1-c2-00ff") == "d/Visits/e1-c2-00ff.arrow"
     assert savepoint_name("monday") == "s/monday"
+
+
+def test_outputs_wait_under_the_name_of_their_attempt() -> None:
+    """Two attempts that share a file would publish what only one of them has seen."""
+    assert staged_name("e3-c41-0f8fad5b") == "staged/e3-c41-0f8fad5b.arrow"

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from persistent.errors import StorageError
-from persistent.storage.failures import codes_of, disk_failures, failure_of, without_secrets
+from persistent.storage.failures import FaultKind, codes_of, disk_failures, failure_of, without_secrets
 
 
 def s3_error(code: str, status: int) -> Exception:
@@ -74,3 +74,10 @@ def test_only_secrets_are_taken_out(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("API_KEY", "abcdef"), ("DB_PASSWORD", "short"), ("EDITOR", "editorial"), ("token", "lower-1")):
         monkeypatch.setenv(name, value)
     assert without_secrets("abcdef short editorial lower-1") == "... short editorial ..."
+
+
+def test_a_client_that_memory_does_not_suffice_for_is_not_asked_again() -> None:
+    """An import would be tried for a minute, and its remedy would be another package."""
+    short = failure_of(ImportError("a.so: failed to map segment from shared object"))
+    assert short.fault is FaultKind.PERMANENT and "memory" in short.remedy
+    assert failure_of(MemoryError()).remedy != short.remedy

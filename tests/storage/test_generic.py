@@ -125,3 +125,14 @@ def test_a_store_that_cannot_be_had_is_told_with_its_name() -> None:
         GenericRequests("gs://bucket/x").read("a")
     with pytest.raises(UnsupportedStore, match=r"^nobody-knows:// is not a store that fsspec knows$"):
         GenericRequests("nobody-knows://x").read("a")
+
+
+def test_a_client_that_memory_does_not_suffice_for_is_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that is there would be installed again, and the memory would lack all the same."""
+
+    def short(*args: Any, **kwargs: Any) -> Any:
+        raise ImportError("a.so: failed to map segment from shared object")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", short)
+    with pytest.raises(ImportError, match="failed to map"):
+        GenericRequests("odd://short-of-memory").software()
