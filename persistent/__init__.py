@@ -36,7 +36,7 @@ from persistent.errors import (
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
 from persistent.sinks import FileSink, FunctionSink, KafkaSink, MemorySink, PostgresSink, SqliteSink
-from persistent.sources import FileSource, KafkaSource, MemorySource
+from persistent.sources import Avro, FileSource, KafkaSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
 from persistent.window import Window, sliding, tumbling
@@ -44,6 +44,7 @@ from persistent.window import Window, sliding, tumbling
 __version__ = "0.1.0"
 
 __all__ = [
+    "Avro",
     "Batch",
     "CorruptCheckpoint",
     "Embedded",

@@ -148,6 +148,17 @@ OPTIONS = tuple(
             ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
+        "Avro": (
+            ("registry", OnChange.NONE, "where the registry is found"),
+            ("subject", OnChange.NONE, "which schema a new checkpoint takes as the reader's"),
+            ("reader", OnChange.PLAN, "which fields of a value are read"),
+            (
+                "on_unknown_id",
+                OnChange.STEP,
+                "whether a value whose schema the registry does not have stops the run or becomes a dead letter",
+            ),
+            ("client", OnChange.NONE, "how the registry is reached"),
+        ),
         "MemorySource": (
             ("rows", OnChange.NONE, "a list or a table; rows may be added, those that were read must stay"),
             ("timestamp", OnChange.RECORDED, _OTHER_TIME),

@@ -1,5 +1,6 @@
 """Sources provide the records that a job reads."""
 
+from persistent.sources.avro import Avro
 from persistent.sources.file import FileSource
 from persistent.sources.kafka import KafkaSource
 from persistent.sources.memory import MemorySource
@@ -19,6 +20,7 @@ from persistent.sources.protocol import (
 
 __all__ = [
     "NO_TIMESTAMP",
+    "Avro",
     "Budget",
     "DeadRecord",
     "FileSource",

@@ -16,10 +16,13 @@ import pyarrow as pa
 from persistent.clients.kafka_client import KafkaClient, require_same_topic
 from persistent.clients.kafka_settings import Connection, checked_settings
 from persistent.clients.kept import Kept
+from persistent.clients.registry import Registry
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, monotonic_s
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
+from persistent.sources.avro import Avro, AvroValues
+from persistent.sources.metadata import Gathered, checked_metadata, with_metadata
 from persistent.sources.offsets import ON_GAP, OffsetPlans
 from persistent.sources.protocol import (
     Budget,
@@ -38,11 +41,6 @@ from persistent.sources.values import JsonValues, MessageValue, RawValues, Value
 from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled
 
-_METADATA: Final[Mapping[str, pa.DataType]] = {
-    "_timestamp": pa.timestamp("ms", "UTC"),
-    "_key": pa.binary(),
-    "_headers": pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
-}
 _FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
 _COUNTED: Final = "what it has counted was decoded by that format"
 _AT_ONCE: Final = 2_000
@@ -58,10 +56,10 @@ _DEAD_BYTES_MAX: Final = 1 << 20
 class KafkaSource:
     """The records of a topic.
 
-    ``servers``: "host:port", several with commas. ``format``: "json", an object in each value; or "bytes", one column
-    ``value``. ``schema``: the columns to read of a JSON value, as in ``FileSource``; by default those of the first
-    records. Beside them stand ``_timestamp``, the broker's timestamp of the message, and those of ``_key`` and
-    ``_headers`` that ``metadata`` names.
+    ``servers``: "host:port", several with commas. ``format``: "json", an object in each value; "bytes", one column
+    ``value``; or ``Avro(registry)``. ``schema``: the columns to read of a JSON value, as in ``FileSource``; by default
+    those of the first records. Beside them stand ``_timestamp``, the broker's timestamp of the message, and those of
+    ``_key`` and ``_headers`` that ``metadata`` names.
     ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
     ``start``: where a new checkpoint begins: "earliest", "latest", or a point in time by the broker's timestamps.
     ``on_gap``: where the broker has deleted records before they were read: "fail" with RetentionGap, or go on with the
@@ -86,7 +84,7 @@ class KafkaSource:
         servers: str,
         topic: str,
         *,
-        format: str = "json",
+        format: str | Avro = "json",
         schema: pa.Schema | Mapping[str, Any] | None = None,
         metadata: Sequence[str] = (),
         timestamp: str = "_timestamp",
@@ -104,15 +102,13 @@ class KafkaSource:
         options.require_type("topic", topic, str, "'clicks'")
         options.require_type("timestamp", timestamp, str, "'ts'")
         options.require_unit(timestamp_unit)
-        options.require_choice("format", format, tuple(_FORMATS))
         options.require_choice("on_gap", on_gap, ON_GAP)
         self.servers = servers
         self.topic = topic
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
-        self._format: ValueFormat = _FORMATS[format]()
         self._schema = None if schema is None else from_option(schema)
-        self._metadata = _checked_metadata(metadata, timestamp)
+        self._metadata = checked_metadata(metadata, timestamp)
         self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
         self._start = start if start in ("earliest", "latest") else _instant(start)
         self._skew_ms = 0 if timestamp == "_timestamp" else _duration(max_skew, "max_skew")
@@ -122,6 +118,7 @@ class KafkaSource:
             _duration(connect_timeout, "connect_timeout"),
             _duration(server_away, "server_away"),
         )
+        self._format = _format(format, topic, schema, self._connection)
         idle_ms = None if idle_timeout is None else _duration(idle_timeout, "idle_timeout")
         self._plans = OffsetPlans(f"topic {topic!r} of Kafka", on_gap=on_gap, idle_timeout_ms=idle_ms)
         self._own_client: KafkaClient | None = None
@@ -153,7 +150,7 @@ class KafkaSource:
         plan = self._plans.plan(state, budget, kept, self._begins)
         recorded = {**plan.recorded, **self._times(), "topic": self.topic, "topic_id": topic_id}
         if plan.splits or self._schema is not None:
-            recorded["schema"] = to_json(self._fixed_schema(state.recorded, {**plan.end, **_starts(plan.splits)}))
+            recorded |= self._columns(state.recorded, {**plan.end, **_starts(plan.splits)})
         return SourcePlan(plan.splits, plan.end, plan.cap, recorded, None, plan.joins, plan.idle, plan.skipped)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
@@ -175,7 +172,7 @@ class KafkaSource:
         at = self._client.at_time(self.topic, found.partitions, clock - self._skew_ms)
         # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
         kept = self._client.kept(self.topic, found.partitions)
-        carried = {name: recorded[name] for name in (*self._times(), "schema") if name in recorded}
+        carried = {name: recorded[name] for name in (*self._times(), "schema", "reader") if name in recorded}
         begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
         return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})
 
@@ -212,7 +209,7 @@ class KafkaSource:
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
         self._require_recorded(recorded)
         # A plan without splits may know no fields yet.
-        return _with_metadata(from_json(recorded.get("schema", [])), self._metadata)
+        return with_metadata(from_json(recorded.get("schema", [])), self._metadata)
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
         options.require_recorded(recorded, self._times(), {**options.TIMES, "format": _COUNTED})
@@ -224,16 +221,21 @@ class KafkaSource:
     def _times(self) -> dict[str, Any]:
         return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
 
-    def _fixed_schema(self, recorded: Mapping[str, Any], at: Mapping[str, int]) -> pa.Schema:
-        """The columns of the values: as given, as recorded, or as those of the first records from ``at`` on are."""
-        if self._schema is not None:
+    def _columns(self, recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
+        """What is recorded of the columns of the values: as given, as recorded, or as those of the first records from
+        ``at`` on are."""
+        fixed = self._format.fixed(recorded)
+        known = self._format.columns(fixed)
+        if known is not None:
+            schema = known
+        elif self._schema is not None:
             schema = self._schema
         elif "schema" in recorded:
             schema = from_json(recorded["schema"])
         else:
             schema = self._inferred(at)
-        require_readable(_with_metadata(schema, self._metadata), self._timestamp, self._timestamp_unit)
-        return schema
+        require_readable(with_metadata(schema, self._metadata), self._timestamp, self._timestamp_unit)
+        return {**fixed, "schema": to_json(schema)}
 
     def _inferred(self, at: Mapping[str, int]) -> pa.Schema:
         """The columns of the first values of each partition, however large the step and however many its workers."""
@@ -261,35 +263,31 @@ class KafkaSource:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        schema = from_json(recorded["schema"])
         for span in split.spans:
-            messages: list[Any] = []
-            values: list[MessageValue] = []
-            size = 0
-            for found in self._messages(split.partition, span.start, span.stop, recorded.get("topic_id")):
-                added = [message.value() for message in found]
-                messages += found
-                values += added
-                size += sum(map(len, filter(None, added)))
-                if len(messages) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-                    yield self._records(messages, values, schema)
-                    messages, values, size = [], [], 0
-            if messages:
-                yield self._records(messages, values, schema)
+            found = Gathered(self._metadata)
+            for messages in self._messages(split.partition, span.start, span.stop, recorded.get("topic_id")):
+                found.add(messages)
+                if len(found) >= _BATCH_ROWS or found.size >= _BATCH_BYTES:
+                    yield self._records(found, recorded)
+                    found = Gathered(self._metadata)
+            if len(found):
+                yield self._records(found, recorded)
 
-    def _records(self, messages: Sequence[Any], values: Sequence[MessageValue], schema: pa.Schema) -> Records:
-        decoded = self._format.decode(values, schema)
-        chosen = messages if len(decoded.rows) == len(messages) else [messages[row] for row in decoded.rows]
-        columns = [*decoded.batch.columns, *(_column(name, chosen) for name in self._metadata)]
-        batch = pa.RecordBatch.from_arrays(columns, schema=_with_metadata(schema, self._metadata))
-        offsets = np.fromiter((message.offset() for message in chosen), np.int64, len(chosen))
+    def _records(self, found: Gathered, recorded: Mapping[str, Any]) -> Records:
+        schema, values = from_json(recorded["schema"]), found.values
+        decoded = self._format.decode(values, schema, recorded)
+        rows = decoded.rows
+        columns = [*decoded.batch.columns, *(found.column(name, rows) for name in self._metadata)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=with_metadata(schema, self._metadata))
+        offsets = np.array(found.offsets, np.int64)
         dead = [
-            DeadRecord(0, messages[row].offset(), reason, (values[row] or b"")[:_DEAD_BYTES_MAX])
+            DeadRecord(0, found.offsets[row], reason, (values[row] or b"")[:_DEAD_BYTES_MAX])
             for row, reason in decoded.dead
         ]
         time = batch.column(self._timestamp)
         times = milliseconds(time, self._timestamp_unit)
-        return Records(0, batch, times, offsets, dead, partial(why_none, time, self._timestamp, self._timestamp_unit))
+        why = partial(why_none, time, self._timestamp, self._timestamp_unit)
+        return Records(0, batch, times, offsets if len(rows) == len(offsets) else offsets[list(rows)], dead, why)
 
     def _messages(self, partition: str, start: int, stop: int, topic_id: str | None) -> Iterator[list[Any]]:
         """The messages ``start <= offset < stop``. It ends at a message or an end of the partition at or behind
@@ -353,28 +351,16 @@ def _starts(splits: Sequence[Split]) -> dict[str, int]:
     return {split.partition: split.spans[0].start for split in reversed(splits)}
 
 
-def _column(name: str, messages: Sequence[Any]) -> pa.Array:
-    if name == "_key":
-        return pa.array([message.key() for message in messages], pa.binary())
-    if name == "_headers":
-        headers = [[{"key": key, "value": value} for key, value in message.headers() or ()] for message in messages]
-        return pa.array(headers, _METADATA[name])
-    times = [message.timestamp() for message in messages]
-    return pa.array([time if kind else None for kind, time in times], pa.int64()).cast(_METADATA[name])
-
-
-def _with_metadata(schema: pa.Schema, metadata: Sequence[str]) -> pa.Schema:
-    both = [name for name in metadata if name in schema.names]
-    if both:
-        raise InvalidPipeline(f"{', '.join(both)} is a field of the values, and the name that a source of Kafka gives")
-    return pa.schema([*schema, *(pa.field(name, _METADATA[name]) for name in metadata)])
-
-
-def _checked_metadata(given: Any, timestamp: str) -> tuple[str, ...]:
-    if isinstance(given, str) or not set(given) <= set(_METADATA):
-        raise InvalidPipeline(f"metadata={given!r}: give a list of some of {', '.join(_METADATA)}")
-    chosen = {*given, timestamp} if timestamp in _METADATA else set(given)
-    return tuple(name for name in _METADATA if name in chosen)
+def _format(format: str | Avro, topic: str, schema: Any, connection: Connection) -> ValueFormat:
+    if isinstance(format, Avro):
+        if schema is not None:
+            raise InvalidPipeline("schema= is for values without one; to choose columns of Avro say Avro(..., reader=)")
+        registry = Registry(format.access, connection.connect_timeout_ms, connection.server_away_ms)
+        return AvroValues(format, f"{topic}-value", registry)
+    if format == "avro":
+        raise InvalidPipeline('format="avro": Avro needs its registry: format=Avro("http://localhost:8081")')
+    options.require_choice("format", format, tuple(_FORMATS))
+    return _FORMATS[format]()
 
 
 def _instant(value: Any) -> int:

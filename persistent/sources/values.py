@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +19,8 @@ MessageValue = bytes | None
 """The bytes of a message; None: it has none, as one that deletes its key from a compacted topic."""
 
 _REASON_MAX = 300
-_NO_VALUE = "the message has no value"
+NO_VALUE = "the message has no value"
+_NOTHING: Mapping[str, Any] = {}
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 
@@ -38,15 +39,32 @@ class ValueFormat(Protocol):
 
     name: str
 
+    def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What the checkpoint is to hold, beside the columns, so that values read the same when they are read again.
+        ``recorded``: what it holds already."""
+
+    def columns(self, fixed: Mapping[str, Any]) -> pa.Schema | None:
+        """The columns, if they are known without a value."""
+
     def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
         """The columns of these values, None if none of them says. ``Unreadable`` if they cannot be read at all."""
 
-    def decode(self, values: Sequence[MessageValue], schema: pa.Schema) -> Decoded:
+    def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any]) -> Decoded:
         """The records of these values."""
 
 
+class _SelfContained:
+    """Values that nothing but the columns is needed for."""
+
+    def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {}
+
+    def columns(self, fixed: Mapping[str, Any]) -> pa.Schema | None:
+        return None
+
+
 @dataclass
-class RawValues:
+class RawValues(_SelfContained):
     """One column, ``value``: the bytes as they are, null where a message has none."""
 
     name: str = "bytes"
@@ -54,13 +72,13 @@ class RawValues:
     def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
         return pa.schema([("value", pa.binary())])
 
-    def decode(self, values: Sequence[MessageValue], schema: pa.Schema) -> Decoded:
+    def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any] = _NOTHING) -> Decoded:
         column = pa.array(values, pa.binary())
         return Decoded(pa.RecordBatch.from_arrays([column], schema=schema), range(len(values)))
 
 
 @dataclass
-class JsonValues:
+class JsonValues(_SelfContained):
     """A JSON object in each value, with a column for each field, read as JSON lines are."""
 
     name: str = "json"
@@ -75,7 +93,7 @@ class JsonValues:
             raise Unreadable(bad[0][1].replace("the line", "the value"))
         return None
 
-    def decode(self, values: Sequence[MessageValue], schema: pa.Schema) -> Decoded:
+    def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any] = _NOTHING) -> Decoded:
         block, dead = _block(values)
         numbers, bad = self._lines.sort(block)
         reasons = dict(bad) | dict(dead)
@@ -124,7 +142,7 @@ def _block(values: Sequence[MessageValue]) -> tuple[Block, list[tuple[int, str]]
     for row, value in enumerate(values):
         line = value or b""
         if value is None:
-            dead.append((row, _NO_VALUE))
+            dead.append((row, NO_VALUE))
         elif b"\n" in value:
             line = value.replace(b"\n", b" ")
             if any(b"\n" in text for text in _TEXT.findall(value)):

@@ -1,0 +1,252 @@
+"""A registry of schemas is asked over HTTP, again and again for as long as it may, and says in the end what was wrong.
+
+While a run begins it waits ``connect_timeout``; once the registry has answered, ``server_away``. An id that it does not
+know may have been registered a moment ago with another of its servers: it is asked again for some seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+from persistent.clock import monotonic_s
+from persistent.errors import InvalidPipeline, SourceError, StorageError
+from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
+from persistent.storage.retries import Patience, Retrying
+
+_TRIES_MAX: Final = 1_000_000
+_CALL_SECONDS: Final = 10.0
+_SURE_SECONDS: Final = 3.0
+"""So long, in all of a process, a registry is asked again for ids that it does not know."""
+_SETTINGS: Final = (
+    "basic.auth.user.info",
+    "bearer.auth.token",
+    "ssl.ca.location",
+    "ssl.certificate.location",
+    "ssl.key.location",
+    "ssl.key.password",
+)
+_UNKNOWN: Final = (40401, 40402, 40403)
+"""The registry's codes for a subject, a version and an id that it does not have."""
+_AGAIN: Final = (408, 425, 429)
+_TRUST: Final = "Give the certificates that it is signed by: client={'ssl.ca.location': 'ca.pem'}"
+_CHECK: Final = "Then run again: the last checkpoint is good"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A schema as the registry has it, and those that it refers to, each before those that refer to it. ``kind``:
+    "AVRO", or another."""
+
+    text: str
+    references: tuple[str, ...] = ()
+    kind: str = "AVRO"
+
+
+@dataclass(frozen=True)
+class RegistryAccess:
+    """How to reach a registry. ``servers``: URLs of one registry; ``settings``: as clients of Confluent name them,
+    among them secrets, which never appear in a text."""
+
+    servers: tuple[str, ...]
+    settings: Mapping[str, str] = field(repr=False)
+
+    def scrubbed(self, text: str) -> str:
+        """The text without a secret."""
+        user_info = self.settings.get("basic.auth.user.info", "")
+        hidden = {self.settings.get(name, "") for name in ("bearer.auth.token", "ssl.key.password")}
+        for secret in sorted((hidden | {user_info, user_info.partition(":")[2]}) - {""}, key=len, reverse=True):
+            text = text.replace(secret, "...")
+        return without_secrets(text)
+
+
+def registry_access(registry: Any, client: Any) -> RegistryAccess:
+    """The options ``registry=``, URLs with commas between, and ``client=``. InvalidPipeline, without a secret."""
+    urls = [url.strip().rstrip("/") for url in registry.split(",")] if isinstance(registry, str) else []
+    if not urls or not all(url.startswith(("http://", "https://")) and urlsplit(url).hostname for url in urls):
+        shown = without_secrets(repr(registry))
+        raise InvalidPipeline(f"registry={shown}: give the URL of a schema registry, such as 'http://localhost:8081'")
+    if not isinstance(client, Mapping) or not all(isinstance(value, str) for value in client.values()):
+        raise InvalidPipeline(f"client= of a registry is a mapping to texts. It may have {', '.join(_SETTINGS)}")
+    unknown = [str(name) for name in client if name not in _SETTINGS]
+    if unknown:
+        raise InvalidPipeline(f"client= of a registry has no {unknown[0]!r}. It may have {', '.join(_SETTINGS)}")
+    settings, plain = dict(client), []
+    for url in urls:
+        parts = urlsplit(url)
+        if "@" in parts.netloc:
+            info, _, host = parts.netloc.rpartition("@")
+            settings.setdefault("basic.auth.user.info", unquote(info))
+            url = parts._replace(netloc=host).geturl()
+        plain.append(url)
+    return RegistryAccess(tuple(plain), settings)
+
+
+class Registry:
+    """Asks one registry. Pickled, it is settings alone."""
+
+    def __init__(self, access: RegistryAccess, connect_timeout_ms: int, server_away_ms: int) -> None:
+        self._access = access
+        self._connect_timeout_ms = connect_timeout_ms
+        self._server_away_ms = server_away_ms
+        self._has_answered = False
+        self._doubt_seconds = _SURE_SECONDS
+        self._asked = 0
+        self._pool: Any = None
+
+    def __repr__(self) -> str:
+        return f"registry {','.join(self._access.servers)}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_pool": None, "_has_answered": False}
+
+    def schema(self, number: int, *, under_way: bool = False) -> Registered | None:
+        """The schema of this id, None if there is none. SourceError."""
+        return self._registered(f"schema {number}", f"/schemas/ids/{number}", under_way)
+
+    def newest(self, subject: str) -> Registered | None:
+        """The newest schema of a subject, None if there is none. SourceError."""
+        return self._registered(f"subject {subject}", f"/subjects/{quote(subject, safe='')}/versions/latest")
+
+    def _registered(self, what: str, path: str, under_way: bool = False) -> Registered | None:
+        body = self._surely(what, path, under_way)
+        if body is None:
+            return None
+        try:
+            references: dict[str, str] = {}
+            self._refer(body, references)
+            return Registered(str(body["schema"]), tuple(references.values()), str(body.get("schemaType") or "AVRO"))
+        except (KeyError, TypeError):
+            raise SourceError(f"{self!r}: what it says of {what} is no schema. Correct registry=") from None
+
+    def _refer(self, body: Mapping[str, Any], found: dict[str, str]) -> None:
+        """The schemas that one refers to, by subject and version."""
+        for one in body.get("references") or ():
+            subject, version = str(one["subject"]), int(one["version"])
+            name = f"{subject}/{version}"
+            if name in found:
+                continue
+            path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+            inner = self._answer(f"version {version} of subject {subject}", path, under_way=True)
+            if inner is None:
+                raise SourceError(f"{self!r} has no version {version} of subject {subject}, which a schema refers to")
+            self._refer(inner, found)
+            found[name] = str(inner["schema"])
+
+    def _surely(self, what: str, path: str, under_way: bool) -> Mapping[str, Any] | None:
+        """The answer; that there is none is believed when it has been given for some time."""
+        patience, began = Patience(), monotonic_s()
+        found = self._answer(what, path, under_way=under_way)
+        while found is None and monotonic_s() - began < self._doubt_seconds:
+            patience.pause()
+            found = self._answer(what, path, under_way=under_way)
+        if found is None:
+            self._doubt_seconds -= monotonic_s() - began
+        return found
+
+    def _answer(self, what: str, path: str, *, under_way: bool) -> Mapping[str, Any] | None:
+        """What the registry says; None if it has no such thing. SourceError."""
+        is_known = self._has_answered or under_way
+        seconds = (self._server_away_ms if is_known else self._connect_timeout_ms) / 1_000
+        patience = Patience(_TRIES_MAX, seconds)
+        try:
+            return Retrying(f"read {what} of", repr(self), patience, explain=self._failure_of)(lambda: self._get(path))
+        except StorageError as error:
+            text = str(error)
+        # Raised outside the except clause: the client's error knows the headers.
+        raise SourceError(text)
+
+    def _get(self, path: str) -> Mapping[str, Any] | None:
+        servers = self._access.servers
+        url = servers[self._asked % len(servers)]
+        try:
+            response = self._client().request("GET", url + path, retries=False)
+        except Exception:
+            self._asked += 1
+            raise
+        if response.status == 200:
+            body = response.json()
+            if not isinstance(body, dict):
+                raise ValueError("the answer is no object of JSON")
+            self._has_answered = True
+            return body
+        code, said = _said(response.data)
+        if code in _UNKNOWN:
+            self._has_answered = True
+            return None
+        self._asked += 1
+        raise _RefusedRequest(response.status, said)
+
+    def _client(self) -> Any:
+        if self._pool is None:
+            urllib3 = _library()
+            settings = self._access.settings
+            headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+            if "basic.auth.user.info" in settings:
+                headers |= urllib3.make_headers(basic_auth=settings["basic.auth.user.info"])
+            elif "bearer.auth.token" in settings:
+                headers["Authorization"] = f"Bearer {settings['bearer.auth.token']}"
+            self._pool = urllib3.PoolManager(
+                headers=headers,
+                timeout=urllib3.Timeout(connect=_CALL_SECONDS, read=_CALL_SECONDS),
+                ca_certs=settings.get("ssl.ca.location"),
+                cert_file=settings.get("ssl.certificate.location"),
+                key_file=settings.get("ssl.key.location"),
+                key_password=settings.get("ssl.key.password"),
+            )
+        return self._pool
+
+    def _failure_of(self, error: BaseException) -> StoreFailure:
+        """What an error means."""
+        text = self._access.scrubbed(str(error).strip().partition("\n")[0])
+        urllib3 = _library()
+        if isinstance(error, _RefusedRequest):
+            return _refusal(error.status, text)
+        if isinstance(error, urllib3.exceptions.SSLError):
+            is_untrusted = "CERTIFICATE_VERIFY_FAILED" in text
+            remedy = _TRUST if is_untrusted else "Check registry= (is it https?) and what client= says of ssl"
+            return StoreFailure(FaultKind.PERMANENT, text, f"{remedy}. {_CHECK}")
+        if isinstance(error, ValueError | urllib3.exceptions.LocationParseError):
+            return StoreFailure(
+                FaultKind.PERMANENT, f"no registry answers there ({text})", f"Correct registry=. {_CHECK}"
+            )
+        is_plain = any(url.startswith("http:") for url in self._access.servers)
+        tls = ", or https:// if it demands TLS" if is_plain else ""
+        return StoreFailure(FaultKind.UNANSWERED, text, f"Start the registry, or correct registry={tls}. {_CHECK}")
+
+
+class _RefusedRequest(Exception):
+    """The registry answers with another status."""
+
+    def __init__(self, status: int, said: str) -> None:
+        super().__init__(f"it answers with status {status}{f': {said}' if said else ''}")
+        self.status = status
+
+
+def _refusal(status: int, text: str) -> StoreFailure:
+    if status in (401, 403):
+        remedy = "Give valid credentials: client={'basic.auth.user.info': 'user:password'}"
+        return StoreFailure(FaultKind.PERMANENT, text, f"{remedy}. {_CHECK}")
+    if status < 500 and status not in _AGAIN:
+        return StoreFailure(FaultKind.PERMANENT, text, f"Correct registry=: is a schema registry there? {_CHECK}")
+    return StoreFailure(FaultKind.UNANSWERED, text, f"Look after the registry. {_CHECK}")
+
+
+def _said(data: bytes) -> tuple[int, str]:
+    """The code and the message of an error of the registry."""
+    try:
+        body = json.loads(data)
+        return int(body["error_code"]), str(body.get("message", ""))[:200]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return 0, ""
+
+
+def _library() -> Any:
+    try:
+        import urllib3
+    except ImportError as error:
+        raise InvalidPipeline("a schema registry needs a client: pip install 'persistent-monoids[avro]'") from error
+    return urllib3

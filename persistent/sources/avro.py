@@ -1,0 +1,255 @@
+"""Avro with a registry is a format of values: a zero byte, the id of the writer's schema in four, and the record.
+
+The writer's schema of an id never changes, so a worker asks for it once. The reader's schema stands in the checkpoint:
+the columns are the same whenever a record is read. Where the two differ, the rules of Avro resolve it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from threading import Lock
+from typing import Any, Final
+
+import pyarrow as pa
+
+from persistent.clients.registry import Registered, Registry, registry_access
+from persistent.errors import InvalidPipeline, SourceError
+from persistent.sources import options
+from persistent.sources.avro_schemas import SchemaError, columns_of, library, parsed, prefixes
+from persistent.sources.schemas import empty_batch
+from persistent.sources.values import NO_VALUE, Decoded, MessageValue
+from persistent.text.spelling import spelled
+
+_MAGIC: Final = 0
+_HEAD: Final = 5
+_REASON_MAX: Final = 300
+_ON_UNKNOWN_ID: Final = ("fail", "dead-letter")
+
+
+class Avro:
+    """The ``format`` of values that Confluent's serializers for Avro write.
+
+    ``registry``: the URL of the schema registry, several with commas. ``subject``: under which its schemas are, by
+    default "<topic>-value". ``reader``: the reader's schema, as JSON or a mapping, which says which columns there are;
+    by default the newest of the subject when the job first plans, and that one from then on.
+    ``on_unknown_id``: a value whose schema the registry does not have ends the run ("fail"), or is a "dead-letter".
+    ``client``: how to reach the registry: "basic.auth.user.info" ("user:password") or "bearer.auth.token";
+    "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password".
+
+    >>> Avro("https://user:secret@registry:8081")
+    Avro('https://registry:8081')
+    """
+
+    @spelled
+    def __init__(
+        self,
+        registry: str,
+        *,
+        subject: str | None = None,
+        reader: str | Mapping[str, Any] | Sequence[Any] | None = None,
+        on_unknown_id: str = "fail",
+        client: Mapping[str, str] | None = None,
+    ) -> None:
+        self.access = registry_access(registry, client or {})
+        options.require_choice("on_unknown_id", on_unknown_id, _ON_UNKNOWN_ID)
+        if subject is not None:
+            options.require_type("subject", subject, str, "'clicks-value'")
+        self.subject = subject
+        self.reader = None if reader is None else _reader_text(reader)
+        self.on_unknown_id = on_unknown_id
+
+    def __repr__(self) -> str:
+        return f"Avro({','.join(self.access.servers)!r})"
+
+
+class AvroValues:
+    """How one topic's values are read: a ``ValueFormat``. ``avro``: what the user says; ``subject``: of the topic."""
+
+    name = "avro"
+
+    def __init__(self, avro: Avro, subject: str, registry: Registry) -> None:
+        library()
+        self._avro = avro
+        self._subject = avro.subject or subject
+        self._registry = registry
+        self._codecs: dict[tuple[str, bytes], Any] = {}
+        self._readers: dict[str, Any] = {}
+        self._writers: dict[int, Registered | str] = {}
+        self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_codecs": {}, "_readers": {}, "_writers": {}, "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "_lock": Lock()}
+
+    def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The reader's schema: as given, as recorded, or the newest of the subject. SourceError."""
+        if self._avro.reader is not None:
+            return {"reader": [self._avro.reader]}
+        if "reader" in recorded:
+            return {"reader": recorded["reader"]}
+        found = self._registry.newest(self._subject)
+        if found is None:
+            raise SourceError(
+                f"{self._registry!r} has no subject {self._subject!r}: say Avro(..., subject=), or the schema itself, "
+                "reader="
+            )
+        if found.kind != "AVRO":
+            raise SourceError(f"{self._registry!r}: subject {self._subject!r} is of {found.kind}, not of Avro")
+        return {"reader": [found.text, *found.references]}
+
+    def columns(self, fixed: Mapping[str, Any]) -> pa.Schema:
+        """Those of the reader's schema."""
+        text, *references = fixed["reader"]
+        try:
+            return columns_of(text, references)
+        except SchemaError as error:
+            raise SourceError(f"the reader's schema of {self._subject!r}: {error}") from error
+
+    def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
+        """Nothing: the reader's schema says."""
+        return None
+
+    def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any]) -> Decoded:
+        """The records of these values. SourceError if the registry is away, or does not know a schema."""
+        key = json.dumps(fixed["reader"])
+        records: list[Any] = []
+        rows: list[int] = []
+        dead: list[tuple[int, str]] = []
+        read = library().schemaless_reader
+        is_record = bool(prefixes(self._reader(key)))
+        for row, value in enumerate(values):
+            codec = self._codec(key, value)
+            if isinstance(codec, str):
+                dead.append((row, codec))
+                continue
+            stream = BytesIO(value)  # type: ignore[arg-type]
+            stream.seek(_HEAD)
+            try:
+                record = read(stream, *codec)
+            except MemoryError:
+                raise
+            except Exception as error:
+                dead.append((row, _why(read, value or b"", codec, error)))
+                continue
+            left = len(value or b"") - stream.tell()
+            if left:
+                dead.append((row, f"the value is no record of its schema: {left} bytes are left behind it"))
+                continue
+            records.append(record if is_record else {"value": record})
+            rows.append(row)
+        batches: list[pa.RecordBatch] = []
+        kept: list[int] = []
+        _shape(records, rows, schema, batches, kept, dead)
+        batch = pa.concat_batches(batches) if batches else empty_batch(schema)
+        return Decoded(batch, kept, sorted(dead))
+
+    def _codec(self, key: str, value: MessageValue) -> Any:
+        """The schemas of writer and reader of a value; or the reason that it has none."""
+        if value is None:
+            return NO_VALUE
+        head = value[:_HEAD]
+        found = self._codecs.get((key, head))
+        if found is not None:
+            return found
+        if len(head) < _HEAD or head[0] != _MAGIC:
+            return (
+                f"the value is not as a registry's serializers write it: it begins with {head!r}, not with a zero byte "
+                'and the id of a schema. Say format="json" or "bytes", if it is that'
+            )
+        found = self._made(key, int.from_bytes(head[1:], "big"))
+        self._codecs[key, head] = found
+        return found
+
+    def _made(self, key: str, number: int) -> Any:
+        with self._lock:
+            if number not in self._writers:
+                self._writers[number] = self._asked(number)
+            writer = self._writers[number]
+        if isinstance(writer, str):
+            return writer
+        text, *references = json.loads(key)
+        if [writer.text, *writer.references] == [text, *references]:
+            return self._reader(key), None
+        try:
+            return parsed(writer.text, writer.references), self._reader(key)
+        except SchemaError as error:
+            return f"schema {number} of the registry cannot be read: {error}"[:_REASON_MAX]
+
+    def _asked(self, number: int) -> Registered | str:
+        found = self._registry.schema(number, under_way=True)
+        if found is None:
+            if self._avro.on_unknown_id == "dead-letter":
+                return f"the registry has no schema {number}"
+            raise SourceError(
+                f"{self._registry!r} has no schema {number}, with which a record of {self._subject!r} was written. "
+                "Nothing was lost, the last checkpoint is good: correct registry=, or put the schema back, and run "
+                'again. If such records are no loss: on_unknown_id="dead-letter"'
+            )
+        return found if found.kind == "AVRO" else f"schema {number} of the registry is of {found.kind}, not of Avro"
+
+    def _reader(self, key: str) -> Any:
+        found = self._readers.get(key)
+        if found is None:
+            text, *references = json.loads(key)
+            found = self._readers[key] = parsed(text, references)
+        return found
+
+
+def _reader_text(reader: Any) -> str:
+    try:
+        text = reader if isinstance(reader, str) else json.dumps(reader)
+        columns_of(text)
+    except (SchemaError, TypeError) as error:
+        raise InvalidPipeline(f"reader= is no schema of Avro: {error}") from error
+    return text
+
+
+def _why(read: Any, value: bytes, codec: tuple[Any, Any], error: Exception) -> str:
+    """Which field cannot be decoded, and why not."""
+    writer, _ = codec
+    ends = isinstance(error, EOFError) or str(error) == "string index out of range"
+    said = "it ends too early" if ends else f"{type(error).__name__}: {error}".split(", 'fields'")[0][:_REASON_MAX]
+    if type(error).__name__ == "SchemaResolutionError":
+        return f"the schema that it was written with does not become the reader's: {said}"
+    for name, prefix in prefixes(writer):
+        try:
+            read(BytesIO(value[_HEAD:]), prefix)
+        except Exception:
+            return f"field {name!r} cannot be decoded: {said}"
+    return f"the value cannot be decoded: {said}"
+
+
+def _shape(
+    records: Sequence[Any],
+    rows: Sequence[int],
+    schema: pa.Schema,
+    batches: list[pa.RecordBatch],
+    kept: list[int],
+    dead: list[tuple[int, str]],
+) -> None:
+    """The records as columns; half by half, so that one that no column takes costs only itself."""
+    if not records:
+        return
+    try:
+        batches.append(pa.RecordBatch.from_struct_array(pa.array(records, pa.struct(list(schema)))))
+        kept.extend(rows)
+    except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        if len(records) == 1:
+            dead.append((rows[0], _misfit(records[0], schema, error)))
+            return
+        half = len(records) // 2
+        _shape(records[:half], rows[:half], schema, batches, kept, dead)
+        _shape(records[half:], rows[half:], schema, batches, kept, dead)
+
+
+def _misfit(record: Any, schema: pa.Schema, error: Exception) -> str:
+    for field in schema:
+        try:
+            pa.array([record[field.name]], field.type)
+        except Exception as inner:
+            return f"field {field.name!r} ({field.type}): {str(inner).splitlines()[0]}"[:_REASON_MAX]
+    return str(error).splitlines()[0][:_REASON_MAX]

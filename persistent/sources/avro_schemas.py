@@ -1,0 +1,177 @@
+"""A schema of Avro, as a reader of messages takes it, and the columns that its records have.
+
+Logical types are decoded by Arrow, which gets the numbers as they are: dates and times are columns at once that way. A
+decimal is one for us alone, as fastavro would round it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Context, Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+
+from persistent.errors import InvalidPipeline
+
+_PRIMITIVES: Final = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
+_LOGICAL: Final[Mapping[Any, pa.DataType]] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    **{
+        ("long", f"{local}timestamp-{name}"): pa.timestamp(unit, None if local else "UTC")
+        for local in ("", "local-")
+        for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
+    },
+}
+_DECIMAL: Final = "persistent-decimal"
+_DIGITS_MAX: Final = 76
+_EXACT: Final = Context(prec=10_000)
+
+
+class SchemaError(Exception):
+    """A schema of Avro that cannot be read, or has no columns."""
+
+
+def parsed(text: str, references: Sequence[str] = ()) -> Any:
+    """The schema of a text of JSON, for fastavro. SchemaError."""
+    fastavro = library()
+    try:
+        names: dict[str, Any] = {}
+        for reference in references:
+            fastavro.parse_schema(_ours(json.loads(reference)), named_schemas=names)
+        found = fastavro.parse_schema(_ours(json.loads(text)), named_schemas=names)
+        for schema in (found, *names.values()):
+            _mend_defaults(schema)
+        return found
+    except Exception as error:
+        raise SchemaError(f"{type(error).__name__}: {error}") from error
+
+
+def columns_of(text: str, references: Sequence[str] = ()) -> pa.Schema:
+    """The columns of its records; of a schema that is no record the column ``value``. SchemaError.
+
+    >>> columns_of('{"type": "record", "name": "E", "fields": [{"name": "n", "type": ["null", "int"]}]}').types
+    [DataType(int32)]
+    """
+    schema = parsed(text, references)
+    names = schema.get("__named_schemas", {}) if isinstance(schema, Mapping) else {}
+    if isinstance(schema, Mapping) and schema.get("type") == "record":
+        names = {name: one for name, one in names.items() if name != schema["name"]}
+        return pa.schema([(field["name"], _type(field["type"], field["name"], names)) for field in schema["fields"]])
+    return pa.schema([("value", _type(schema, "value", names))])
+
+
+def prefixes(schema: Any) -> list[tuple[str, Any]]:
+    """The fields of a record, each with the schema of a record that ends with it; none of another schema."""
+    if not isinstance(schema, Mapping) or schema.get("type") != "record":
+        return []
+    fields = schema["fields"]
+    return [(field["name"], {**schema, "fields": fields[: number + 1]}) for number, field in enumerate(fields)]
+
+
+def _ours(schema: Any) -> Any:
+    """The schema without logical types but decimals, which get a name of ours."""
+    if isinstance(schema, list):
+        return [_ours(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = dict(schema)
+    logical = made.pop("logicalType", None)
+    if logical is not None and made.get("type") in ("bytes", "fixed"):
+        made |= {"logicalType": _DECIMAL} if logical == "decimal" else {"logicalType": logical}
+    elif logical is not None:
+        made["ourType"] = logical
+    for inner in ("type", "items", "values"):
+        if isinstance(made.get(inner), dict | list):
+            made[inner] = _ours(made[inner])
+    if isinstance(made.get("fields"), list):
+        made["fields"] = [_ours(field) for field in made["fields"]]
+    return made
+
+
+def _mend_defaults(schema: Any) -> None:
+    """A default of bytes is a text, of which each character is a byte; fastavro gives it as it is."""
+    if isinstance(schema, list):
+        for branch in schema:
+            _mend_defaults(branch)
+    if not isinstance(schema, dict):
+        return
+    for field in schema.get("fields", ()):
+        first = field["type"][0] if isinstance(field["type"], list) else field["type"]
+        kind = first if isinstance(first, Mapping) else {"type": first}
+        if kind["type"] in ("bytes", "fixed") and isinstance(field.get("default"), str):
+            data = field["default"].encode("latin-1")
+            field["default"] = _decimal(data, kind) if kind.get("logicalType") == _DECIMAL else data
+        _mend_defaults(field["type"])
+    for inner in ("items", "values"):
+        _mend_defaults(schema.get(inner))
+
+
+def _type(schema: Any, path: str, names: Mapping[str, Any]) -> pa.DataType:
+    """The type of the column at ``path``. ``names``: the types that may be named there; not those that it is in."""
+    if isinstance(schema, list):
+        branches = [branch for branch in schema if branch != "null"]
+        if len(branches) != 1:
+            raise SchemaError(
+                f"field {path!r} is a union of {len(branches)} types, which no column can be. Leave it out of reader="
+            )
+        return _type(branches[0], path, names)
+    kind = schema if isinstance(schema, str) else schema["type"]
+    if isinstance(kind, dict | list):
+        return _type(kind, path, names)
+    if isinstance(schema, Mapping):
+        return _complex_type(schema, path, names)
+    if kind in names:
+        return _type(names[kind], path, {name: one for name, one in names.items() if name != kind})
+    if kind not in _PRIMITIVES:
+        raise SchemaError(f"field {path!r} holds itself again ({kind}), which no column can. Leave it out of reader=")
+    return _PRIMITIVES[kind]
+
+
+def _complex_type(schema: Mapping[str, Any], path: str, names: Mapping[str, Any]) -> pa.DataType:
+    kind, logical = schema["type"], schema.get("ourType")
+    if kind == "record":
+        inner = {name: one for name, one in names.items() if name != schema["name"]}
+        return pa.struct(
+            [(one["name"], _type(one["type"], f"{path}.{one['name']}", inner)) for one in schema["fields"]]
+        )
+    if kind == "array":
+        return pa.list_(_type(schema["items"], f"{path}[]", names))
+    if kind == "map":
+        return pa.map_(pa.string(), _type(schema["values"], f"{path}[]", names))
+    if schema.get("logicalType") == _DECIMAL and 0 < schema.get("precision", 0) <= _DIGITS_MAX:
+        wide = pa.decimal128 if schema["precision"] <= 38 else pa.decimal256
+        return wide(schema["precision"], schema.get("scale", 0))
+    if kind == "fixed":
+        return pa.binary(schema["size"])
+    return _LOGICAL[kind, logical] if (kind, logical) in _LOGICAL else _type(kind, path, names)
+
+
+def _decimal(data: bytes, writer: Any = None, reader: Any = None) -> Decimal:
+    return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-writer.get("scale", 0), _EXACT)
+
+
+def library() -> Any:
+    """fastavro, which knows our decimals. InvalidPipeline, naming the extra, if it is not installed."""
+    try:
+        import fastavro
+        import fastavro.read
+    except ImportError as error:
+        raise InvalidPipeline("Avro needs a decoder: pip install 'persistent-monoids[avro]'") from error
+    # Its own rounds what has more digits than the schema says.
+    for kind in ("bytes", "fixed"):
+        fastavro.read.LOGICAL_READERS.setdefault(f"{kind}-{_DECIMAL}", _decimal)
+    return fastavro

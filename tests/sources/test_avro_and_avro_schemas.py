@@ -1,0 +1,278 @@
+"""Values in Avro become columns: those of the reader's schema, whoever has written them and whatever is away."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from persistent import Avro, InvalidPipeline, KafkaSource, SourceError
+from persistent.clients import registry as clients
+from persistent.clients.registry import Registry
+from persistent.sources.avro import AvroValues
+from persistent.sources.values import Decoded
+from tests.registry import RegistryServer, framed, registry_server
+
+FIELDS = [
+    {"name": "ts", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "page", "type": "string"},
+    {"name": "n", "type": ["null", "int"], "default": None},
+]
+VISIT = {"type": "record", "name": "Visit", "fields": FIELDS}
+WIDER = {"type": "record", "name": "Visit", "fields": [*FIELDS, {"name": "by", "type": "string", "default": "nobody"}]}
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[RegistryServer]:
+    """A registry, whose word that there is nothing is believed soon."""
+    monkeypatch.setattr(clients, "_SURE_SECONDS", 0.05)
+    with registry_server() as server:
+        yield server
+
+
+def reading(registry: RegistryServer, away_ms: int = 300_000, **options: Any) -> AvroValues:
+    avro = Avro(registry.url, **options)
+    return AvroValues(avro, "visits-value", Registry(avro.access, 300_000, away_ms))
+
+
+def decoded(values: AvroValues, given: list[bytes | None], fixed: Any = None) -> Decoded:
+    fixed = fixed or values.fixed({})
+    return values.decode(given, values.columns(fixed), fixed)
+
+
+def visit(ts: int = 0, page: str = "a", n: int | None = 1, **more: Any) -> dict[str, Any]:
+    return {"ts": ts, "page": page, "n": n, **more}
+
+
+def test_each_value_is_a_record_or_a_reason(registry: RegistryServer) -> None:
+    """What is neither is lost, and nobody is told; and one bad value costs no other."""
+    number = registry.register("visits-value", VISIT)
+    good = [framed(number, VISIT, visit(n, "abc"[n % 3], n)) for n in range(5)]
+    bad: list[tuple[bytes | None, str]] = [
+        (None, "the message has no value"),
+        (b"", "not as a registry's serializers write it"),
+        (b'{"page": "a"}', "not with a zero byte"),
+        (b"\0\0\0", "not with a zero byte"),
+        (good[0][:5], "field 'ts' cannot be decoded"),
+        (good[0][:-3], "field 'page' cannot be decoded"),
+        (good[0][:-1], "field 'n' cannot be decoded: it ends too early"),
+        (good[0][:6] + b"\x02\xff" + good[0][8:], "field 'page' cannot be decoded: UnicodeDecodeError"),
+        (good[0] + b"x", "1 bytes are left behind it"),
+        (good[0][:-2] + b"\x02" + b"\xfe\xff\xff\xff\x7f", r"field 'n' (int32)"),
+    ]
+    values = [value for pair in zip(good, (value for value, _ in bad)) for value in pair] + [v for v, _ in bad[5:]]
+    found = decoded(reading(registry), values)
+    assert sorted([*found.rows, *(row for row, _ in found.dead)]) == list(range(len(values)))
+    assert [values[row] for row in found.rows] == good
+    assert [row["n"] for row in found.batch.to_pylist()] == [0, 1, 2, 3, 4]
+    for row, said in found.dead:
+        assert next(reason for value, reason in bad if value == values[row]) in said
+    assert registry.asked[f"/schemas/ids/{number}"] == 1
+
+
+def test_logical_types_are_columns(registry: RegistryServer) -> None:
+    """A time that is a number, or a decimal that was rounded, is a wrong result that looks like one."""
+    logical = {
+        "ms": ("long", "timestamp-millis", 1_700_000_000_123, datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)),
+        "us": ("long", "timestamp-micros", 5, datetime(1970, 1, 1, 0, 0, 0, 5, tzinfo=UTC)),
+        "wall": ("long", "local-timestamp-millis", 1_000, datetime(1970, 1, 1, 0, 0, 1)),
+        "day": ("int", "date", -1, date(1969, 12, 31)),
+        "uuid": ("string", "uuid", "0-0-0", "0-0-0"),
+    }
+    fields: list[Any] = [{"name": k, "type": {"type": t, "logicalType": to}} for k, (t, to, *_) in logical.items()]
+    fields += [
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}},
+        {"name": "days", "type": {"type": "map", "values": {"type": "int", "logicalType": "date"}}},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "inner", "type": {"type": "array", "items": {"type": "record", "name": "In", "fields": FIELDS}}},
+        {"name": "id", "type": {"type": "fixed", "name": "Id", "size": 2}},
+        {"name": "same", "type": "Id"},
+    ]
+    schema = {"type": "record", "name": "All", "fields": fields}
+    plain = json.loads(json.dumps(schema).replace('"logicalType"', '"was"'))
+    number = registry.register("visits-value", schema)
+    big = 12345678901234567899
+    record = {name: value for name, (_, _, value, _) in logical.items()}
+    record |= {"price": big.to_bytes(9, "big", signed=True), "days": {"x": 1}, "kind": "B", "inner": [visit(7)]}
+    record |= {"id": b"ab", "same": b"cd"}
+    (row,) = decoded(reading(registry), [framed(number, plain, record)]).batch.to_pylist()
+    assert {name: row[name] for name in logical} == {name: expected for name, (*_, expected) in logical.items()}
+    assert row["price"] == Decimal(big).scaleb(-2) and row["days"] == [("x", date(1970, 1, 2))] and row["kind"] == "B"
+    assert row["inner"] == [visit(datetime(1970, 1, 1, 0, 0, 0, 7000, tzinfo=UTC))]  # type: ignore[arg-type]
+    assert (row["id"], row["same"]) == (b"ab", b"cd")
+
+
+def test_a_decimal_of_too_many_digits_is_a_dead_letter(registry: RegistryServer) -> None:
+    """Rounded to the precision of its schema, it would count as another number."""
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    schema = {"type": "record", "name": "P", "fields": [{"name": "price", "type": kind}]}
+    plain = {"type": "record", "name": "P", "fields": [{"name": "price", "type": "bytes"}]}
+    number = registry.register("visits-value", schema)
+    values: list[bytes | None] = [framed(number, plain, {"price": n.to_bytes(3, "big")}) for n in (123, 12_345, 999)]
+    found = decoded(reading(registry), values)
+    assert [row["price"] for row in found.batch.to_pylist()] == [Decimal("1.23"), Decimal("9.99")]
+    ((row, said),) = found.dead
+    assert row == 1 and "field 'price' (decimal128(4, 2))" in said
+
+
+@pytest.mark.parametrize("first", ["older", "newer"])
+def test_the_readers_schema_stays_as_it_was_first(registry: RegistryServer, first: str) -> None:
+    """What a replay gives must not depend on what is registered meanwhile."""
+    ids = [registry.register("visits-value", VISIT)]
+    values: list[bytes | None] = [framed(ids[0], VISIT, visit(1))]
+    before = reading(registry).fixed({})
+    ids += [registry.register("visits-value", WIDER)]
+    values += [framed(ids[1], WIDER, visit(2, by="me"))]
+    fixed = before if first == "older" else reading(registry).fixed({})
+    found = decoded(reading(registry), values, reading(registry).fixed({"reader": fixed["reader"]}))
+    assert [row.get("by", "-") for row in found.batch.to_pylist()] == (
+        ["-", "-"] if first == "older" else ["nobody", "me"]
+    )
+    assert [row["page"] for row in found.batch.to_pylist()] == ["a", "a"] and not found.dead
+
+
+def test_what_does_not_resolve_is_a_dead_letter(registry: RegistryServer) -> None:
+    """A long that becomes a text, or a field without a default that nobody wrote, has no value to count."""
+    other = {"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "long"}]}
+    wide = {"type": "record", "name": "Visit", "fields": [{"name": "page", "type": "long"}, *FIELDS[:1]]}
+    odd = [registry.register("visits-value", one) for one in (other, wide)]
+    number = registry.register("visits-value", VISIT)
+    values: list[bytes | None] = [framed(odd[0], other, {"page": 5}), framed(number, VISIT, visit())]
+    found = decoded(reading(registry), [*values, framed(odd[1], wide, {"page": 5, "ts": 1})])
+    assert list(found.rows) == [1] and [row for row, _ in found.dead] == [0, 2]
+    assert all("does not become the reader's" in said for _, said in found.dead)
+
+
+def test_numbers_widen_and_defaults_of_bytes_are_bytes(registry: RegistryServer) -> None:
+    """A default written as text, taken as text, is two bytes where it is one."""
+    old = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "int"}]}
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+    fields = [
+        {"name": "n", "type": "double"},
+        {"name": "b", "type": "bytes", "default": "\u00ff"},
+        {"name": "p", "type": price, "default": "\u00ff"},
+    ]
+    number = registry.register("visits-value", old)
+    registry.register("visits-value", {"type": "record", "name": "E", "fields": fields})
+    (row,) = decoded(reading(registry), [framed(number, old, {"n": 3})]).batch.to_pylist()
+    assert row == {"n": 3.0, "b": b"\xff", "p": Decimal("-0.01")}
+
+
+def test_schemas_that_refer_to_others(registry: RegistryServer) -> None:
+    """A schema of a large house names types of other subjects, which name others."""
+    place = {"type": "record", "name": "geo.Place", "fields": [{"name": "lat", "type": "double"}]}
+    user = {"type": "record", "name": "crm.User", "fields": [{"name": "home", "type": "geo.Place"}]}
+    visit_ = {"type": "record", "name": "Visit", "fields": [{"name": "who", "type": "crm.User"}]}
+    registry.register("place", place)
+    registry.register("user", user, references=[{"name": "geo.Place", "subject": "place", "version": 1}])
+    number = registry.register("visits-value", visit_, references=[{"name": "U", "subject": "user", "version": 1}])
+    whole = {**visit_, "fields": [{"name": "who", "type": {**user, "fields": [{"name": "home", "type": place}]}}]}
+    values = reading(registry)
+    fixed = json.loads(json.dumps(values.fixed({})))
+    found = decoded(values, [framed(number, whole, {"who": {"home": {"lat": 1.5}}})], fixed)
+    assert found.batch.to_pylist() == [{"who": {"home": {"lat": 1.5}}}]
+
+
+def test_a_value_that_is_no_record_has_one_column(registry: RegistryServer) -> None:
+    """A topic of numbers has a schema too."""
+    number = registry.register("visits-value", '"long"')
+    found = decoded(reading(registry), [framed(number, "long", 5), framed(number, "long", 6)])
+    assert found.batch.to_pylist() == [{"value": 5}, {"value": 6}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [(["int", "string"], "'x' is a union of 2 types"), (["null", "Visit"], "'x' holds itself again")],
+)
+def test_types_that_no_column_can_have_are_refused(registry: RegistryServer, kind: Any, said: str) -> None:
+    """With the way out: a reader's schema without the field."""
+    schema = {"type": "record", "name": "Visit", "fields": [*FIELDS, {"name": "x", "type": kind}]}
+    number = registry.register("visits-value", schema)
+    with pytest.raises(SourceError, match=f"{said}.*Leave it out of reader="):
+        reading(registry).columns(reading(registry).fixed({}))
+    found = decoded(
+        reading(registry, reader=VISIT),
+        [framed(number, schema, visit(5, x=None if said[1] == "x" and kind[0] == "null" else 7))],
+    )
+    assert found.batch.num_rows == 1 and found.batch.schema.names == ["ts", "page", "n"]
+
+
+def test_a_schema_that_the_registry_does_not_have(registry: RegistryServer) -> None:
+    """A run ends before it, unless the user says that such records are no loss."""
+    number = registry.register("visits-value", VISIT)
+    values: list[bytes | None] = [
+        framed(number, VISIT, visit()),
+        framed(77, VISIT, visit()),
+        framed(77, VISIT, visit()),
+    ]
+    with pytest.raises(SourceError, match=r"has no schema 77.*Nothing was lost.*on_unknown_id=\"dead-letter\""):
+        decoded(reading(registry), values)
+    found = decoded(reading(registry, on_unknown_id="dead-letter"), values)
+    assert list(found.rows) == [0] and found.dead == [(row, "the registry has no schema 77") for row in (1, 2)]
+
+
+def test_schemas_of_other_kinds(registry: RegistryServer) -> None:
+    """A registry has JSON and Protobuf too."""
+    number = registry.register("visits-value", "{}", kind="JSON")
+    with pytest.raises(SourceError, match="is of JSON, not of Avro"):
+        reading(registry).fixed({})
+    found = decoded(reading(registry, reader=VISIT), [b"\0" + number.to_bytes(4, "big") + b"{}"])
+    assert found.dead == [(0, f"schema {number} of the registry is of JSON, not of Avro")]
+    broken = registry.register("visits-value", '{"type": "recrd"}')
+    found = decoded(reading(registry, reader=VISIT), [b"\0" + broken.to_bytes(4, "big") + b"x"])
+    assert f"schema {broken} of the registry cannot be read" in found.dead[0][1]
+
+
+def test_a_subject_that_is_not_there(registry: RegistryServer) -> None:
+    """Other strategies of naming exist."""
+    registry.register("com.acme.Visit", VISIT)
+    with pytest.raises(SourceError, match=r"has no subject 'visits-value': say Avro\(..., subject=\)"):
+        reading(registry).fixed({})
+    assert reading(registry, subject="com.acme.Visit").fixed({})["reader"] == [json.dumps(VISIT)]
+
+
+def test_a_registry_that_is_away_makes_no_dead_letter(registry: RegistryServer) -> None:
+    """The records are good; the run waits, and then it stops."""
+    number = registry.register("visits-value", VISIT)
+    values = reading(registry, reader=VISIT)
+    again = pickle.loads(pickle.dumps(reading(registry, away_ms=300, reader=VISIT)))
+    registry.fail += [503, None]
+    assert list(decoded(values, [framed(number, VISIT, visit())]).rows) == [0]
+    registry.close()
+    assert list(decoded(values, [framed(number, VISIT, visit())]).rows) == [0]
+    with pytest.raises(SourceError, match=r"cannot read schema 1 of registry .*Start the registry"):
+        decoded(again, [framed(number, VISIT, visit())])
+
+
+def test_the_options_are_checked_at_once() -> None:
+    """Far from the mistake, the same would be an error of a worker."""
+    for refused, said in (
+        (lambda: Avro("localhost:8081"), "give the URL of a schema registry"),
+        (lambda: Avro("http://r", reader={"type": "recrd"}), "reader= is no schema of Avro"),
+        (lambda: Avro("http://r", reader="{"), "reader= is no schema of Avro"),
+        (lambda: Avro("http://r", on_unknown_id="skip"), "on_unknown_id='skip' is not known"),
+        (lambda: Avro("http://r", subject=5), "subject=5"),  # type: ignore[arg-type]
+        (lambda: Avro("http://r", client={"ssl.ca": "x"}), "has no 'ssl.ca'"),
+        (lambda: KafkaSource("h:1", "t", format="avro"), "format=Avro"),
+        (lambda: KafkaSource("h:1", "t", format=Avro("http://r"), schema={"n": "int64"}), "reader="),
+    ):
+        with pytest.raises(InvalidPipeline) as error:
+            refused()
+        assert said in str(error.value)
+    assert "secret" not in repr(Avro("https://me:secret@r:1"))
+
+
+def test_columns_are_recorded_as_json(registry: RegistryServer) -> None:
+    """A manifest is a document."""
+    registry.register("visits-value", VISIT)
+    fixed = reading(registry).fixed({})
+    assert json.loads(json.dumps(fixed)) == fixed
+    assert reading(registry).columns(fixed) == pa.schema(
+        [("ts", pa.timestamp("ms", "UTC")), ("page", pa.string()), ("n", pa.int32())]
+    )
