@@ -45,6 +45,8 @@ _REFUSED = {
     "certificate": "28",
 }
 """Words of a refused connection, which has no SQLSTATE."""
+_PASSES = ("the database system is", "SSL SYSCALL", "SSL connection has been closed")
+"""Words of a server that is being started or stopped, and of a connection under TLS that is lost: no refusal."""
 
 
 class Moved(Exception):
@@ -163,7 +165,7 @@ class Session:
     def _failure_of(self, error: BaseException) -> StoreFailure:
         """What an error of the server means."""
         text = self._scrubbed(str(error).strip().partition("\n")[0])
-        state = getattr(error, "sqlstate", None) or next((code for word, code in _REFUSED.items() if word in text), "")
+        state = getattr(error, "sqlstate", None) or _refusal(text)
         if not state:
             return StoreFailure(FaultKind.UNANSWERED, text, f"{_AWAY}. {_CHECK}")
         fault = FaultKind.UNANSWERED if state.startswith(_TRANSIENT) else FaultKind.PERMANENT
@@ -179,6 +181,13 @@ class Session:
 
 
 _CHECK = "Then run again: the last checkpoint is good"
+
+
+def _refusal(text: str) -> str:
+    """The class of SQLSTATE that the text of a refused connection stands for, "" if another try may succeed."""
+    if any(word in text for word in _PASSES):
+        return ""
+    return next((code for word, code in _REFUSED.items() if word in text), "")
 
 
 def _cut(connection: Any) -> None:

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
 from persistent import InvalidPipeline, PostgresSink, StorageError
 from persistent.sinks.protocol import Claim
+from persistent.storage.failures import FaultKind
 
 SECRET = "h1dden-word"
 DSN = f"postgresql://writer:{SECRET}@127.0.0.1:1/results"
@@ -60,3 +62,29 @@ except persistent.InvalidPipeline as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'persistent-monoids[postgres]'" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("said", "fault"),
+    [
+        ("FATAL:  the database system is starting up", FaultKind.UNANSWERED),
+        ("FATAL:  the database system is not yet accepting connections", FaultKind.UNANSWERED),
+        ("FATAL:  the database system is shutting down", FaultKind.UNANSWERED),
+        ("consuming input failed: SSL connection has been closed unexpectedly", FaultKind.UNANSWERED),
+        ("consuming input failed: SSL SYSCALL error: EOF detected", FaultKind.UNANSWERED),
+        ("server closed the connection unexpectedly", FaultKind.UNANSWERED),
+        ('FATAL:  database "results" does not exist', FaultKind.PERMANENT),
+        ('FATAL:  role "writer" does not exist', FaultKind.PERMANENT),
+        (
+            'FATAL:  no pg_hba.conf entry for host "::1", user "writer", database "results", SSL off',
+            FaultKind.PERMANENT,
+        ),
+        ("server does not support SSL, but SSL was required", FaultKind.PERMANENT),
+        ("SSL error: certificate verify failed", FaultKind.PERMANENT),
+    ],
+)
+def test_a_server_that_starts_is_waited_for_and_a_refusal_is_not(said: str, fault: FaultKind) -> None:
+    """A job would end at a restart of the server, with the advice to correct the name of its database."""
+    found = PostgresSink(DSN, "visits")._session._failure_of(psycopg.OperationalError(f"connection failed: {said}"))
+    assert found.fault is fault
+    assert ("Start the server" in found.remedy) == (fault is FaultKind.UNANSWERED)
