@@ -2,10 +2,14 @@
 # death. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test types tests check docs laws proof mutants coverage soak bench clean
+.PHONY: help run test types tests check docs laws integration matrix proof mutants coverage soak bench clean
 
 python = .venv/bin/python
 HOURS ?= 1
+ROUNDS ?= 20
+ifndef SEED
+SEED := $(shell date +%s)
+endif
 covered = 'persistent/storage/*,persistent/driver/commit.py,persistent/driver/publish.py,persistent/checkpoint/*,persistent/codec/*'
 covering = tests/driver/test_commit.py tests/driver/test_publish_*.py tests/checkpoint tests/codec tests/storage \
 	tests/operations/test_savepoints.py tests/operations/test_collection.py
@@ -16,6 +20,8 @@ help:
 	@echo 'make run     make events, run a task over them, kill its driver twice with -9, compare every row'
 	@echo 'make test    linter, types, doctests and all short tests; ONLY=persistent/sources/text.py: of one module'
 	@echo 'make check   the other tests: real servers, Spark, kills at every operation, every law on 200 examples'
+	@echo 'make integration  sources and sinks on the servers that it starts: suites, a round of the matrix; SEED= repeats it'
+	@echo 'make matrix  every source and sink beside every accident, in ROUNDS=20, and its page in the docs'
 	@echo 'make docs    the pages as a site, in build/site'
 	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 12, make check: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
@@ -26,7 +32,9 @@ help:
 	@echo 'make clean   remove what these have made'
 
 # Hundreds of the tests start a Python of their own: from byte code it starts in half the time, whatever the shell says.
-test check: export PYTHONDONTWRITEBYTECODE =
+test check integration matrix: export PYTHONDONTWRITEBYTECODE =
+# What the rounds of a run are drawn from.
+check integration matrix: export SEED := $(SEED)
 # A third of the examples of Hypothesis; make check tries them all.
 test: export EXAMPLES = few
 
@@ -50,8 +58,18 @@ tests:
 	$(python) -m pytest -n 2 -m 'not check' --durations=10
 
 check: .venv/installed
+	@echo 'the seed of the matrix is $(SEED)'
 	$(python) -m pytest -n 2 -m 'check or hypothesis' --durations=10
 	$(python) -m pytest -n 2 --monoid-laws=monoids --monoid-laws-examples=200 --quiet
+
+# Each test has a minute; what has to be fetched is fetched before. Where CI is set, a server that is missing is a failure.
+integration: .venv/installed
+	@echo 'SEED=$(SEED) make integration repeats this run'
+	$(python) -m tests.servers.install
+	$(python) -m pytest -n 2 -m integration --durations=10
+
+matrix: .venv/installed
+	$(python) -m tests.integration.matrix $(ROUNDS) $(SEED) docs/matrix.md
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict

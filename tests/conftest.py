@@ -21,6 +21,7 @@ settings.load_profile("same")
 _LONG = ("spark", "crash", "slow")
 _CHECKED = (
     "tests/servers/",
+    "tests/integration/",
     "tests/benchmarks/",
     "tests/crash/",
     "tests/examples/",
@@ -31,8 +32,11 @@ _CHECKED = (
 """What needs servers of its own, a machine to itself, or dies at every operation."""
 _SERVERS = frozenset({"hdfs_server", "s3_server", "s3_bucket"})
 """Fixtures that start one."""
-_SERVED = ("tests/servers/", "tests/storage/")
-_GROUPS = ("spark", "servers")
+_SERVED = ("tests/servers/", "tests/storage/", "tests/integration/test_suites")
+_INTEGRATION = "tests/integration/"
+_INTEGRATION_SECONDS = 60
+"""That a test on real servers may take, without the start of the servers."""
+_GROUPS = ("spark", "servers", "integration")
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """A Java that lives for minutes is done before optimising its code has paid: half of its processor time."""
 SECONDS_MAX = 20.0
@@ -47,6 +51,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if is_served or item.nodeid.startswith(_CHECKED) or item.get_closest_marker("slow"):
             item.add_marker("check")
         group = ""
+        if item.nodeid.startswith(_INTEGRATION):
+            item.add_marker("integration")
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(_INTEGRATION_SECONDS, func_only=True))
+            group = "integration"
         if item.nodeid.startswith(_SERVED) and item.get_closest_marker("check"):
             group = "servers"
         elif item.get_closest_marker("spark"):

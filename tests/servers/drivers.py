@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from persistent import FileSink, FileSource, Pipeline
 from persistent.engines.embedded import Embedded
@@ -28,7 +28,7 @@ from tests.crash.worlds import CrashJob
 
 WAIT_SECONDS = 300.0
 PATIENCE = Patience(tries_max=10, seconds_max=8.0)
-_PRELOADED = ["pandas", "pyarrow.parquet", "s3fs", "hdfs_native", "tests.servers.drivers"]
+_PRELOADED = ["pandas", "pyarrow.parquet", "s3fs", "hdfs_native", "confluent_kafka", "psycopg", "tests.servers.drivers"]
 _CLUSTER: dict[str, bool | float | int | str | None] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -50,6 +50,11 @@ class Order:
     checkpoint: str
     sink: str
 
+    @property
+    def end_of_input(self) -> bool:
+        """Whether the input is complete."""
+        return self.job.end_of_input
+
     def pipeline(self) -> Pipeline:
         """The job on its stores."""
         return Pipeline(
@@ -60,6 +65,15 @@ class Order:
             step_rows=self.job.step_rows,
             on_error="dead-letter",
         )
+
+
+class Ordered(Protocol):
+    """What a driver can be told to run."""
+
+    @property
+    def end_of_input(self) -> bool: ...
+
+    def pipeline(self) -> Pipeline: ...
 
 
 def _store(url: str) -> str | FsspecStorage:
@@ -105,7 +119,7 @@ class Driver:
         pairs = list(zip(self._times, self._times[1:]))
         return min(pairs[-1][1] - pairs[-1][0], 5.0) if pairs else 0.02
 
-    def begin(self, order: Order) -> None:
+    def begin(self, order: Ordered) -> None:
         """Run, without waiting."""
         self.ids, self._times, self._answer = [], [], None
         self._ours.send(order)
@@ -117,6 +131,17 @@ class Driver:
             self._receive(deadline)
         return bool(self.ids) and self.ids[-1] >= id
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it has not said yet how its run ended."""
+        return self._answer is None
+
+    def wait_for_steps(self, count: int) -> None:
+        """Wait until this run has committed so many checkpoints, or has ended."""
+        deadline = time.monotonic() + WAIT_SECONDS
+        while self._answer is None and len(self.ids) < count:
+            self._receive(deadline)
+
     def answer(self, seconds_max: float = WAIT_SECONDS) -> Answer:
         """How the run ended. AssertionError if it does not."""
         deadline = time.monotonic() + seconds_max
@@ -124,7 +149,7 @@ class Driver:
             self._receive(deadline)
         return self._answer
 
-    def run(self, order: Order) -> Answer:
+    def run(self, order: Ordered) -> Answer:
         """Run to the end."""
         self.begin(order)
         return self.answer()
@@ -234,7 +259,7 @@ def _serve(orders: Connection, engine: str, log: str, environment: Mapping[str, 
         except (EOFError, ConnectionResetError):
             return
         try:
-            order.pipeline().run(**made, end_of_input=order.job.end_of_input, on_step=lambda step: orders.send(step.id))
+            order.pipeline().run(**made, end_of_input=order.end_of_input, on_step=lambda step: orders.send(step.id))
             answer = Answer()
         except Exception as error:
             answer = Answer(type(error).__name__, str(error))

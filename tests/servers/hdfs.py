@@ -10,7 +10,6 @@ which checks the SHA-256 below before it looks inside, and are kept in ``~/.cach
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
 
-from tests.servers.processes import START_SECONDS, Server, free_port
+from tests.servers.processes import START_SECONDS, Server, free_port, java
 
 _SDIST = "pyspark==2.4.8"
 _SHA256 = "3a19b71b8dc8dd91ebc943604a05e1ab01bce052456d42937035632d852d78dc"
@@ -157,12 +156,9 @@ class HdfsServer:
         self.name_node.kill()
 
     def _java(self) -> list[str]:
-        home = os.environ.get("JAVA_HOME")
-        java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-        assert java, "no Java found (no 'java', no JAVA_HOME): apt-get install openjdk-17-jre-headless"
         small = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         opened = [word for package in _OPENED for word in ("--add-opens", f"{package}=ALL-UNNAMED")]
-        return [java, *small, *opened, "-cp", f"{self._folder / 'conf'}{os.pathsep}{jars()}/*"]
+        return [java(), *small, *opened, "-cp", f"{self._folder / 'conf'}{os.pathsep}{jars()}/*"]
 
     def _configure(self, ports: list[int]) -> None:
         conf = self._folder / "conf"

@@ -21,7 +21,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tests.servers.processes import START_SECONDS, Server, free_port
+from tests.servers.processes import START_SECONDS, Server, free_port, java, missing
+from tests.servers.proxy import Proxy
 
 _VERSION = "4.4.0"
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -58,7 +59,8 @@ def jars() -> Path:
     if not found.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         maven = shutil.which("mvn")
-        assert maven, "no Maven found: apt-get install maven"
+        if not maven:
+            missing("no Maven found, which fetches Kafka", "apt-get install maven")
         with tempfile.TemporaryDirectory(dir=cache) as made:
             (Path(made) / "pom.xml").write_text(_POM)
             command = [maven, "-B", "-q", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
@@ -73,20 +75,26 @@ def jars() -> Path:
 
 
 PASSWORD = "hunter2-of-the-app"
+_PROTOCOLS = "PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT"
 _LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_app="{PASSWORD}";'
 
 
 class KafkaServer:
-    """A broker in ``folder``. ``bootstrap``: where clients find it; ``guarded``: where "app" needs its password."""
+    """A broker in ``folder``. ``bootstrap``: where clients find it; ``guarded``: where "app" needs its
+    password; ``proxied``: where every connection is one through ``proxy``."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        port, guarded, controller = free_port(), free_port(), free_port()
+        port, guarded, behind, controller = (free_port() for _ in range(4))
+        self.proxy = Proxy(behind)
         self.bootstrap, self.guarded = f"127.0.0.1:{port}", f"127.0.0.1:{guarded}"
+        self.proxied = f"127.0.0.1:{self.proxy.port}"
+        open = f"PLAINTEXT://{self.bootstrap},GUARDED://{self.guarded}"
         settings = {
             **_SETTINGS,
-            "listeners": f"PLAINTEXT://{self.bootstrap},GUARDED://{self.guarded},CONTROLLER://127.0.0.1:{controller}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": f"{open},PROXIED://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"{open},PROXIED://{self.proxied}",
+            "listener.security.protocol.map": _PROTOCOLS,
             "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.guarded.plain.sasl.jaas.config": _LOGIN,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -161,6 +169,20 @@ class KafkaServer:
         (gone,) = self.admin.delete_records([TopicPartition(topic, partition, before)]).values()
         gone.result(START_SECONDS)
 
+    def transact(self, topic: str, batches: Sequence[tuple[bool, Sequence[tuple[int, bytes]]]]) -> None:
+        """Append batches of records (partition, value), each in a transaction of one producer: committed, or not."""
+        from confluent_kafka import Producer
+
+        settings = {"bootstrap.servers": self.bootstrap, "transactional.id": uuid.uuid4().hex, "linger.ms": 0}
+        producer = Producer({**settings, "log_level": 0})
+        producer.init_transactions(START_SECONDS)
+        for committed, records in batches:
+            producer.begin_transaction()
+            for partition, value in records:
+                producer.produce(topic, value, partition=partition)
+            assert producer.flush(START_SECONDS) == 0
+            (producer.commit_transaction if committed else producer.abort_transaction)(START_SECONDS)
+
     def produce(
         self,
         topic: str,
@@ -193,11 +215,8 @@ class KafkaServer:
             time.sleep(0.05)
 
     def _java(self) -> list[str]:
-        home = os.environ.get("JAVA_HOME")
-        java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-        assert java, "no Java found (no 'java', no JAVA_HOME): apt-get install openjdk-17-jre-headless"
         small = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=WARN"]
-        return [java, *small, "-cp", f"{jars()}/*"]
+        return [java(), *small, "-cp", f"{jars()}/*"]
 
 
 @contextmanager

@@ -20,9 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.servers.processes import START_SECONDS, Server, free_port
+from tests.servers.processes import START_SECONDS, Server, free_port, missing
 
 INSTALL = "apt-get install postgresql"
 USER, PASSWORD = "dev", "wh1sper-it"
@@ -162,10 +160,10 @@ def _unprivileged() -> list[str]:
 
 @contextmanager
 def postgres_server() -> Iterator[PostgresServer]:
-    """A server, empty; nothing of it is left afterwards. The test is skipped, with a remedy, where there is none."""
+    """A server, empty; nothing of it is left afterwards. See ``missing`` where there is none."""
     bin = programs()
     if bin is None:
-        pytest.skip(f"no PostgreSQL: {INSTALL}")
+        missing("no PostgreSQL found", INSTALL)
     with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
         server = PostgresServer(Path(folder), bin)
         try:

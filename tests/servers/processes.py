@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,7 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import NoReturn, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -27,6 +30,23 @@ def kept(begin: AbstractContextManager[T]) -> T:
     # A child that was forked runs this too, when it exits.
     atexit.register(lambda: stack.close() if os.getpid() == owner else None)
     return stack.enter_context(begin)
+
+
+def missing(what: str, install: str) -> NoReturn:
+    """Skip the test, with the command that installs what it lacks. Where ``CI`` is set nothing is skipped: it fails."""
+    said = f"{what}: {install}"
+    if os.environ.get("CI"):
+        pytest.fail(said, pytrace=False)
+    pytest.skip(said)
+
+
+def java() -> str:
+    """The program that runs servers in Java."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not found:
+        missing("no Java found (no 'java', no JAVA_HOME)", "apt-get install openjdk-17-jre-headless")
+    return found
 
 
 def free_port() -> int:

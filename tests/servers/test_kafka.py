@@ -20,7 +20,7 @@ from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, Sour
 from persistent.operations import restart
 from persistent.sources import offsets
 from persistent.storage import MemoryStorage
-from persistent.testing import Killed, SourceSuite
+from persistent.testing import Killed
 from persistent.verify import verify, verify_source
 from tests.servers.kafka import PASSWORD, KafkaServer
 
@@ -359,23 +359,6 @@ def test_a_wrong_option_is_named(kafka: KafkaServer, options: dict[str, Any], sa
     kafka.produce(topic, rows(3))
     with pytest.raises((InvalidPipeline, SourceError), match=says):
         job(kafka, topic, **options).run(engine="embedded")
-
-
-class TestKafkaSource(SourceSuite):
-    @pytest.fixture(autouse=True)
-    def _topic(self, kafka: KafkaServer) -> None:
-        self.kafka, self.name = kafka, kafka.create(2)
-        times = [7 * number % 40 for number in range(14)]
-        kafka.produce(self.name, [(time % 2, value("a", 1), {"timestamp": time}) for time in times[:9]])
-        kafka.produce(self.name, [(0, value("a", 2), {"timestamp": 3})] * 4, transaction="suite", abort=True)
-        kafka.produce(self.name, [(time % 2, value("a", 1), {"timestamp": time}) for time in times[9:]])
-        kafka.produce(self.name, [(1, b"nonsense", {"timestamp": 5})])
-
-    def source(self) -> KafkaSource:
-        return KafkaSource(self.kafka.bootstrap, self.name)
-
-    def append(self) -> None:
-        self.kafka.produce(self.name, [(0, value("a", 1), {"timestamp": 50}), (1, value("b", 1), {"timestamp": 2})])
 
 
 def test_aborted_records_at_the_beginning_hide_no_columns(kafka: KafkaServer) -> None:

@@ -11,7 +11,7 @@ import textwrap
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,108 +34,16 @@ from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, InvalidPipeline, StorageError
 from persistent.operations import rollback
-from persistent.sinks.kafka_place import KafkaPlace
 from persistent.sinks.protocol import Claim, OutputBatch
 from persistent.storage import LocalStorage, MemoryStorage
-from persistent.testing import SinkSuite
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.servers.kafka import KafkaServer
-from tests.servers.processes import START_SECONDS
-from tests.servers.shared import shared_kafka
+from tests.servers.reading import committed, json_values
+from tests.servers.suites import CALLS, SteppedKafkaSink
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(120)]
 
 ROWS = [{"ts": time, "page": f"p{time % 3}"} for time in range(1, 40)]
-CALLS = ("init_transactions", "begin_transaction", "produce", "commit_transaction")
-
-
-def read(kafka: KafkaServer, topic: str) -> list[Any]:
-    """The messages that a reader of committed transactions sees, once none is open."""
-    from confluent_kafka import Consumer, IsolationLevel, TopicPartition
-    from confluent_kafka.admin import OffsetSpec
-
-    partitions = [TopicPartition(topic, one) for one in kafka.admin.list_topics(timeout=10).topics[topic].partitions]
-
-    def ends(level: Any) -> dict[int, int]:
-        asked = kafka.admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.latest()), isolation_level=level)
-        return {one.partition: future.result(10).offset for one, future in asked.items()}
-
-    deadline = time.monotonic() + START_SECONDS
-    while (stops := ends(IsolationLevel.READ_COMMITTED)) != ends(IsolationLevel.READ_UNCOMMITTED):
-        assert time.monotonic() < deadline, "a transaction stays open"
-        time.sleep(0.02)
-    settings = {"group.id": "reader", "isolation.level": "read_committed", "enable.partition.eof": True}
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "log_level": 0, **settings})
-    consumer.assign([TopicPartition(topic, one, 0) for one in stops])
-    found, left = [], {one for one, stop in stops.items() if stop}
-    while left:
-        message = consumer.poll(START_SECONDS)
-        assert message is not None
-        if message.error() is None:
-            found.append(message)
-        elif message.offset() >= stops[message.partition()]:
-            left.discard(message.partition())
-    consumer.close()
-    return found
-
-
-def rows(kafka: KafkaServer, topic: str) -> list[dict[str, Any]]:
-    return [json.loads(message.value()) for message in read(kafka, topic)]
-
-
-class Stepped:
-    """A producer that takes a step before each call that the broker hears of."""
-
-    def __init__(self, producer: Any, step: Callable[[str], object]) -> None:
-        self._producer, self._step = producer, step
-
-    def __len__(self) -> int:
-        return len(self._producer)
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._producer, name)
-        if name not in CALLS:
-            return method
-
-        def call(*words: Any, **more: Any) -> Any:
-            self._step(name)
-            return method(*words, **more)
-
-        return call
-
-
-class SteppedKafkaSink(KafkaSink):
-    """A sink whose producer takes steps."""
-
-    step: Any = staticmethod(lambda what: None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "step"}
-
-    @property
-    def _place(self) -> KafkaPlace:
-        if self._own_place is None:
-            place = super()._place
-            make = place.client.producer
-            place.client.producer = lambda settings: Stepped(make(settings), self.step)  # type: ignore[method-assign]
-        return super()._place
-
-
-class TestKafka(SinkSuite):
-    """KafkaSink."""
-
-    kills_one_in = 4
-
-    def place(self, folder: Path) -> str:
-        return shared_kafka().create(2)
-
-    def make(self, place: str, step: Any) -> KafkaSink:
-        made = SteppedKafkaSink(shared_kafka().bootstrap, place)
-        made.step = step
-        return made
-
-    def rows(self, place: str) -> list[dict[str, Any]]:
-        return rows(shared_kafka(), place)
 
 
 class Visits(PersistentTask):
@@ -177,7 +85,7 @@ def told(given: Sequence[dict[str, Any]] = ROWS) -> list[tuple[Any, ...]]:
 
 
 def shown(kafka: KafkaServer, topic: str) -> list[tuple[Any, ...]]:
-    found = rows(kafka, topic)
+    found = json_values(kafka, topic)
     return sorted((row["page"], row["window_start"].rstrip("Z").rpartition(":")[2], row["value"]) for row in found)
 
 
@@ -188,14 +96,14 @@ def test_rows_are_objects_in_the_partition_of_their_key(kafka: KafkaServer) -> N
     run(storage, KafkaSink(kafka.bootstrap, topic))
     assert shown(kafka, topic) == told()
     partitions: dict[bytes, set[int]] = {}
-    for message in read(kafka, topic):
+    for message in committed(kafka, topic):
         row = json.loads(message.value())
         assert json.loads(message.key()) == {"page": row["page"]} and row["revision"] > 0
         partitions.setdefault(message.key(), set()).add(message.partition())
     assert len(partitions) == 3 and all(len(found) == 1 for found in partitions.values())
     other = kafka.create()
     run(store(), KafkaSink(kafka.bootstrap, other, key=["page", "window_start"]))
-    assert {len(json.loads(message.key())) for message in read(kafka, other)} == {2}
+    assert {len(json.loads(message.key())) for message in committed(kafka, other)} == {2}
 
 
 def test_of_a_state_without_windows_the_largest_revision_wins(kafka: KafkaServer) -> None:
@@ -203,7 +111,7 @@ def test_of_a_state_without_windows_the_largest_revision_wins(kafka: KafkaServer
     topic, storage = kafka.create(2), store()
     for end in (25, len(ROWS)):
         run(storage, KafkaSink(kafka.bootstrap, topic), ROWS[:end], task=AllVisits())
-    last = {row["page"]: row["value"] for row in sorted(rows(kafka, topic), key=lambda row: row["revision"])}
+    last = {row["page"]: row["value"] for row in sorted(json_values(kafka, topic), key=lambda row: row["revision"])}
     assert last == {"p0": 13, "p1": 13, "p2": 13}
 
 
@@ -223,7 +131,8 @@ DRIVER = """
     import sys, time
     from persistent.sinks.kafka_place import KafkaPlace
     from persistent.storage import LocalStorage
-    from tests.servers.test_kafka_sink import SteppedKafkaSink, run
+    from tests.servers.suites import SteppedKafkaSink
+    from tests.servers.test_kafka_sink import run
 
     bootstrap, topic, folder, call, number = sys.argv[1:]
     seen = 0
@@ -274,7 +183,7 @@ def claimed(kafka: KafkaServer, topic: str, step: Any = None, **options: Any) ->
 
 
 def values(kafka: KafkaServer, topic: str) -> list[int]:
-    return sorted(row["value"] for row in rows(kafka, topic))
+    return sorted(row["value"] for row in json_values(kafka, topic))
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -348,7 +257,7 @@ def test_a_mark_that_is_missing_or_behind_is_refused(kafka: KafkaServer) -> None
     run(storage, KafkaSink(kafka.bootstrap, topic), ROWS[:25], ends=False)
     before = shown(kafka, topic)
     marks = f"{topic}-persistent-marks"
-    found = read(kafka, marks)
+    found = committed(kafka, marks)
     key, newest = found[-1].key(), json.loads(found[-1].value())
     kafka.produce(marks, [(0, json.dumps({**newest, "number": 0}).encode(), {"key": key})])
     with pytest.raises(StorageError, match=r"has nothing of what this job has published|those between are missing"):
@@ -373,7 +282,7 @@ def test_a_topic_that_was_made_again_has_no_mark(kafka: KafkaServer) -> None:
         sink.deliver(batch(99, 98, [1]))
     with pytest.raises(StorageError, match="has nothing of what this job has published"):
         run(storage, KafkaSink(kafka.bootstrap, topic))
-    assert rows(kafka, topic) == []
+    assert json_values(kafka, topic) == []
     run(store(), KafkaSink(kafka.bootstrap, topic))
     assert shown(kafka, topic) == told()
 
@@ -400,7 +309,7 @@ def test_a_rollback_publishes_again_and_does_not_take_back(kafka: KafkaServer) -
     assert shown(kafka, topic) == before
     rollback(storage, target, outputs="again", take_over=True)
     run(storage, KafkaSink(kafka.bootstrap, topic))
-    found = rows(kafka, topic)
+    found = json_values(kafka, topic)
     newest = {(row["page"], row["window_start"]): row for row in sorted(found, key=lambda row: row["revision"])}
     assert len(found) > len(newest) == len(told()) and set(shown(kafka, topic)) == set(told())
 

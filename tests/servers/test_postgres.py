@@ -9,7 +9,6 @@ import logging
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -19,131 +18,16 @@ import pytest
 
 from persistent import Fenced, InvalidPipeline, PostgresSink, StorageError
 from persistent.clients.postgres_session import Session
-from persistent.sinks.marks import SinkMark
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import quoted
-from persistent.testing import SinkSuite
-from persistent.testing.sink_driver import OnOperation
 from tests.servers.postgres import PASSWORD, PostgresServer
 from tests.servers.shared import shared_postgres
+from tests.servers.suites import PostgresSuite, stepped
 from tests.sinks.places import outputs_of
 
 pytestmark = [pytest.mark.check, pytest.mark.timeout(240)]
 
 KEY = ("page",)
-
-
-class SteppedSession(Session):
-    """A session that takes a step before each of its statements."""
-
-    step: OnOperation
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "step"}
-
-    def execute(self, statement: str, words: Iterable[Any] = ()) -> Any:
-        self._step(statement)
-        return super().execute(statement, words)
-
-    def copy(self, statement: str, pieces: Iterable[bytes]) -> None:
-        self._step(statement)
-        super().copy(statement, pieces)
-        self._step("the end of COPY")
-
-    def _step(self, what: str) -> None:
-        step = self.__dict__.get("step")
-        if step is not None:
-            step(what)
-
-
-def stepped(sink: PostgresSink, step: OnOperation) -> PostgresSink:
-    """The sink, which takes a step before each statement."""
-    sink._session.__class__ = SteppedSession
-    sink._session.step = step  # type: ignore[attr-defined]
-    return sink
-
-
-class PostgresSuite(SinkSuite):
-    """A schema of a server."""
-
-    mode = "append"
-    sink: type[PostgresSink] = PostgresSink
-
-    def place(self, folder: Path) -> str:
-        schema = f"s{uuid.uuid4().hex[:12]}"
-        shared_postgres().ask(f"CREATE SCHEMA {schema}")
-        return schema
-
-    def make(self, place: str, step: OnOperation) -> PostgresSink:
-        return stepped(self.sink(shared_postgres().url(), f"{place}.visits", mode=self.mode), step)
-
-    def rows(self, place: str) -> list[dict[str, Any]]:
-        if shared_postgres().ask(f"SELECT to_regclass('{place}.visits')") == [(None,)]:
-            return []
-        return [row for (row,) in shared_postgres().ask(f"SELECT row_to_json(v) FROM {place}.visits v")]
-
-
-class TestAppend(PostgresSuite):
-    """Rows are added."""
-
-
-class TestUpsert(PostgresSuite):
-    """Rows are replaced."""
-
-    mode = "upsert"
-
-
-class TwoTransactions(PostgresSink):
-    """Commits the rows, then the mark."""
-
-    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark) -> None:
-        session.execute("COMMIT")
-        session.execute("BEGIN")
-        super()._move(session, found, mark)
-
-
-class MarkGoesBack(PostgresSink):
-    """A rollback sets the mark to the batch that stays."""
-
-    def retract(self, retreat: Retreat) -> None:
-        super().retract(retreat)
-        assert retreat.first is not None
-        self._set(retreat.first - 1)
-
-    def deliver(self, batch: OutputBatch) -> None:
-        found = self._session.transact("read", self._mark)
-        if found is not None and found.number < batch.before:
-            self._set(batch.before)
-        super().deliver(batch)
-
-    def _set(self, number: int) -> None:
-        statement = f"UPDATE {self._quoted('persistent_marks')} SET number = {number}"
-        self._session.transact("break", lambda session: session.execute(statement))
-
-
-class AnyMark(PostgresSink):
-    """Sets the mark wherever it stands: a driver that slept publishes after a retraction."""
-
-    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark) -> None:
-        super()._move(session, self._mark(session), mark)
-
-
-DEFECTS: dict[str, tuple[type[PostgresSink], str]] = {
-    "a mark that goes back": (MarkGoesBack, "test_a_driver_that_slept_publishes_nothing_taken_back"),
-    "a sleeper that publishes after a retraction": (AnyMark, "test_a_driver_that_slept_publishes_nothing_taken_back"),
-    "mark and rows in two transactions": (TwoTransactions, "test_killed_anywhere_and_resumed"),
-}
-
-
-@pytest.mark.parametrize(("broken", "rule"), DEFECTS.values(), ids=DEFECTS)
-def test_a_broken_sink_is_found(broken: type[PostgresSink], rule: str, tmp_path: Path) -> None:
-    """A rule that never fails on this server proves nothing about it."""
-
-    class Suite(PostgresSuite):
-        sink = broken
-
-    with pytest.raises(Exception, match=r"a reader sees|Fenced|beyond|missing"):
-        getattr(Suite(), rule)(tmp_path)
 
 
 def batch(number: int, before: int, outputs: pa.Table, key: tuple[str, ...] = KEY, oldest: int = 0) -> OutputBatch:

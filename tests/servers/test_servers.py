@@ -20,7 +20,7 @@ import pytest
 
 from persistent.storage import open_storage
 from tests.servers.drivers import descendants
-from tests.servers.processes import Server, free_port
+from tests.servers.processes import Server, free_port, java
 from tests.servers.s3 import Fault, Front, S3Server
 
 
@@ -114,3 +114,15 @@ def test_a_server_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     assert select.select([ended], [], [], 30)[0], "it goes on"
     os.close(ended)
     parent.stdout.close()
+
+
+def test_a_missing_server_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skipped without a word where all has to be tried, a broken connector would be taken for a whole one."""
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match=r"no Java found .*: apt-get install openjdk"):
+        java()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match=r"no Java found .*: apt-get install openjdk"):
+        java()

@@ -1,0 +1,139 @@
+"""Our sources and sinks pass, on their real servers, the suites that a user's own have to pass."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from persistent import FileSource, FunctionSink
+from persistent.sources.protocol import Source
+from persistent.storage import Storage, open_storage
+from persistent.testing import SinkSuite, SourceSuite
+from persistent.testing.sink_driver import OnOperation
+from tests.servers.hdfs import HdfsServer
+from tests.servers.suites import KafkaSinkSuite, KafkaSourceSuite, PostgresSuite
+from tests.sinks.places import FileSuite, SqliteSuite
+
+
+class TestKafkaSource(KafkaSourceSuite):
+    """KafkaSource."""
+
+
+class TestKafkaSink(KafkaSinkSuite):
+    """KafkaSink."""
+
+
+class TestPostgresAppend(PostgresSuite):
+    """PostgresSink, rows are added."""
+
+
+class TestPostgresUpsert(PostgresSuite):
+    """PostgresSink, rows are replaced."""
+
+    mode = "upsert"
+
+
+class TestSqliteAppend(SqliteSuite):
+    """SqliteSink, rows are added."""
+
+
+class TestSqliteUpsert(SqliteSuite):
+    """SqliteSink, rows are replaced."""
+
+    mode = "upsert"
+
+
+class TestFunction(SinkSuite):
+    """FunctionSink, over a list of what it was given: it has no mark and no owner, and takes nothing back."""
+
+    test_another_job_is_refused = None  # type: ignore[assignment]
+    test_what_is_retracted_is_gone = None  # type: ignore[assignment]
+    test_what_a_rollback_owes_is_published_before = None  # type: ignore[assignment]
+    test_a_driver_that_slept_publishes_nothing_taken_back = None  # type: ignore[assignment]
+    test_a_batch_follows_the_one_before = None  # type: ignore[assignment]
+    test_the_heir_of_a_savepoint_takes_over = None  # type: ignore[assignment]
+    test_it_travels_without_a_connection = None  # type: ignore[assignment]
+
+    def place(self, folder: Path) -> list[dict[str, Any]]:
+        return []
+
+    def make(self, place: list[dict[str, Any]], step: OnOperation) -> FunctionSink:
+        def note(table: pa.Table, id: int) -> None:
+            step("the function")
+            place.extend(table.to_pylist())
+
+        return FunctionSink(note)
+
+    def rows(self, place: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return place
+
+
+class OnStore(SourceSuite):
+    """FileSource over Parquet files on a store."""
+
+    folder: str
+
+    def source(self) -> Source:
+        return FileSource(f"{self.folder}/*", timestamp="ts", timestamp_unit="ms")
+
+    def append(self) -> None:
+        self.add("b")
+
+    def add(self, name: str) -> None:
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table({"ts": [5, 3, 9, 4], "page": ["a", "b", "c", name]}), sink, row_group_size=2)
+        files, path = fsspec.core.url_to_fs(self.folder, skip_instance_cache=True)
+        files.makedirs(path, exist_ok=True)
+        files.pipe_file(f"{path}/{name}.parquet", sink.getvalue().to_pybytes())
+
+
+class TestFilesOnS3(OnStore):
+    """S3."""
+
+    @pytest.fixture(autouse=True)
+    def _files(self, s3_bucket: str) -> None:
+        self.folder = f"{s3_bucket}/in"
+        for name in ("a0", "a1", "a2"):
+            self.add(name)
+
+
+class TestFilesOnHdfs(OnStore):
+    """HDFS."""
+
+    @pytest.fixture(autouse=True)
+    def _files(self, hdfs_server: HdfsServer) -> None:
+        self.folder = hdfs_server.url(f"suite-{uuid.uuid4().hex}")
+        for name in ("a0", "a1", "a2"):
+            self.add(name)
+
+
+class TestFileSinkOnS3(FileSuite):
+    """FileSink on S3: what the lists name is what a reader sees."""
+
+    kills_one_in = 7
+
+    @pytest.fixture(autouse=True)
+    def _bucket(self, s3_bucket: str) -> None:
+        self.bucket = s3_bucket
+
+    def place(self, folder: Path) -> Storage:
+        return open_storage(f"{self.bucket}/{uuid.uuid4().hex}")
+
+
+class TestFileSinkOnHdfs(FileSuite):
+    """FileSink on HDFS."""
+
+    kills_one_in = 17
+
+    @pytest.fixture(autouse=True)
+    def _server(self, hdfs_server: HdfsServer) -> None:
+        self.server = hdfs_server
+
+    def place(self, folder: Path) -> Storage:
+        return open_storage(self.server.url(f"suite-{uuid.uuid4().hex}"))

@@ -1,0 +1,43 @@
+"""Fetches what the servers of the tests are made of, and says what is missing.
+
+python -m tests.servers.install
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.servers import hdfs, kafka, postgres
+from tests.servers.processes import java, missing
+
+
+def _postgres() -> object:
+    return postgres.programs() or missing("no PostgreSQL found", postgres.INSTALL)
+
+
+PARTS: dict[str, Callable[[], object]] = {
+    "Java": java,
+    "Kafka": kafka.jars,
+    "HDFS": hdfs.jars,
+    "PostgreSQL": _postgres,
+}
+
+
+def main() -> int:
+    """How many of them are missing where none may be."""
+    failed = 0
+    for name, find in PARTS.items():
+        try:
+            print(f"{name}: {find()}", flush=True)
+        except pytest.skip.Exception as lacking:
+            print(f"{name}: {lacking.msg}; its tests are skipped", flush=True)
+        except (pytest.fail.Exception, AssertionError) as lacking:
+            print(f"{name}: {lacking}", flush=True)
+            failed += 1
+    return failed
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
