@@ -13,6 +13,7 @@ from persistent.driver.report import RunReport, StepReport
 from persistent.engines import Embedded
 from persistent.errors import (
     CorruptCheckpoint,
+    CorruptLog,
     EngineError,
     Fenced,
     FingerprintChanged,
@@ -33,6 +34,7 @@ from persistent.errors import (
     UnsupportedStore,
     UserCodeError,
 )
+from persistent.log import LogPosition, SegmentedLog
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
 from persistent.sinks import FileSink, FunctionSink, KafkaSink, MemorySink, PostgresSink, SqliteSink
@@ -47,6 +49,7 @@ __all__ = [
     "Avro",
     "Batch",
     "CorruptCheckpoint",
+    "CorruptLog",
     "Embedded",
     "EngineError",
     "Evolution",
@@ -58,6 +61,7 @@ __all__ = [
     "InvalidPipeline",
     "KafkaSink",
     "KafkaSource",
+    "LogPosition",
     "MemorySink",
     "MemorySource",
     "Message",
@@ -75,6 +79,7 @@ __all__ = [
     "Retention",
     "RetentionGap",
     "RunReport",
+    "SegmentedLog",
     "SourceChanged",
     "SourceError",
     "SqliteSink",

@@ -23,6 +23,10 @@ class CorruptCheckpoint(PersistentError):
     """Bytes of a checkpoint are missing or changed. They are never read as "empty"."""
 
 
+class CorruptLog(PersistentError):
+    """Bytes of a log are missing or changed that were acknowledged. They are never skipped silently."""
+
+
 class LawBroken(PersistentError):
     """A law between checkpoints is broken: a defect of this package. Nothing was committed."""
 

@@ -17,7 +17,7 @@ from tests.figures import (
     rows,
 )
 
-MODULES_MAX = {"monoids": 106, "persistent": 212}
+MODULES_MAX = {"monoids": 106, "persistent": 232}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -45,10 +45,10 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 115,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 135,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 60,
-    "persistent.clock": 46,  # Durations and pauses; nobody else reads the time.
+    "persistent.clock": 50,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 42,
     "persistent.checkpoint.manifest": 42,
 }

@@ -8,6 +8,7 @@ import click
 
 from persistent.errors import (
     CorruptCheckpoint,
+    CorruptLog,
     Fenced,
     NoCheckpoint,
     PersistentError,
@@ -32,7 +33,11 @@ DONE, FAILED, USAGE, NOT_FOUND, CORRUPT, RUNNING, REFUSED, STOPPED = 0, 1, 2, 3,
 EXITS = (
     Exit(DONE, "done"),
     Exit(NOT_FOUND, "there is no checkpoint, or it does not keep that id or clock", (NoCheckpoint, UnknownCheckpoint)),
-    Exit(CORRUPT, "the checkpoint is corrupt, or verify found faults", (CorruptCheckpoint, StagedMissing)),
+    Exit(
+        CORRUPT,
+        "the checkpoint or log is corrupt, or verify found faults",
+        (CorruptCheckpoint, CorruptLog, StagedMissing),
+    ),
     Exit(RUNNING, "the job is running, or another driver took over", (StillRunning, Fenced)),
     Exit(REFUSED, "the store refused: no permission, not reachable, not supported", (StorageError,)),
     Exit(FAILED, "another error, in one line", (PersistentError,)),

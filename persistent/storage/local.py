@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent.storage.appending import AppendedFile
 from persistent.storage.disk import Disk, OsDisk
 from persistent.storage.failures import disk_failures
 from persistent.storage.protocol import TEMPORARY, Put, checked_name
@@ -107,6 +108,16 @@ class LocalStorage:
                 self._disk.unlink(path)
             except FileNotFoundError:
                 return
+
+    def append(self, name: str) -> AppendedFile:
+        """A new file to append to, empty; its name is durable on return. FileExistsError."""
+        path = self._path(name)
+        with disk_failures("create", path, FileExistsError):
+            self._settle(os.path.dirname(path))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+            file = AppendedFile(self._disk, self._disk.open(path, flags, self._mode & 0o666), path)
+            self._sync_folder(os.path.dirname(path))
+        return file
 
     def _path(self, name: str) -> str:
         return os.path.join(self.url, checked_name(name))

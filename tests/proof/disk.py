@@ -1,7 +1,7 @@
 """A simulated disk is what POSIX promises of a disk and no more: data and names, each with a durable half.
 
 - What is written to a file is seen at once; only a sync of the *file* makes it durable. Until then a loss of power
-  leaves any of it: all, nothing, a part, zeroes in the place of any piece.
+  leaves any of it: all, nothing, a part, zeroes in the place of any piece. What was safe before it was appended stays.
 - A name that is made, linked or unlinked is seen at once; only a sync of its *folder* makes that durable. Until then
   a loss of power keeps or undoes it, each name by itself, and each in whatever order.
 - A sync that fails has dropped the data: a second one succeeds, and still nothing is durable.
@@ -202,12 +202,13 @@ class SimulatedDisk:
 
 def _torn(file: File) -> list[object]:
     """What may be left of a file that was not synced, or whose sync failed."""
-    data, durable = file.data, file.durable or b""
-    kept = [durable, data, data[: len(data) // 2], bytes(len(data))]
+    durable = file.durable or b""
+    data = file.data[len(durable) :]
+    kept = [b"", data, data[: len(data) // 2], bytes(len(data))]
     for start in range(0, len(data), max(SECTOR_BYTES, len(data) // 4)):
         stop = start + SECTOR_BYTES
         kept.append(data[:start] + bytes(len(data[start:stop])) + data[stop:])
-    return list(dict.fromkeys(kept))
+    return [durable + left for left in dict.fromkeys(kept)]
 
 
 Before = Callable[[str, str, bytes], None]

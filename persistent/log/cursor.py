@@ -1,0 +1,121 @@
+"""A cursor reads a log from a position on, entry by entry, as far as readers may see, and goes on from there later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.errors import RetentionGap
+from persistent.log.folder import Cut, LogFolder, LogLayout
+from persistent.log.frames import Frame, Kind
+from persistent.log.position import LogPosition
+from persistent.log.segments import Segment
+
+
+@dataclass(frozen=True)
+class LogBatch:
+    """Records of one entry: ``first`` is the position of the first, ``number`` how many records the log had before it.
+    ``records``: binary; ``times``: int64, ms; ``mark``: what the writer put beside the entry."""
+
+    first: LogPosition
+    number: int
+    times: Any
+    records: pa.BinaryArray
+    mark: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @property
+    def next(self) -> LogPosition:
+        """The position after the last record."""
+        return self.first._replace(slot=self.first.slot + len(self.records))
+
+
+class Cursor:
+    """Reads on from ``position``. ``number``: how many records the log has before it, None while that is not known.
+    ``ended``: everything was read of a log that has ended."""
+
+    def __init__(self, folder: LogFolder, position: LogPosition) -> None:
+        self._folder = folder
+        self._offset = 0
+        self.position = position
+        self.number: int | None = None
+        self.ended = False
+
+    def take(self) -> Iterator[LogBatch]:
+        """The entries that there are now. RetentionGap if the next one is gone; CorruptLog."""
+        if not self._folder.find():
+            return
+        layout = self._folder.layout()
+        self._refuse_gone(layout.cut)
+        while self.position.segment in layout.segments and not self.ended:
+            try:
+                segment = self._folder.segment(layout, self.position.segment)
+            except FileNotFoundError:
+                # Sealed, or cut off, since.
+                layout = self._folder.layout()
+                self._refuse_gone(layout.cut)
+                continue
+            if not segment.sealed and not segment.begun:
+                return
+            yield from self._entries(segment)
+            if not segment.sealed:
+                return
+            self.ended = segment.seal.kind is Kind.LAST
+            self.number = segment.seal.number
+            self._go(LogPosition(self.position.segment + 1, 0, 0), 0)
+            if self.position.segment not in layout.segments:
+                layout = self._folder.layout()
+
+    def _entries(self, segment: Segment) -> Iterator[LogBatch]:
+        if self.number is None:
+            self.number = segment.head.number
+        for frame in segment.entries(self._offset):
+            start = self.position
+            if frame.entry < start.entry:
+                continue
+            skipped = start.slot if frame.entry == start.entry else 0
+            self._go(LogPosition(segment.number, frame.entry + 1, 0), frame.stop)
+            self.number = frame.number + frame.count
+            if skipped < frame.count or (frame.count == 0 and frame.mark_bytes):
+                yield batch_of(segment, frame, skipped)
+
+    def _go(self, position: LogPosition, offset: int) -> None:
+        self.position, self._offset = position, offset
+
+    def _refuse_gone(self, cut: Cut) -> None:
+        if self.position < cut.position:
+            raise RetentionGap(
+                f"{self._folder}: the next position to read is {self.position}, the first that is still there is "
+                f"{cut.position}: what lies between was cut off before it was read. "
+                'on_gap="earliest" goes on with the first, on_gap="latest" with the next to come'
+            )
+
+
+def batch_of(segment: Segment, frame: Frame, skipped: int = 0) -> LogBatch:
+    """The records of an entry, without the first so many."""
+    position = LogPosition(segment.number, frame.entry, skipped)
+    times, records = frame.times(segment.data)[skipped:], frame.records(segment.data)[skipped:]
+    return LogBatch(position, frame.number + skipped, times, records, frame.mark(segment.data))
+
+
+def find_segment(folder: LogFolder, layout: LogLayout, is_before: Any) -> Segment | None:
+    """The last segment of which ``is_before(head)`` holds, else the first; None if there is none. FileNotFoundError if
+    the layout has changed."""
+    low, high = layout.segments.start, layout.segments.stop
+    found: Segment | None = None
+    while low < high:
+        # The first one is taken as it is: what is before it is gone.
+        middle = (low + high) // 2
+        segment = folder.segment(layout, middle)
+        if not segment.sealed and not segment.begun:
+            high = middle
+        elif is_before(segment.head) or middle == layout.segments.start:
+            found, low = segment, middle + 1
+        else:
+            high = middle
+    return found

@@ -1,0 +1,189 @@
+"""The folder of a log says what there is of it. Every name in it is written and parsed here.
+
+    c/<epoch>              a claim: the writer of this epoch began; c/0 made the log   put if absent
+    s/<segment>            a sealed segment                                            put if absent or renamed from o/
+    o/<segment>-<epoch>    the open segment of a writer, on a local disk alone         appended to
+    t/<number>-<position>  a cut: records before it are gone                           put if absent: the highest counts
+
+Whoever claims has fenced all writers before it. Of two open segments of one number that of the higher epoch counts: the
+other one's writer was fenced before it acknowledged anything there.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from persistent.codec.documents import decode_document, encode_document
+from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat
+from persistent.log.position import BEGINNING, LogPosition
+from persistent.log.segments import Segment
+from persistent.storage import Storage
+from persistent.storage.protocol import put_or_read
+
+FORMAT = 1
+_DIGITS = 20
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What is before it is gone: ``number`` records, up to ``position``."""
+
+    number: int = 0
+    position: LogPosition = BEGINNING
+
+
+@dataclass(frozen=True)
+class LogLayout:
+    """What there is: the sealed segments behind the cut, all numbers from ``sealed.start`` on; the ``newest`` that is
+    sealed, 0 if none is; and the open one, with its epoch."""
+
+    cut: Cut
+    sealed: range
+    newest: int
+    open: tuple[int, int] | None
+
+    @property
+    def segments(self) -> range:
+        """The numbers of all segments."""
+        return range(self.sealed.start, self.sealed.stop + (self.open is not None))
+
+
+class LogFolder:
+    """The folder of one log in a storage. ``id``: of the log; "" while there is none."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.id = ""
+        self.appends = False
+
+    def __repr__(self) -> str:
+        return self.storage.url
+
+    def find(self) -> bool:
+        """Whether there is a log. CorruptLog, NewerFormat; InvalidPipeline if something else is there."""
+        if not self.id:
+            names = self.storage.list("c")
+            others = [] if names else self.storage.list("") + self.storage.list("s")
+            # They may be of a log that was made just now.
+            names = names or (self.storage.list("c") if others else [])
+            if names:
+                self._found(self.storage.read(_claim(0)) if names[0] == _claim(0)[2:] else b"")
+            elif others:
+                raise InvalidPipeline(
+                    f"{self}: there are files here, and they are no log. Give the log a folder of its own"
+                )
+        return bool(self.id)
+
+    def make(self) -> None:
+        """Find the log, or make it."""
+        if self.find():
+            return
+        facts = {"appends": hasattr(self.storage, "append"), "format": FORMAT, "log": uuid.uuid4().hex}
+        data = encode_document(facts)
+        self._found(put_or_read(self.storage, _claim(0), data) or data)
+
+    def _found(self, data: Any) -> None:
+        try:
+            facts = decode_document(data, f"{self}/{_claim(0)}")
+        except CorruptCheckpoint as error:
+            raise CorruptLog(f"{error}: it names the log. Restore it from a copy") from error
+        if facts["format"] != FORMAT:
+            raise NewerFormat(f"{self}: a log of format {facts['format']}, and this release reads {FORMAT}: update it")
+        self.id, self.appends = facts["log"], facts["appends"]
+        if self.appends and not hasattr(self.storage, "append"):
+            raise InvalidPipeline(f"{self}: this log was made on a local disk: give its path on that machine")
+
+    # -- claims --------------------------------------------------------------------------------------------------
+
+    def claim(self) -> int:
+        """Fence every writer before; the epoch of the new one."""
+        data = encode_document({"log": self.id, "writer": uuid.uuid4().hex})
+        epoch = self.epoch() + 1
+        while (held := put_or_read(self.storage, _claim(epoch), data)) is not None and bytes(held) != data:
+            epoch += 1
+        return epoch
+
+    def epoch(self) -> int:
+        """The epoch of the last writer; 0 if there was none."""
+        return int(self.storage.list("c")[-1])
+
+    def is_fenced(self, epoch: int) -> bool:
+        """Whether another writer has claimed since. Claims leave no gap, so the next epoch tells."""
+        try:
+            self.storage.read(_claim(epoch + 1))
+        except FileNotFoundError:
+            return False
+        return True
+
+    # -- segments ------------------------------------------------------------------------------------------------
+
+    def layout(self) -> LogLayout:
+        """What there is now. CorruptLog if a segment is missing."""
+        # In this order: a segment that is sealed meanwhile is seen, and one that is cut off meanwhile is not missed.
+        opened = [_open_parts(name) for name in self.storage.list("o")]
+        sealed = [int(name) for name in self.storage.list("s")]
+        cut = self._cut()
+        first = cut.position.segment
+        newest = sealed[-1] if sealed else 0
+        stop = max(newest + 1, first)
+        missing = sorted(set(range(min(first, newest), stop)) - {0, *sealed})
+        if missing:
+            raise CorruptLog(
+                f"{self}: segment {missing[0]} is missing, and {stop - 1} is there. Restore {sealed_name(missing[0])} "
+                f"from a copy; or read on from segment {missing[-1] + 1}, and count what is lost"
+            )
+        last = max((parts for parts in opened if parts[0] == newest + 1), default=None)
+        return LogLayout(cut, range(first, stop), newest, last)
+
+    def segment(self, layout: LogLayout, number: int) -> Segment:
+        """A segment of a layout. FileNotFoundError if it was sealed or cut off since."""
+        opened = layout.open
+        sealed = opened is None or number != opened[0]
+        name = sealed_name(number) if sealed or opened is None else open_name(*opened)
+        return Segment(self.storage.read(name), self.id, number, sealed, f"{self}/{name}")
+
+    def leftovers(self, segment: int, epoch: int) -> Sequence[str]:
+        """The open segments that writers before this epoch have left, up to this number: they are sealed, or empty."""
+        parts = [(_open_parts(name), f"o/{name}") for name in self.storage.list("o")]
+        return [name for (number, of), name in parts if of < epoch and number <= segment]
+
+    # -- cuts ----------------------------------------------------------------------------------------------------
+
+    def cut(self, cut: Cut) -> None:
+        """Put a cut, then delete what it leaves behind, oldest first. A lower one than the highest changes nothing. The
+        newest segment stays: it tells the next writer what came before."""
+        name = f"t/{cut.number:0{_DIGITS}d}-{cut.position}"
+        self.storage.put_if_absent(name, b"")
+        first = self._cut().position.segment
+        for number in self.storage.list("s")[:-1]:
+            if int(number) < first:
+                self.storage.delete(f"s/{number}")
+        for other in self.storage.list("t")[:-1]:
+            self.storage.delete(f"t/{other}")
+
+    def _cut(self) -> Cut:
+        names = self.storage.list("t")
+        if not names:
+            return Cut()
+        number, _, position = names[-1].partition("-")
+        return Cut(int(number), LogPosition.from_text(position))
+
+
+def sealed_name(segment: int) -> str:
+    return f"s/{segment:0{_DIGITS}d}"
+
+
+def open_name(segment: int, epoch: int) -> str:
+    return f"o/{segment:0{_DIGITS}d}-{epoch:0{_DIGITS}d}"
+
+
+def _claim(epoch: int) -> str:
+    return f"c/{epoch:0{_DIGITS}d}"
+
+
+def _open_parts(name: str) -> tuple[int, int]:
+    segment, _, epoch = name.partition("-")
+    return int(segment), int(epoch)

@@ -1,0 +1,184 @@
+"""A frame is a piece of a segment that proves itself: a header of 64 bytes, then its content, padded to words.
+
+    magic 4 | kind 1 | zero 3 | entry 4 | records 4 | mark bytes 4 | content bytes 4
+    number 8 | durable 8 | first time 8 | last time 8 | CRC-32 of all else 8
+    content:  times 8n | offsets 4(n+1) | records | mark | zeros
+
+``number`` counts the records of the log before it. ``durable``: so many bytes of the file were on the
+disk, and acknowledged, when the frame was written: what is broken below is damage. The CRC
+begins with the id of the log and the number of the segment, so a frame counts in its own place alone.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+HEADER_BYTES = 64
+CONTENT_BYTES_MAX = 1 << 30
+"""Of one frame: offsets have 32 bits."""
+_MAGIC = b"PLG\x01"
+_HEADER = struct.Struct("<4sB3xIIIIQQqqQ")
+_CHECKED_BYTES = HEADER_BYTES - 8
+_WORD = 8
+_TIME_BYTES = 8
+_OFFSET_BYTES = 4
+
+
+class Kind(IntEnum):
+    """HEAD begins a segment and SEAL ends it; LAST ends the log too. DATA is an entry. NOTE tells what is durable."""
+
+    HEAD = 1
+    DATA = 2
+    NOTE = 3
+    SEAL = 4
+    LAST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame that is whole. ``start`` and ``stop``: its bytes in the segment."""
+
+    kind: Kind
+    entry: int
+    count: int
+    number: int
+    durable: int
+    first: int
+    last: int
+    mark_bytes: int
+    start: int
+    stop: int
+
+    def times(self, data: pa.Buffer) -> Any:
+        """The times of its records, int64."""
+        return np.frombuffer(data, np.int64, self.count, self.start + HEADER_BYTES)
+
+    def offsets(self, data: pa.Buffer) -> Any:
+        return np.frombuffer(data, np.int32, self.count + 1, self._offsets)
+
+    def records(self, data: pa.Buffer) -> pa.BinaryArray:
+        """Its records, without a copy."""
+        start = self._offsets + _OFFSET_BYTES * (self.count + 1)
+        offsets = data.slice(self._offsets, start - self._offsets)
+        found: pa.BinaryArray = pa.Array.from_buffers(
+            pa.binary(), self.count, [None, offsets, data.slice(start, self._size(data))]
+        )
+        return found
+
+    def mark(self, data: pa.Buffer) -> bytes:
+        start = self._offsets + _OFFSET_BYTES * (self.count + 1) + self._size(data)
+        found: bytes = data.slice(start, self.mark_bytes).to_pybytes()
+        return found
+
+    @property
+    def _offsets(self) -> int:
+        return self.start + HEADER_BYTES + _TIME_BYTES * self.count
+
+    def _size(self, data: pa.Buffer) -> int:
+        return int(self.offsets(data)[-1])
+
+    def fits(self, data: pa.Buffer) -> bool:
+        """Whether its content is what its header says: nothing is read outside of it."""
+        before = self._offsets + _OFFSET_BYTES * (self.count + 1)
+        if before > self.stop:
+            return False
+        offsets = self.offsets(data)
+        size = int(offsets[-1])
+        rising = self.count == 0 or bool((offsets[1:] >= offsets[:-1]).all())
+        return offsets[0] == 0 and rising and self.stop == before + _padded(size + self.mark_bytes, before)
+
+
+def seed_of(log: str, segment: int) -> int:
+    """With what the CRC of the frames of a segment begins."""
+    return zlib.crc32(f"{log} {segment}".encode())
+
+
+def encode(
+    kind: Kind,
+    seed: int,
+    *,
+    entry: int,
+    number: int,
+    durable: int,
+    times: Any = (),
+    records: pa.BinaryArray | None = None,
+    last: int = 0,
+    mark: bytes = b"",
+) -> list[bytes | memoryview | pa.Buffer]:
+    """The parts of a frame, one after the other. ``last``: the last time of one without records."""
+    offsets, data = _columns(records)
+    count = len(offsets) - 1
+    times = np.ascontiguousarray(times, np.int64)
+    before = _TIME_BYTES * count + _OFFSET_BYTES * (count + 1)
+    size = before + _padded(len(data) + len(mark), before)
+    first, last = (int(times[0]), int(times[-1])) if count else (last, last)
+    padding = bytes(size - before - len(data) - len(mark))
+    content: list[Any] = [memoryview(times).cast("B"), memoryview(offsets).cast("B"), memoryview(data), mark + padding]
+    fields = (_MAGIC, kind, entry, count, len(mark), size, number, durable, first, last)
+    header = _HEADER.pack(*fields, 0)[:_CHECKED_BYTES]
+    checksum = zlib.crc32(header, seed)
+    for part in content:
+        checksum = zlib.crc32(part, checksum)
+    return [header + checksum.to_bytes(8, "little"), *(part for part in content if len(part))]
+
+
+def frames(data: pa.Buffer, seed: int, start: int = 0) -> Iterator[Frame]:
+    """The whole frames from a place on, up to the first that is not."""
+    view = memoryview(data)
+    while (frame := frame_at(data, view, seed, start)) is not None:
+        yield frame
+        start = frame.stop
+
+
+def frame_at(data: pa.Buffer, view: memoryview, seed: int, start: int) -> Frame | None:
+    """The frame that begins there; None if none does, or it is not whole."""
+    if start + HEADER_BYTES > len(view):
+        return None
+    magic, kind, entry, count, mark, size, number, durable, first, last, checksum = _HEADER.unpack_from(view, start)
+    stop = start + HEADER_BYTES + size
+    if magic != _MAGIC or stop > len(view):
+        return None
+    found = zlib.crc32(view[start : start + _CHECKED_BYTES], seed)
+    if zlib.crc32(view[start + HEADER_BYTES : stop], found) != checksum or kind not in _KINDS:
+        return None
+    frame = Frame(Kind(kind), entry, count, number, durable, first, last, mark, start, stop)
+    return frame if frame.fits(data) else None
+
+
+def durable_beyond(data: pa.Buffer, seed: int, start: int) -> int:
+    """What a whole frame behind a broken place says was durable; 0 if there is none. Frames begin at words."""
+    view = memoryview(data)
+    text = bytes(view[start:])
+    most, at = 0, text.find(_MAGIC, _WORD)
+    while at >= 0:
+        frame = frame_at(data, view, seed, start + at) if at % _WORD == 0 else None
+        most = max(most, frame.durable if frame else 0)
+        at = text.find(_MAGIC, at + 1 if frame is None else frame.stop - start)
+    return most
+
+
+_KINDS = frozenset(Kind)
+
+
+def _columns(records: pa.BinaryArray | None) -> tuple[Any, Any]:
+    """The offsets from 0 on, int32, and the bytes of the records."""
+    if records is None or not len(records):
+        return np.zeros(1, np.int32), b""
+    _, offsets, data = records.buffers()
+    found = np.frombuffer(offsets, np.int32, len(records) + 1, _OFFSET_BYTES * records.offset)
+    start, stop = int(found[0]), int(found[-1])
+    moved = found if start == 0 else found - np.int32(start)
+    return np.ascontiguousarray(moved), b"" if data is None else data.slice(start, stop - start)
+
+
+def _padded(size: int, before: int) -> int:
+    """``size``, with the zeros that follow ``before`` and it up to a word."""
+    return size + -(before + size) % _WORD

@@ -1,0 +1,272 @@
+"""A segmented log is a sequence of records in a folder: written by one writer at a time, read by any number of readers.
+
+position    (segment, entry, slot), by which records are ordered
+number      how many records were written before: dense, from 0
+time        of each record, ms: never goes back, so it is an index
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from persistent.clock import Duration, duration_ms, wall_ms
+from persistent.errors import InvalidPipeline, RetentionGap
+from persistent.log.cursor import Cursor, LogBatch, batch_of, find_segment
+from persistent.log.folder import Cut, LogFolder
+from persistent.log.frames import CONTENT_BYTES_MAX, Kind
+from persistent.log.position import BEGINNING, LogPosition
+from persistent.log.segments import Segment
+from persistent.log.sync import sync_policy
+from persistent.log.takeover import last_mark, take_over
+from persistent.log.writer import LogWriter
+from persistent.storage import Storage, open_storage
+
+_ON_GAP = ("fail", "earliest", "latest")
+_SEGMENT_BYTES_MIN = 1 << 10
+_WAIT_MS = 100
+
+
+@dataclass(frozen=True)
+class LogEnds:
+    """Between which places a log has records: ``first`` has the number ``first_number``, and ``next`` will be the next.
+    ``time``: of the last record, 0 if there was none. ``ended``: nothing comes after it."""
+
+    first: LogPosition = BEGINNING
+    first_number: int = 0
+    next: LogPosition = BEGINNING
+    next_number: int = 0
+    time: int = 0
+    ended: bool = False
+
+
+class SegmentedLog:
+    """A log in a folder: a path, or a URL of a store that a checkpoint can lie on.
+
+    ``segment_bytes``: a segment is sealed when it has so many. ``sync``: when what a writer acknowledges is durable:
+    "always"; after so many entries; at the latest after a time, such as "1 s"; "never", which means when its segment is
+    sealed. ``keep_age``, ``keep_bytes``: what is older, or comes before so many bytes, is cut off, by whole segments,
+    when a segment is sealed. Without them all is kept.
+
+    >>> log = SegmentedLog("memory://doctest-log")
+    >>> with log.writer() as writer:
+    ...     print(writer.append(b"one", time=7), writer.append_many([b"two", b"three"], [8, 9]))
+    1-0-0 2-0-0
+    >>> [record.as_py() for batch in log.read(log.position_at(8)) for record in batch.records]
+    [b'two', b'three']
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | Storage,
+        *,
+        segment_bytes: int = 64 << 20,
+        sync: str | int = "always",
+        keep_age: Duration | None = None,
+        keep_bytes: int | None = None,
+    ) -> None:
+        if not isinstance(segment_bytes, int) or not _SEGMENT_BYTES_MIN <= segment_bytes <= CONTENT_BYTES_MAX:
+            raise InvalidPipeline(
+                f"segment_bytes={segment_bytes!r}: give {_SEGMENT_BYTES_MIN:,} to {CONTENT_BYTES_MAX:,} bytes"
+            )
+        if keep_bytes is not None and (not isinstance(keep_bytes, int) or keep_bytes < 1):
+            raise InvalidPipeline(f"keep_bytes={keep_bytes!r}: give a number of bytes, or leave it out to keep all")
+        self._segment_bytes = segment_bytes
+        self._policy = sync_policy(sync)
+        self._keep_age = None if keep_age is None else duration_ms(keep_age, "keep_age")
+        self._keep_bytes = keep_bytes
+        self._folder = LogFolder(open_storage(url))
+
+    def __repr__(self) -> str:
+        return f"SegmentedLog({str(self._folder)!r})"
+
+    @property
+    def id(self) -> str:
+        """The id of the log, which no other has; "" while nothing was written."""
+        return self._folder.id if self._folder.find() else ""
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def writer(self) -> LogWriter:
+        """The writer from now on: every other is fenced, and raises Fenced. The log is made if it is not there."""
+        tail = take_over(self._folder, each=self._policy.each)
+        self._retain()
+        return LogWriter(repr(self), tail, self._policy, self._segment_bytes, self._retain)
+
+    def truncate(self, before: LogPosition) -> LogPosition:
+        """Cut off what is before a position, for good; the first position that is left. Readers that come to what is
+        gone raise RetentionGap. A position behind the end cuts off what there is, and one before an earlier cut
+        nothing. Where a writer does not sync each entry, only segments that are sealed are cut."""
+        ends = self.ends()
+        position = min(before, self._looked(self._safe_end) if ends.next_number else ends.next)
+        if position <= ends.first:
+            return ends.first
+        self._folder.cut(Cut(self._number_of(position), position))
+        return position
+
+    def _safe_end(self) -> LogPosition:
+        """The position up to which a loss of power takes nothing."""
+        layout = self._folder.layout()
+        if layout.open is not None:
+            segment = self._folder.segment(layout, layout.open[0])
+            if segment.begun and not segment.facts["each"]:
+                return LogPosition(segment.number, 0, 0)
+        return self._ends().next
+
+    def _retain(self) -> None:
+        """Cut off the segments that are older, or further back, than what is to be kept."""
+        if self._keep_age is None and self._keep_bytes is None:
+            return
+        layout = self._folder.layout()
+        if not layout.sealed:
+            return
+        newest = self._folder.segment(layout, layout.sealed[-1])
+        end = newest.before.bytes_before + newest.data.size
+        cut: Cut | None = None
+        for number in layout.sealed[1:]:
+            before = self._folder.segment(layout, number).before
+            if not self._is_enough(end - before.bytes_before, before.last):
+                break
+            cut = Cut(before.number, LogPosition(number, 0, 0))
+        if cut is not None:
+            self._folder.cut(cut)
+
+    def _is_enough(self, kept_bytes: int, last_before: int) -> bool:
+        """Whether what is before a segment is no longer to be kept."""
+        by_bytes = self._keep_bytes is not None and kept_bytes >= self._keep_bytes
+        return by_bytes or (self._keep_age is not None and last_before < wall_ms() - self._keep_age)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, start: LogPosition | None = None, *, on_gap: str = "fail") -> Iterator[LogBatch]:
+        """The entries from a position on that there are now; by default from the first. Each batch is of one entry.
+        ``on_gap``: where the position was cut off: "fail" with RetentionGap, or go on with the "earliest" or "latest"
+        position. CorruptLog if an acknowledged byte is wrong."""
+        yield from Cursor(self._folder, self._start(start, on_gap)).take()
+
+    def follow(
+        self,
+        start: LogPosition | None = None,
+        *,
+        on_gap: str = "fail",
+        poll: Duration = _WAIT_MS,
+        stop: threading.Event | None = None,
+    ) -> Iterator[LogBatch]:
+        """As ``read``, and then what comes, until the log ends, or ``stop`` is set. ``poll``: how long to wait before
+        looking again."""
+        cursor = Cursor(self._folder, self._start(start, on_gap))
+        stop, wait_s = stop or threading.Event(), duration_ms(poll, "poll") / 1_000
+        while not cursor.ended and not stop.is_set():
+            yield from cursor.take()
+            if not cursor.ended:
+                stop.wait(wait_s)
+
+    def ends(self) -> LogEnds:
+        """Where the log begins and ends now, as readers see it."""
+        return self._looked(self._ends) if self._folder.find() else LogEnds()
+
+    def position_at(self, time: int, *, on_gap: str = "fail") -> LogPosition:
+        """The position of the first record with this time or a later one; if there is none, of the next to come.
+        RetentionGap if such records may have been cut off, unless ``on_gap`` is "earliest"."""
+        position, _ = self._looked(lambda: self._at(time)) if self._folder.find() else (BEGINNING, 0)
+        ends = self.ends()
+        if on_gap == "fail" and position == ends.first and ends.first_number:
+            raise RetentionGap(
+                f"{self!r}: the first record that is still there, {ends.first}, is not before time {time}, and records "
+                'were cut off before it: some of them may be of that time. on_gap="earliest" goes on without them'
+            )
+        return position
+
+    def number_at(self, time: int) -> int:
+        """The number of the first record with this time or a later one that is still there."""
+        return self._looked(lambda: self._at(time))[1] if self._folder.find() else 0
+
+    def position_of(self, number: int) -> LogPosition:
+        """The position of the record with this number, or of the next to come. RetentionGap if it was cut off;
+        ValueError if it is not there yet."""
+        ends = self.ends()
+        if number < ends.first_number:
+            raise RetentionGap(
+                f"{self!r}: record {number:,} was cut off, the first that is still there is {ends.first_number:,}"
+            )
+        if number > ends.next_number:
+            raise ValueError(f"{self!r}: there is no record {number:,}, the next will be {ends.next_number:,}")
+        found: LogPosition = self._looked(lambda: self._position(number))
+        return found
+
+    def mark(self) -> bytes:
+        """The mark of the last entry that has one; b"" if there is none."""
+        return last_mark(self._folder)
+
+    def _start(self, start: LogPosition | None, on_gap: str) -> LogPosition:
+        if on_gap not in _ON_GAP:
+            raise InvalidPipeline(f"on_gap={on_gap!r} is not known; it is one of {', '.join(_ON_GAP)}")
+        if start is None or on_gap != "fail":
+            ends = self.ends()
+            if start is None or start < ends.first:
+                return ends.next if on_gap == "latest" and start is not None else ends.first
+        return start
+
+    # -- looking up ----------------------------------------------------------------------------------------------
+
+    def _looked(self, look: Callable[[], Any]) -> Any:
+        """The answer of a look, repeated as long as segments move in the meantime."""
+        while True:
+            try:
+                return look()
+            except FileNotFoundError:
+                continue
+
+    def _ends(self) -> LogEnds:
+        layout = self._folder.layout()
+        cut = layout.cut
+        for number in (*(layout.open or ())[:1], layout.newest):
+            segment = self._folder.segment(layout, number) if number else None
+            if segment is not None and (segment.sealed or segment.begun):
+                entries, total, time, ended = self._end_of(segment)
+                end = max(LogPosition(number, entries, 0), cut.position)
+                return LogEnds(cut.position, cut.number, end, total, time, ended)
+        return LogEnds()
+
+    def _end_of(self, segment: Segment) -> tuple[int, int, int, bool]:
+        """How many entries a segment has, how many records the log, the last time, and whether it ends there."""
+        if segment.sealed:
+            end = segment.seal
+            return end.entry, end.number, end.last, end.kind is Kind.LAST
+        before = segment.before
+        entries = list(segment.entries())
+        if not entries:
+            return 0, before.number, before.last, False
+        last = entries[-1]
+        return last.entry + 1, last.number + last.count, last.last, False
+
+    def _at(self, time: int) -> tuple[LogPosition, int]:
+        layout = self._folder.layout()
+        segment = find_segment(self._folder, layout, lambda head: head.last < time)
+        if segment is not None:
+            for frame in segment.entries():
+                if frame.count and frame.last >= time:
+                    slot = int(np.searchsorted(frame.times(segment.data), time))
+                    found = LogPosition(segment.number, frame.entry, slot), frame.number + slot
+                    return max(found, (layout.cut.position, layout.cut.number))
+        ends = self._ends()
+        return ends.next, ends.next_number
+
+    def _position(self, number: int) -> LogPosition:
+        layout = self._folder.layout()
+        segment = find_segment(self._folder, layout, lambda head: head.number <= number)
+        if segment is not None:
+            for frame in segment.entries():
+                if frame.number <= number < frame.number + frame.count:
+                    return batch_of(segment, frame, number - frame.number).first
+        return self._ends().next
+
+    def _number_of(self, position: LogPosition) -> int:
+        cursor = Cursor(self._folder, position)
+        found = next(cursor.take(), None)
+        return cursor.number or 0 if found is None else found.number

@@ -1,0 +1,180 @@
+"""A segment is a run of entries in one file: a HEAD, its entries, and once it is complete a SEAL.
+
+    HEAD | DATA ... NOTE ... | SEAL | the place of the SEAL, 8 bytes
+
+A sealed segment never changes, and every byte of it is checked. An open one grows at its end, on a local disk alone:
+what is broken there was never acknowledged, unless something behind it says that it was durable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from persistent.codec.documents import canonical_json
+from persistent.errors import CorruptLog
+from persistent.log.frames import Frame, Kind, durable_beyond, encode, frame_at, frames, seed_of
+
+_TRAILER_BYTES = 8
+ENDS = (Kind.SEAL, Kind.LAST)
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """What a log holds up to a place: the entries of the segment so far, the records of the log, their last time, the
+    last mark, and the bytes of the segments before this one."""
+
+    entries: int = 0
+    number: int = 0
+    last: int = 0
+    mark: bytes = b""
+    bytes_before: int = 0
+
+    def with_entry(self, frame: Frame, data: pa.Buffer) -> SoFar:
+        mark = frame.mark(data) if frame.mark_bytes else self.mark
+        return SoFar(frame.entry + 1, frame.number + frame.count, frame.last, mark, self.bytes_before)
+
+
+def head(log: str, segment: int, epoch: int, so_far: SoFar, *, each: bool, writer: str = "") -> bytes:
+    """The first frame of a segment. ``each``: every entry is synced before it is acknowledged."""
+    facts = {"bytes": so_far.bytes_before, "each": each, "epoch": epoch, "log": log, "writer": writer}
+    mark = canonical_json(facts).encode()
+    parts = encode(
+        Kind.HEAD, seed_of(log, segment), entry=0, number=so_far.number, durable=0, last=so_far.last, mark=mark
+    )
+    return b"".join(parts)
+
+
+def seal(log: str, segment: int, so_far: SoFar, size: int, *, last: bool, durable: int = 0) -> bytes:
+    """What completes a segment of ``size`` bytes; and, if it is the ``last``, the log."""
+    parts = encode(
+        Kind.LAST if last else Kind.SEAL,
+        seed_of(log, segment),
+        entry=so_far.entries,
+        number=so_far.number,
+        durable=durable,
+        last=so_far.last,
+        mark=so_far.mark,
+    )
+    return b"".join([*parts, size.to_bytes(_TRAILER_BYTES, "little")])
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What a writer has left in an open segment: so many bytes are whole, with what they hold; ``ended``: it has
+    ended the log with it."""
+
+    size: int
+    so_far: SoFar
+    ended: bool
+
+    @property
+    def is_worth(self) -> bool:
+        """Whether there is anything to seal."""
+        return self.ended or self.so_far.entries > 0
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A segment as it was when it was read. CorruptLog from each method if a byte of it is wrong."""
+
+    data: pa.Buffer
+    log: str
+    number: int
+    sealed: bool
+    place: str
+
+    @cached_property
+    def head(self) -> Frame:
+        found = frame_at(self.data, memoryview(self.data), self._seed, 0)
+        if found is None or found.kind is not Kind.HEAD:
+            raise self._corrupt(0)
+        return found
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What the HEAD says of the writer."""
+        found: Mapping[str, Any] = json.loads(self.head.mark(self.data))
+        return found
+
+    @cached_property
+    def seal(self) -> Frame:
+        """The SEAL of a sealed segment."""
+        size = self.data.size - _TRAILER_BYTES
+        at = int.from_bytes(self.data[max(size, 0) :].to_pybytes(), "little")
+        found = frame_at(self.data, memoryview(self.data), self._seed, at) if 0 <= at < size else None
+        if found is None or found.kind not in ENDS or found.stop != size:
+            raise self._corrupt(max(size, 0))
+        return found
+
+    @property
+    def begun(self) -> bool:
+        """Whether an open segment has a HEAD. Without one it has no entries; CorruptLog if it has some."""
+        if frame_at(self.data, memoryview(self.data), self._seed, 0) is not None:
+            return True
+        if durable_beyond(self.data, self._seed, 0):
+            raise self._corrupt(0)
+        return False
+
+    @property
+    def before(self) -> SoFar:
+        return SoFar(0, self.head.number, self.head.last, b"", self.facts["bytes"])
+
+    def entries(self, start: int = 0) -> Iterator[Frame]:
+        """Its entries, from where one begins on, or 0; of an open segment those that readers may see."""
+        start = start or self.head.stop
+        whole = self._sealed_frames(start) if self.sealed else iter(self._visible(start))
+        return (frame for frame in whole if frame.kind is Kind.DATA)
+
+    def kept(self, mark: bytes) -> Remains:
+        """What is whole of an open segment whose writer is gone. ``mark``: the last one before it."""
+        so_far, size = replace(self.before, mark=mark), self.head.stop
+        for frame in self._whole(size):
+            if frame.kind in ENDS:
+                return Remains(size, so_far, frame.kind is Kind.LAST)
+            size = frame.stop
+            if frame.kind is Kind.DATA:
+                so_far = so_far.with_entry(frame, self.data)
+        return Remains(size, so_far, False)
+
+    @property
+    def _seed(self) -> int:
+        return seed_of(self.log, self.number)
+
+    def _sealed_frames(self, start: int) -> Iterator[Frame]:
+        seal, seed, view, at = self.seal, self._seed, memoryview(self.data), start
+        while at < seal.start:
+            frame = frame_at(self.data, view, seed, at)
+            if frame is None:
+                raise self._corrupt(at)
+            yield frame
+            at = frame.stop
+
+    def _visible(self, start: int) -> Sequence[Frame]:
+        whole = self._whole(start)
+        if not self.facts["each"]:
+            return whole
+        durable = max(chain((frame.durable for frame in whole), [0]))
+        return [frame for frame in whole if frame.stop <= durable]
+
+    def _whole(self, start: int) -> list[Frame]:
+        """The frames up to the first that is not whole. CorruptLog if that one was durable."""
+        whole = list(frames(self.data, self._seed, start))
+        end = whole[-1].stop if whole else start
+        sealed = bool(whole) and whole[-1].kind in ENDS
+        if not sealed and end < self.data.size and durable_beyond(self.data, self._seed, end) > end:
+            raise self._corrupt(end)
+        return whole
+
+    def _corrupt(self, at: int) -> CorruptLog:
+        return CorruptLog(
+            f"{self.place}: damaged at or after byte {at:,} of {self.data.size:,}: what was acknowledged there cannot "
+            "be read. Restore the file from a copy; or read on behind it, from segment "
+            f"{self.number + 1}, and count what is lost"
+        )

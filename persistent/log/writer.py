@@ -1,0 +1,248 @@
+"""A log writer is the only one that adds to a log. Threads that append at the same time share a sync.
+
+An entry is acknowledged when its append returns; with ``sync="always"`` it is durable then. Times never go back. What
+raises Fenced or StorageError ends the writer: a new one finds what is there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.clock import monotonic_s, wall_ms
+from persistent.errors import Fenced, Refused
+from persistent.log.frames import CONTENT_BYTES_MAX
+from persistent.log.position import LogPosition
+from persistent.log.sync import SyncPolicy
+from persistent.log.tails import Tail, damaged
+
+RECORD_BYTES_MAX = 16 << 20
+_SLOT_BYTES = 12
+
+
+@dataclass
+class _Waiting:
+    """An entry on its way. ``position``: of its first record, once the entry has been written."""
+
+    times: Any
+    records: pa.BinaryArray
+    mark: bytes
+    position: LogPosition | None = None
+
+
+class LogWriter:
+    """Adds to a log; made by ``SegmentedLog.writer``. ``mark``: that of the last entry which has one."""
+
+    def __init__(
+        self,
+        place: str,
+        tail: Tail,
+        policy: SyncPolicy,
+        segment_bytes: int,
+        on_roll: Callable[[], object],
+    ) -> None:
+        self._place = place
+        self._tail = tail
+        self._policy = policy
+        self._segment_bytes = segment_bytes
+        self._on_roll = on_roll
+        self._changed = threading.Condition()
+        self._waiting: list[_Waiting] = []
+        self._busy = False
+        self._ended_by = ""
+        self._last_time = tail.so_far.last
+        self._unsynced = 0
+        self._unsynced_since = 0.0
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def mark(self) -> bytes:
+        return self._tail.so_far.mark
+
+    @property
+    def number(self) -> int:
+        """How many records the log has had so far."""
+        return self._tail.so_far.number
+
+    def append(self, record: bytes, time: int | None = None) -> LogPosition:
+        """Add a record; its position. ``time``: ms since the epoch, not below that of the record before; by default the
+        time of day, or that of the record before if the time of day is behind it."""
+        return self.append_many([record], None if time is None else [time])
+
+    def append_many(
+        self, records: Sequence[bytes] | pa.BinaryArray, times: Sequence[int] | Any = None, *, mark: bytes = b""
+    ) -> LogPosition:
+        """Add records as one entry: all or none of them are there after a crash. The position of the first.
+
+        ``mark``: bytes that stay with the entry, for whoever writes; the last one is quickly found. Only an entry with
+        a mark may have no records. Refused for times that go back and for records that are too large."""
+        column = _column(records, mark, self._place)
+        with self._changed:
+            self._refuse_ended()
+            entry = _Waiting(self._times(len(column), times), column, mark)
+            self._waiting.append(entry)
+            self._last_time = int(entry.times[-1]) if len(column) else self._last_time
+            self._lead(lambda: entry.position is not None)
+        assert entry.position is not None
+        return entry.position
+
+    def sync(self) -> None:
+        """Make all durable that was acknowledged."""
+        with self._changed:
+            self._refuse_ended()
+            self._await_turn()
+            self._work(lambda: self._flush([], sync=True))
+
+    def end(self) -> None:
+        """End the log: followers come to its end, and nothing can be added, by this writer or another."""
+        with self._changed:
+            self._refuse_ended()
+            self._await_turn()
+            self._work(self._tail.end)
+            self._ended_by = "it has ended the log"
+
+    def close(self) -> None:
+        """Make all durable that was acknowledged, and end this writer. Nothing happens if it has ended before."""
+        with self._changed:
+            while self._busy:
+                self._changed.wait()
+            self._stop_timer()
+            if self._ended_by:
+                return
+            self._ended_by = "it was closed"
+            try:
+                self._tail.close()
+            except Fenced:
+                # What this one was told is written is there: the other has sealed it.
+                if not self._policy.each and self._unsynced:
+                    raise
+
+    # -- group commit: one thread works for all who wait -----------------------------------------------------------
+
+    def _lead(self, is_done: Callable[[], bool]) -> None:
+        """Wait until it is done, or do the work of all who wait. Called with the lock."""
+        while not is_done():
+            self._await_turn()
+            if not is_done():
+                group, self._waiting = self._waiting, []
+                self._work(lambda group=group: self._flush(group))  # type: ignore[misc]
+
+    def _await_turn(self) -> None:
+        while self._busy:
+            self._changed.wait()
+        self._refuse_ended()
+
+    def _work(self, work: Callable[[], None]) -> None:
+        """Do it without the lock, alone."""
+        self._busy = True
+        self._changed.release()
+        failure = "it did not come to an end"
+        try:
+            work()
+            failure = ""
+        except BaseException as error:
+            failure = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            self._changed.acquire()
+            self._busy = False
+            self._ended_by = self._ended_by or failure
+            if failure:
+                self._stop_timer()
+            self._changed.notify_all()
+
+    def _flush(self, group: Sequence[_Waiting], *, sync: bool = False) -> None:
+        tail = self._tail
+        added = [tail.add(entry.times, entry.records, entry.mark) for entry in group]
+        if not self._unsynced:
+            self._unsynced_since = monotonic_s()
+        self._unsynced += len(group)
+        due = sync or self._policy.is_due(self._unsynced, 1_000 * (monotonic_s() - self._unsynced_since))
+        tail.flush(sync=due and self._unsynced > 0)
+        self._unsynced = 0 if due else self._unsynced
+        if tail.size >= self._segment_bytes:
+            tail.roll()
+            self._unsynced = 0
+            self._on_roll()
+        self._set_timer()
+        for entry, position in zip(group, added):
+            entry.position = position
+
+    def _set_timer(self) -> None:
+        """With a time in the policy, what is acknowledged last is synced too, though nothing comes after it."""
+        if self._policy.ms is not None and self._unsynced and self._timer is None:
+            self._timer = threading.Timer(self._policy.ms / 1_000, self._sync_late)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _sync_late(self) -> None:
+        with self._changed:
+            self._timer = None
+            while self._busy:
+                self._changed.wait()
+            if not self._ended_by and self._unsynced:
+                # Its failure is that of the next append.
+                self._work(lambda: self._flush([], sync=True))
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- what is refused -------------------------------------------------------------------------------------------
+
+    def _refuse_ended(self) -> None:
+        if self._ended_by in ("it was closed", "it has ended the log"):
+            raise Refused(f"{self._place}: this writer takes nothing more: {self._ended_by}. Open another one")
+        if self._ended_by:
+            raise damaged(self._place, self._ended_by)
+
+    def _times(self, count: int, times: Any) -> Any:
+        if times is None:
+            return np.full(count, max(wall_ms(), self._last_time), np.int64)
+        found = np.ascontiguousarray(times, np.int64)
+        if len(found) != count:
+            raise Refused(f"{self._place}: {count} records have {len(found)} times: give one for each, or none")
+        back = np.flatnonzero(np.diff(found, prepend=max(self._last_time, 0)) < 0)
+        if len(back):
+            before = self._last_time if back[0] == 0 else int(found[back[0] - 1])
+            raise Refused(
+                f"{self._place}: time {int(found[back[0]])} of record {int(back[0])} comes after {before}: the "
+                "times of a log never go back. Nothing of this entry was written. Leave times= out for the time of "
+                "day, and put the time of the event into the record"
+            )
+        return found
+
+
+def _column(records: Any, mark: bytes, place: str) -> pa.BinaryArray:
+    column = records if isinstance(records, pa.BinaryArray) else pa.array(records, pa.binary())
+    if not len(column) and not mark:
+        raise Refused(f"{place}: an entry has at least one record")
+    if column.null_count:
+        raise Refused(f"{place}: record {column.is_null().to_pylist().index(True)} is None: give bytes")
+    if not len(column):
+        return column
+    offsets = np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
+    sizes = np.diff(offsets)
+    if int(sizes.max()) > RECORD_BYTES_MAX:
+        raise Refused(
+            f"{place}: record {int(sizes.argmax())} has {int(sizes.max()):,} bytes, and a log takes "
+            f"{RECORD_BYTES_MAX:,}: put it into a file, and its name into the log"
+        )
+    if int(offsets[-1]) - int(offsets[0]) + _SLOT_BYTES * len(column) + len(mark) + 16 > CONTENT_BYTES_MAX:
+        raise Refused(f"{place}: an entry holds at most {CONTENT_BYTES_MAX:,} bytes: append these records in several")
+    return column

@@ -1,0 +1,43 @@
+"""An appended file grows at its end and is never changed before it, on a local disk alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from persistent.storage.disk import Disk
+from persistent.storage.failures import disk_failures
+
+
+class AppendedFile:
+    """A file that this process appends to. StorageError from each method; after one of ``append`` or ``sync`` nothing
+    is known of what came since the last sync, and the file must be left alone: a second sync would report success."""
+
+    def __init__(self, disk: Disk, descriptor: int, path: str) -> None:
+        self._disk = disk
+        self._descriptor: int | None = descriptor
+        self._path = path
+
+    def append(self, parts: Sequence[bytes | memoryview | pa.Buffer]) -> None:
+        """Write at the end: at once visible, after ``sync`` durable."""
+        with disk_failures("append to", self._path):
+            for part in parts:
+                view = memoryview(part)
+                while view.nbytes:
+                    view = view[self._disk.write(self._open(), view) :]
+
+    def sync(self) -> None:
+        with disk_failures("sync", self._path):
+            self._disk.fsync(self._open())
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with disk_failures("close", self._path):
+                self._disk.close(descriptor)
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            raise ValueError(f"{self._path} is closed")
+        return self._descriptor

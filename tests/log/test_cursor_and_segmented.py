@@ -1,0 +1,217 @@
+"""Readers see every record once, in order, from where they ask, and are told what is gone."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from persistent.errors import CorruptLog, InvalidPipeline, RetentionGap
+from persistent.log import BEGINNING, LogPosition, SegmentedLog, segmented
+from persistent.log.cursor import Cursor
+from persistent.storage import LocalStorage
+from tests.log.logs import KINDS, place, positions, values
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return place(request.param, tmp_path)
+
+
+def filled(url: str) -> SegmentedLog:
+    """60 records in entries of three, ten times each of six, in several segments; the last one is open."""
+    log = SegmentedLog(url, segment_bytes=1_024)
+    adding = log.writer()
+    for start in range(0, 60, 3):
+        adding.append_many(
+            [b"%d" % number for number in range(start, start + 3)], [n // 10 for n in range(start, start + 3)]
+        )
+    return log
+
+
+def test_reading_begins_at_a_position(url: str) -> None:
+    """One record too many counts twice, one too few is lost."""
+    log = filled(url)
+    places = positions(log)
+    assert len(places) == 60 and places == sorted(set(places))
+    for number in random.Random(0).sample(range(60), 12):
+        assert values(log, places[number]) == [b"%d" % n for n in range(number, 60)]
+        assert values(log, places[number].after()) == [b"%d" % n for n in range(number + 1, 60)]
+
+
+def test_a_position_and_a_number_name_the_same_record(url: str) -> None:
+    """How many records lie between two positions is their difference."""
+    log = filled(url)
+    for number, position in enumerate(positions(log)):
+        assert log.position_of(number) == position
+        assert next(iter(log.read(position))).number == number
+    assert log.position_of(60) == log.ends().next
+    with pytest.raises(ValueError, match="there is no record 61"):
+        log.position_of(61)
+
+
+@pytest.mark.parametrize("time", range(-1, 8))
+def test_a_time_is_looked_up_inclusively(url: str, time: int) -> None:
+    """Ten records have each time, across the edges of entries and segments: the first of them is wanted."""
+    log = filled(url)
+    number = min(max(time, 0) * 10, 60)
+    assert log.number_at(time) == number
+    assert log.position_at(time) == ([*positions(log), log.ends().next])[number]
+
+
+def test_an_empty_log_has_no_records(url: str) -> None:
+    """A reader may come first, and must not make the log."""
+    log = SegmentedLog(url)
+    assert (values(log), log.id, log.mark(), log.position_at(7), log.number_at(7)) == ([], "", b"", BEGINNING, 0)
+    assert log.ends().next == BEGINNING and list(Cursor(log._folder, BEGINNING).take()) == []
+    log.writer()
+    assert values(log) == [] and log.position_at(7) == BEGINNING and log.id
+
+
+def test_what_is_cut_off_is_told(url: str) -> None:
+    """A reader that skips it silently has lost records."""
+    log = filled(url)
+    places = positions(log)
+    assert log.truncate(places[31]) == places[31]
+    assert log.truncate(places[7]) == places[31]
+    assert values(log) == [b"%d" % number for number in range(31, 60)] == values(log, BEGINNING, on_gap="earliest")
+    assert values(log, places[30], on_gap="latest") == [] and values(log, places[31], on_gap="latest")[0] == b"31"
+    assert log.ends().first_number == 31
+    with pytest.raises(RetentionGap, match=f"the next position to read is {places[30]}, the first that is still there"):
+        values(log, places[30])
+    with pytest.raises(RetentionGap, match="record 30 was cut off"):
+        log.position_of(30)
+    with pytest.raises(RetentionGap, match="records were cut off before it"):
+        log.position_at(3)
+    assert log.position_at(3, on_gap="earliest") == places[31] and log.position_at(4) == places[40]
+    with pytest.raises(InvalidPipeline, match="on_gap='skip' is not known"):
+        values(log, on_gap="skip")
+
+
+def test_all_can_be_cut_off_and_the_log_goes_on(url: str) -> None:
+    """Numbers and times go on where they were, or records would have those of others."""
+    log = filled(url)
+    end = log.truncate(LogPosition(10**6, 0, 0))
+    assert values(log) == [] and log.ends().first_number == log.ends().next_number == 60
+    with log.writer() as adding:
+        assert adding.append(b"next", time=5) >= end
+    assert [(batch.number, batch.records.to_pylist()) for batch in log.read()] == [(60, [b"next"])]
+
+
+def test_what_is_not_synced_is_not_cut(tmp_path: Path) -> None:
+    """A loss of power would bring the log before its own beginning."""
+    log = SegmentedLog(tmp_path / "log", sync="never")
+    adding = log.writer()
+    adding.append(b"one")
+    assert log.truncate(LogPosition(9, 0, 0)) == BEGINNING
+    adding.close()
+    assert log.truncate(LogPosition(9, 0, 0)) > BEGINNING
+
+
+def test_a_follower_sees_what_comes_until_the_end(url: str) -> None:
+    """Across segments, a writer that was killed, and one that took over."""
+    log = SegmentedLog(url, segment_bytes=1_024)
+    adding = log.writer()
+    adding.append(b"0")
+    found: list[bytes] = []
+    seen = threading.Event()
+
+    def follow() -> None:
+        for batch in SegmentedLog(url).follow(poll="1 ms"):
+            found.extend(batch.records.to_pylist())
+            seen.set()
+
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
+    assert seen.wait(60)
+    for number in range(1, 40):
+        if number % 13 == 0:
+            adding = log.writer()
+        adding.append_many([b"%d" % number, bytes(90)])
+    adding.end()
+    follower.join(60)
+    assert not follower.is_alive() and [text for text in found if len(text) < 90] == [b"%d" % n for n in range(40)]
+
+
+def test_a_follower_can_be_stopped(url: str) -> None:
+    """A log that goes on for ever would hold its readers."""
+    log, stop = filled(url), threading.Event()
+    rows = 0
+    for batch in log.follow(stop=stop):
+        rows += len(batch)
+        if rows == 60:
+            stop.set()
+    assert rows == 60
+
+
+def test_a_follower_is_told_what_it_came_too_late_for(url: str) -> None:
+    """A slow follower whose records are cut off would go on as if there had been none."""
+    log = filled(url)
+    following = log.follow(poll="1 ms")
+    next(following)
+    cursor = Cursor(log._folder, BEGINNING)
+    next(cursor.take())
+    log.truncate(LogPosition(10**6, 0, 0))
+    with pytest.raises(RetentionGap):
+        list(cursor.take())
+
+
+def test_age_and_bytes_are_kept_and_no_more(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk runs full, or records are gone before anybody has read them."""
+    monkeypatch.setattr(segmented, "wall_ms", lambda: 1_000)
+    for options, least in (({"keep_age": 100}, 900), ({"keep_bytes": 4_000}, 0)):
+        log = SegmentedLog(f"{url}-{least}", segment_bytes=1_024, **options)  # type: ignore[arg-type]
+        with log.writer() as adding:
+            for time in range(0, 1_001, 10):
+                adding.append(bytes(200), time=time)
+        log.writer().close()
+        times = np.concatenate([batch.times for batch in log.read()])
+        assert log.ends().first_number > 0 and times[-1] == 1_000
+        if least:
+            assert times[0] <= least and len(times) <= 11 + 5
+        else:
+            assert 4_000 / 600 <= len(times) <= (4_000 + 3 * 1_500) / 300
+        with pytest.raises(RetentionGap):
+            values(log, BEGINNING)
+
+
+def test_damage_is_told_with_its_place(tmp_path: Path) -> None:
+    """A record that is passed over is lost, and nobody knows."""
+    log = filled(str(tmp_path / "log"))
+    sealed = sorted((tmp_path / "log" / "s").iterdir())[1]
+    data = bytearray(sealed.read_bytes())
+    data[len(data) // 2] ^= 1
+    sealed.chmod(0o600)
+    sealed.write_bytes(data)
+    with pytest.raises(CorruptLog, match=rf"{sealed}: damaged at or after byte \d+ of"):
+        values(log)
+    assert values(log, LogPosition(3, 0, 0))[-1] == b"59"
+    sealed.unlink()
+    with pytest.raises(CorruptLog, match="segment 2 is missing"):
+        values(log)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"segment_bytes": 10}, "segment_bytes=10"),
+        ({"keep_bytes": 0}, "keep_bytes=0"),
+        ({"sync": "often"}, "sync"),
+    ],
+)
+def test_options_are_checked_at_once(options: dict[str, object], said: str) -> None:
+    """A typing error would show when the disk is full."""
+    with pytest.raises(InvalidPipeline, match=said):
+        SegmentedLog("memory://options", **options)  # type: ignore[arg-type]
+
+
+def test_a_reader_writes_nothing(tmp_path: Path) -> None:
+    """Readers may have no right to."""
+    filled(str(tmp_path / "log"))
+    before = sorted(tmp_path.rglob("*"))
+    log = SegmentedLog(LocalStorage(tmp_path / "log"))
+    assert len(values(log)) == 60 and log.ends().next_number == 60
+    assert sorted(tmp_path.rglob("*")) == before

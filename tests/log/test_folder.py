@@ -1,0 +1,109 @@
+"""A folder says what there is of a log, and refuses what is none."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from persistent.codec.documents import encode_document
+from persistent.errors import CorruptLog, InvalidPipeline, NewerFormat
+from persistent.log.folder import Cut, LogFolder, open_name, sealed_name
+from persistent.log.position import LogPosition
+from persistent.storage import LocalStorage, MemoryStorage
+
+
+@pytest.fixture
+def storage() -> MemoryStorage:
+    return MemoryStorage(f"log-{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def folder(storage: MemoryStorage) -> LogFolder:
+    made = LogFolder(storage)
+    made.make()
+    return made
+
+
+def test_a_log_is_made_once(storage: MemoryStorage, folder: LogFolder) -> None:
+    """Two that make it at the same time would each write to a log of its own."""
+    again = LogFolder(storage)
+    assert again.find() and again.id == folder.id and not again.appends
+    again.make()
+    assert again.id == folder.id and not LogFolder(MemoryStorage(uuid.uuid4().hex)).find()
+
+
+def test_another_folder_is_refused(storage: MemoryStorage) -> None:
+    """A log in the folder of a checkpoint would lie among its files."""
+    storage.write("FORMAT", b"")
+    with pytest.raises(InvalidPipeline, match="they are no log"):
+        LogFolder(storage).find()
+
+
+def test_a_newer_format_is_named(storage: MemoryStorage) -> None:
+    """An older release would read it in its own way."""
+    storage.write("c/" + "0" * 20, encode_document({"appends": False, "format": 2, "log": "x"}))
+    with pytest.raises(NewerFormat, match="a log of format 2, and this release reads 1"):
+        LogFolder(storage).find()
+
+
+def test_a_log_without_its_first_claim_is_damaged(storage: MemoryStorage, folder: LogFolder) -> None:
+    """It would be made anew, beside what there is."""
+    folder.claim()
+    storage.delete("c/" + "0" * 20)
+    with pytest.raises(CorruptLog, match="it names the log"):
+        LogFolder(storage).find()
+
+
+def test_a_log_of_a_local_disk_is_not_written_by_other_means(tmp_path: object) -> None:
+    """Two ways of writing do not fence each other."""
+    storage = LocalStorage(str(tmp_path))
+    LogFolder(storage).make()
+
+    class Other:
+        url, list, read = storage.url, staticmethod(storage.list), staticmethod(storage.read)
+
+    with pytest.raises(InvalidPipeline, match="made on a local disk"):
+        LogFolder(Other()).find()  # type: ignore[arg-type]
+
+
+def test_a_claim_fences_all_before(folder: LogFolder) -> None:
+    """Two writers would both be told that they wrote."""
+    first = folder.claim()
+    assert not folder.is_fenced(first)
+    second = folder.claim()
+    assert (first, second) == (1, 2) and folder.is_fenced(first) and not folder.is_fenced(second)
+    assert folder.epoch() == 2
+
+
+def test_the_open_segment_is_the_one_behind_the_sealed(storage: MemoryStorage, folder: LogFolder) -> None:
+    """One that was sealed is there under both names for a moment; one of a fenced writer was never acknowledged."""
+    storage.write(sealed_name(1), b"")
+    storage.write(open_name(1, 3), b"")
+    assert folder.layout().open is None
+    storage.write(open_name(2, 1), b"")
+    storage.write(open_name(2, 2), b"")
+    layout = folder.layout()
+    assert (layout.open, layout.sealed, layout.segments, layout.newest) == ((2, 2), range(1, 2), range(1, 3), 1)
+    assert folder.leftovers(2, 2) == [open_name(1, 3), open_name(2, 1)][1:]
+
+
+def test_a_missing_segment_is_damage(storage: MemoryStorage, folder: LogFolder) -> None:
+    """Readers would pass over it."""
+    for number in (1, 2, 4):
+        storage.write(sealed_name(number), b"")
+    with pytest.raises(CorruptLog, match="segment 3 is missing, and 4 is there"):
+        folder.layout()
+
+
+def test_the_highest_cut_counts_and_the_newest_segment_stays(storage: MemoryStorage, folder: LogFolder) -> None:
+    """What is cut off never comes back; and the next writer must know the number and the time to go on from."""
+    for number in (1, 2, 3):
+        storage.write(sealed_name(number), b"")
+    folder.cut(Cut(20, LogPosition(3, 0, 0)))
+    folder.cut(Cut(9, LogPosition(2, 5, 1)))
+    assert storage.list("s") == [sealed_name(3)[2:]] and len(storage.list("t")) == 1
+    assert folder.layout().cut == Cut(20, LogPosition(3, 0, 0))
+    folder.cut(Cut(30, LogPosition(4, 0, 0)))
+    layout = folder.layout()
+    assert storage.list("s") == [sealed_name(3)[2:]] and (layout.segments, layout.newest) == (range(4, 4), 3)
