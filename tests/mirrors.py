@@ -14,7 +14,6 @@ UNMIRRORED = {
     "monoids.serializer": "a protocol",
     "monoids.widening": "its examples say it all",
     "persistent.clients.kafka_client": "a real broker: tests/servers/test_kafka.py",
-    "persistent.clients.kafka_settings": "a real broker: tests/servers/test_kafka.py",
     "persistent.clients.kept": "a value; tests/sources/test_offsets.py plans with it",
     "persistent.clients.postgres_session": "a real server: tests/servers/test_postgres.py",
     "persistent.driver.options": "a value without behaviour",

@@ -22,6 +22,7 @@ T = TypeVar("T")
 logger = logging.getLogger("persistent.clients")
 
 _CALL_SECONDS: Final = 10.0
+_HEAR_SECONDS: Final = 0.1
 _IDLE_CONSUMERS: Final = 4
 _OURS: Final = {
     "enable.auto.commit": False,
@@ -36,7 +37,10 @@ _OURS: Final = {
     "fetch.wait.max.ms": 10,
 }
 _REFUSED: Final = ("_AUTHENTICATION", "_SSL")
-"""Errors of a connection that another try does not mend."""
+"""Errors of a connection that another try does not mend; unless it was only cut off, as by a broker that ends."""
+_ALERT: Final = "SSL alert number"
+"""What the broker says of our certificate, once the connection stands."""
+_CUT: Final = ("Disconnected", "Connection reset", "Connection refused", "Broken pipe", "timed out")
 _PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
 """Parts of the names of answers that another try does not change. All others may come from a broker that has just been
 started, which knows no leaders and no topics yet."""
@@ -73,7 +77,7 @@ class KafkaClient:
     def topic(self, name: str) -> Topic:
         """The topic of this name. An error if there is none."""
         none = f"there is no topic {name!r}. Create it, or correct topic="
-        return self._asked(f"describe topic {name}", lambda admin: _described(admin, name), {_UNKNOWN: none})
+        return self._asked(f"describe topic {name}", lambda admin: self._described(admin, name), {_UNKNOWN: none})
 
     def find_topic(self, name: str) -> Topic | None:
         """The topic of this name, None if there is none. To be asked once ``topic`` has answered: a broker that has
@@ -81,7 +85,7 @@ class KafkaClient:
 
         def found(admin: Any) -> Topic | None:
             try:
-                return _described(admin, name)
+                return self._described(admin, name)
             except Exception as error:
                 if error_name(error) == _UNKNOWN:
                     return None
@@ -98,8 +102,8 @@ class KafkaClient:
 
         def found(admin: Any) -> dict[str, str]:
             try:
-                answer = admin.describe_configs([asked], request_timeout=_CALL_SECONDS)[asked]
-                return {name: str(entry.value) for name, entry in answer.result(_CALL_SECONDS + 5).items()}
+                answer = admin.describe_configs([asked], request_timeout=self._call_seconds)[asked]
+                return {name: str(entry.value) for name, entry in self._awaited(admin, answer).items()}
             except KafkaException as error:
                 if "AUTHORIZATION_FAILED" in error_name(error):
                     return {}
@@ -121,7 +125,7 @@ class KafkaClient:
 
         def created(admin: Any) -> None:
             try:
-                admin.create_topics([made], request_timeout=_CALL_SECONDS)[topic].result(_CALL_SECONDS + 5)
+                self._awaited(admin, admin.create_topics([made], request_timeout=self._call_seconds)[topic])
             except KafkaException as error:
                 if error_name(error) != "TOPIC_ALREADY_EXISTS":
                     raise
@@ -154,10 +158,19 @@ class KafkaClient:
 
         def listed(admin: Any) -> dict[str, int]:
             level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-            futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=_CALL_SECONDS)
-            return {str(one.partition): int(found.result(_CALL_SECONDS + 5).offset) for one, found in futures.items()}
+            futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=self._call_seconds)
+            return {str(one.partition): int(self._awaited(admin, found).offset) for one, found in futures.items()}
 
         return self._asked(f"list the offsets of topic {topic}", listed, {}) if wanted else {}
+
+    def _described(self, admin: Any, name: str) -> Topic:
+        from confluent_kafka import TopicCollection
+
+        asked = admin.describe_topics(TopicCollection([name]), request_timeout=self._call_seconds)
+        found = self._awaited(admin, asked[name])
+        partitions = sorted(found.partitions, key=lambda one: one.id)
+        replicas = max((len(one.replicas) for one in partitions), default=1)
+        return Topic(str(found.topic_id), tuple(str(one.id) for one in partitions), replicas)
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -184,6 +197,18 @@ class KafkaClient:
         if said is not None:
             raise self._failure(f"Kafka at {self._connection.servers}: {said}")
         raise self.away(what, cause, monotonic_s() - began)
+
+    def _awaited(self, admin: Any, answer: Any) -> Any:
+        """What a call gives. TimeoutError, at once where the broker has refused the connection."""
+        until = monotonic_s() + self._call_seconds + 5
+        while True:
+            try:
+                return answer.result(_HEAR_SECONDS)
+            except TimeoutError:
+                # Its errors are heard while somebody polls.
+                admin.poll(0)
+                if self._refusals() or monotonic_s() > until:
+                    raise
 
     def repeated(
         self,
@@ -220,13 +245,18 @@ class KafkaClient:
         return answer
 
     @property
+    def _call_seconds(self) -> float:
+        """How long one call may take."""
+        return max(1.0, min(_CALL_SECONDS, self._bound_ms / 1_000))
+
+    @property
     def _bound_ms(self) -> int:
         return self._connection.server_away_ms if self._has_answered else self._connection.connect_timeout_ms
 
     def note(self, what: str, seconds: float, error: Any = None) -> None:
         """Say in the log that the broker has not done ``what`` yet."""
         servers, bound = self._connection.servers, duration_text(self._bound_ms)
-        text = "Kafka at %s does not answer (%s, for %.0f s of %s): %s"
+        text = "Kafka at %s: cannot %s yet, for %.0f s of %s: %s"
         logger.warning(text, servers, what, seconds, bound, self.cause(error))
 
     def away(self, what: str, cause: str, seconds: float) -> PersistentError:
@@ -240,7 +270,7 @@ class KafkaClient:
     def _is_worth_a_try(self, error: BaseException) -> bool:
         from confluent_kafka import KafkaException
 
-        if any(name in self._causes for name in _REFUSED):
+        if self._refusals():
             return False
         if isinstance(error, TimeoutError):
             return True
@@ -250,15 +280,22 @@ class KafkaClient:
 
     def cause(self, error: Any = None) -> str:
         """Why the broker does not answer: the last error of each kind that its connections had."""
-        refused = [self._causes[name] for name in _REFUSED if name in self._causes]
+        refused = self._refusals()
         if refused:
             return "; ".join(refused)
         said = error is not None and error_name(error)
         own = [self._connection.redacted(f"{said}: {error.args[0].str()}")] if said else []
         return "; ".join([*own, *list(self._causes.values())[-1:]]) or "it does not answer"
 
+    def _refusals(self) -> list[str]:
+        found = [text for name, text in self._causes.items() if name in _REFUSED or _ALERT in text]
+        return [text for text in found if not any(cut in text for cut in _CUT)]
+
     def heard(self, error: Any) -> None:
         """Remember an error of a connection; librdkafka calls it."""
+        if self._causes and error.name() == "_ALL_BROKERS_DOWN":
+            # It follows from what was heard before.
+            return
         self._causes.pop(error.name(), None)
         self._causes[error.name()] = self._connection.redacted(f"{error.name()}: {error.str()}")
 
@@ -269,8 +306,6 @@ class KafkaClient:
             if self._admin is None:
                 self._causes.clear()
                 self._admin = self._made(lambda: AdminClient(self._settings()))
-            # Its errors are heard while somebody polls.
-            self._admin.poll(0)
             return self._admin
 
     def _settings(self) -> dict[str, Any]:
@@ -333,16 +368,6 @@ class KafkaClient:
     @property
     def server_away_s(self) -> float:
         return self._connection.server_away_ms / 1_000
-
-
-def _described(admin: Any, name: str) -> Topic:
-    from confluent_kafka import TopicCollection
-
-    asked = admin.describe_topics(TopicCollection([name]), request_timeout=_CALL_SECONDS)
-    found = asked[name].result(_CALL_SECONDS + 5)
-    partitions = sorted(found.partitions, key=lambda one: one.id)
-    replicas = max((len(one.replicas) for one in partitions), default=1)
-    return Topic(str(found.topic_id), tuple(str(one.id) for one in partitions), replicas)
 
 
 def error_name(error: Any) -> str:

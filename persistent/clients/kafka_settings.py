@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -45,6 +46,21 @@ class Connection:
         for value in sorted(hidden, key=len, reverse=True):
             text = text.replace(value, "***") if len(value) >= _HIDDEN_MIN else text
         return text
+
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_place(servers: Any, topic: Any, example: str) -> None:
+    """The options ``servers=`` and ``topic=``: InvalidPipeline if one is not what it has to be."""
+    for name, value, such in (("servers", servers, "localhost:9092"), ("topic", topic, example)):
+        if not isinstance(value, str) or not value:
+            raise InvalidPipeline(f"{name}={value!r}: give a text, such as {such!r}")
+    if not _TOPIC.fullmatch(topic):
+        hint = f": are servers={servers!r} and topic= the other way round?" if ":" in topic or "," in topic else ""
+        raise InvalidPipeline(
+            f"topic={topic!r} cannot be the name of a topic, which has letters, digits, '.', '_' and '-'{hint}"
+        )
 
 
 def checked_settings(client: Any, part: str = "source", fixed: Mapping[str, str] = _FIXED) -> dict[str, Any]:

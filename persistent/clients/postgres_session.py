@@ -31,18 +31,26 @@ _REMEDIES = {
     "53100": "Free some space on the server",
     "57014": "The call took longer than call_timeout: end what holds the table, or give it more time",
     "55P03": "The call took longer than call_timeout: end what holds the table, or give it more time",
+    "TLS demanded": "The server demands TLS: say sslmode=require in the dsn; or sslmode=verify-full and sslrootcert=, "
+    "the certificates that the server's is signed by",
+    "TLS missing": "The server has no TLS: turn it on there (ssl=on), or leave sslmode= out of the dsn",
+    "TLS trust": "Give the certificates that the server's is signed by, sslrootcert= in the dsn, and the host by the "
+    "name that is in it; where the server demands one of the client, sslcert= and sslkey=",
     "23505": "Something else writes rows of the same key",
 }
 """By SQLSTATE, or its class."""
 _TRANSIENT = ("08", "53300", "53400", "57P", "40", "55P03", "57014", "25P0")
 _REFUSED = {
+    "no encryption": "TLS demanded",
+    "pg_hba.conf": "28",
     "password": "28",
     "authentication": "28",
-    "pg_hba.conf": "28",
     "role ": "28",
     "database ": "3D000",
-    "SSL": "28",
-    "certificate": "28",
+    "does not support SSL": "TLS missing",
+    "certificate": "TLS trust",
+    "unknown ca": "TLS trust",
+    "private key": "TLS trust",
 }
 """Words of a refused connection, which has no SQLSTATE."""
 _PASSES = ("the database system is", "SSL SYSCALL", "SSL connection has been closed")

@@ -31,16 +31,17 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
     """Each fate, "dead" or "late", that at least half of the records met, with a sentence; during a run, only once it
     has read enough to tell.
 
-    >>> dict(of_records(10, 0, 10, "no time", ended=True))["dead"][:60]
-    'all 10 records read became dead letters, the first of them: '
+    >>> dict(of_records(10, 0, 10, "no time", ended=True))["dead"][:59]
+    'WARNING: all 10 records read became dead letters and count '
     """
     if not rows or not (ended or rows >= _ROWS_MIN):
         return
     if 2 * dead >= rows:
         yield (
             "dead",
-            f"{_share(dead, rows)} became dead letters, the first of them: {first_dead}. 'persistent dead-letters' and "
-            "pipeline.dead_letters() show them",
+            f"WARNING: {_share(dead, rows)} became dead letters and count nowhere, the first of them: {first_dead}. "
+            "To have them count, mend that and read the source again, into a new checkpoint and sink. 'persistent "
+            "dead-letters' and pipeline.dead_letters() show them",
         )
     if 2 * late >= rows:
         yield (

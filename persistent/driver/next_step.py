@@ -51,6 +51,13 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         check_key(job.task, job.source.schema(planned.recorded))
     else:
         ends = options.end_of_input and not clock.end_of_input
+        if ends and planned.held:
+            logger.warning(
+                "%s: records are there that cannot be read yet, behind an open transaction: the windows stay open. Run "
+                "again with end_of_input=True when it has ended",
+                job.storage.url,
+            )
+            ends = False
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
         moves = clock.advanced({}, planned.cap, job.source.max_out_of_orderness).watermark > clock.watermark

@@ -110,7 +110,8 @@ class RunReport:
         if self.unfolded:
             text += f"; runs that stay unfolded, as their fold raises (see the log): {self.unfolded:,}"
         lines = [f"nothing published: {self.unpublished}"] if self.unpublished else []
-        return "\n".join([text, *lines, *(f"note: {note}" for note in self.notes)])
+        notes = (note if note.startswith("WARNING") else f"note: {note}" for note in self.notes)
+        return "\n".join([text, *lines, *notes])
 
 
 @dataclass(frozen=True)

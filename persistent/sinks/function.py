@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,17 @@ from persistent.errors import InvalidPipeline, UserCodeError
 from persistent.promises import AT_LEAST_ONCE, Promise
 from persistent.sinks.protocol import Claim, OutputBatch
 from persistent.text.spelling import spelled
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether it can be called with two arguments; True of one that does not say."""
+    try:
+        inspect.signature(function).bind(None, 0)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 class FunctionSink:
@@ -23,6 +35,11 @@ class FunctionSink:
     def __init__(self, function: Callable[[pa.Table, int], Any]) -> None:
         if not callable(function):
             raise InvalidPipeline(f"FunctionSink function={function!r}: give a function of a table and an id")
+        if not _takes_two(function):
+            raise InvalidPipeline(
+                f"FunctionSink function={function!r} is called with a table and an id, and takes no two arguments: "
+                "write it as def publish(table, id)"
+            )
         self.function = function
 
     def __repr__(self) -> str:

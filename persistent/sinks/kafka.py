@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from persistent.clients.kafka_settings import Connection, checked_settings
+from persistent.clients.kafka_settings import Connection, check_place, checked_settings
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
@@ -61,9 +61,7 @@ class KafkaSink:
         server_away: Duration = "5 min",
         client: Mapping[str, Any] | None = None,
     ) -> None:
-        for name, value, example in (("servers", servers, "'localhost:9092'"), ("topic", topic, "'visits'")):
-            if not isinstance(value, str) or not value:
-                raise InvalidPipeline(f"KafkaSink {name}={value!r}: give a text, such as {example}")
+        check_place(servers, topic, "visits")
         if isinstance(key, str):
             raise InvalidPipeline(f"KafkaSink key={key!r}: give a list of columns, such as [{key!r}]")
         self.servers = servers

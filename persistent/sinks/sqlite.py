@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,6 +48,9 @@ _REMEDIES = {
 }
 
 
+_FILES: Final = (".db", ".db3", ".sqlite", ".sqlite3")
+
+
 class SqliteSink:
     """Publishes into ``table`` of the database at ``path``, a file, which is made if it is not there.
 
@@ -64,6 +67,11 @@ class SqliteSink:
         self.path = os.fspath(path)
         if not isinstance(self.path, str) or not self.path or self.path.startswith(":memory:"):
             raise InvalidPipeline(f"SqliteSink path={path!r}: give the path of a file; what is in memory does not last")
+        if isinstance(table, os.PathLike) or (isinstance(table, str) and (os.sep in table or table.endswith(_FILES))):
+            raise InvalidPipeline(
+                f"SqliteSink table={table!r} is the path of a file: are path={self.path!r} and table= the other way "
+                "round?"
+            )
         if not isinstance(table, str) or not table or table.startswith("sqlite_"):
             raise InvalidPipeline(f"SqliteSink table={table!r}: give the name of a table")
         self.table = table

@@ -7,6 +7,7 @@ record (the markers of transactions, what a compaction has removed) are passed o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from persistent.clients.kafka_client import KafkaClient, require_same_topic
-from persistent.clients.kafka_settings import Connection, checked_settings
+from persistent.clients.kafka_settings import Connection, check_place, checked_settings
 from persistent.clients.kept import Kept
 from persistent.clients.registry import Registry
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms, monotonic_s
@@ -32,6 +33,7 @@ from persistent.sources.protocol import (
     Records,
     SourcePlan,
     SourceState,
+    Span,
     Split,
 )
 from persistent.sources.reader import Unreadable
@@ -48,6 +50,7 @@ _POLL_SECONDS: Final = 0.1
 _BATCH_ROWS: Final = 50_000
 _BATCH_BYTES: Final = 64 << 20
 _SAMPLE_ROWS: Final = 1_000
+_SKEW_ROWS: Final = 100
 _SAMPLE_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 3.0
 _DEAD_BYTES_MAX: Final = 1 << 20
@@ -98,8 +101,7 @@ class KafkaSource:
         server_away: Duration = "5 min",
         client: Mapping[str, Any] | None = None,
     ) -> None:
-        options.require_type("servers", servers, str, "'localhost:9092'")
-        options.require_type("topic", topic, str, "'clicks'")
+        check_place(servers, topic, "clicks")
         options.require_type("timestamp", timestamp, str, "'ts'")
         options.require_unit(timestamp_unit)
         options.require_choice("on_gap", on_gap, ON_GAP)
@@ -151,7 +153,7 @@ class KafkaSource:
         recorded = {**plan.recorded, **self._times(), "topic": self.topic, "topic_id": topic_id}
         if plan.splits or self._schema is not None:
             recorded |= self._columns(state.recorded, {**plan.end, **_starts(plan.splits)})
-        return SourcePlan(plan.splits, plan.end, plan.cap, recorded, None, plan.joins, plan.idle, plan.skipped)
+        return replace(plan, recorded=recorded)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the topic that was read is not the one that was planned."""
@@ -173,8 +175,25 @@ class KafkaSource:
         # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
         kept = self._client.kept(self.topic, found.partitions)
         carried = {name: recorded[name] for name in (*self._times(), "schema", "reader") if name in recorded}
+        self._require_skew(recorded, at, kept, clock)
         begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
         return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})
+
+    def _require_skew(
+        self, recorded: Mapping[str, Any], at: Mapping[str, int], kept: Mapping[str, Kept], clock: int
+    ) -> None:
+        """Raise SourceError if the records just before those positions belong to the clock: the broker's timestamps are
+        farther behind than ``max_skew`` allows."""
+        for partition, offset in at.items() if "schema" in recorded else ():
+            span = Span(0, max(kept[partition].first, offset - _SKEW_ROWS), offset)
+            read = self.read(Split(partition, (span,)), recorded) if span.start < span.stop else ()
+            latest = max((int(records.timestamps.max()) for records in read if len(records.timestamps)), default=0)
+            if latest >= clock:
+                raise SourceError(
+                    f"{self!r}, partition {partition}: a record before offset {offset}, where the broker's timestamps "
+                    f"reach {utc_text(clock - self._skew_ms)}, has the event time {utc_text(latest)}: it would not be "
+                    "read again. The broker's clock is behind, or that of a producer: give a larger max_skew="
+                )
 
     def reached(self, state: SourceState) -> Reached:
         """How many offsets have been read, of those that the last plan found."""

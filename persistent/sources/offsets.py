@@ -79,6 +79,7 @@ class OffsetPlans:
             joins=tuple(partition for partition in kept if partition not in state.positions),
             idle=tuple(sorted(idle)),
             skipped=skipped,
+            held=any(kept[one].behind(max(offset, kept[one].stop)) for one, offset in end.items()),
         )
 
     def from_clock(self, kept: Mapping[str, Kept], at: Mapping[str, int], clock: str) -> dict[str, Any]:
@@ -143,7 +144,7 @@ class OffsetPlans:
             at[partition] = there.first if self._on_gap == "earliest" else there.stop
             skipped[partition] = at[partition] - offset
             logger.warning(
-                "%s, partition %s: %s offsets are passed over, because they were deleted before they were read",
+                "%s, partition %s: %s offsets are passed over, which are no longer there",
                 self._place,
                 partition,
                 f"{skipped[partition]:,}",

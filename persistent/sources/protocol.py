@@ -78,6 +78,7 @@ class SourcePlan:
     waits. ``appended``: rows to append to the index. ``recorded`` replaces what was recorded before.
     ``joins``: the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of
     which has a cap. ``skipped``: per partition, how many positions are passed over: the source no longer has them.
+    ``held``: whether records are there that cannot be read yet, as behind an open transaction: the input has not ended.
     """
 
     splits: tuple[Split, ...]
@@ -88,6 +89,7 @@ class SourcePlan:
     joins: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
+    held: bool = False
 
 
 @dataclass(frozen=True)

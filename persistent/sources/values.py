@@ -90,7 +90,8 @@ class JsonValues(_SelfContained):
         if len(numbers):
             return self._lines.infer(block[numbers], ())
         if bad:
-            raise Unreadable(bad[0][1].replace("the line", "the value"))
+            row, why = bad[0]
+            raise Unreadable(_of_value(why, values[row]))
         return None
 
     def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any] = _NOTHING) -> Decoded:
@@ -106,9 +107,8 @@ class JsonValues(_SelfContained):
             if number not in decoded:
                 reasons.setdefault(number, "the value is empty")
         batch = pa.concat_batches(batches) if batches else empty_batch(schema)
-        return Decoded(
-            batch, rows, [(row, why.replace("the line", "the value")) for row, why in sorted(reasons.items())]
-        )
+        dead = [(row, _of_value(why, values[row])) for row, why in sorted(reasons.items())]
+        return Decoded(batch, rows, dead)
 
     def _decode(
         self,
@@ -132,6 +132,13 @@ class JsonValues(_SelfContained):
             half = len(lines) // 2
             self._decode(lines[:half], schema, batches, rows, reasons)
             self._decode(lines[half:], schema, batches, rows, reasons)
+
+
+def _of_value(why: str, value: MessageValue) -> str:
+    """The reason of a line, of a value; of one that a registry's serializer wrote, with a hint."""
+    is_framed = value is not None and len(value) > 5 and value[0] == 0
+    hint = ". It begins with a zero byte, as Avro with a schema registry does: say format=Avro(registry)"
+    return why.replace("the line", "the value") + (hint if is_framed else "")
 
 
 def _block(values: Sequence[MessageValue]) -> tuple[Block, list[tuple[int, str]]]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS = 253_402_300_799_999
+_YEAR_MS = 31_556_952_000
 _SIZES = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "kB"))
 _SPANS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 
@@ -20,6 +21,15 @@ def utc_text(time_ms: int) -> str:
         return f"{time_ms} ms"
     text = (_EPOCH + timedelta(milliseconds=time_ms)).replace(tzinfo=None).isoformat(" ", "milliseconds")
     return text.removesuffix(".000") + "Z"
+
+
+def date_text(time_ms: int) -> str:
+    """A time (ms since the epoch), however far away.
+
+    >>> date_text(1_700_000_000_000), date_text(1_700_000_000_000_000), date_text(2**62)
+    ('2023-11-14 22:13:20Z', 'the year 55840', 'the year 146140482')
+    """
+    return utc_text(time_ms) if time_ms <= _LAST_MS else f"the year {1970 + time_ms // _YEAR_MS}"
 
 
 def clock_text(clock_ms: int) -> str:

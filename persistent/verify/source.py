@@ -85,7 +85,15 @@ def verify_source(
     except SourceChanged as error:
         found.fault(_PART, manifest.source.kind, str(error))
         return found
-    except (InputGone, RetentionGap) as error:
+    except RetentionGap:
+        found.warn(
+            _PART,
+            manifest.source.kind,
+            "so the account cannot be compared with the source, which no longer has all that it had, as its retention "
+            "says. A rollback to before what is gone would have to read it again",
+        )
+        return found
+    except InputGone as error:
         found.warn(_PART, manifest.source.kind, f"so the account cannot be compared with the source: {error}")
         return found
     for partition, count in counts.items():

@@ -24,6 +24,7 @@ from persistent.errors import UserCodeError
 from persistent.message import Batch
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
+from persistent.text.figures import date_text
 from persistent.window import Window
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.merge_runs import monoid_errors, write_run
@@ -177,7 +178,10 @@ def _dead_reasons(records: Records, rejected: Any, limit: int) -> list[str]:
             return records.unreadable(row)
         if time < 0:
             return "timestamp before 1970"
-        return f"timestamp too far ahead: after {limit} (see max_future)"
+        return (
+            f"timestamp too far ahead: {date_text(time)} is after {date_text(limit)}, the time of day and max_future. "
+            "Does timestamp_unit= say what it counts?"
+        )
 
     rows = np.flatnonzero(rejected)
     return [reason(row, time) for row, time in zip(rows.tolist(), records.timestamps[rows].tolist())]

@@ -69,9 +69,9 @@ def test_records_that_are_all_dead_or_late_are_told(caplog: pytest.LogCaptureFix
         dead = run(Visits(), [{**row, "page": None} for row in ROWS], step_rows=2)
     (note,) = dead.notes
     assert note.startswith(
-        "all 10 records read became dead letters, the first of them: ValueError: no page (test_likely_mistakes."
+        "WARNING: all 10 records read became dead letters and count nowhere, the first of them: ValueError: no page "
     )
-    assert str(dead).endswith(f"\nnote: {note}")
+    assert str(dead).endswith(f"\n{note}") and "into a new checkpoint and sink" in note
     assert len(caplog.records) == 1, "once, however many steps"
     behind = [ROWS[-1], *({**row, "ts": row["ts"] % 180_000} for row in ROWS)]
     (note,) = run(Visits(), behind, step_rows=1).notes

@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tests.certificates import Certificates, certificates
 from tests.servers.processes import START_SECONDS, Server, free_port, java, missing
 from tests.servers.proxy import Proxy
 
@@ -79,22 +80,33 @@ _PROTOCOLS = "PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,PROXIED:PLAINTEXT,CONTR
 _LOGIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_app="{PASSWORD}";'
 
 
+def _tls(keys: Certificates, keystore: Path) -> dict[str, str]:
+    """The settings of listeners with TLS; key and certificate are one file."""
+    keystore.write_text(Path(keys.key).read_text() + Path(keys.certificate).read_text())
+    store = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(keystore)}
+    trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": keys.ca}
+    return {**store, **trust, "listener.name.mutual.ssl.client.auth": "required"}
+
+
 class KafkaServer:
     """A broker in ``folder``. ``bootstrap``: where clients find it; ``guarded``: where "app" needs its
-    password; ``proxied``: where every connection is one through ``proxy``."""
+    password; ``proxied``: where every connection is one through ``proxy``. ``tls``: where it has a certificate of
+    ``keys``; ``mutual``: where clients need one too."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        port, guarded, behind, controller = (free_port() for _ in range(4))
+        port, behind, controller = (free_port() for _ in range(3))
         self.proxy = Proxy(behind)
-        self.bootstrap, self.guarded = f"127.0.0.1:{port}", f"127.0.0.1:{guarded}"
-        self.proxied = f"127.0.0.1:{self.proxy.port}"
-        open = f"PLAINTEXT://{self.bootstrap},GUARDED://{self.guarded}"
+        self.bootstrap, self.proxied = f"127.0.0.1:{port}", f"127.0.0.1:{self.proxy.port}"
+        self.guarded, self.tls, self.mutual = (f"127.0.0.1:{free_port()}" for _ in range(3))
+        self.keys = certificates(folder / "keys")
+        open = f"PLAINTEXT://{self.bootstrap},GUARDED://{self.guarded},TLS://{self.tls},MUTUAL://{self.mutual}"
         settings = {
             **_SETTINGS,
             "listeners": f"{open},PROXIED://127.0.0.1:{behind},CONTROLLER://127.0.0.1:{controller}",
             "advertised.listeners": f"{open},PROXIED://{self.proxied}",
-            "listener.security.protocol.map": _PROTOCOLS,
+            "listener.security.protocol.map": f"{_PROTOCOLS},TLS:SSL,MUTUAL:SSL",
+            **_tls(self.keys, folder / "keystore.pem"),
             "listener.name.guarded.sasl.enabled.mechanisms": "PLAIN",
             "listener.name.guarded.plain.sasl.jaas.config": _LOGIN,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tests.certificates import Certificates
 from tests.servers.processes import START_SECONDS, Server, free_port, missing
 
 INSTALL = "apt-get install postgresql"
@@ -84,6 +85,30 @@ class PostgresServer:
         assert done.returncode == 0, done.stderr[-3000:]
         self.server.start()
         self.wait()
+
+    def demand_tls(self, keys: Certificates, *, encrypted: str, certified: str) -> None:
+        """Turn TLS on. New databases: ``encrypted`` takes nothing else, ``certified`` wants the certificate of app."""
+        data = self._folder / "data"
+        for source, name in ((keys.ca, "root.crt"), (keys.certificate, "server.crt"), (keys.key, "server.key")):
+            target = data / name
+            target.write_bytes(Path(source).read_bytes())
+            target.chmod(0o600)
+            if os.getuid() == 0:
+                nobody = pwd.getpwnam("nobody")
+                os.chown(target, nobody.pw_uid, nobody.pw_gid)
+        rules = data / "pg_hba.conf"
+        own = f"hostssl {encrypted} all all scram-sha-256\nhost {encrypted} all all reject\n"
+        rules.write_text(f"{own}hostssl {certified} all all cert\n{rules.read_text()}")
+        for statement in (
+            f"CREATE DATABASE {encrypted}",
+            "CREATE ROLE app LOGIN",
+            f"CREATE DATABASE {certified} OWNER app",
+            "ALTER SYSTEM SET ssl = on",
+            "ALTER SYSTEM SET ssl_ca_file = 'root.crt'",
+        ):
+            self.ask(statement)
+        self.kill()
+        self.restart()
 
     def wait(self) -> None:
         """Return when it answers a statement."""

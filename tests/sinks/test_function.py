@@ -89,6 +89,19 @@ def test_a_function_that_raises_gets_its_batch_again() -> None:
     assert ids[1] == ids[2] and ids == sorted(ids) and sum(dict(seen).values()) == 12
 
 
+@pytest.mark.parametrize("wrong", [lambda: 0, lambda table: 0, lambda a, b, c: 0, lambda table, *, id: 0, {}, 5])
+def test_a_function_that_cannot_be_called_is_refused_at_once(wrong: Any) -> None:
+    """Else the first checkpoint with outputs would tell, an hour later."""
+    with pytest.raises(InvalidPipeline, match="a table and an id"):
+        FunctionSink(wrong)
+
+
+def test_whatever_takes_a_table_and_an_id_is_taken() -> None:
+    """What says nothing of its arguments, as some built-in functions, may well take them."""
+    for right in (lambda *all: 0, lambda table, id, more=1: 0, max, dict.update):  # type: ignore[misc]
+        FunctionSink(right)
+
+
 def test_it_says_that_it_may_repeat() -> None:
     """A pipeline that needs each row once would run all the same."""
     sink = FunctionSink(print)

@@ -236,6 +236,8 @@ def test_options_that_cannot_be_are_refused(path: Path) -> None:
         (lambda: SqliteSink(path, "visits", mode="replace"), "mode='replace': choose one of append, upsert"),
         (lambda: SqliteSink(":memory:", "visits"), "what is in memory does not last"),
         (lambda: SqliteSink(path, ""), "give the name of a table"),
+        (lambda: SqliteSink("visits", path), r"are path='visits' and table= the other way round\?"),  # type: ignore[arg-type]
+        (lambda: SqliteSink("visits", "results.db"), "the other way round"),
         (
             lambda: columns_of(pa.schema([("a", "int64")]), (), "upsert", "t"),
             'this task has neither: use mode="append"',

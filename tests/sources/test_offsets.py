@@ -333,6 +333,38 @@ def test_what_is_passed_over_is_told(caplog: pytest.LogCaptureFixture) -> None:
     assert "partition a: 2 offsets are passed over" in caplog.text
 
 
+def test_the_input_has_not_ended_while_a_transaction_holds_records_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Its windows would close, and its records be late when it commits."""
+    topic = Topic(a=[1, 2, 61_000], b=[3])
+    topic.held["a"] = 1
+    sink = MemorySink()
+    one = job(TopicSource(topic), task=ByPage(WindowState(Count(), tumbling("1 min"))), sink=sink)
+    with caplog.at_level(logging.WARNING):
+        report = one.run(engine="embedded", end_of_input=True)
+    assert (report.rows, report.open_windows, sink.rows()) == (3, 1, [])
+    assert "behind an open transaction: the windows stay open. Run again with end_of_input=True" in caplog.text
+    topic.held.clear()
+    topic.add("a", 59_000)
+    report = one.run(engine="embedded", end_of_input=True)
+    assert (report.rows, report.late, report.open_windows) == (2, 0, 0)
+    assert sorted((row["page"], row["value"]) for row in sink.rows()) == [("a", 1), ("a", 3), ("b", 1)]
+
+
+@pytest.mark.parametrize("on_gap", ["fail", "earliest"])
+def test_records_that_were_read_may_be_deleted(on_gap: str, caplog: pytest.LogCaptureFixture) -> None:
+    """To say that they were not read would send somebody looking for a loss that there was not."""
+    topic = Topic(a=[1, 2, 3])
+    one = job(TopicSource(topic, on_gap=on_gap))
+    one.run(engine="embedded")
+    topic.first["a"] = 2
+    entry = Log(one.storage).newest()
+    assert entry is not None
+    with caplog.at_level(logging.WARNING):
+        found = verify_source(one, entry)
+    assert found.ok and "which no longer has all that it had" in str(found.findings)
+    assert "before they were read" not in f"{found.findings}{caplog.text}"
+
+
 def test_a_restart_reads_from_the_position_of_the_clock() -> None:
     """A topic of a year would be read from its beginning, to count almost all of it as duplicates."""
     topic = Topic(a=[5, 15, 25, 35], b=[6, 16, 26, 36])

@@ -52,6 +52,18 @@ def test_a_reason_says_what_is_wrong(value: Any, reason: str) -> None:
     assert row == 0 and reason in said and len(decoded.batch) == 0 and decoded.batch.schema == SCHEMA
 
 
+def test_values_of_a_registry_are_recognised() -> None:
+    """Who reads Avro as JSON sees dead letters alone; the hint says why."""
+    framed = b"\0\0\0\0\1\2a"
+    ((_, said),) = JsonValues().decode([framed], SCHEMA).dead
+    assert said.endswith("as Avro with a schema registry does: say format=Avro(registry)")
+    with pytest.raises(Unreadable, match=r"say format=Avro\(registry\)"):
+        JsonValues().infer([framed])
+    for other in (framed[:5], b"x" + framed, None):
+        ((_, said),) = JsonValues().decode([other], SCHEMA).dead
+        assert "Avro" not in said
+
+
 def test_a_line_break_between_tokens_changes_nothing() -> None:
     """What is not read is not looked at: a value is the same with and without."""
     odd = [DEEP, b'{"n":6,\n"x":' + b"7" * 5_000 + b"}", b'{"n":8,\n"x":"\xff"}']
