@@ -148,10 +148,13 @@ class KafkaClient:
         from confluent_kafka.admin import OffsetSpec
 
         stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
-        found = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(max(ms, 0))))
+        found = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.for_timestamp(max(ms, 0))), least=-1)
         return {one: found[one] if found[one] >= 0 else stops[one] for one in partitions}
 
-    def _offsets(self, topic: str, asked: Mapping[str, Any], *, committed: bool = True) -> dict[str, int]:
+    def _offsets(
+        self, topic: str, asked: Mapping[str, Any], *, committed: bool = True, least: int = 0
+    ) -> dict[str, int]:
+        """The offset of each partition. Less than ``least`` is no answer, as after a lost connection."""
         from confluent_kafka import IsolationLevel, TopicPartition
 
         wanted = {TopicPartition(topic, int(one)): spec for one, spec in asked.items()}
@@ -159,7 +162,10 @@ class KafkaClient:
         def listed(admin: Any) -> dict[str, int]:
             level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
             futures = admin.list_offsets(wanted, isolation_level=level, request_timeout=self._call_seconds)
-            return {str(one.partition): int(self._awaited(admin, found).offset) for one, found in futures.items()}
+            offsets = {one.partition: int(self._awaited(admin, found).offset) for one, found in futures.items()}
+            if min(offsets.values()) < least:
+                raise TimeoutError("some offsets were not answered")
+            return {str(one): offset for one, offset in offsets.items()}
 
         return self._asked(f"list the offsets of topic {topic}", listed, {}) if wanted else {}
 

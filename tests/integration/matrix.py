@@ -33,7 +33,12 @@ def main(rounds: str, seed: str, out: str = "", chosen: str = "") -> int:
                 continue
             began = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="matrix-", ignore_cleanup_errors=True) as folder:
-                tally = play(part, fault, Path(folder), f"{seed} {part.name} {fault} {number}")
+                try:
+                    tally = play(part, fault, Path(folder), f"{seed} {part.name} {fault} {number}")
+                except Exception as error:
+                    print(f"{number + 1:3} WRONG {part.name}: {fault}: {error}", flush=True)
+                    wrong += 1
+                    continue
             with notes.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"cell": cell, **asdict(tally)}) + "\n")
             bad = bool(tally.lost or (tally.duplicates and part.sink not in REPEATS))

@@ -6,8 +6,9 @@ import json
 import threading
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from monoids import Count, Sum
 from persistent import KafkaSource, NonWindowState, PersistentTask, Pipeline, WindowState, tumbling
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.clients.kafka_client import KafkaClient
+from persistent.clients.kafka_settings import Connection
+from persistent.clients.kept import Kept
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.operations import restart
 from persistent.sources import offsets
@@ -463,3 +467,37 @@ def test_workers_of_spark_read_the_topic(kafka: KafkaServer, spark: Any, tmp_pat
     one = job(kafka, topic, str(tmp_path / "checkpoint"), step_rows=1_000)
     one.run(spark)
     assert counted(one) == total(3_000)
+
+
+class Unanswered:
+    """An admin client that gives, of every question, the offset -1001 first: no answer, and no error."""
+
+    def __init__(self, admin: Any) -> None:
+        self.admin = admin
+        self.asked: set[Any] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.admin, name)
+
+    def list_offsets(self, wanted: Any, **more: Any) -> Any:
+        question = str([type(spec).__name__ for spec in wanted.values()]), str(more)
+        if question in self.asked:
+            return self.admin.list_offsets(wanted, **more)
+        self.asked.add(question)
+        future: Any = Future()
+        future.set_result(SimpleNamespace(offset=-1001))
+        return dict.fromkeys(wanted, future)
+
+
+def test_an_offset_that_was_not_answered_is_asked_for_again(kafka: KafkaServer) -> None:
+    """The end at -1,001 would be a topic that was cut off; the first record of a time there, that none has come."""
+    topic = kafka.create(1)
+    kafka.produce(topic, [(0, value("a", n, n), {"timestamp": 1_000 * n + 1}) for n in range(5)])
+    client = KafkaClient(Connection(kafka.bootstrap, {}, 30_000, 30_000))
+    admin = Unanswered(client._admin_client())
+    client._admin_client = lambda: admin  # type: ignore[method-assign]
+    assert client.at_time(topic, ["0"], 2_000) == {"0": 2}
+    assert client.at_time(topic, ["0"], 9_000) == {"0": 5}
+    admin.asked.clear()
+    assert client.kept(topic, ["0"]) == {"0": Kept(0, 5, 5)}
+    assert len(admin.asked) == 3
