@@ -2,7 +2,7 @@
 # death. Each does its own set-up in .venv.
 
 .DEFAULT_GOAL := help
-.PHONY: help run test types tests check docs laws integration matrix proof mutants coverage soak bench clean
+.PHONY: help run test types tests check docs laws integration matrix marathon proof mutants coverage soak bench clean
 
 python = .venv/bin/python
 HOURS ?= 1
@@ -22,6 +22,7 @@ help:
 	@echo 'make check   the other tests: real servers, Spark, kills at every operation, every law on 200 examples'
 	@echo 'make integration  sources and sinks on the servers that it starts: suites, a round of the matrix; SEED= repeats it'
 	@echo 'make matrix  every source and sink beside every accident, in ROUNDS=20, and its page in the docs'
+	@echo 'make marathon  Kafka to PostgreSQL and Kafka, everything dies in turn, MINUTES=5 on each engine'
 	@echo 'make docs    the pages as a site, in build/site'
 	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 12, make check: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
@@ -32,7 +33,7 @@ help:
 	@echo 'make clean   remove what these have made'
 
 # Hundreds of the tests start a Python of their own: from byte code it starts in half the time, whatever the shell says.
-test check integration matrix: export PYTHONDONTWRITEBYTECODE =
+test check integration matrix marathon: export PYTHONDONTWRITEBYTECODE =
 # What the rounds of a run are drawn from.
 check integration matrix: export SEED := $(SEED)
 # A third of the examples of Hypothesis; make check tries them all.
@@ -70,6 +71,9 @@ integration: .venv/installed
 
 matrix: .venv/installed
 	$(python) -m tests.integration.matrix $(ROUNDS) $(SEED) docs/matrix.md
+
+marathon: .venv/installed
+	$(python) -m tests.integration.marathon $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5) $(SEED)
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict

@@ -34,6 +34,7 @@ _SERVERS = frozenset({"hdfs_server", "s3_server", "s3_bucket"})
 """Fixtures that start one."""
 _SERVED = ("tests/servers/", "tests/storage/", "tests/integration/test_suites")
 _INTEGRATION = "tests/integration/"
+_LONGER = "tests/integration/test_marathon"
 _INTEGRATION_SECONDS = 60
 """That a test on real servers may take, without the start of the servers."""
 _GROUPS = ("spark", "servers", "integration")
@@ -52,10 +53,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("check")
         group = ""
         if item.nodeid.startswith(_INTEGRATION):
-            item.add_marker("integration")
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(_INTEGRATION_SECONDS, func_only=True))
             group = "integration"
+            if not item.nodeid.startswith(_LONGER):
+                item.add_marker("integration")
+                item.add_marker(pytest.mark.timeout(_INTEGRATION_SECONDS, func_only=True))
         if item.nodeid.startswith(_SERVED) and item.get_closest_marker("check"):
             group = "servers"
         elif item.get_closest_marker("spark"):

@@ -77,7 +77,11 @@ class Order:
     address: str
     checkpoint: str
     step_rows: int
-    end_of_input: bool = True
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Of ``run``."""
+        return {"end_of_input": True}
 
     def pipeline(self) -> Pipeline:
         """The job."""

@@ -51,9 +51,9 @@ class Order:
     sink: str
 
     @property
-    def end_of_input(self) -> bool:
-        """Whether the input is complete."""
-        return self.job.end_of_input
+    def options(self) -> dict[str, Any]:
+        """Of ``run``."""
+        return {"end_of_input": self.job.end_of_input}
 
     def pipeline(self) -> Pipeline:
         """The job on its stores."""
@@ -71,7 +71,7 @@ class Ordered(Protocol):
     """What a driver can be told to run."""
 
     @property
-    def end_of_input(self) -> bool: ...
+    def options(self) -> dict[str, Any]: ...
 
     def pipeline(self) -> Pipeline: ...
 
@@ -259,7 +259,7 @@ def _serve(orders: Connection, engine: str, log: str, environment: Mapping[str, 
         except (EOFError, ConnectionResetError):
             return
         try:
-            order.pipeline().run(**made, end_of_input=order.end_of_input, on_step=lambda step: orders.send(step.id))
+            order.pipeline().run(**made, **order.options, on_step=lambda step: orders.send(step.id))
             answer = Answer()
         except Exception as error:
             answer = Answer(type(error).__name__, str(error))
