@@ -37,8 +37,8 @@ from persistent.errors import (
 from persistent.log import LogPosition, SegmentedLog
 from persistent.message import Batch, Message
 from persistent.pipeline import Pipeline
-from persistent.sinks import FileSink, FunctionSink, KafkaSink, MemorySink, PostgresSink, SqliteSink
-from persistent.sources import Avro, FileSource, KafkaSource, MemorySource
+from persistent.sinks import FileSink, FunctionSink, KafkaSink, LogSink, MemorySink, PostgresSink, SqliteSink
+from persistent.sources import Avro, FileSource, KafkaSource, LogSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
 from persistent.window import Window, sliding, tumbling
@@ -62,6 +62,8 @@ __all__ = [
     "KafkaSink",
     "KafkaSource",
     "LogPosition",
+    "LogSink",
+    "LogSource",
     "MemorySink",
     "MemorySource",
     "Message",

@@ -15,6 +15,8 @@ from persistent import (
     InvalidPipeline,
     KafkaSink,
     KafkaSource,
+    LogSink,
+    LogSource,
     MemorySink,
     MemorySource,
     NonWindowState,
@@ -49,9 +51,11 @@ def connectors(folder: Path) -> list[Any]:
     return [
         FileSource(folder, timestamp="ts"),
         KafkaSource("localhost:9092", "clicks"),
+        LogSource(folder / "log"),
         MemorySource([{"ts": 1}]),
         FileSink(folder / "out"),
         KafkaSink("localhost:9092", "visits"),
+        LogSink(folder / "log"),
         MemorySink(),
     ]
 

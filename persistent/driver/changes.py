@@ -40,6 +40,9 @@ _OTHER_TIME = "give the old one, or read the source again into a new checkpoint 
 _OTHER_TOPIC = (
     "a topic without what the job has published is refused: give the old one, or start a new checkpoint from this one"
 )
+_OTHER_LOG = (
+    "a log without what the job has published is refused: give the old one, or start a new checkpoint from this one"
+)
 _OTHER_TABLE = (
     "a table without what the job has published is refused: give the old one, or start a new checkpoint from this one"
 )
@@ -192,6 +195,23 @@ OPTIONS = tuple(
             ("call_timeout", OnChange.NONE, "how long one statement may take"),
             ("server_away", OnChange.NONE, "how long to wait for the server once it has answered"),
         ),
+        "LogSource": (
+            (
+                "url",
+                OnChange.RECORDED,
+                "the log: give the one that was read, go on from a clock with 'persistent restart', or take a new "
+                "checkpoint and sink. It may have moved",
+            ),
+            ("format", OnChange.RECORDED, _OTHER_TIME),
+            ("schema", OnChange.PLAN, "which fields of a record are read"),
+            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
+            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            ("start", OnChange.NONE, "where a new checkpoint begins"),
+            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is passed over and counted"),
+            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
+        ),
+        "LogSink": (("url", OnChange.RECORDED, _OTHER_LOG),),
         "SqliteSink": (
             ("path", OnChange.RECORDED, _OTHER_TABLE),
             ("table", OnChange.RECORDED, _OTHER_TABLE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,10 @@ class LogBatch:
     def __len__(self) -> int:
         return len(self.records)
 
+    def __getitem__(self, part: slice) -> LogBatch:
+        """The first so many records."""
+        return replace(self, times=self.times[part], records=self.records[part])
+
     @property
     def next(self) -> LogPosition:
         """The position after the last record."""
@@ -37,9 +41,11 @@ class LogBatch:
 
 class Cursor:
     """Reads on from ``position``. ``number``: how many records the log has before it, None while that is not known.
-    ``ended``: everything was read of a log that has ended."""
+    ``ended``: everything was read of a log that has ended. ``whole``: also what is whole in an open segment and not yet
+    shown to readers, for who knows that it was acknowledged."""
 
-    def __init__(self, folder: LogFolder, position: LogPosition) -> None:
+    def __init__(self, folder: LogFolder, position: LogPosition, *, whole: bool = False) -> None:
+        self._whole = whole
         self._folder = folder
         self._offset = 0
         self.position = position
@@ -74,7 +80,7 @@ class Cursor:
     def _entries(self, segment: Segment) -> Iterator[LogBatch]:
         if self.number is None:
             self.number = segment.head.number
-        for frame in segment.entries(self._offset):
+        for frame in segment.entries(self._offset, whole=self._whole):
             start = self.position
             if frame.entry < start.entry:
                 continue

@@ -35,7 +35,8 @@ _WAIT_MS = 100
 @dataclass(frozen=True)
 class LogEnds:
     """Between which places a log has records: ``first`` has the number ``first_number``, and ``next`` will be the next.
-    ``time``: of the last record, 0 if there was none. ``ended``: nothing comes after it."""
+    ``time``: of the last record, 0 if there was none. ``ended``: nothing comes after it. ``whole_number``: as
+    ``next_number``, with what is whole and not shown yet: a writer adds it just now, or the power was lost."""
 
     first: LogPosition = BEGINNING
     first_number: int = 0
@@ -43,6 +44,7 @@ class LogEnds:
     next_number: int = 0
     time: int = 0
     ended: bool = False
+    whole_number: int = 0
 
 
 class SegmentedLog:
@@ -84,6 +86,11 @@ class SegmentedLog:
 
     def __repr__(self) -> str:
         return f"SegmentedLog({str(self._folder)!r})"
+
+    @property
+    def storage(self) -> Storage:
+        """Where the log lies."""
+        return self._folder.storage
 
     @property
     def id(self) -> str:
@@ -143,11 +150,14 @@ class SegmentedLog:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def read(self, start: LogPosition | None = None, *, on_gap: str = "fail") -> Iterator[LogBatch]:
+    def read(
+        self, start: LogPosition | None = None, *, on_gap: str = "fail", whole: bool = False
+    ) -> Iterator[LogBatch]:
         """The entries from a position on that there are now; by default from the first. Each batch is of one entry.
         ``on_gap``: where the position was cut off: "fail" with RetentionGap, or go on with the "earliest" or "latest"
-        position. CorruptLog if an acknowledged byte is wrong."""
-        yield from Cursor(self._folder, self._start(start, on_gap)).take()
+        position. ``whole``: also what was acknowledged and is hidden, since a loss of power, until the next writer
+        comes; or is just being added. CorruptLog if an acknowledged byte is wrong."""
+        yield from Cursor(self._folder, self._start(start, on_gap), whole=whole).take()
 
     def follow(
         self,
@@ -229,8 +239,9 @@ class SegmentedLog:
             segment = self._folder.segment(layout, number) if number else None
             if segment is not None and (segment.sealed or segment.begun):
                 entries, total, time, ended = self._end_of(segment)
+                whole = total if segment.sealed else segment.kept(b"").so_far.number
                 end = max(LogPosition(number, entries, 0), cut.position)
-                return LogEnds(cut.position, cut.number, end, total, time, ended)
+                return LogEnds(cut.position, cut.number, end, total, time, ended, whole)
         return LogEnds()
 
     def _end_of(self, segment: Segment) -> tuple[int, int, int, bool]:

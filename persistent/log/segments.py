@@ -126,11 +126,15 @@ class Segment:
     def before(self) -> SoFar:
         return SoFar(0, self.head.number, self.head.last, b"", self.facts["bytes"])
 
-    def entries(self, start: int = 0) -> Iterator[Frame]:
-        """Its entries, from where one begins on, or 0; of an open segment those that readers may see."""
+    def entries(self, start: int = 0, *, whole: bool = False) -> Iterator[Frame]:
+        """Its entries, from where one begins on, or 0; of an open segment those that readers may see, or all that are
+        ``whole``."""
         start = start or self.head.stop
-        whole = self._sealed_frames(start) if self.sealed else iter(self._visible(start))
-        return (frame for frame in whole if frame.kind is Kind.DATA)
+        if self.sealed:
+            found = self._sealed_frames(start)
+        else:
+            found = iter(self._whole(start) if whole else self._visible(start))
+        return (frame for frame in found if frame.kind is Kind.DATA)
 
     def kept(self, mark: bytes) -> Remains:
         """What is whole of an open segment whose writer is gone. ``mark``: the last one before it."""

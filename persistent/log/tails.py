@@ -34,6 +34,9 @@ class Tail(Protocol):
     def flush(self, *, sync: bool) -> None:
         """Write what was added, so that it can be acknowledged: with ``sync`` it is durable."""
 
+    def is_fenced(self) -> bool:
+        """Whether another writer has claimed since."""
+
     def roll(self) -> None:
         """Seal the segment, and go on in a new one."""
 
@@ -82,8 +85,11 @@ class _Adding:
     def _seed(self) -> int:
         return seed_of(self._folder.id, self.segment)
 
+    def is_fenced(self) -> bool:
+        return self._folder.is_fenced(self._epoch)
+
     def _refuse_fenced(self) -> None:
-        if self._folder.is_fenced(self._epoch):
+        if self.is_fenced():
             raise fenced(self._folder)
 
     def _next(self) -> SoFar:

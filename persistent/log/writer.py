@@ -78,6 +78,10 @@ class LogWriter:
         """How many records the log has had so far."""
         return self._tail.so_far.number
 
+    def is_current(self) -> bool:
+        """Whether it can still write: it has not ended or failed, and no other has claimed the log."""
+        return not self._ended_by and not self._tail.is_fenced()
+
     def append(self, record: bytes, time: int | None = None) -> LogPosition:
         """Add a record; its position. ``time``: ms since the epoch, not below that of the record before; by default the
         time of day, or that of the record before if the time of day is behind it."""

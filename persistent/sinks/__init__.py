@@ -7,6 +7,7 @@ memory.py                  a list of rows
 function.py                a function of the user's
 marks.py                   where the mark of a batch sink moves
 sqlite.py  sql.py          a table in a file of SQLite
+log.py                     a segmented log
 kafka.py  kafka_place.py   a topic of Kafka
 postgres*.py  sql.py       a table on a server of PostgreSQL
 """
@@ -16,6 +17,7 @@ from persistent.promises import Promise
 from persistent.sinks.file import FileSink
 from persistent.sinks.function import FunctionSink
 from persistent.sinks.kafka import KafkaSink
+from persistent.sinks.log import LogSink
 from persistent.sinks.memory import MemorySink
 from persistent.sinks.postgres import PostgresSink
 from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Retreat, Sink
@@ -27,6 +29,7 @@ __all__ = [
     "FileSink",
     "FunctionSink",
     "KafkaSink",
+    "LogSink",
     "MemorySink",
     "OutputBatch",
     "PostgresSink",

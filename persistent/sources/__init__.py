@@ -3,6 +3,7 @@
 from persistent.sources.avro import Avro
 from persistent.sources.file import FileSource
 from persistent.sources.kafka import KafkaSource
+from persistent.sources.log import LogSource
 from persistent.sources.memory import MemorySource
 from persistent.sources.protocol import (
     NO_TIMESTAMP,
@@ -25,6 +26,7 @@ __all__ = [
     "DeadRecord",
     "FileSource",
     "KafkaSource",
+    "LogSource",
     "MemorySource",
     "Position",
     "Positions",

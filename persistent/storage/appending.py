@@ -9,6 +9,8 @@ import pyarrow as pa
 from persistent.storage.disk import Disk
 from persistent.storage.failures import disk_failures
 
+_JOINED_BYTES_MAX = 1 << 20
+
 
 class AppendedFile:
     """A file that this process appends to. StorageError from each method; after one of ``append`` or ``sync`` nothing
@@ -22,7 +24,9 @@ class AppendedFile:
     def append(self, parts: Sequence[bytes | memoryview | pa.Buffer]) -> None:
         """Write at the end: at once visible, after ``sync`` durable."""
         with disk_failures("append to", self._path):
-            for part in parts:
+            # Few calls of the system: small parts go together.
+            small = sum(memoryview(part).nbytes for part in parts) <= _JOINED_BYTES_MAX
+            for part in [b"".join(parts)] if small else parts:
                 view = memoryview(part)
                 while view.nbytes:
                     view = view[self._disk.write(self._open(), view) :]

@@ -233,7 +233,7 @@ CHANGES: tuple[Change, ...] = (
     ),
 )
 
-_CONNECTORS = ("Avro", "FunctionSink", "KafkaSink", "KafkaSource", "PostgresSink", "SqliteSink")
+_CONNECTORS = ("Avro", "FunctionSink", "KafkaSink", "KafkaSource", "LogSink", "LogSource", "PostgresSink", "SqliteSink")
 NOT_RUN = {
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",

@@ -1,0 +1,156 @@
+"""A log sink appends the outputs to a segmented log: the rows of a batch and its mark in one entry."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+
+from persistent.codec.documents import canonical_json
+from persistent.errors import InvalidPipeline, PersistentError, StorageError
+from persistent.log import LogWriter, SegmentedLog
+from persistent.log.writer import RECORD_BYTES_MAX
+from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.sinks.json_lines import json_rows
+from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
+from persistent.sinks.protocol import Claim, OutputBatch, Retreat
+from persistent.sinks.sql import with_revision
+from persistent.storage import Storage
+from persistent.text.spelling import spelled
+
+_TAKEOVERS_MAX: Final = 10
+_ESCAPED_MAX: Final = 12
+
+
+class LogSink:
+    """Appends to the log at ``url``, a path or the URL of a store, or to a ``SegmentedLog``: a JSON object for each
+    row, with the number of its batch as ``revision``.
+
+    The rows of a batch are one entry, so a reader sees all or none of them. Drivers fence each other; nothing else may
+    write to this log.
+    """
+
+    @spelled
+    def __init__(self, url: str | os.PathLike[str] | Storage | SegmentedLog) -> None:
+        self.log = url if isinstance(url, SegmentedLog) else SegmentedLog(url)
+        self._writer: LogWriter | None = None
+
+    def __repr__(self) -> str:
+        return f"LogSink({self.log.storage.url!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_writer": None}
+
+    def guarantee(self) -> Promise:
+        """Exactly-once."""
+        return Promise(EXACTLY_ONCE, "the rows of a batch and its mark are one entry of the log")
+
+    def claim(self, claim: Claim) -> None:
+        """Claim the log for a job. StorageError."""
+        found = _mark(self.log.mark(), self)
+        if claimed(found, claim, repr(self)) != found:
+            self._change(lambda writer: self._claim(writer, claim))
+
+    def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
+        """InvalidPipeline for a row that is larger than a record may be."""
+        if _ESCAPED_MAX * outputs.nbytes <= RECORD_BYTES_MAX and outputs.num_columns < 1_000:
+            return
+        for row, text in enumerate(text for texts in json_rows(outputs) for text in texts):
+            if len(text) > RECORD_BYTES_MAX - 100:
+                raise InvalidPipeline(
+                    f"{self!r}: row {row} is a record of {len(text):,} bytes, and a log takes {RECORD_BYTES_MAX:,}: "
+                    "make the value smaller"
+                )
+
+    def deliver(self, batch: OutputBatch) -> None:
+        """Append the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
+        self._change(lambda writer: self._deliver(writer, batch))
+
+    def resume(self, retreat: Retreat) -> None:
+        """Go on after a rollback: what was appended since stays. Fenced, StorageError."""
+        self._change(lambda writer: self._resume(writer, retreat))
+
+    def newest(self, job: str) -> int:
+        """The number of the last batch of this job here, -1 if there is none."""
+        found = _mark(self.log.mark(), self)
+        return found.number if found is not None and found.job == job else -1
+
+    def close(self) -> None:
+        """End the writer."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+
+    # -- with the mark -------------------------------------------------------------------------------------------
+
+    def _change(self, change: Callable[[LogWriter], None]) -> None:
+        """Do it as the only writer of the log, who knows the last mark. Whoever was fenced meanwhile looks again: what
+        it was adding may be there."""
+        for _ in range(_TAKEOVERS_MAX):
+            writer = self._current()
+            try:
+                change(writer)
+                return
+            except PersistentError:
+                if writer.is_current():
+                    raise
+                self._writer = None
+        raise StorageError(f"{self!r}: other writers take the log over again and again. Only one job may write to it")
+
+    def _current(self) -> LogWriter:
+        if self._writer is None or not self._writer.is_current():
+            self._writer = self.log.writer()
+        return self._writer
+
+    def _claim(self, writer: LogWriter, claim: Claim) -> None:
+        found = _mark(writer.mark, self)
+        mark = claimed(found, claim, repr(self))
+        if mark != found:
+            self._append(writer, [], mark)
+
+    def _deliver(self, writer: LogWriter, batch: OutputBatch) -> None:
+        found = self._there(writer, batch.url)
+        if not is_published(found, batch, repr(self)):
+            self._write(writer, batch)
+
+    def _resume(self, writer: LogWriter, retreat: Retreat) -> None:
+        for batch in retreat.staged:
+            if not is_settled(self._there(writer, retreat.url), batch, repr(self)):
+                self._write(writer, batch)
+        if not has_retreated(self._there(writer, retreat.url), retreat, repr(self)):
+            self._append(writer, [], SinkMark(retreat.job, retreat.number))
+
+    def _there(self, writer: LogWriter, url: str) -> SinkMark:
+        found = _mark(writer.mark, self)
+        if found is None:
+            raise StorageError(
+                f"{self!r}: the mark of this job is gone: the log was deleted under way. Restore it; or begin a new "
+                f"checkpoint, with start_from={url!r}"
+            )
+        return found
+
+    def _write(self, writer: LogWriter, batch: OutputBatch) -> None:
+        rows: list[bytes] = []
+        for table in batch.tables():
+            self.check(table, batch.key)
+            rows += [text for texts in json_rows(with_revision(table, batch.number)) for text in texts]
+        self._append(writer, rows, SinkMark(batch.job, batch.number))
+
+    def _append(self, writer: LogWriter, rows: list[bytes], mark: SinkMark) -> None:
+        writer.append_many(rows, mark=canonical_json(mark.__dict__).encode())
+
+
+def _mark(data: bytes, sink: LogSink) -> SinkMark | None:
+    if not data:
+        return None
+    try:
+        found = json.loads(data)
+        return SinkMark(found["job"], found["number"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise StorageError(
+            f"{sink!r}: the mark of this log is not that of a job: another program writes there. Give the sink a log "
+            "of its own"
+        ) from error

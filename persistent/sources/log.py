@@ -1,0 +1,262 @@
+"""A log source reads a segmented log: one partition, whose positions are the numbers of its records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.clients.kept import Kept
+from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
+from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
+from persistent.log import LogBatch, SegmentedLog
+from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.sources import options
+from persistent.sources.offsets import ON_GAP, OffsetPlans
+from persistent.sources.protocol import (
+    Budget,
+    DeadRecord,
+    Positions,
+    Reached,
+    Records,
+    SourcePlan,
+    SourceState,
+    Split,
+)
+from persistent.sources.reader import Unreadable
+from persistent.sources.schemas import from_json, from_option, to_json
+from persistent.sources.timestamps import milliseconds, require_readable, why_none
+from persistent.sources.values import Decoded, JsonValues, RawValues
+from persistent.storage import Storage, open_storage
+from persistent.storage.places import Reach
+from persistent.text.figures import utc_text
+from persistent.text.spelling import spelled
+
+_PARTITION: Final = "log"
+_TIME: Final = "_timestamp"
+_TIME_TYPE: Final = pa.timestamp("ms", "UTC")
+_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
+_SAMPLE_ROWS: Final = 1_000
+_BATCH_ROWS: Final = 50_000
+_DEAD_BYTES_MAX: Final = 1 << 20
+_COUNTED: Final = "what it has counted was decoded by that format"
+
+
+class LogSource:
+    """The records of the log at ``url``, a path or the URL of a store, or a ``SegmentedLog``.
+
+    ``format``: "json", an object in each record; or "bytes", one column ``value``. ``schema``: the columns to read of a
+    JSON object, as in ``FileSource``; by default those of the first records. Beside them stands ``_timestamp``, the
+    time of the record in the log. ``timestamp``: the column with the event time; ``timestamp_unit``, as in
+    ``FileSource``.
+    ``start``: where a new checkpoint begins: "earliest", "latest", or a point in time of the log. ``on_gap``: where
+    records were cut off before they were read: "fail" with RetentionGap, or go on with the "earliest" or "latest", and
+    count what is passed over as ``skipped``. ``max_out_of_orderness``: how far a record may come behind a later one.
+    ``max_skew``: how far the event time of a record may be ahead of its time in the log; ``persistent restart`` looks
+    so far back. Without meaning for ``_timestamp`` itself.
+    """
+
+    kind: str = "LogSource"
+    codec: str = "offset/1"
+
+    @spelled
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | Storage | SegmentedLog,
+        *,
+        format: str = "json",
+        schema: pa.Schema | Mapping[str, Any] | None = None,
+        timestamp: str = _TIME,
+        timestamp_unit: str | None = None,
+        start: str | Instant = "earliest",
+        on_gap: str = "fail",
+        max_out_of_orderness: Duration = 0,
+        max_skew: Duration = "1 min",
+    ) -> None:
+        options.require_type("timestamp", timestamp, str, "'ts'")
+        options.require_unit(timestamp_unit)
+        options.require_choice("format", format, tuple(_FORMATS))
+        options.require_choice("on_gap", on_gap, ON_GAP)
+        storage = url.storage if isinstance(url, SegmentedLog) else open_storage(url)
+        self.log = SegmentedLog(storage)
+        self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
+        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
+        self._format: RawValues | JsonValues = _FORMATS[format]()
+        self._schema = None if schema is None else from_option(schema)
+        self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
+        try:
+            self._start = start if start in ("earliest", "latest") else instant_ms(start, "start")
+            self._skew_ms = 0 if timestamp == _TIME else duration_ms(max_skew, "max_skew")
+        except (TypeError, ValueError) as error:
+            raise InvalidPipeline(f'{error}; start= also takes "earliest" and "latest"') from error
+        self._plans = OffsetPlans(repr(self), on_gap=on_gap, idle_timeout_ms=None)
+
+    def __repr__(self) -> str:
+        return f"LogSource({self.log.storage.url!r})"
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> Sequence[str]:
+        """None: the one there is joins with the first plan, where ``start`` says."""
+        return ()
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        """What to read next."""
+        self._require_recorded(state.recorded)
+        kept = self._kept(state.recorded, state.positions.get(_PARTITION, 0))
+        plan = self._plans.plan(state, budget, {_PARTITION: kept}, partial(self._begins, kept))
+        recorded = {**plan.recorded, **self._facts(), "log": self.log.id}
+        if plan.splits or self._schema is not None:
+            recorded["schema"] = to_json(self._fixed_schema(state.recorded, plan.splits))
+        return SourcePlan(plan.splits, plan.end, plan.cap, recorded, None, plan.joins, plan.idle, plan.skipped)
+
+    def confirm(self, recorded: Mapping[str, Any]) -> None:
+        """Raise SourceChanged if the log that was read is not the one that was planned."""
+        self._require_same(recorded)
+
+    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
+        """Whether records of a plan are gone, and may be passed over."""
+        return self._plans.has_forgotten(splits, {_PARTITION: self._kept(recorded, 0)})
+
+    def position_at(self, partition: str, clock: int) -> int:
+        """A number before which no record has an event time of ``clock`` or later, if ``max_skew`` is right."""
+        return self.log.number_at(clock - self._skew_ms)
+
+    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
+        """The position of a clock in the log as it is now, which may be another one; fields and times stay."""
+        at = {_PARTITION: self.position_at(_PARTITION, clock)}
+        ends = self.log.ends()
+        kept = {_PARTITION: Kept(ends.first_number, ends.next_number)}
+        carried = {name: recorded[name] for name in (*self._facts(), "schema") if name in recorded}
+        begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
+        return SourceState(at, {**carried, **begins, "log": self.log.id})
+
+    def reached(self, state: SourceState) -> Reached:
+        """How many records have been read, of those that there are."""
+        begun = state.recorded.get("begins", {}).get(_PARTITION, 0)
+        done = state.positions.get(_PARTITION, begun) - begun
+        return Reached(done, max(done, self.log.ends().next_number - begun), "rows")
+
+    def guarantee(self) -> Promise:
+        """Exactly-once."""
+        return Promise(EXACTLY_ONCE, "positions are in the checkpoint, and an entry that was acknowledged stays")
+
+    def acknowledge(self, positions: Positions) -> None:
+        """Nothing to do: the writer of a log decides what is kept."""
+
+    def _kept(self, recorded: Mapping[str, Any], read: int) -> Kept:
+        self._require_same(recorded)
+        ends = self.log.ends()
+        # What was read was acknowledged, though a loss of power may hide it until the next writer comes.
+        hidden = ends.next_number < read <= ends.whole_number
+        return Kept(ends.first_number, read if hidden else ends.next_number)
+
+    def _begins(self, kept: Kept, partitions: Sequence[str]) -> Mapping[str, int]:
+        if isinstance(self._start, int):
+            return dict.fromkeys(partitions, max(self.log.number_at(self._start), kept.first))
+        return dict.fromkeys(partitions, kept.first if self._start == "earliest" else kept.stop)
+
+    def _require_same(self, recorded: Mapping[str, Any]) -> None:
+        found = self.log.id
+        if recorded.get("log") not in (None, "", found):
+            raise SourceChanged(
+                f"{self!r}: the checkpoint has read another log there, {recorded['log']}; this one is "
+                f"{found or 'not there'}. Give it that one; 'persistent restart' goes on from a clock"
+            )
+
+    # -- columns -------------------------------------------------------------------------------------------------
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        self._require_recorded(recorded)
+        return _with_time(from_json(recorded.get("schema", [])))
+
+    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
+        options.require_recorded(recorded, self._facts(), {**options.TIMES, "format": _COUNTED})
+
+    def _facts(self) -> dict[str, Any]:
+        return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
+
+    def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema:
+        if self._schema is not None:
+            schema = self._schema
+        elif "schema" in recorded:
+            schema = from_json(recorded["schema"])
+        else:
+            schema = self._inferred(splits[0].spans[0].start)
+        require_readable(_with_time(schema), self._timestamp, self._timestamp_unit)
+        return schema
+
+    def _inferred(self, start: int) -> pa.Schema:
+        """The columns of the first records, however large the step and however many its workers."""
+        values: list[bytes] = []
+        for batch in self.log.read(self.log.position_of(start)):
+            values += batch.records[: _SAMPLE_ROWS - len(values)].to_pylist()
+            if len(values) >= _SAMPLE_ROWS:
+                break
+        try:
+            found = self._format.infer(values)
+        except Unreadable as error:
+            raise SourceError(f"{self!r}: {error}. Say schema=, and such records are dead letters") from error
+        if found is None:
+            raise SourceError(f"{self!r}: no record says which columns there are. Say schema=")
+        return found
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        self._require_same(recorded)
+        schema = from_json(recorded["schema"])
+        for span in split.spans:
+            waiting: list[LogBatch] = []
+            rows = 0
+            for batch in self._batches(span.start, span.stop):
+                waiting.append(batch)
+                rows += len(batch)
+                if rows >= _BATCH_ROWS:
+                    yield self._records(waiting, schema)
+                    waiting, rows = [], 0
+            if waiting:
+                yield self._records(waiting, schema)
+
+    def _batches(self, start: int, stop: int) -> Iterator[LogBatch]:
+        """The records ``start <= number < stop``, cut from their entries."""
+        try:
+            for batch in self.log.read(self.log.position_of(start), whole=True) if start < stop else ():
+                yield batch[: stop - batch.number]
+                start = batch.number + len(batch)
+                if start >= stop:
+                    return
+        except RetentionGap as error:
+            raise RetentionGap(f"{error}. The next run plans the step again, as on_gap= says") from error
+        if start < stop:
+            raise SourceChanged(f"{self!r}: a step was planned up to record {stop:,}, and the log ends at {start:,}")
+
+    def _records(self, batches: Sequence[LogBatch], schema: pa.Schema) -> Records:
+        values = pa.concat_arrays([batch.records for batch in batches])
+        log_times = np.concatenate([batch.times for batch in batches])
+        first = batches[0].number
+        if isinstance(self._format, RawValues):
+            decoded = Decoded(pa.RecordBatch.from_arrays([values], schema=schema), range(len(values)))
+        else:
+            decoded = self._format.decode(values.to_pylist(), schema)
+        rows = np.asarray(decoded.rows, np.int64)
+        column = pa.array(log_times[rows], pa.int64()).cast(_TIME_TYPE)
+        batch = pa.RecordBatch.from_arrays([*decoded.batch.columns, column], schema=_with_time(schema))
+        dead = [
+            DeadRecord(0, first + row, reason, values[row].as_py()[:_DEAD_BYTES_MAX]) for row, reason in decoded.dead
+        ]
+        time = batch.column(self._timestamp)
+        times = milliseconds(time, self._timestamp_unit)
+        why = partial(why_none, time, self._timestamp, self._timestamp_unit)
+        return Records(0, batch, times, first + rows, dead, why)
+
+
+def _with_time(schema: pa.Schema) -> pa.Schema:
+    if _TIME in schema.names:
+        raise InvalidPipeline(f"{_TIME} is a field of the records, and the name of their time in the log")
+    return schema.append(pa.field(_TIME, _TIME_TYPE))
