@@ -32,7 +32,7 @@ _CHECKED = (
 """What needs servers of its own, a machine to itself, or dies at every operation."""
 _SERVERS = frozenset({"hdfs_server", "s3_server", "s3_bucket"})
 """Fixtures that start one."""
-_SERVED = ("tests/servers/", "tests/storage/", "tests/integration/test_suites")
+_SERVED = ("tests/servers/", "tests/storage/", "tests/integration/test_suites", "tests/integration/test_pages")
 _INTEGRATION = "tests/integration/"
 _LONGER = "tests/integration/test_marathon"
 _INTEGRATION_SECONDS = 60

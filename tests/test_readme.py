@@ -24,8 +24,8 @@ from tests.few import only
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PAGES = {
-    page.name: page.read_text()
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))
+    page.name if page.parent == ROOT else str(page.relative_to(ROOT / "docs")): page.read_text()
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"))
 }
 CATALOGUE, COMMANDS = PAGES["catalogue.md"], PAGES["operating.md"]
 BLOCK = re.compile(r'^```(\w+)(?: title="(\S+)")?\n(.*?)^```$', re.M | re.S)
@@ -54,7 +54,7 @@ def test_docstrings_of(name: str) -> None:
         assert found.failed == 0, module
 
 
-TAUGHT = [page for page in sorted((ROOT / "docs").glob("*.md")) if ">>> " in page.read_text(encoding="utf-8")]
+TAUGHT = [page for page in sorted((ROOT / "docs").rglob("*.md")) if ">>> " in page.read_text(encoding="utf-8")]
 """Pages with examples; the others are tables that commands make."""
 
 
@@ -103,7 +103,7 @@ def check_command(command: str, expected: str, folder: Path) -> None:
 def test_what_a_page_names_exists(page: str) -> None:
     """Without it a guarantee could refer to a test that is not there, or a link lead nowhere."""
     named = set(re.findall(r"`((?:tests|examples|benchmarks|monoids|persistent)/[\w/.]*)`", PAGES[page]))
-    folder = ROOT if page in ("README.md", "CONTRIBUTING.md") else ROOT / "docs"
+    folder = ROOT if page in ("README.md", "CONTRIBUTING.md") else (ROOT / "docs" / page).parent
     linked = set(re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", PAGES[page]))
     gone = [path for path in named if not (ROOT / path).exists()]
     assert gone + [link for link in linked if not (folder / link).exists()] == []
