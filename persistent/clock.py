@@ -150,6 +150,25 @@ def monotonic_s() -> float:
     return time.perf_counter()
 
 
+def later_of(largest: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
+    """The largest timestamp of each partition, of those before and those seen since."""
+    return {**largest, **{name: max(timestamp, largest.get(name, timestamp)) for name, timestamp in seen.items()}}
+
+
+def bound_of(largest: Mapping[str, int], cap: Mapping[str, int | None], lag_ms: int) -> int | None:
+    """Up to where the partitions of a source have come, those in ``cap``; None if the clock waits for none of them. A
+    partition without a record yet stands at 0. ``cap``: bounds of listed, unread data; ``lag_ms``: allowed disorder.
+
+    >>> bound_of({"a": 9, "b": 7}, {"a": None, "b": 5}, 1), bound_of({"a": 9}, {}, 1)
+    (5, None)
+    """
+    bounds = []
+    for partition, bound in cap.items():
+        reached = largest[partition] - lag_ms if partition in largest else 0
+        bounds.append(reached if bound is None or partition not in largest else min(reached, bound))
+    return min(bounds, default=None)
+
+
 @dataclass(frozen=True)
 class Clock:
     """The event time of a checkpoint.
@@ -167,17 +186,8 @@ class Clock:
     def advanced(self, largest: Mapping[str, int], cap: Mapping[str, int | None], lag_ms: int) -> Clock:
         """The clock after a step that saw ``largest``. ``cap``: bounds of listed, unread data; ``lag_ms``: allowed
         disorder."""
-        merged = dict(self.largest)
-        for partition, timestamp in largest.items():
-            merged[partition] = max(timestamp, merged.get(partition, timestamp))
-        bounds = []
-        for partition, bound in cap.items():
-            if partition not in merged:
-                bounds.append(0)
-                continue
-            reached = merged[partition] - lag_ms
-            bounds.append(reached if bound is None else min(reached, bound))
-        watermark = max(self.watermark, min(bounds, default=0))
+        merged = later_of(self.largest, largest)
+        watermark = max(self.watermark, bound_of(merged, cap, lag_ms) or 0)
         return replace(self, watermark=watermark, largest=merged)
 
     def to_json(self) -> dict[str, Any]:

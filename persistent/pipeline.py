@@ -1,12 +1,11 @@
-"""A pipeline is a value: a source, a task, a sink and a checkpoint. An engine runs it, any number of times."""
+"""A pipeline is a value: sources, a task, sinks and a checkpoint. An engine runs it, any number of times."""
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from inspect import get_annotations
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job, first_manifest
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
+from persistent.driver.naming import named_sinks, named_sources
 from persistent.driver.options import Options
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.start_from import start
@@ -61,12 +61,15 @@ _GUARANTEES = ("at-least-once", "exactly-once")
 class Pipeline:
     """What to run.
 
-    ``checkpoint``: the URL of a folder for this pipeline alone. ``sink``: where windows go when they close. Without one
-    the state is the only result, and a state with windows needs ``discard_closed=True``, which drops closed windows.
-    ``step_rows``: exactly this many records per step, so that steps depend on the input alone; by default a step takes
-    about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a "dead-letter".
-    ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter. ``require``:
-    "exactly-once" refuses anything weaker. ``retention``: which checkpoints to keep, by default the newest ten.
+    ``source``: one, a list, or a mapping of names to sources, all of which feed the task. ``checkpoint``: the URL of a
+    folder for this pipeline alone. ``sink``: where windows go when they close: one, a list, or a mapping of names to
+    sinks, each of which gets all of them. Without one the state is the only result, and a state with windows needs
+    ``discard_closed=True``, which drops closed windows.
+    ``step_rows``: exactly this many records of each source per step, so that steps depend on the input alone; by
+    default a step takes about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a
+    "dead-letter". ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
+    ``require``: "exactly-once" refuses anything weaker. ``retention``: which checkpoints to keep, by default the newest
+    ten.
     ``start_from``: the URL of a savepoint or checkpoint of the same pipeline. An empty checkpoint begins as a copy of
     it, and is a job of its own from then on. ``unsafe_single_driver``: accept a store that is not proved to create
     files atomically; you must never run two drivers. ``evolve``: how to migrate the existing state to a changed monoid;
@@ -91,10 +94,10 @@ class Pipeline:
     def __init__(
         self,
         *,
-        source: Source,
+        source: Source | Sequence[Source] | Mapping[str, Source],
         task: PersistentTask,
         checkpoint: str | Storage,
-        sink: AnySink | None = None,
+        sink: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None = None,
         discard_closed: bool = False,
         step_rows: int | None = None,
         on_error: str = "stop",
@@ -106,10 +109,8 @@ class Pipeline:
         evolve: Evolution | None = None,
         allow_dropped: Sequence[str] = (),
     ) -> None:
-        _check_part("source", source, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
-        if sink is not None:
-            kind = BatchSink if hasattr(sink, "deliver") else Sink
-            _check_part("sink", sink, kind, "FileSink({})", "FileSink(...), MemorySink() or None")
+        self.sources = named_sources(source)
+        self.sinks = named_sinks(sink)
         if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
             raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
         if on_error not in ("stop", "dead-letter"):
@@ -120,9 +121,7 @@ class Pipeline:
         self._state = check_task(task)
         check_names(self._state.monoid, key_names(task), self._state.window)
         _check_recordable(task, self._state)
-        _check_closed_go_somewhere(self._state, sink, discard_closed)
-        self.source = source
-        self.sink = sink
+        _check_closed_go_somewhere(self._state, self.sinks, discard_closed)
         self.discard_closed = discard_closed
         self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver, option="checkpoint")
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
@@ -148,34 +147,50 @@ class Pipeline:
             raise InvalidPipeline(f"require={require!r}, but this pipeline is {guarantee}")
 
     def __repr__(self) -> str:
-        return (
-            f"Pipeline({self.source!r} -> {type(self.task).__name__} -> {self.sink!r}, checkpoint={self.storage.url!r})"
-        )
+        source, sink = _one_or_all(self.sources), _one_or_all(self.sinks)
+        return f"Pipeline({source!r} -> {type(self.task).__name__} -> {sink!r}, checkpoint={self.storage.url!r})"
+
+    @property
+    def source(self) -> Source:
+        """The source of a pipeline with one. InvalidPipeline if it has several: ``sources`` has them by name."""
+        if len(self.sources) != 1:
+            raise InvalidPipeline(f"this pipeline has the sources {', '.join(self.sources)}: take pipeline.sources")
+        return next(iter(self.sources.values()))
+
+    @property
+    def sink(self) -> AnySink | None:
+        """The sink of a pipeline with one, or None. InvalidPipeline if it has several: ``sinks`` has them by name."""
+        if len(self.sinks) > 1:
+            raise InvalidPipeline(f"this pipeline has the sinks {', '.join(self.sinks)}: take pipeline.sinks")
+        return next(iter(self.sinks.values()), None)
 
     def guarantee(self) -> Guarantee:
-        """What this pipeline guarantees, and why: the weakest of source, checkpoint and sink. ``parts`` has the promise
-        of each."""
-        parts = {"source": promise_of(self.source, "the same positions give the same records")}
+        """What this pipeline guarantees, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
+        promise of each: "source", "checkpoint", "sink"; of several "source clicks", "source orders"."""
+        parts = {}
+        for name, source in self.sources.items():
+            parts[_part("source", name, self.sources)] = promise_of(source, "the same positions give the same records")
         parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
-        if self.sink is not None:
-            parts["sink"] = promise_of(self.sink, "it publishes what a checkpoint names")
+        for name, sink in self.sinks.items():
+            parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes what a checkpoint names")
         discards = self.discard_closed and self._state.window is not None
         return guarantee_of(parts, "for the open windows only: those that close are discarded" if discards else "")
 
     def warnings(self) -> tuple[str, ...]:
-        """Likely mistakes that the source found when it listed its files."""
-        return self.source.warnings() if isinstance(self.source, FileSource) else ()
+        """Likely mistakes that the sources found when they listed their files."""
+        files = (source for source in self.sources.values() if isinstance(source, FileSource))
+        return tuple(warning for source in files for warning in source.warnings())
 
     def _check_not_read_back(self) -> None:
-        """InvalidPipeline if the source would list files of the checkpoint or the sink. Skipping them is not enough: if
+        """InvalidPipeline if a source would list files of the checkpoint or a sink. Skipping them is not enough: if
         either moved later, its old files would become input."""
         places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
-        if isinstance(self.sink, FileSink):
-            places.append(("sink", self.sink.url, self.sink.names()))
-        for part, url, names in places:
-            if isinstance(self.source, FileSource) and self.source.would_read(url, names):
+        places += [("sink", sink.url, sink.names()) for sink in self.sinks.values() if isinstance(sink, FileSink)]
+        sources = [source for source in self.sources.values() if isinstance(source, FileSource)]
+        for source, (part, url, names) in product(sources, places):
+            if source.would_read(url, names):
                 raise InvalidPipeline(
-                    f"the {part} {url} is inside the source {self.source!r}, which would read what is written there. "
+                    f"the {part} {url} is inside the source {source!r}, which would read what is written there. "
                     "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
                     f"'events/*.jsonl'; or give the {part} a folder elsewhere, and if it has begun move there all that "
                     "it has written"
@@ -229,9 +244,10 @@ class Pipeline:
         finally:
             if chosen is not engine:
                 chosen.stop()
-            close = getattr(self.sink, "close", None)
-            if close is not None:
-                close()
+            for sink in self.sinks.values():
+                close = getattr(sink, "close", None)
+                if close is not None:
+                    close()
 
     def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
         """The folded state as an Arrow table in output columns; with a SparkSession, as a DataFrame.
@@ -257,7 +273,7 @@ class Pipeline:
     def job(self) -> Job:
         """The job, as drivers and operations take it."""
         letters = self.on_error == "dead-letter"
-        return Job(self.task, self._state, self.source, self.sink, self.storage, letters, self.discard_closed)
+        return Job(self.task, self._state, self.sources, self.sinks, self.storage, letters, self.discard_closed)
 
     def _state_table(self, at: int | None) -> pa.Table:
         log, job = Log(self.storage), self.job()
@@ -298,28 +314,26 @@ class Pipeline:
 
     def _check_reach(self, engine: Engine) -> None:
         """InvalidPipeline if workers in other processes cannot reach a part."""
-        for part in (self.storage, None if isinstance(self.sink, BatchSink) else self.sink):
-            if part is not None and not part.shared:
+        staging = [sink for sink in self.sinks.values() if not isinstance(sink, BatchSink)]
+        parts: list[Storage | Sink] = [self.storage, *staging]
+        for part in parts:
+            if not part.shared:
                 raise InvalidPipeline(
                     f"{part!r} lives in the memory of this process, out of reach of the workers of {engine.name}: "
                     'use a folder, or engine="embedded"'
                 )
         check = getattr(engine, "check", None)
         if check is not None:
-            sinks = [self.sink.storage] if isinstance(self.sink, FileSink) else []
-            check([self.storage, *sinks], self.source)
+            sinks = [sink.storage for sink in self.sinks.values() if isinstance(sink, FileSink)]
+            check([self.storage, *sinks], *self.sources.values())
 
 
-def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> None:
-    """InvalidPipeline unless ``part`` is a ``kind``; ``of_path``: how to make one from a path."""
-    if isinstance(part, type):
-        raise InvalidPipeline(f"{name}={part.__name__} is a class: give an instance, {part.__name__}(...)")
-    if not isinstance(part, kind):
-        use = of_path.format(repr(os.fspath(part))) if isinstance(part, str | os.PathLike) else others
-        members = [member for member in {**get_annotations(kind), **vars(kind)} if not member.startswith("_")]
-        missing = [member for member in members if not hasattr(part, member)]
-        lacks = "" if len(missing) == len(members) else f"it has no {', '.join(missing)}; add them, or "
-        raise InvalidPipeline(f"{name}={part!r} is not a {name}: {lacks}use {use}")
+def _part(what: str, name: str, among: Mapping[str, Any]) -> str:
+    return what if len(among) == 1 else f"{what} {name}"
+
+
+def _one_or_all(parts: Mapping[str, Any]) -> Any:
+    return next(iter(parts.values()), None) if len(parts) < 2 else parts
 
 
 def _checked_ms(value: Duration, name: str) -> int:
@@ -341,13 +355,13 @@ def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
         ) from error
 
 
-def _check_closed_go_somewhere(state: PersistentState, sink: AnySink | None, discard_closed: bool) -> None:
+def _check_closed_go_somewhere(state: PersistentState, sinks: Mapping[str, AnySink], discard_closed: bool) -> None:
     """InvalidPipeline if closed windows would be lost without the user saying so."""
     if not isinstance(discard_closed, bool):
         raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
-    if sink is not None and discard_closed:
+    if sinks and discard_closed:
         raise InvalidPipeline("sink= says where windows go, discard_closed=True that they go nowhere: leave one out")
-    if sink is None and state.window is not None and not discard_closed:
+    if not sinks and state.window is not None and not discard_closed:
         raise InvalidPipeline(
             "a WindowState without sink=: a window is gone from the state once it has closed, and its result would be "
             "lost. Say where it goes: sink=FileSink(...) or MemorySink(); or discard_closed=True, if only open windows "

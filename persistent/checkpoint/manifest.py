@@ -4,8 +4,8 @@ Laws, along the chain of parents: ids and epochs never decrease, nor do position
 sets the state anew (``SETS``); ``base`` is the manifest's own id if it holds a state of its own, and fences,
 compactions and migrations copy it; per partition ``read = processed + late + dead + duplicate``.
 
-It holds every source, task, state and sink by name. A job of this release has one of each, and at most one sink:
-``source``, ``clock``, ``operator``, ``accounts`` and ``sink`` return that one.
+It holds every source, task, state and sink by name. A job of this release has one task, with one state: ``clock``,
+``operator`` and ``accounts`` are of that one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from persistent.checkpoint.agreement import manifest_agrees
 from persistent.checkpoint.names import runs_folder
@@ -28,12 +28,15 @@ from persistent.checkpoint.parts import (
     SinkPart,
     SourcePart,
     TaskClock,
+    partition_name,
 )
-from persistent.checkpoint.shapes import FORMATS, check_format, check_known
+from persistent.checkpoint.shapes import FORMATS, MANY_SINKS, MANY_SOURCES, check_format, check_known
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, both, check_shape
 from persistent.errors import LawBroken
+
+T = TypeVar("T")
 
 FORMAT = FORMATS[-1]
 HASH_VERSION = 1
@@ -101,18 +104,19 @@ class Manifest:
         """The revision of the rows published under its id."""
         return self.revision_base + self.id
 
-    # -- the one of each that a job of this release has ----------------------------------------------------------
-
-    @property
-    def source_name(self) -> str:
-        """The name of the only source."""
-        (name,) = self.sources
-        return name
+    # -- the one task that a job of this release has -------------------------------------------------------------
 
     @property
     def source(self) -> SourcePart:
-        """The only source."""
-        return self.sources[self.source_name]
+        """The source of a job with one."""
+        (source,) = self.sources.values()
+        return source
+
+    @property
+    def sink(self) -> SinkPart:
+        """The sink of a job with one; an empty one if there is none."""
+        (sink,) = self.sinks.values() or (SinkPart(),)
+        return sink
 
     @property
     def task_name(self) -> str:
@@ -127,21 +131,17 @@ class Manifest:
 
     @property
     def clock(self) -> Clock:
-        """The clock of the only task, with the timestamps of the only source."""
+        """The clock of the only task, with the timestamps of all sources."""
         (clock,) = self.clocks.values()
-        return Clock(clock.watermark, clock.closed, self.source.largest, clock.ended)
+        largest = {name: source.largest for name, source in self.sources.items()}
+        return Clock(clock.watermark, clock.closed, _by_partition(largest), clock.ended)
 
     @property
     def accounts(self) -> Accounts:
-        """The accounts of the only task for its only input, by partition."""
-        ((accounts,),) = (inputs.values() for inputs in self.ledger.values())
-        return accounts
-
-    @property
-    def sink(self) -> SinkPart:
-        """The only sink; an empty one if there is none."""
-        (sink,) = self.sinks.values() or (SinkPart(),)
-        return sink
+        """The accounts of the only task, by partition; with several sources, partitions have the names that
+        ``partition_name`` gives them."""
+        (inputs,) = self.ledger.values()
+        return _by_partition(inputs)
 
     # -- all of them ---------------------------------------------------------------------------------------------
 
@@ -193,7 +193,9 @@ class Manifest:
         body: dict[str, Any] = {
             **{name: list(value) if type(value) is tuple else value for name, value in self.__dict__.items()},
             "format": FORMAT,
-            "features": [],
+            "features": [
+                feature for feature, parts in ((MANY_SOURCES, self.sources), (MANY_SINKS, self.sinks)) if len(parts) > 1
+            ],
             "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
             "sources": {name: source.to_json() for name, source in self.sources.items()},
             "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},
@@ -226,6 +228,15 @@ class Manifest:
         check_known(body, place)
         check_shape(manifest_agrees, body, place, "a manifest")
         return _manifest_of(body)
+
+
+def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """What is said of the partitions of each source, in one mapping."""
+    return {
+        partition_name(name, partition, len(sources)): said
+        for name, partitions in sources.items()
+        for partition, said in partitions.items()
+    }
 
 
 def manifest_sha256(data: bytes) -> str:

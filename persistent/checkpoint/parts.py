@@ -33,6 +33,16 @@ def default_name(kind: str, part: str) -> str:
     return name[:_NAME_LENGTH_MAX] or part
 
 
+def partition_name(source: str, partition: str, sources: int) -> str:
+    """The name of a partition among those of all sources: its own if there is one source, else that of its source
+    before it. A source's name holds no slash, so no two are alike.
+
+    >>> partition_name("clicks", "0", 1), partition_name("clicks", "0", 2)
+    ('0', 'clicks/0')
+    """
+    return partition if sources == 1 else f"{source}/{partition}"
+
+
 @dataclass(frozen=True)
 class Account:
     """What became of the records read from one partition, each counted once.

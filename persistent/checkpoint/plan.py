@@ -12,9 +12,9 @@ from typing import Any
 from persistent.checkpoint.agreement import plan_agrees
 from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
-from persistent.checkpoint.parts import runs_from_json
-from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import check_format, check_known
+from persistent.checkpoint.parts import SourcePart, runs_from_json
+from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
+from persistent.checkpoint.shapes import MANY_SOURCES, check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
@@ -88,9 +88,9 @@ class TaskStep:
 @dataclass(frozen=True)
 class StepPlan:
     """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead by it, or by
-    the clock if that is later. ``sources``, ``tasks``: by name; a job of this release has one of each (``source``,
-    ``task``). ``max_future_ms``: how far ahead of both a timestamp may be; None in a plan of an older release, which
-    takes the present option."""
+    the clock if that is later. ``sources``: what is read of each, by name; one that the checkpoint does not know joins
+    with this step. ``tasks``: by name; a job of this release has one (``task``). ``max_future_ms``: how far ahead of
+    both a timestamp may be; None in a plan of an older release, which takes the present option."""
 
     job: str
     base: int
@@ -103,9 +103,14 @@ class StepPlan:
 
     @property
     def source(self) -> SourceStep:
-        """What the step reads from the only source."""
+        """What the step of a job with one source reads from it."""
         (source,) = self.sources.values()
         return source
+
+    @property
+    def reads(self) -> bool:
+        """Whether the step reads anything."""
+        return any(source.splits for source in self.sources.values())
 
     @property
     def task(self) -> TaskStep:
@@ -117,6 +122,15 @@ class StepPlan:
     def starts(self) -> dict[str, Positions]:
         """The positions of each source before the step."""
         return {name: source.start for name, source in self.sources.items()}
+
+    def starts_at(self, sources: Mapping[str, SourcePart]) -> bool:
+        """Whether it reads on from where a checkpoint has these sources. Others join with it, from their beginning."""
+        beginnings = {
+            name: dict.fromkeys(step.start, CODECS[step.codec].first)
+            for name, step in self.sources.items()
+            if name not in sources
+        }
+        return self.starts == {name: source.positions for name, source in sources.items()} | beginnings
 
     def files(self) -> set[str]:
         """The names of the runs that it adds."""
@@ -132,7 +146,7 @@ class StepPlan:
         """Its bytes, in the newest format. LawBroken if no driver would run it."""
         body = {
             "format": FORMAT,
-            "features": [],
+            "features": [MANY_SOURCES] if len(self.sources) > 1 else [],
             "job": self.job,
             "base": self.base,
             "number": self.number,

@@ -34,8 +34,11 @@ WIDE = "wide totals"
 """The feature of a manifest of format 2 that names a run with totals beyond the types of its monoid."""
 RECORDED = "recorded options"
 """The feature of a manifest or plan of format 2 with fields that the first release of that format does not know."""
-FEATURES = frozenset({WIDE, RECORDED})
-"""The features that a document may need of its reader. Format 3 has none so far: its fields say it all."""
+MANY_SOURCES = "several sources"
+MANY_SINKS = "several sinks"
+"""Features of a manifest or plan of format 3 of a job with more than one of them."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS})
+"""The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions may go back."""
 KINDS = ("checkpoint", "compaction", "fence", "migration", *SETS)
@@ -264,18 +267,27 @@ def check_format(body: Any, place: str) -> None:
 
 
 def check_known(body: Any, place: str) -> None:
-    """Refuse a manifest or plan that only a newer release can continue: one with several sources, tasks, inputs, states
-    or sinks, or with positions of an unknown codec. CorruptCheckpoint if it has no source, task, input or state."""
+    """Refuse a manifest or plan that only a newer release can continue: one with several tasks or states, with a source
+    that the task does not read, or with positions of an unknown codec. CorruptCheckpoint if it has no source, task,
+    input or state."""
     operators = body.get("operators", {})
-    parts = [("sources", body["sources"]), ("tasks", body.get("tasks", operators))]
-    parts += [(f"{what} of {task}", one[what]) for task, one in operators.items() for what in ("inputs", "states")]
-    for what, of in parts:
+    several = [("tasks", body.get("tasks", operators))]
+    several += [(f"states of {task}", one["states"]) for task, one in operators.items()]
+    inputs = [(f"inputs of {task}", one["inputs"]) for task, one in operators.items()]
+    for what, of in (("sources", body["sources"]), *several, *inputs):
         if not of:
             raise CorruptCheckpoint(f"{place}: has no {what}, which no release writes")
-    for what, of in (*parts, ("sinks", body.get("sinks", {}))):
+    for what, of in several:
         if len(of) > 1:
             raise NewerFormat(
                 f"{place}: has {len(of)} {what} ({_names(of)}), this release knows jobs with one: use a newer release"
+            )
+    for what, of in inputs:
+        unread = body["sources"].keys() - set(of)
+        if unread and body["sources"].keys() >= set(of):
+            raise NewerFormat(
+                f"{place}: {_names(sorted(unread))} is not among the {what}, this release knows tasks that read all "
+                "sources: use a newer release"
             )
     for name, source in body["sources"].items():
         if source["codec"] not in CODECS:

@@ -18,7 +18,6 @@ from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.parts import Account, Accounts, OperatorState, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.shapes import SETS
-from persistent.clock import Clock
 from persistent.errors import LawBroken
 
 
@@ -118,22 +117,23 @@ def succeed(
 def at_one(
     manifest: Manifest,
     *,
-    clock: Clock | None = None,
-    source: SourcePart | None = None,
+    clock: TaskClock | None = None,
+    sources: Mapping[str, SourcePart] | None = None,
     operator: OperatorState | None = None,
-    accounts: Accounts | None = None,
+    accounts: Mapping[str, Accounts] | None = None,
 ) -> dict[str, Any]:
-    """The fields of a successor with these parts for the only source or task, under the names they have."""
-    name, task, part = manifest.source_name, manifest.task_name, source or manifest.source
-    given: dict[str, Any] = {}
-    if source is not None or clock is not None:
-        given["sources"] = {name: part if clock is None else replace(part, largest=dict(clock.largest))}
+    """The fields of a successor with these parts for the only task, under its name, and for its sources: it reads all
+    of them. ``accounts``: of each source."""
+    task, given = manifest.task_name, dict[str, Any]()
+    if sources is not None:
+        given["sources"] = dict(sources)
+        operator = replace(operator or manifest.operator, inputs=tuple(sources))
     if clock is not None:
-        given["clocks"] = {task: TaskClock.of(clock)}
+        given["clocks"] = {task: clock}
     if operator is not None:
         given["operators"] = {task: operator}
     if accounts is not None:
-        given["ledger"] = {task: {name: dict(accounts)}}
+        given["ledger"] = {task: {name: dict(one) for name, one in accounts.items()}}
     return given
 
 

@@ -125,7 +125,7 @@ def show(target: str, id: int | None, as_json: bool) -> None:
 
 
 def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
-    manifest, clock, source = entry.manifest, entry.manifest.clock, entry.manifest.source
+    manifest, clock = entry.manifest, entry.manifest.clock
     summary = _summary(entry, manifest)
     size = bytes_text(entry.bytes)
     yield manifest.kind, f"{manifest.id}, of epoch {manifest.epoch}, format {manifest.format}, {size}"
@@ -141,9 +141,12 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
         yield "planned at", utc_text(manifest.committed_ms)
     yield "clock", f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}"
     yield "end of input", "declared" if clock.end_of_input else "not declared"
-    yield "source", source.kind
-    for name, position in sorted(source.positions.items()):
-        yield f"  {name}", f"next: {CODECS[source.codec].text(position)}"
+    for called, source in sorted(manifest.sources.items()):
+        yield "source", source.kind if len(manifest.sources) == 1 else f"{called}, a {source.kind}"
+        for name, position in sorted(source.positions.items()):
+            yield f"  {name}", f"next: {CODECS[source.codec].text(position)}"
+    if len(manifest.sinks) > 1:
+        yield "sinks", ", ".join(sorted(manifest.sinks))
     names = ("read", "processed", "late", "dead", *(("skipped",) if summary["skipped"] else ()))
     yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
 

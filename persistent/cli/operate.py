@@ -134,8 +134,8 @@ def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
     persistent gc visits-checkpoint --dry-run
     """
     pipeline = pipeline_of(target) if names_pipeline(target) else None
-    place, sink = (pipeline.storage, pipeline.sink) if pipeline else (storage_of(target), None)
-    names = operations.collect_garbage(place, sink=sink, dry_run=dry_run, take_over=take_over)
+    place, sinks = (pipeline.storage, pipeline.sinks) if pipeline else (storage_of(target), None)
+    names = operations.collect_garbage(place, sink=sinks, dry_run=dry_run, take_over=take_over)
     if as_json:
         print_json([{"name": name, "deleted": not dry_run} for name in names])
         return

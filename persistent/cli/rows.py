@@ -117,7 +117,7 @@ def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: 
     if panes is None:
         return f"no rows: up to {when} no record{of_key} was counted"
     closed = here.manifest.clock.closed if as_of is None else min(as_of, here.manifest.clock.closed)
-    gone = "discarded" if pipeline.sink is None else f"in {pipeline.sink!r}"
+    gone = f"in {', '.join(map(repr, pipeline.sinks.values()))}" if pipeline.sinks else "discarded"
     if window is not None and window + panes.size_ms <= closed:
         return f"no rows: the window is closed by {when}: what it held is {gone}"
     if window is not None:

@@ -52,7 +52,12 @@ OPTIONS = tuple(
     OptionChange(of, name, effect, says)
     for of, rows in {
         "Pipeline": (
-            ("source", OnChange.RECORDED, "another kind of source is refused; its options are below"),
+            (
+                "source",
+                OnChange.RECORDED,
+                "another kind of source is refused, and one that is left out or renamed; others may join. Options of "
+                "sources are below",
+            ),
             (
                 "task",
                 OnChange.RECORDED,
@@ -64,8 +69,8 @@ OPTIONS = tuple(
                 "sink",
                 OnChange.STEP,
                 "where windows that close from then on are published; the report says that it is new or was taken "
-                "away. Another folder: see `FileSink`. One of another class is refused while that before it may still "
-                "have outputs to publish or take back",
+                "away. Another folder: see `FileSink`. One more may join. One of another class or name is refused "
+                "while that before it may still have outputs to publish or take back",
             ),
             ("discard_closed", OnChange.STEP, "whether windows that close are discarded"),
             (
@@ -254,8 +259,8 @@ OPTIONS = tuple(
 def options_text() -> str:
     """The table as Markdown.
 
-    >>> print(options_text().splitlines()[2])
-    | `Pipeline` | `source` | recorded | another kind of source is refused; its options are below |
+    >>> print(options_text().splitlines()[2][:60])
+    | `Pipeline` | `source` | recorded | another kind of source i
     """
     lines = ["| | option | another value | |", "|---|---|---|---|"]
     lines += [f"| `{one.of}` | `{one.name}` | {one.effect.value} | {one.says} |" for one in OPTIONS]

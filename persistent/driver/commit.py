@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,19 +12,20 @@ from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import (
     STATE,
     Account,
+    Accounts,
     Aside,
     OperatorState,
     SinkBatch,
     SinkPart,
     SourcePart,
     StateRuns,
-    default_name,
+    TaskClock,
 )
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
 from persistent.checkpoint.retention import Retention
-from persistent.checkpoint.successor import Entry, at_one, first, succeed
-from persistent.clock import Clock
+from persistent.checkpoint.successor import Entry, first, succeed
+from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
 from persistent.sinks.outlet import abilities
@@ -49,8 +50,14 @@ class Results:
         """The reason of the first dead letter, if any."""
         return next((result.first_dead for result in self.mapped if result.first_dead), "")
 
-    def staged(self) -> tuple[Staged, ...]:
-        return tuple(result.staged for result in self.closed if result.staged)
+    def staged(self, sink: str) -> tuple[Staged, ...]:
+        """The outputs for the sink of that name."""
+        return tuple(result.staged[sink] for result in self.closed if sink in result.staged)
+
+    @property
+    def outputs(self) -> int:
+        """The rows for each sink."""
+        return sum(next(iter(result.staged.values())).rows for result in self.closed if result.staged)
 
     def set_aside(self) -> tuple[Staged, ...]:
         """The dead letters of results that cannot be published."""
@@ -69,23 +76,40 @@ class Results:
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
     task = check_name(operator_name(job.task), "the task's name")
-    source = default_name(job.source.kind, "source")
     states = {STATE: StateRuns(job.state.fingerprint())}
-    return first(
-        nonce,
-        {source: SourcePart(job.source.kind, tuple(job.source.partitions()), {}, codec=codec_of(job.source).name)},
-        {task: OperatorState((source,), key_names(job.task), (), states)},
+    sources = {
+        name: SourcePart(source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name)
+        for name, source in sorted(job.sources.items())
+    }
+    return first(nonce, sources, {task: OperatorState(tuple(sources), key_names(job.task), (), states)})
+
+
+def with_sources(found: Manifest, expected: Manifest) -> Manifest:
+    """The same checkpoint with the sources that this job reads too, each at its beginning; itself if there is none. The
+    next plan is of all of them, and the next checkpoint lists them. ``expected``: the empty checkpoint of the job."""
+    joining = {name: part for name, part in expected.sources.items() if name not in found.sources}
+    if not joining:
+        return found
+    (operator,), (inputs,) = found.operators.values(), found.ledger.values()
+    (fresh,) = expected.ledger.values()
+    sources = dict(sorted({**found.sources, **joining}.items()))
+    return replace(
+        found,
+        sources=sources,
+        operators={found.task_name: replace(operator, inputs=tuple(sources))},
+        ledger={found.task_name: {name: inputs.get(name, fresh.get(name, {})) for name in sources}},
     )
 
 
 def check_can_begin(first: Manifest) -> None:
-    """InvalidPipeline unless the kind of the source can name a folder: the runs of its index will be there."""
-    try:
-        check_name(first.source.kind, "the kind of the source")
-    except ValueError as error:
-        raise InvalidPipeline(
-            f'{error}: set another on the class of the source, such as kind = "KafkaSource"'
-        ) from error
+    """InvalidPipeline unless the kind of each source can name a folder: the runs of its index will be there."""
+    for source in first.sources.values():
+        try:
+            check_name(source.kind, "the kind of the source")
+        except ValueError as error:
+            raise InvalidPipeline(
+                f'{error}: set another on the class of the source, such as kind = "KafkaSource"'
+            ) from error
 
 
 def next_manifest(
@@ -94,25 +118,24 @@ def next_manifest(
     results: Results,
     *,
     window: Window | None,
-    sink: AnySink | None,
-    index: Sequence[Run],
-    lag_ms: int,
+    sinks: Mapping[str, AnySink],
+    index: Mapping[str, Sequence[Run]],
+    lag_ms: Mapping[str, int],
     retention: Retention,
     nonce: str | None = None,
     known: int | None = None,
 ) -> Manifest:
-    """The checkpoint that a step commits on top of ``last``. ``known``: the first clock whose panes it keeps apart."""
-    old = last.manifest
+    """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
+    allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart."""
+    old, task = last.manifest, last.manifest.task_name
     id = old.id + 1
-    accounts = {**old.accounts, **dict.fromkeys(plan.source.joins, Account())}
-    for partition, count in plan.source.skipped.items():
-        accounts[partition] += Account(skipped=count)
-    for mapped in results.mapped:
-        accounts[mapped.partition] = accounts.get(mapped.partition, Account()) + mapped.account
-    clock = _next_clock(old.clock, plan, results, lag_ms)
+    sources = dict(old.sources)
+    for name, step in plan.sources.items():
+        sources[name] = _next_source(old.sources[name], step, index[name], _largest(results, name))
+    clock = _next_clock(old.clocks[task], plan, sources, lag_ms)
     operator, state = old.operator, old.operator.state
     runs = _next_runs(state.runs, results, window, clock.closed)
-    ends = plan.task.ends and sink is not None and window is None
+    ends = plan.task.ends and bool(sinks) and window is None
     operator = operator.with_state(
         runs=runs,
         lowest=_lowest(runs, window, clock.closed),
@@ -125,20 +148,17 @@ def next_manifest(
         nonce=nonce,
         **retained(old, {**old.bases, id: plan.wall_ms}, retention),
         committed_ms=plan.wall_ms,
-        **at_one(
-            old,
-            clock=clock,
-            source=_next_source(old.source, plan.source, index),
-            operator=replace(operator, key_types=_key_types(operator, results)),
-            accounts=accounts,
-        ),
-        sinks=_next_sinks(old, id, sink, results.staged()),
+        sources=sources,
+        clocks={task: clock},
+        operators={task: replace(operator, key_types=_key_types(operator, results))},
+        ledger={task: {name: _next_accounts(old.ledger[task][name], name, plan, results) for name in sources}},
+        sinks=_next_sinks(old, id, sinks, results),
         aside=_aside(id, results),
-        publishes=sink is not None,
+        publishes=bool(sinks),
     )
 
 
-def _next_source(source: SourcePart, step: SourceStep, index: Sequence[Run]) -> SourcePart:
+def _next_source(source: SourcePart, step: SourceStep, index: Sequence[Run], largest: Mapping[str, int]) -> SourcePart:
     return replace(
         source,
         partitions=(*source.partitions, *step.joins),
@@ -146,20 +166,49 @@ def _next_source(source: SourcePart, step: SourceStep, index: Sequence[Run]) -> 
         recorded=step.recorded,
         index=tuple(index),
         idle=step.idle,
+        largest=later_of(source.largest, largest),
     )
 
 
-def _next_clock(clock: Clock, plan: StepPlan, results: Results, lag_ms: int) -> Clock:
-    largest: dict[str, int] = {}
+def _next_accounts(accounts: Accounts, name: str, plan: StepPlan, results: Results) -> Accounts:
+    """The accounts of one source."""
+    step = plan.sources.get(name)
+    if step is None:
+        return accounts
+    after = {**accounts, **dict.fromkeys(step.joins, Account())}
+    for partition, count in step.skipped.items():
+        after[partition] += Account(skipped=count)
     for mapped in results.mapped:
-        if mapped.largest is not None:
-            largest[mapped.partition] = max(mapped.largest, largest.get(mapped.partition, mapped.largest))
-    clock = clock.advanced(largest, plan.source.cap, lag_ms)
-    return replace(
-        clock,
-        watermark=max(clock.watermark, plan.task.close_at),
+        if mapped.source == name:
+            after[mapped.partition] = after.get(mapped.partition, Account()) + mapped.account
+    return after
+
+
+def _largest(results: Results, name: str) -> dict[str, int]:
+    """The largest timestamps that the step has processed of one source, by partition."""
+    found: dict[str, int] = {}
+    for mapped in results.mapped:
+        if mapped.source == name and mapped.largest is not None:
+            found = later_of(found, {mapped.partition: mapped.largest})
+    return found
+
+
+def watermark_after(
+    plan: Mapping[str, SourceStep], sources: Mapping[str, SourcePart], lag_ms: Mapping[str, int]
+) -> int:
+    """Up to where all sources have come, each by its own disorder; 0 if the clock waits for no partition of any."""
+    bounds = (bound_of(sources[name].largest, step.cap, lag_ms[name]) for name, step in plan.items())
+    return min((bound for bound in bounds if bound is not None), default=0)
+
+
+def _next_clock(
+    clock: TaskClock, plan: StepPlan, sources: Mapping[str, SourcePart], lag_ms: Mapping[str, int]
+) -> TaskClock:
+    reached = watermark_after(plan.sources, sources, lag_ms)
+    return TaskClock(
+        watermark=max(clock.watermark, reached, plan.task.close_at),
         closed=max(clock.closed, plan.task.close_at),
-        end_of_input=plan.task.ends or (clock.end_of_input and not plan.source.splits),
+        ended=plan.task.ends or (clock.ended and not plan.reads),
     )
 
 
@@ -207,16 +256,18 @@ def _key_types(operator: OperatorState, results: Results) -> tuple[str, ...]:
         raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
 
 
-def _next_sinks(old: Manifest, id: int, sink: AnySink | None, staged: tuple[Staged, ...]) -> dict[str, SinkPart]:
+def _next_sinks(old: Manifest, id: int, sinks: Mapping[str, AnySink], results: Results) -> dict[str, SinkPart]:
     """The sinks with their new batches; all earlier batches are published before this checkpoint is put. Without a
-    sink, what is known of the previous one is kept, and its batches are empty: a mark must find each after the one
+    sink, what is known of the previous ones is kept, and their batches are empty: a mark must find each after the one
     before."""
-    if sink is None:
+    if not sinks:
         return {name: replace(part, unpublished=_emptied(part)) for name, part in old.sinks.items()}
-    name = default_name(type(sink).__name__, "sink")
-    before = old.sinks[name].last if name in old.sinks else None
-    batches = (SinkBatch(id, before, staged),) if staged else ()
-    return {name: SinkPart(abilities(sink), id if staged else before, batches)}
+    parts = {}
+    for name, sink in sinks.items():
+        before, staged = old.sinks.get(name, SinkPart()).last, results.staged(name)
+        batches = (SinkBatch(id, before, staged),) if staged else ()
+        parts[name] = SinkPart(abilities(sink), id if staged else before, batches)
+    return parts
 
 
 def _emptied(part: SinkPart) -> tuple[SinkBatch, ...]:
@@ -234,12 +285,10 @@ def _aside(id: int, results: Results) -> tuple[Aside, ...]:
 
 def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
     """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator. A source that
-    begins without partitions may have any."""
+    begins without partitions may have any, and a source that the checkpoint does not know may join."""
     for what, theirs, ours in (
         ("operators", sorted(found.operators), sorted(expected.operators)),
-        ("source", found.source.kind, expected.source.kind),
-        ("positions", found.source.codec, expected.source.codec),
-        ("partitions", sorted(found.source.partitions), sorted(expected.source.partitions or found.source.partitions)),
+        *_sources_compared(found.sources, expected.sources),
     ):
         if theirs != ours:
             raise OtherJob(
@@ -247,12 +296,35 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
                 "Give this pipeline a checkpoint of its own, or the task the name it had"
                 + (f"; or drop its state: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
             )
+    missing = sorted(found.sources.keys() - expected.sources.keys())
+    if missing:
+        raise OtherJob(
+            f"{url} has read the sources {', '.join(sorted(found.sources))}; this pipeline lacks {', '.join(missing)}, "
+            f"and has {', '.join(sorted(expected.sources))}. What was read of a source is counted under its name: give "
+            f"each the name it had, source={{{missing[0]!r}: ...}}, and leave none out; or give this pipeline a "
+            "checkpoint of its own"
+        )
     for name, operator in expected.operators.items():
         changed = changes_text(found.operators[name].described(), operator.described())
         if changed:
             raise FingerprintChanged(
                 f"{url}: the state of {name} has another definition: {changed}. {_what_to_do(found, url)}"
             )
+
+
+def _sources_compared(
+    found: Mapping[str, SourcePart], expected: Mapping[str, SourcePart]
+) -> Iterator[tuple[str, Any, Any]]:
+    """What must be the same of each source, as it is in the checkpoint and in the job. Of jobs with one source each,
+    whose names differ, the kind tells more."""
+    pairs = [(f" of {name}", found[name], expected[name]) for name in found if name in expected]
+    if len(found) == len(expected) == 1:
+        (theirs,), (ours,) = found.values(), expected.values()
+        pairs = [("", theirs, ours)]
+    for of, theirs, ours in pairs:
+        yield f"source{of}", theirs.kind, ours.kind
+        yield f"positions{of}", theirs.codec, ours.codec
+        yield f"partitions{of}", sorted(theirs.partitions), sorted(ours.partitions or theirs.partitions)
 
 
 def _what_to_do(found: Manifest, url: str) -> str:

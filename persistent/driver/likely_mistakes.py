@@ -22,7 +22,8 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
     window = job.state.window
     if window is not None and window.bare:
         yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
-    for part in (getattr(job.source, "bare", {}), getattr(job.state, "bare", {}), bare):
+    of_sources = [getattr(source, "bare", {}) for source in job.sources.values()]
+    for part in (*of_sources, getattr(job.state, "bare", {}), bare):
         for option, duration in part.items():
             yield _seconds_meant(f"{option}={duration} is", duration)
 

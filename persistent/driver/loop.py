@@ -21,7 +21,7 @@ from persistent.driver.next_step import next_step
 from persistent.driver.notes import Notes
 from persistent.driver.options import Options
 from persistent.driver.publish import check_folder, publish
-from persistent.driver.recover import as_it_will_be, is_lost, take_over
+from persistent.driver.recover import as_it_will_be, is_lost, reading_all, take_over
 from persistent.driver.report import RunReport, StepReport
 from persistent.driver.step import Step
 from persistent.driver.step_effects import perform
@@ -66,7 +66,7 @@ class Driver:
         evolves, last = view is not last.manifest, replace(last, manifest=view)
         check_folder(bench.job, bench.log, last.manifest)
         self._notes.begin(last.manifest)
-        step = self._next(last)
+        step = self._next(reading_all(bench, last))
         idle = step is None and not (evolves or bench.options.follow) and last.manifest.retract is None
         if idle and not is_lost(bench, found):
             publish(bench.job, bench.log, last.manifest)

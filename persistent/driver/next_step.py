@@ -1,20 +1,24 @@
-"""The next step follows from the newest manifest and the source: it is the plan that was put, or a new one."""
+"""The next step follows from the newest manifest and the sources: it is the plan that was put, or a new one."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce, plan_name
+from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
+from persistent.driver.commit import watermark_after
 from persistent.driver.effects import Effect
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
-from persistent.errors import CorruptCheckpoint
-from persistent.sources.protocol import Budget, ForgettingSource, SourcePlan
+from persistent.errors import CorruptCheckpoint, InvalidPipeline
+from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
 from persistent.task import check_key
 
 logger = logging.getLogger("persistent.driver")
@@ -30,72 +34,136 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     # After our own checkpoint only a driver that fences us can plan: then the put of our plan finds theirs.
     put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
     if put is not None:
-        put = put.named(manifest.source_name, manifest.task_name)
-        _check_same_source(put, manifest, job.storage.url)
-        if put.starts != {name: source.positions for name, source in manifest.sources.items()}:
-            raise CorruptCheckpoint(
-                f"{job.storage.url}/{plan_name(put.base, put.number)}: starts at {dict(put.source.start)}, the "
-                f"checkpoint is at {dict(manifest.source.positions)}. Nothing of its step was committed: delete "
-                "the file and run again"
-            )
-        first = CODECS[put.source.codec].first
-        if put.source.splits or any(position != first for position in put.source.start.values()):
-            # The source has recorded its options: those of this run must not contradict them.
-            job.source.schema(put.source.recorded)
+        put = put.named(next(iter(manifest.sources)), manifest.task_name)
+        _check_same_sources(put, manifest, job.storage.url)
+        for name, step in put.sources.items():
+            first = CODECS[step.codec].first
+            if step.splits or any(position != first for position in step.start.values()):
+                # The source has recorded its options: those of this run must not contradict them.
+                job.sources[name].schema(step.recorded)
         return Step(last, put, done=(Effect.PLAN,))
     clock, runs = manifest.clock, bench.runs(manifest)
-    budget = _budget(bench, rows, manifest.replan)
-    planned = job.source.plan(bench.source_state(manifest), budget, follow=options.follow)
+    planned = _planned(bench, manifest, rows)
+    lags = {name: job.sources[name].max_out_of_orderness for name in planned}
+    sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
     close_at, ends = clock.watermark, False
-    if planned.splits:
-        check_key(job.task, job.source.schema(planned.recorded))
-    else:
-        ends = options.end_of_input and not clock.end_of_input
-        if ends and planned.held:
-            logger.warning(
-                "%s: records are there that cannot be read yet, behind an open transaction: the windows stay open. Run "
-                "again with end_of_input=True when it has ended",
-                job.storage.url,
-            )
-            ends = False
+    reading = [name for name, one in planned.items() if one.splits]
+    for name in reading:
+        check_key(job.task, job.sources[name].schema(planned[name].recorded))
+    if not reading:
+        ends = options.end_of_input and not clock.end_of_input and not _is_held(planned, job.storage.url)
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
-        moves = clock.advanced({}, planned.cap, job.source.max_out_of_orderness).watermark > clock.watermark
-        joins = bool(planned.joins or planned.skipped)
+        moves = watermark_after(sources, manifest.sources, lags) > clock.watermark
+        joins = any(one.joins or one.skipped for one in planned.values())
         if not (ends or moves or joins or run_cache.is_due(runs, clock, close_at)):
             return None
+    bench.busy = len(reading) or len(planned)
     plan = StepPlan(
         job=manifest.job,
         base=manifest.base,
         number=manifest.replan,
         nonce=new_nonce(),
         wall_ms=wall_ms(),
-        sources={manifest.source_name: _source_step(manifest, planned, job.source.max_out_of_orderness)},
+        sources=sources,
         tasks={manifest.task_name: TaskStep(close_at, ends)},
         max_future_ms=options.max_future_ms,
     )
-    return Step(last, plan, planned.appended)
+    return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
 
 
-def _check_same_source(put: StepPlan, manifest: Manifest, url: str) -> None:
-    """CorruptCheckpoint unless the plan reads the source of the checkpoint."""
-    if put.sources.keys() != manifest.sources.keys():
+def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
+    """Whether records are there that cannot be read yet, so that the input has not ended; then a warning says so."""
+    held = any(one.held for one in planned.values())
+    if held:
+        logger.warning(
+            "%s: records are there that cannot be read yet, behind an open transaction: the windows stay open. Run "
+            "again with end_of_input=True when it has ended",
+            url,
+        )
+    return held
+
+
+def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, SourcePlan]:
+    """What each source has to read next, in the order of their names: that of a plan that is found again."""
+    budget, sources = _budget(bench, rows, manifest.replan), bench.job.sources
+    planned = {
+        name: sources[name].plan(bench.source_state(manifest, name), budget, follow=bench.options.follow)
+        for name in sorted(sources)
+    }
+    _check_apart(planned)
+    return awake(planned, manifest.sources)
+
+
+def awake(planned: Mapping[str, SourcePlan], parts: Mapping[str, SourcePart]) -> dict[str, SourcePlan]:
+    """The plans without the partitions that the clock does not wait for: a source that is idle altogether holds no
+    other back. If all are, the partition that is farthest ahead counts: they fell idle in some order, and the clock
+    must not depend on it."""
+    resting = {name: one for name, one in planned.items() if one.is_idle and one.rests is not None}
+    last = None
+    if all(one.is_idle for one in planned.values()):
+        last = max(
+            resting, key=lambda name: (parts[name].largest.get(str(resting[name].rests), -1), name), default=None
+        )
+    return {name: _idle(one) if name in resting and name != last else one for name, one in planned.items()}
+
+
+def _idle(planned: SourcePlan) -> SourcePlan:
+    return replace(planned, cap={}, idle=tuple(sorted((*planned.idle, str(planned.rests)))), rests=None)
+
+
+def _check_apart(planned: Mapping[str, SourcePlan]) -> None:
+    """InvalidPipeline if two sources read the same topic, by whatever servers they find it."""
+    seen: dict[str, str] = {}
+    for name, one in planned.items():
+        topic = one.recorded.get("topic_id")
+        before = seen.setdefault(topic, name) if topic is not None else name
+        if before != name:
+            raise InvalidPipeline(
+                f"source: {before!r} and {name!r} are the same topic ({topic}): what both read would count twice. "
+                "Leave one out"
+            )
+
+
+def _check_same_sources(put: StepPlan, manifest: Manifest, url: str) -> None:
+    """CorruptCheckpoint unless the plan reads sources of this job, from where the checkpoint is. A plan that was put
+    before the job had a source says nothing of it."""
+    place = f"{url}/{plan_name(put.base, put.number)}"
+    if put.sources.keys() - manifest.sources.keys():
         raise CorruptCheckpoint(
-            f"{url}/{plan_name(put.base, put.number)}: reads {', '.join(put.sources)}, the source of the checkpoint is "
-            f"{', '.join(manifest.sources)}: it is the plan of another job. Nothing of its step was committed: restore "
-            "the file from a copy, or delete it and run again"
+            f"{place}: reads {', '.join(put.sources)}, the sources of the checkpoint and of this pipeline are "
+            f"{', '.join(manifest.sources)}: it is the plan of another job, or of this one with a source that it no "
+            "longer has. Nothing of its step was committed: give it that source again; or restore the file from a "
+            "copy, or delete it and run again"
+        )
+    there = {name: source for name, source in manifest.sources.items() if name in put.sources or source.recorded}
+    if not put.starts_at(there):
+        raise CorruptCheckpoint(
+            f"{place}: starts at {_text(put.starts)}, the checkpoint is at "
+            f"{_text({name: source.positions for name, source in manifest.sources.items()})}. Nothing of its step was "
+            "committed: delete the file and run again"
         )
 
 
-def _source_step(manifest: Manifest, planned: SourcePlan, lag_ms: int) -> SourceStep:
+def _text(starts: Mapping[str, Positions]) -> str:
+    """Positions of sources, for people.
+
+    >>> _text({"file": {"files": (0, 2)}}), _text({"a": {"0": 3}, "b": {}})
+    ("{'files': (0, 2)}", "{'a': {'0': 3}, 'b': {}}")
+    """
+    plain = {name: dict(positions) for name, positions in starts.items()}
+    return str(plain if len(plain) != 1 else next(iter(plain.values())))
+
+
+def _source_step(source: SourcePart, planned: SourcePlan, lag_ms: int) -> SourceStep:
     return SourceStep(
-        start=manifest.source.positions,
-        end={**manifest.source.positions, **planned.end},
+        start=source.positions,
+        end={**source.positions, **planned.end},
         splits=planned.splits,
         cap=planned.cap,
         recorded=planned.recorded,
         max_out_of_orderness_ms=lag_ms,
-        codec=manifest.source.codec,
+        codec=source.codec,
         joins=planned.joins,
         idle=planned.idle,
         skipped=planned.skipped,
@@ -103,12 +171,11 @@ def _source_step(manifest: Manifest, planned: SourcePlan, lag_ms: int) -> Source
 
 
 def plan_number(bench: Workbench, last: Manifest) -> int:
-    """The number of the plan to run: a new one if the source has forgotten records of the one that was put, and, of
+    """The number of the plan to run: a new one if a source has forgotten records of the one that was put, and, of
     smaller steps, after three fences on a plan that never committed."""
-    source = bench.job.source
-    if isinstance(source, ForgettingSource):
+    if any(isinstance(source, ForgettingSource) for source in bench.job.sources.values()):
         put = bench.log.plan(last.base, last.replan)
-        if put is not None and source.has_forgotten(put.source.splits, put.source.recorded):
+        if put is not None and _has_forgotten(bench, put):
             plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"
             logger.warning("%s: the source no longer has records of this plan; a new one takes its place", plan)
             return last.replan + 1
@@ -123,8 +190,18 @@ def plan_number(bench: Workbench, last: Manifest) -> int:
     return last.replan + 1
 
 
+def _has_forgotten(bench: Workbench, put: StepPlan) -> bool:
+    for name, step in put.sources.items():
+        source = bench.job.sources.get(name)
+        if isinstance(source, ForgettingSource) and source.has_forgotten(step.splits, step.recorded):
+            return True
+    return False
+
+
 def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
+    """The share of one source, if as many have something to read as in the step before. ``step_rows`` is of each:
+    which rows a step takes must depend on the positions alone."""
     exact = bench.options.step_rows
     smaller = 0 if bench.adopts else replan
-    wanted = exact if exact is not None else max(1, rows >> (3 * smaller))
-    return Budget(wanted, exact is not None, bench.engine.parallelism)
+    wanted = exact if exact is not None else max(1, (rows >> (3 * smaller)) // bench.busy)
+    return Budget(wanted, exact is not None, max(1, bench.engine.parallelism // bench.busy))

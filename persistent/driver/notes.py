@@ -9,6 +9,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
 from persistent.driver.likely_mistakes import of_job, of_records
+from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
 from persistent.driver.workbench import Workbench
@@ -62,7 +63,7 @@ class Notes:
 
     def note_sink(self, found: Manifest) -> None:
         """Note what a new or missing sink means for windows that close."""
-        had, has = found.publishes, self._bench.job.sink is not None
+        had, has = found.publishes, bool(self._bench.job.sinks)
         closed = utc_text(found.clock.closed)
         if self._bench.job.state.window is not None and had is not None and had != has:
             self.note(
@@ -71,9 +72,21 @@ class Notes:
                 if has
                 else f"the sink is gone: windows that closed up to {closed} went there, later ones are discarded",
             )
-        if not has and found.sink.owed:
+        self._note_names(found, closed)
+        if not has and any(part.owed for part in found.sinks.values()):
             staged = f"the outputs that checkpoint {found.base} staged for it are discarded, unless it published them"
             self.note("staged", staged)
+
+    def _note_names(self, found: Manifest, closed: str) -> None:
+        """Note the sinks and sources that a job which has begun did not have."""
+        job = self._bench.job
+        for name in job.sinks if found.base and found.sinks else ():
+            if name not in found.sinks and not former_name(job, found, name):
+                self.note(f"sink {name}", f"the sink {name!r} is new: it gets the windows that close after {closed}")
+        for name in job.sources if found.base else ():
+            if name not in found.sources:
+                clock = utc_text(found.clock.watermark)
+                self.note(f"source {name}", f"the source {name!r} is new: records of windows before {clock} are late")
 
     def tell_idle(self, manifest: Manifest) -> None:
         """Report that there is nothing to do, with the same report until there is."""
@@ -128,7 +141,7 @@ class Notes:
                 rows=totals["rows"],
                 late=totals["late"],
                 dead=totals["dead"],
-                has_sink=job.sink is not None,
+                has_sink=bool(job.sinks),
                 has_windows=job.state.window is not None,
                 open_windows=open_windows,
                 first_end=self._bench.run_cache.first_end(self._bench.runs(manifest), clock),

@@ -1,4 +1,4 @@
-"""What a manifest says to a sink: who claims it, which batches it is to publish, and how far a rollback goes back.
+"""What a manifest says to each sink: who claims it, which batches it is to publish, and how far a rollback goes back.
 
 Checkpoints are numbered for sinks by their revision, which also grows from a job to the one that started from its
 savepoint; so the mark in a sink never decreases.
@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import Inheritance, SinkPart, default_name
+from persistent.checkpoint.older_formats import SINK
+from persistent.checkpoint.parts import Inheritance, SinkPart
 from persistent.codec import type_of
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.task import key_names
@@ -22,9 +23,9 @@ from persistent.worker.output_tables import REVISION, empty_outputs, output_key
 _NOTHING = Inheritance((), 0)
 
 
-def claim_of(job: Job, manifest: Manifest) -> Claim:
-    """The claim of the manifest's job on its sink."""
-    part, heir = _part(job, manifest), manifest.inherits.get(_name(job), _NOTHING)
+def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
+    """The claim of the manifest's job on the sink of that name."""
+    part, heir = part_of(job, manifest, sink), manifest.inherits.get(sink, _NOTHING)
     before = part.unpublished[0].before if part.unpublished else part.last
     return Claim(
         job=manifest.job,
@@ -38,14 +39,14 @@ def claim_of(job: Job, manifest: Manifest) -> Claim:
     )
 
 
-def batches_of(job: Job, manifest: Manifest, read: Callable[[Staged], pa.Table]) -> tuple[OutputBatch, ...]:
-    """The batches that may still be unpublished, oldest first."""
+def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged], pa.Table]) -> tuple[OutputBatch, ...]:
+    """The batches of a sink that may still be unpublished, oldest first."""
     oldest = manifest.revision_base + manifest.oldest
     return tuple(
         OutputBatch(
             job=manifest.job,
             number=manifest.revision_base + batch.id,
-            before=_number(job, manifest, batch.before),
+            before=_number(manifest, sink, batch.before),
             oldest=oldest,
             id=batch.id,
             url=job.storage.url,
@@ -53,13 +54,13 @@ def batches_of(job: Job, manifest: Manifest, read: Callable[[Staged], pa.Table])
             staged=batch.staged,
             read=read,
         )
-        for batch in manifest.sink.unpublished
+        for batch in part_of(job, manifest, sink).unpublished
     )
 
 
-def retreat_of(job: Job, manifest: Manifest, batches: Sequence[OutputBatch]) -> Retreat | None:
+def retreat_of(job: Job, manifest: Manifest, sink: str, batches: Sequence[OutputBatch]) -> Retreat | None:
     """The rollback that the manifest comes from, if the sink had begun by then; until the next checkpoint."""
-    if manifest.target is None or _name(job) not in manifest.sinks:
+    if manifest.target is None or sink not in manifest.sinks:
         return None
     return Retreat(
         job=manifest.job,
@@ -72,19 +73,36 @@ def retreat_of(job: Job, manifest: Manifest, batches: Sequence[OutputBatch]) -> 
     )
 
 
-def _name(job: Job) -> str:
-    return default_name(type(job.sink).__name__, "sink")
+def part_of(job: Job, manifest: Manifest, sink: str) -> SinkPart:
+    """What the manifest knows of a sink of this job."""
+    name = sink if sink in manifest.sinks else former_name(job, manifest, sink)
+    return manifest.sinks.get(name, SinkPart())
 
 
-def _part(job: Job, manifest: Manifest) -> SinkPart:
-    return manifest.sinks.get(_name(job), SinkPart())
+def former_name(job: Job, manifest: Manifest, sink: str) -> str:
+    """The name by which the manifest lists a sink of this job that it does not list; empty if that is a new one. Older
+    formats record no name; and a place that knows this job is the one it had, whatever class writes there."""
+    others = sorted(manifest.sinks.keys() - job.sinks.keys())
+    new = [name for name in job.sinks if name not in manifest.sinks]
+    if len(others) != 1 or sink not in new:
+        return ""
+    known = [name for name in new if _holder(job, name) == manifest.job]
+    if not known and others == [SINK] and len(new) == 1:
+        known = new
+    return others[0] if known == [sink] else ""
 
 
-def _number(job: Job, manifest: Manifest, id: int | None) -> int:
+def _holder(job: Job, sink: str) -> str | None:
+    """The job that the place of a sink belongs to, if it can tell."""
+    holder: Callable[[], str | None] | None = getattr(job.sinks[sink], "holder", None)
+    return None if holder is None else holder()
+
+
+def _number(manifest: Manifest, sink: str, id: int | None) -> int:
     """The number of a batch of this job; of None, that of the last batch of the job whose place it takes over."""
     if id is not None:
         return manifest.revision_base + id
-    return manifest.inherits.get(_name(job), _NOTHING).number
+    return manifest.inherits.get(sink, _NOTHING).number
 
 
 def _key(job: Job) -> tuple[str, ...]:

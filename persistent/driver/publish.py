@@ -28,11 +28,9 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
-from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import default_name
 from persistent.checkpoint.plan import StepPlan
-from persistent.driver.output_batches import batches_of, claim_of, retreat_of
-from persistent.errors import InvalidPipeline, StagedMissing, StorageError
+from persistent.driver.output_batches import batches_of, claim_of, former_name, retreat_of
+from persistent.errors import Fenced, InvalidPipeline, StagedMissing, StorageError
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
@@ -42,55 +40,84 @@ _ASIDE = (LATE, DEAD)
 
 
 def claim(job: Job, manifest: Manifest) -> None:
-    """Claim the sink for this job, before anything is staged or swept there. StorageError if it is another job's.
-    InvalidPipeline if there is no sink, though the manifest lists outputs that may not be discarded, or outputs to take
-    back."""
-    _check_sink(job, manifest)
-    outlet = job.outlet
-    if outlet is not None:
-        outlet.claim(claim_of(job, manifest))
+    """Claim each sink for this job, before anything is staged or swept there. StorageError if it is another job's.
+    InvalidPipeline if a sink is missing, though the manifest lists outputs for it that may not be discarded, or outputs
+    to take back."""
+    _check_sinks(job, manifest)
+    for name, outlet in job.outlets().items():
+        outlet.claim(claim_of(job, manifest, name))
 
 
 def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
-    """Raise StorageError, before anything is written, if the sink's folder belongs to another job, or has nothing of
-    what this one has published."""
-    holder = getattr(job.sink, "holder", None)
-    if job.sink is None or holder is None:
-        return
-    found = holder()
+    """Raise StorageError, before anything is written, if a sink's folder belongs to another job, or has nothing of
+    what this one has published. InvalidPipeline if a sink has published under another name."""
+    for name, sink in job.sinks.items():
+        _check_named_as_before(job, manifest, name)
+        holder = getattr(sink, "holder", None)
+        if holder is not None:
+            _check_holder(job, log, manifest, name, holder())
+
+
+def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str | None) -> None:
     if found not in (None, manifest.job):
         # The loser of the race for the first manifest finds the winner's name here; that manifest was put before.
         newest = log.newest()
         if newest is None or newest.manifest.job != found:
-            claim(job, manifest)
-    if found is None and manifest.publishes:
+            job.outlets()[name].claim(claim_of(job, manifest, name))
+    is_new = bool(manifest.sinks) and name not in manifest.sinks and not former_name(job, manifest, name)
+    if found is None and manifest.publishes and not is_new:
         raise StorageError(
-            f"{job.sink!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results would be "
-            "split over two folders. Give the sink its old url, or move the whole old folder there; or, to publish "
+            f"{job.sinks[name]!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results would "
+            "be split over two folders. Give the sink its old url, or move the whole old folder there; or, to publish "
             "only new results there, copy _published of the old folder"
         )
 
 
+def _check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
+    """Raise InvalidPipeline if a sink with a mark has batches of this job, and the manifest none under its name: it had
+    another name, or was left out for a while, and no batch can follow those that it has."""
+    is_known = not manifest.sinks or name in manifest.sinks or name in manifest.inherits
+    if manifest.base == 0 or is_known or not isinstance(job.sinks[name], BatchSink):
+        return
+    newest = job.outlets()[name].newest(manifest.job, manifest.revision_base)
+    if newest is not None and newest > 0:
+        others = ", ".join(f"{other!r}" for other in sorted(manifest.sinks.keys() - job.sinks.keys()))
+        raise InvalidPipeline(
+            f"{job.sinks[name]!r} has outputs of this job up to checkpoint {newest}, but not under the name {name!r}: "
+            + (f"if it was {others}, give it that name again, sink={{{others.split(', ')[0]}: ...}}" if others else "")
+            + ("; else " if others else "")
+            + "it was left out meanwhile, and lacks what was published since: give it a new place"
+        )
+
+
 def shown(job: Job, manifest: Manifest) -> Trace:
-    """The newest checkpoint with outputs in the sink, if the sink reports it."""
-    outlet = job.outlet
-    found = None if outlet is None else outlet.newest(manifest.job, manifest.revision_base)
-    return Trace() if found is None else Trace(found, f"{job.sink!r}")
+    """The newest checkpoint with outputs in a sink, if the sinks report it."""
+    found = {name: outlet.newest(manifest.job, manifest.revision_base) for name, outlet in job.outlets().items()}
+    return max((Trace(id, f"{job.sinks[name]!r}") for name, id in found.items() if id is not None), default=Trace())
 
 
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that staged it.
-    InvalidPipeline, before anything is done, if windows are listed and there is no sink."""
-    _check_sink(job, manifest)
+
+    Whatever one sink raises, the others get theirs: a sink that is away holds back no rows of another. InvalidPipeline,
+    before anything is done, if windows are listed for a sink that the job no longer has."""
+    _check_sinks(job, manifest)
+    failures: list[Exception] = []
     try:
-        outlet = job.outlet
-        if outlet is not None:
-            batches = batches_of(job, manifest, outlet.read)
-            outlet.publish(batches, retreat_of(job, manifest, batches))
+        for name, outlet in job.outlets().items():
+            try:
+                batches = batches_of(job, manifest, name, outlet.read)
+                outlet.publish(batches, retreat_of(job, manifest, name, batches))
+            except Fenced:
+                raise
+            except Exception as error:
+                failures.append(error)
         for aside in manifest.aside:
             for folder, staged in zip(_ASIDE, (aside.late, aside.dead)):
                 for one in staged:
                     _publish_aside(job, aside_name(folder, aside.id, one), one)
+        if failures:
+            raise failures[0]
     except StagedMissing:
         log.check(manifest.id)
         raise
@@ -98,21 +125,22 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:
     """Mark what a rollback takes back: it no longer counts, even if a fenced driver still publishes it. Repeated, it
-    changes nothing. InvalidPipeline, before anything is done, if the sink cannot take back."""
+    changes nothing. InvalidPipeline, before anything is done, if a sink cannot take back."""
     if manifest.retract is None:
         return
-    if job.sink is not None and getattr(job.sink, "retract", None) is None:
-        raise _cannot_take_back(job, manifest)
+    for sink in job.sinks.values():
+        if getattr(sink, "retract", None) is None:
+            raise _cannot_take_back(job, sink, manifest)
     name = retraction_name(*_taken_back(manifest))
     put_once(job.storage, f"{RETRACTED}/{name}", f"{name}\n".encode())
-    if job.outlet is not None:
-        job.outlet.ask("mark", *_taken_back(manifest))
+    for outlet in job.outlets().values():
+        outlet.ask("mark", *_taken_back(manifest))
 
 
 def sweep(job: Job, manifest: Manifest) -> None:
-    """Delete the files staged in the sink that no driver will publish."""
-    if job.outlet is not None:
-        job.outlet.sweep(manifest.unpublished(), manifest.epoch, manifest.id)
+    """Delete the files staged in the sinks that no driver will publish."""
+    for outlet in job.outlets().values():
+        outlet.sweep(manifest.unpublished(), manifest.epoch, manifest.id)
 
 
 def take_back(job: Job, manifest: Manifest) -> None:
@@ -120,8 +148,8 @@ def take_back(job: Job, manifest: Manifest) -> None:
     batch sink does so when it publishes."""
     if manifest.retract is None:
         return
-    if job.outlet is not None:
-        job.outlet.ask("retract", *_taken_back(manifest))
+    for outlet in job.outlets().values():
+        outlet.ask("retract", *_taken_back(manifest))
     delete_all(job.storage, list(_retracted_aside(job.storage, [range(*_taken_back(manifest))])))
 
 
@@ -132,9 +160,9 @@ def _taken_back(manifest: Manifest) -> tuple[int, int]:
     return manifest.retract[0], manifest.id
 
 
-def _cannot_take_back(job: Job, manifest: Manifest) -> InvalidPipeline:
+def _cannot_take_back(job: Job, sink: AnySink, manifest: Manifest) -> InvalidPipeline:
     return InvalidPipeline(
-        f"{job.storage.url} went back to checkpoint {manifest.target}, and {job.sink!r} cannot take back what "
+        f"{job.storage.url} went back to checkpoint {manifest.target}, and {sink!r} cannot take back what "
         f"was published since. Roll back again with 'persistent rollback {job.storage.url} {manifest.base} "
         "--outputs=again': then later rows are published a second time"
     )
@@ -172,10 +200,10 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
     """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and what
     was published after it was taken back."""
-    waiting = [STAGED] if isinstance(job.sink, BatchSink) else []
+    waiting = [STAGED] if any(isinstance(sink, BatchSink) for sink in job.sinks.values()) else []
     delete_all(job.storage, list(collectable(job.storage, [job.folder(), *waiting], manifest, kept, pending)))
-    if job.outlet is not None:
-        job.outlet.ask("tidy")
+    for outlet in job.outlets().values():
+        outlet.ask("tidy")
 
 
 def collectable(
@@ -210,19 +238,20 @@ def sweepable(outlet: Outlet, manifest: Manifest) -> list[str]:
     return [names[name] for name in garbage(names, live, manifest.epoch, manifest.id)]
 
 
-def _check_sink(job: Job, manifest: Manifest) -> None:
+def _check_sinks(job: Job, manifest: Manifest) -> None:
     """Raise InvalidPipeline without a sink that is still needed: only the sink knows whether staged outputs were
     published, or those of an abandoned branch taken back."""
-    if job.sink is not None:
-        for name in _others(job.sink, manifest):
+    if job.sinks:
+        for name in _others(job, manifest):
             _check_not_needed(job, name, manifest)
-    if job.sink is None and manifest.retract is not None and manifest.publishes is not False:
+        return
+    if manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
             f"{job.storage.url} went back to checkpoint {manifest.target}, and must take back what was published "
             "since, but this pipeline has no sink (sink=None). Run it with its old sink; or, if those rows may stay: "
             f"'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
         )
-    if job.sink is None and not job.discard_closed and manifest.sink.owed:
+    if not job.discard_closed and any(part.owed for part in manifest.sinks.values()):
         raise InvalidPipeline(
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, but this pipeline has none "
             "(sink=None): they might never be published. Run it with its old sink; or, if those outputs may be lost, "
@@ -230,19 +259,16 @@ def _check_sink(job: Job, manifest: Manifest) -> None:
         )
 
 
-def _others(sink: AnySink, manifest: Manifest) -> list[str]:
-    """The names of the sinks that the manifest lists, unless this is the one."""
-    # Older formats do not record its name. And a place that knows this job is the one, whatever class writes there.
-    known = {default_name(type(sink).__name__, "sink"), SINK}
-    holder = getattr(sink, "holder", None)
-    if not manifest.sinks or known & manifest.sinks.keys() or (holder is not None and holder() == manifest.job):
-        return []
-    return sorted(manifest.sinks)
+def _others(job: Job, manifest: Manifest) -> list[str]:
+    """The names of the sinks that the manifest lists and the job no longer has."""
+    others = manifest.sinks.keys() - job.sinks.keys()
+    return sorted(others - {former_name(job, manifest, name) for name in job.sinks} if others else others)
 
 
 def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
     """Raise InvalidPipeline if the sink of that name may still have something to publish or take back."""
-    url, place = job.storage.url, f"its old sink ({name!r}), but this pipeline has {job.sink!r}"
+    ours = ", ".join(f"{sink!r}" for sink in job.sinks.values())
+    url, place = job.storage.url, f"its old sink ({name!r}), but this pipeline has {ours}"
     if manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
             f"{url} went back to checkpoint {manifest.target}, and must take back what was published since from "

@@ -4,11 +4,13 @@ they left, and brings the state to the current task."""
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry
+from persistent.driver.commit import with_sources
 from persistent.driver.effects import TAKING_OVER, Effect
 from persistent.driver.evolution import adapted, adopted, changes
 from persistent.driver.migration import migrate
@@ -33,7 +35,12 @@ def take_over(bench: Workbench, notes: Notes, last: Entry | None) -> Entry:
     fence = last
     for effect in TAKING_OVER:
         fence = _performed(bench, fence, effect, above)
-    return _evolved(bench, notes, fence)
+    return reading_all(bench, _evolved(bench, notes, fence))
+
+
+def reading_all(bench: Workbench, entry: Entry) -> Entry:
+    """The entry with the sources that join the job with its next step."""
+    return replace(entry, manifest=with_sources(entry.manifest, bench.first))
 
 
 def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:

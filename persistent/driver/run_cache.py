@@ -1,4 +1,4 @@
-"""A run cache knows which panes each run holds, and the index of the source; it reads each run at most once."""
+"""A run cache knows which panes each run holds, and the index of each source; it reads each run at most once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RunCache:
         self._storage = storage
         self._window = window
         self._panes: dict[str, Integers] = {}
-        self._index: tuple[tuple[str, ...], pa.Table | None] = ((), None)
+        self._index: dict[str, tuple[tuple[str, ...], pa.Table | None]] = {}
 
     def learn(self, run: Run, panes: Integers) -> None:
         """Note the panes of a run just written."""
@@ -90,20 +90,18 @@ class RunCache:
         ahead = [int(some[np.searchsorted(some, start)]) for some in panes]
         return min((self._end(max(window.first_number(pane), first)) for pane in ahead), default=None)
 
-    def index(self, manifest: Manifest) -> pa.Table | None:
-        """Every input ever listed, in order; None if none was."""
-        runs = manifest.source.index
+    def index(self, manifest: Manifest, source: str) -> pa.Table | None:
+        """Every input ever listed of a source, in order; None if none was."""
+        runs = manifest.sources[source].index
         names = tuple(run.name for run in runs)
-        known, table = self._index
+        known, table = self._index.get(source, ((), None))
         if names != known:
             grown = table is not None and names[: len(known)] == known
             tables = [table] if grown else []
             tables += [read_table(self._storage, run) for run in (runs[len(known) :] if grown else runs)]
-            self._index = (
-                names,
-                pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None,
-            )
-        return self._index[1]
+            table = pa.concat_tables(tables, promote_options="default").combine_chunks() if tables else None
+            self._index[source] = names, table
+        return table
 
     def _panes_of(self, run: Run) -> Integers:
         if run.name not in self._panes:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from persistent.checkpoint.compaction import choose_all, shards
 from persistent.checkpoint.names import Attempt
+from persistent.checkpoint.parts import partition_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run
@@ -30,16 +31,16 @@ _SHARD_ROWS = 200_000
 
 @dataclass(frozen=True)
 class Step:
-    """The step after ``last``. ``appended``: rows of the source's index that its plan adds, not yet written. ``done``:
-    the effects performed, with PLAN if the plan was found. ``index``: the runs of the source's index after it.
+    """The step after ``last``. ``appended``: rows that its plan adds to the index of each source, not yet written.
+    ``done``: the effects performed, with PLAN if the plan was found. ``index``: the runs of each index after it.
     ``checkpoint``: what the commit has put. ``sweeps``: whether it looks for files of abandoned attempts."""
 
     last: Entry
     plan: StepPlan
-    appended: pa.Table | None = None
+    appended: Mapping[str, pa.Table] = field(default_factory=dict)
     done: tuple[Effect, ...] = ()
     results: Results = field(default_factory=Results)
-    index: tuple[Run, ...] = ()
+    index: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)
     checkpoint: Entry | None = None
     sweeps: bool = False
 
@@ -64,9 +65,9 @@ class Step:
 
     def planned(self, plan: StepPlan) -> Step:
         """The plan is put: this one, or the one that another driver has put before."""
-        return self.past(Effect.PLAN, plan=plan, appended=None)
+        return self.past(Effect.PLAN, plan=plan, appended={})
 
-    def mapped(self, results: Results, index: tuple[Run, ...]) -> Step:
+    def mapped(self, results: Results, index: Mapping[str, tuple[Run, ...]]) -> Step:
         """The items have run, and every file of theirs is written."""
         return self.past(Effect.MAP, results=results, index=index)
 
@@ -93,14 +94,27 @@ class Step:
         state = self.last.manifest.operator.state
         return self.plan.task.ends and any(run.first > state.published for run in state.runs)
 
-    def maps(self, splits: Sequence[Split], max_future_ms: int) -> list[MapSplit]:
-        """These splits of the plan. ``max_future_ms``: if the plan does not say it."""
+    def maps(self, splits: Mapping[str, Sequence[Split]], max_future_ms: int) -> list[MapSplit]:
+        """These splits of the sources of the plan. ``max_future_ms``: if the plan does not say it."""
         plan, last = self.plan, self.last.manifest
         # A time of day that was set back makes no dead letter of a timestamp that the clock has passed.
         ahead_ms = max_future_ms if plan.max_future_ms is None else plan.max_future_ms
         limit = max(plan.wall_ms, last.clock.watermark) + ahead_ms
-        recorded, since, types = plan.source.recorded, last.source.since, last.operator.key_types
-        return [MapSplit(self.attempt, split, recorded, last.clock.watermark, limit, since, types) for split in splits]
+        return [
+            MapSplit(
+                self.attempt,
+                name,
+                partition_name(name, split.partition, len(plan.sources)),
+                split,
+                plan.sources[name].recorded,
+                last.clock.watermark,
+                limit,
+                last.sources[name].since,
+                last.operator.key_types,
+            )
+            for name, some in splits.items()
+            for split in some
+        ]
 
     def closes(self, window: Window | None, parallelism: int) -> list[CloseShard]:
         """Every shard of the state: of a large one, as many as run side by side."""
@@ -133,7 +147,7 @@ class Step:
             seconds=sum(seconds.values()),
             late=sum(account.late for account in accounts) - sum(account.late for account in old),
             dead=sum(account.dead for account in accounts) - sum(account.dead for account in old),
-            outputs=sum(staged.rows for staged in results.staged()),
+            outputs=results.outputs,
             clock_ms=manifest.clock.watermark,
             lag_ms=wall_ms - manifest.clock.watermark,
             checkpoint_bytes=folded_bytes + delta_bytes + self.entry.bytes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from persistent.checkpoint.compaction import Merge, choose, replaced
@@ -20,7 +20,7 @@ from persistent.driver.report import StepReport
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import InputGone
-from persistent.sources.protocol import ConfirmingSource, LosingSource
+from persistent.sources.protocol import ConfirmingSource, LosingSource, Split
 from persistent.storage import delete_all
 from persistent.worker.dispatch import Item, Result
 from persistent.worker.job import Closed, CloseShard, Folded, Mapped, MapSplit
@@ -44,7 +44,8 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
         case Effect.PLAN:
             return step.planned(_put_plan(bench, step))
         case Effect.MAP:
-            return step.mapped(_run_items(bench, step), _merged_index(bench, step))
+            results = _run_items(bench, step)
+            return step.mapped(results, {name: _merged_index(bench, step, name) for name in step.plan.sources})
         case Effect.COMMIT:
             return step.committed(_commit(bench, step))
         case Effect.CHECK:
@@ -58,12 +59,12 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
 
 def _put_plan(bench: Workbench, step: Step) -> StepPlan:
     plan = step.plan
-    if step.appended is not None:
-        run = write_index(bench.job.storage, step.last.manifest.source.kind, step.attempt, step.appended)
-        plan = replace(plan, sources={name: replace(one, appended=(run,)) for name, one in plan.sources.items()})
+    for name, rows in step.appended.items():
+        run = write_index(bench.job.storage, step.last.manifest.sources[name].kind, step.attempt, rows)
+        plan = replace(plan, sources={**plan.sources, name: replace(plan.sources[name], appended=(run,))})
     plan = bench.log.put_plan(plan)
-    if plan.number and not bench.adopts:
-        logger.warning("a smaller step: reading from %s to %s", dict(plan.source.start), dict(plan.source.end))
+    for one in plan.sources.values() if plan.number and not bench.adopts else ():
+        logger.warning("a smaller step: reading from %s to %s", dict(one.start), dict(one.end))
     return plan
 
 
@@ -87,7 +88,7 @@ def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
     last, window = step.last.manifest, bench.job.state.window
     open_and_due = bench.runs(last), last.clock, step.plan.task.close_at
     is_due = step.ends_with_changes if window is None else bench.run_cache.is_due(*open_and_due)
-    if is_due and bench.job.sink is None:
+    if is_due and not bench.job.sinks:
         return [], bench.run_cache.windows_over(*open_and_due)
     return step.closes(window, bench.engine.parallelism) if is_due else [], 0
 
@@ -97,18 +98,30 @@ def _with_splits(bench: Workbench, step: Step, others: Sequence[Item]) -> tuple[
 
     Inputs that are gone may become dead letters of the plan: a rerun finds the same ones gone.
     """
-    splits, recorded = step.plan.source.splits, step.plan.source.recorded
+    splits = {name: one.splits for name, one in step.plan.sources.items()}
     while True:
         maps = step.maps(splits, bench.options.max_future_ms)
         try:
             return bench.engine.map(bench.work, [*maps, *others]), maps
         except InputGone as error:
-            source = bench.job.source
-            found = source.without_lost(splits, recorded) if isinstance(source, LosingSource) else None
-            if found is None:
+            found = _without_lost(bench, step, splits)
+            if not found:
                 raise
-            splits = found
+            splits |= found
             logger.warning("%s; it is a dead letter", error)
+
+
+def _without_lost(
+    bench: Workbench, step: Step, splits: Mapping[str, tuple[Split, ...]]
+) -> dict[str, tuple[Split, ...]]:
+    """The splits of the sources that have lost inputs, each of these as one dead record."""
+    lost: dict[str, tuple[Split, ...]] = {}
+    for name, some in splits.items():
+        source = bench.job.sources[name]
+        if isinstance(source, LosingSource):
+            found = source.without_lost(some, step.plan.sources[name].recorded)
+            lost |= {} if found is None else {name: found}
+    return lost
 
 
 def _agreeing(bench: Workbench, step: Step, maps: list[MapSplit], mapped: list[Mapped]) -> tuple[Mapped, ...]:
@@ -134,31 +147,40 @@ def _agree(known: tuple[str, ...], found: tuple[str, ...]) -> bool:
     return True
 
 
-def _merged_index(bench: Workbench, step: Step) -> tuple[Run, ...]:
-    """The runs of the source's index, neighbours folded when there are many."""
-    runs = (*step.last.manifest.source.index, *step.plan.source.appended)
+def _merged_index(bench: Workbench, step: Step, name: str) -> tuple[Run, ...]:
+    """The runs of a source's index, neighbours folded when there are many."""
+    source = step.last.manifest.sources[name]
+    runs = (*source.index, *step.plan.sources[name].appended)
     merge = choose(runs, sum(run.rows for run in runs))
     if merge is None:
         return runs
-    whole = fold_index(bench.job.storage, step.last.manifest.source.kind, step.attempt, merge.inputs)
+    whole = fold_index(bench.job.storage, source.kind, step.attempt, merge.inputs)
     return replaced(runs, Merge(merge.inputs, 0, KEY_GROUPS), whole)
 
 
 def _commit(bench: Workbench, step: Step) -> Entry:
-    job, lag_ms = bench.job, step.plan.source.max_out_of_orderness_ms
+    job, plan = bench.job, step.plan
+    lag_ms = {
+        name: job.sources[name].max_out_of_orderness
+        if one.max_out_of_orderness_ms is None
+        else one.max_out_of_orderness_ms
+        for name, one in plan.sources.items()
+    }
     manifest = next_manifest(
         step.last,
         step.plan,
         step.results,
         window=job.state.window,
-        sink=job.sink,
+        sinks=job.sinks,
         index=step.index,
-        lag_ms=job.source.max_out_of_orderness if lag_ms is None else lag_ms,
+        lag_ms=lag_ms,
         retention=bench.options.retention,
         known=job.state.known_from(step.last.manifest.clock.watermark),
     )
-    if isinstance(job.source, ConfirmingSource) and step.plan.source.splits:
-        job.source.confirm(step.plan.source.recorded)
+    for name, one in plan.sources.items():
+        source = job.sources[name]
+        if one.splits and isinstance(source, ConfirmingSource):
+            source.confirm(one.recorded)
     entry = bench.log.put(manifest)
     bench.committed = manifest.id
     return entry
@@ -173,4 +195,7 @@ def _collect(bench: Workbench, manifest: Manifest, *, sweeps: bool) -> None:
         sweep(job, manifest)
         collect(job, manifest, bench.kept.values(), None)
     bench.run_cache.forget_all_but(bench.runs(manifest))
-    job.source.acknowledge(bench.kept[min(bench.kept)].source.positions)
+    oldest = bench.kept[min(bench.kept)].sources
+    for name, source in job.sources.items():
+        if name in oldest:
+            source.acknowledge(oldest[name].positions)

@@ -13,7 +13,7 @@ from persistent.driver.commit import Results, first_manifest
 from persistent.driver.options import Options
 from persistent.driver.run_cache import RunCache
 from persistent.engines.protocol import Engine
-from persistent.sources.protocol import MeasuredSource, Reached, SourceState
+from persistent.sources.protocol import MeasuredSource, Reached, SourceState, together
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Job
 
@@ -24,7 +24,7 @@ class Workbench:
     """``first``: the empty checkpoint of the job. ``kept``: the manifests whose files are kept, by id. ``committed``:
     the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
-    then has a new number."""
+    then has a new number. ``busy``: how many sources the last plan reads."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
@@ -39,20 +39,24 @@ class Workbench:
         self.committed: int | None = None
         self.unfolded: dict[str, str] = {}
         self.adopts = False
+        self.busy = len(job.sources)
 
     def runs(self, manifest: Manifest) -> tuple[Run, ...]:
         """The runs of the task's state."""
         return manifest.operator.state.runs
 
-    def source_state(self, manifest: Manifest) -> SourceState:
-        """The positions of the source, and what is recorded of it."""
-        at = manifest.source
-        return SourceState(at.positions, at.recorded, self.run_cache.index(manifest), at.largest)
+    def source_state(self, manifest: Manifest, source: str) -> SourceState:
+        """The positions of a source, and what is recorded of it."""
+        at = manifest.sources[source]
+        return SourceState(at.positions, at.recorded, self.run_cache.index(manifest, source), at.largest)
 
     def reached(self, manifest: Manifest) -> Reached | None:
-        """How far the source has been read, if it can say."""
-        source = self.job.source
-        return source.reached(self.source_state(manifest)) if isinstance(source, MeasuredSource) else None
+        """How far all sources have been read, if each can say, in one unit."""
+        found = [
+            source.reached(self.source_state(manifest, name)) if isinstance(source, MeasuredSource) else None
+            for name, source in self.job.sources.items()
+        ]
+        return together(found)
 
     def leave_unfolded(self, results: Results) -> None:
         """Remember the runs whose fold raised, and log a warning."""

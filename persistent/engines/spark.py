@@ -94,8 +94,8 @@ class Spark:
             return False
         return self._master.startswith("local")
 
-    def check(self, storages: Sequence[str | Storage], source: Any = None) -> None:
-        """InvalidPipeline if workers cannot reach a storage or the source, or lack what these need."""
+    def check(self, storages: Sequence[str | Storage], *sources: Any) -> None:
+        """InvalidPipeline if workers cannot reach a storage or a source, or lack what these need."""
         opened = [open_storage(url) for url in storages]
         for storage in opened:
             if not storage.shared:
@@ -108,10 +108,11 @@ class Spark:
                     f"{storage.url} is a path of this machine, but the workers of {self!r} run on others. Use a store "
                     "that all of them reach: s3://bucket/folder or hdfs://namenode/folder."
                 )
-        self._check_source(source)
+        for source in sources:
+            self._check_source(source)
         urls = [storage.url for storage in opened]
-        place = getattr(source, "url", "")
-        self._needs = self._needs_of([*urls, place], [place] if place and not self.is_local else [])
+        places = [place for source in sources if (place := getattr(source, "url", ""))]
+        self._needs = self._needs_of([*urls, *places], places if not self.is_local else [])
         self._shipped.clear()
         if not self.is_local:
             self.map(_nothing, range(self.parallelism))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import STAGED
 from persistent.checkpoint.running import fenced_marks
+from persistent.driver.naming import several
 from persistent.driver.publish import collectable, sweepable
 from persistent.errors import CorruptCheckpoint
 from persistent.operations.fencing import Location, check_not_running, fenced, log_of, running
@@ -21,42 +22,48 @@ from persistent.storage import Storage
 
 
 def collect_garbage(
-    storage: Location, *, sink: AnySink | None = None, dry_run: bool = False, take_over: bool = False
+    storage: Location,
+    *,
+    sink: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None = None,
+    dry_run: bool = False,
+    take_over: bool = False,
 ) -> tuple[str, ...]:
-    """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink`` that will never be
-    published; returns their names, those in the sink with its URL.
+    """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink``, one or several,
+    that will never be published; returns their names, those in a sink with its URL.
 
     ``dry_run``: only return the names; for a running job, those its own driver would delete. Without ``sink`` its
     staged files are left to the next run. StillRunning; CorruptCheckpoint if a kept manifest cannot be read, because
     garbage is unknown then; StorageError if the sink belongs to another job.
     """
-    log = log_of(storage)
+    log, sinks = log_of(storage), several(sink) if sink is not None else ()
     if dry_run:
         newest = newest_of(log).manifest
         if take_over or not running(log, newest.epoch):
             newest = replace(newest, id=newest.id + 1, epoch=newest.epoch + 1, kind="fence")
-        return (*_names(log, newest), *_staged_names(sink, log.storage, newest))
+        waiting = (name for one in sinks for name in _staged_names(one, log.storage, newest))
+        return (*_names(log, newest), *waiting)
     newest = newest_of(log).manifest
     check_not_running(log, newest.epoch, take_over=take_over)
     # Before the fence: if one cannot be read, nothing has changed.
     known = _kept(log)
     manifest = fenced(log, take_over=take_over).manifest
     log.check(manifest.id)
-    names = _staged_names(sink, log.storage, manifest)
-    if sink is not None and names:
-        place = outlet(sink, log.storage)
+    staged = [_staged_names(one, log.storage, manifest) for one in sinks]
+    for one in (one for one, found in zip(sinks, staged, strict=True) if found):
+        place = outlet(one, log.storage)
         place.claim(Claim(manifest.job))
         place.sweep(sorted(manifest.unpublished()), manifest.epoch, manifest.id)
+    names = [name for found in staged for name in found]
     for name in _names(log, manifest, known):
         log.storage.delete(name)
         names.append(name)
     return tuple(names)
 
 
-def _staged_names(sink: AnySink | None, storage: Storage, manifest: Manifest) -> list[str]:
+def _staged_names(sink: AnySink, storage: Storage, manifest: Manifest) -> list[str]:
     """The staged files of a sink to delete, each with its place."""
     place = getattr(sink, "url", "sink")
-    return [f"{place}/{name}" for name in sweepable(outlet(sink, storage), manifest)] if sink is not None else []
+    return [f"{place}/{name}" for name in sweepable(outlet(sink, storage), manifest)]
 
 
 def _kept(log: Log) -> dict[int, Manifest]:

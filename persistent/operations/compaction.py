@@ -12,7 +12,7 @@ from persistent.checkpoint.copies import OnProgress, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import StateRuns
+from persistent.checkpoint.parts import SourcePart, StateRuns
 from persistent.checkpoint.runs import fold_index
 from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.codec import KEY_GROUPS, Run
@@ -59,14 +59,18 @@ def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manife
                 lowest=state.lowest if runs else None,
                 known_from=known_from(state, job.state.known_from(old.clock.closed)),
             ),
-            source=replace(old.source, index=_folded_index(job, attempt, old)),
+            sources={
+                name: replace(source, index=_folded_index(job, attempt, source)) for name, source in old.sources.items()
+            },
         ),
     )
 
 
 def _is_due(manifest: Manifest) -> bool:
     parts = _parts(manifest.operator.state)
-    return any(not _is_one_sum(part) for part in parts) or len(manifest.source.index) > 1
+    return any(not _is_one_sum(part) for part in parts) or any(
+        len(source.index) > 1 for source in manifest.sources.values()
+    )
 
 
 def _parts(state: StateRuns) -> list[tuple[Run, ...]]:
@@ -107,8 +111,7 @@ def _folded_runs(
         done_bytes += sum(run.bytes for run in part)
 
 
-def _folded_index(job: Job, attempt: Attempt, manifest: Manifest) -> tuple[Run, ...]:
-    runs = manifest.source.index
-    if len(runs) < 2:
-        return runs
-    return (fold_index(job.storage, manifest.source.kind, attempt, runs),)
+def _folded_index(job: Job, attempt: Attempt, source: SourcePart) -> tuple[Run, ...]:
+    if len(source.index) < 2:
+        return source.index
+    return (fold_index(job.storage, source.kind, attempt, source.index),)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from persistent.checkpoint.copies import Target, copied, newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
-from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
+from persistent.checkpoint.parts import Accounts, OperatorState, SourcePart, StateRuns, TaskClock
 from persistent.checkpoint.running import marks
 from persistent.checkpoint.successor import Entry, at_one, first, succeed
-from persistent.clock import Clock, wall_ms
+from persistent.clock import wall_ms
 from persistent.codec import canonical_json, common_key_types
 from persistent.driver.commit import check_same_job
 from persistent.errors import Refused, StillRunning
@@ -26,7 +27,10 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     """Put the sum of two jobs into the new checkpoint ``into``, as a job of its own. A pipeline over both sources
     continues from there as if it had read both from the beginning. Neither job changes.
 
-    Refused if the jobs share a partition; if operator, key, monoid, window or kind of source differ; if one has an
+    Sources of one name and kind whose partitions differ become one source. All others stand side by side, each under
+    its name; where both have one of that name, the second is numbered, as in a pipeline with a list of both.
+
+    Refused if the jobs may have read the same records; if operator, key, monoid or window differ; if one has an
     unfinished step or unpublished outputs, which one more run completes; or if one has published windows that the other
     still holds. Published outputs, late rows and dead letters stay with the old jobs. A state without windows publishes
     every key again at the next end of input. For monoids that do not commute, the first job's updates come first.
@@ -43,8 +47,9 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
     _check_same_operators(jobs, urls)
     operator = _operator(jobs, urls)
     clock = _clock(jobs, urls)
-    source_name, source = jobs[0].source_name, _source(jobs, urls)
-    fence = _emptied(there, jobs[0].operators, source_name, source)
+    names = _names_of_second(jobs)
+    sources = _sources(jobs, names, urls)
+    fence = _emptied(there, jobs[0].operators, sources)
     old, id, now_ms = fence.manifest, fence.manifest.id + 1, wall_ms()
     target = Target(there.storage, Attempt(old.epoch, id))
     copies = [copied(log.storage, manifest, target) for log, manifest in zip((one, other), jobs, strict=True)]
@@ -54,9 +59,9 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
         **at_one(
             fence.manifest,
             clock=clock,
-            source=replace(source, index=(*copies[0].source.index, *copies[1].source.index)),
+            sources=_sources((copies[0], copies[1]), names, urls),
             operator=operator.with_state(runs=_counted_once(copies[0].operator.state, copies[1].operator.state)),
-            accounts={**jobs[0].accounts, **jobs[1].accounts},
+            accounts=_accounts(jobs, names),
         ),
         bases={id: now_ms},
         committed_ms=now_ms,
@@ -94,17 +99,61 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
 
 
 def _check_disjoint(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
-    a, b = ({*job.source.partitions, *job.accounts} for job in jobs)
-    if a & b:
-        raise Refused(
-            f"both {urls[0]} and {urls[1]} have read partition {', '.join(sorted(a & b))}: what both have read would "
-            "count twice. Only jobs over disjoint partitions can be merged"
-        )
-    if jobs[0].source.index and jobs[1].source.index:
-        raise Refused(
-            f"{urls[0]} and {urls[1]} each list their inputs, numbered from 0: such lists cannot be joined. Run one "
-            "pipeline over both inputs from the beginning"
-        )
+    """Refused if two sources of one kind may have read the same records: they have a partition of the same name, and
+    are not known to be at two places."""
+    for one, other in product(jobs[0].sources.values(), jobs[1].sources.values()):
+        shared = sorted({*one.partitions} & {*other.partitions})
+        if one.kind == other.kind and shared and not _are_apart(one.recorded, other.recorded):
+            raise Refused(
+                f"both {urls[0]} and {urls[1]} have read partition {', '.join(shared)}: what both have read would "
+                "count twice. Only jobs over disjoint partitions can be merged"
+            )
+
+
+def _are_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether what is recorded of two sources says that they are at two places.
+
+    >>> _are_apart({"root": "/in/eu"}, {"root": "/in/us"}), _are_apart({"root": "/in"}, {"root": "/in/us"})
+    (True, False)
+    >>> _are_apart({"topic_id": "a"}, {"topic_id": "b"}), _are_apart({}, {"topic_id": "b"})
+    (True, False)
+    """
+    if "topic_id" in one and "topic_id" in other:
+        return bool(one["topic_id"] != other["topic_id"])
+    if "root" in one and "root" in other:
+        a, b = (f"{recorded['root']}".rstrip("/") + "/" for recorded in (one, other))
+        return not (a.startswith(b) or b.startswith(a))
+    return False
+
+
+def _names_of_second(jobs: tuple[Manifest, Manifest]) -> dict[str, str]:
+    """The names of the second job's sources in the merged one."""
+    taken, names = set(jobs[0].sources), dict[str, str]()
+    for name, source in jobs[1].sources.items():
+        before, number, chosen = jobs[0].sources.get(name), 2, name
+        if before is None or before.kind != source.kind or {*before.partitions} & {*source.partitions}:
+            while chosen in taken:
+                chosen, number = f"{name}-{number}", number + 1
+        names[name] = chosen
+        taken.add(chosen)
+    return names
+
+
+def _sources(jobs: tuple[Manifest, Manifest], names: Mapping[str, str], urls: tuple[str, str]) -> dict[str, SourcePart]:
+    """The sources of the merged job. ``names``: of those of the second."""
+    sources = dict(jobs[0].sources)
+    for name, source in jobs[1].sources.items():
+        before = sources.get(names[name])
+        sources[names[name]] = source if before is None else _joined(before, source, urls)
+    return dict(sorted(sources.items()))
+
+
+def _accounts(jobs: tuple[Manifest, Manifest], names: Mapping[str, str]) -> dict[str, Accounts]:
+    (first_accounts,), (second,) = jobs[0].ledger.values(), jobs[1].ledger.values()
+    accounts = dict(first_accounts)
+    for name, one in second.items():
+        accounts[names[name]] = {**accounts.get(names[name], {}), **one}
+    return accounts
 
 
 def _check_same_operators(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
@@ -134,7 +183,7 @@ def _counted_once(a: StateRuns, b: StateRuns) -> tuple[Any, ...]:
     return tuple(replace(run, first=1, last=1) for run in (*a.runs, *b.runs))
 
 
-def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Clock:
+def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
     """The clock of the job that is behind.
 
     If one job has published a window, the other must hold no state for it.
@@ -151,11 +200,10 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Clock:
                 "both to their end (--end-of-input)"
             )
         closed = max(a.closed, b.closed)
-    return Clock(
+    return TaskClock(
         watermark=max(min(a.watermark, b.watermark), closed),
         closed=closed,
-        largest={**a.largest, **b.largest},
-        end_of_input=a.end_of_input and b.end_of_input,
+        ended=a.end_of_input and b.end_of_input,
     )
 
 
@@ -163,10 +211,13 @@ def _have_windows(manifest: Manifest) -> bool:
     return manifest.operator.state.fingerprint.get("state") != "NonWindowState"
 
 
-def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePart:
-    a, b = (job.source for job in jobs)
-    if a.kind != b.kind:
-        raise Refused(f"{urls[0]} reads a {a.kind}, {urls[1]} a {b.kind}: they must read the same sort of source")
+def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
+    """One source with the partitions of both. Refused if they have not read alike."""
+    if a.index and b.index:
+        raise Refused(
+            f"{urls[0]} and {urls[1]} each list their inputs, numbered from 0: such lists cannot be joined. Run one "
+            "pipeline over both inputs from the beginning"
+        )
     if a.recorded and b.recorded and canonical_json(a.recorded) != canonical_json(b.recorded):
         raise Refused(f"{urls[0]} and {urls[1]} have not read alike: {_differing(a.recorded, b.recorded)}")
     if a.since != b.since:
@@ -176,19 +227,21 @@ def _source(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> SourcePar
         (*a.partitions, *b.partitions),
         {**a.positions, **b.positions},
         a.recorded or b.recorded,
-        since=a.since,
+        (*a.index, *b.index),
+        a.since,
+        {**a.largest, **b.largest},
         codec=a.codec,
     )
 
 
-def _emptied(there: Log, operators: Mapping[str, OperatorState], name: str, source: SourcePart) -> Entry:
+def _emptied(there: Log, operators: Mapping[str, OperatorState], sources: Mapping[str, SourcePart]) -> Entry:
     """A fence on the empty checkpoint of the new job, which an interrupted call may have begun."""
     nonce = new_nonce()
     none = {
-        task: replace(one.with_state(runs=(), lowest=None, published=0), key_types=())
+        task: replace(one.with_state(runs=(), lowest=None, published=0), key_types=(), inputs=tuple(sources))
         for task, one in operators.items()
     }
-    empty = first(nonce, {name: source}, none)
+    empty = first(nonce, sources, none)
     created = there.create(empty)
     if created.manifest.base == 0:
         check_same_job(created.manifest, empty, there.storage.url)

@@ -8,7 +8,7 @@ has moved), time is all that both share:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +17,10 @@ from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import Account, SourcePart
+from persistent.checkpoint.parts import Account, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry, at_one
-from persistent.clock import Clock, Instant, instant_ms
+from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
 from persistent.operations.fencing import check_not_running, committed, fenced
@@ -53,7 +53,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     with log.unless_fenced(last.manifest.id):
         target = checkpoint_as_of(log, job.task, job.state, clock).manifest
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
-        begins = _begins(job.source, target.source, clock)
+        begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
         copy = _as_of(target, clock, begins, tuple(_runs_before(job, target, clock, attempt)))
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
 
@@ -66,26 +66,30 @@ def _begins(source: Source, before: SourcePart, clock: int) -> SourceState:
     return SourceState(dict.fromkeys(before.partitions, first), carried(before.recorded))
 
 
-def _as_of(target: Manifest, clock: int, begins: SourceState, runs: tuple[Run, ...]) -> Manifest:
-    """The manifest of the state before the clock, over a source that is read from these positions."""
-    partitions, operator = tuple(begins.positions), target.operator
-    unread = replace(
-        target.source,
-        partitions=partitions,
-        positions=begins.positions,
-        recorded=begins.recorded,
-        index=(),
-        since=clock,
-        idle=(),
-    )
+def _as_of(target: Manifest, clock: int, begins: Mapping[str, SourceState], runs: tuple[Run, ...]) -> Manifest:
+    """The manifest of the state before the clock, over sources that are read from these positions."""
+    operator = target.operator
+    unread = {
+        name: replace(
+            target.sources[name],
+            partitions=tuple(begin.positions),
+            positions=begin.positions,
+            recorded=begin.recorded,
+            largest={},
+            index=(),
+            since=clock,
+            idle=(),
+        )
+        for name, begin in begins.items()
+    }
     return replace(
         target,
         **at_one(
             target,
-            clock=Clock(watermark=clock, closed=min(target.clock.closed, clock)),
-            source=unread,
+            clock=TaskClock(watermark=clock, closed=min(target.clock.closed, clock)),
+            sources=unread,
             operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None),
-            accounts=dict.fromkeys(partitions, Account()),
+            accounts={name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()},
         ),
     )
 

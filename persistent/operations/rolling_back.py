@@ -9,7 +9,7 @@ from persistent.checkpoint.copies import Target, copied, newest_of, verified_run
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import Account, SinkPart
+from persistent.checkpoint.parts import Account, SinkPart, SourcePart
 from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
@@ -86,17 +86,17 @@ def rollback(
 
 
 def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
-    """The copy of a checkpoint from before the first plan, with the partitions where the job began: a new plan would
-    begin elsewhere, as ``start=`` says now."""
-    source = newest.source
-    begins = begun(source.recorded)
-    if copy.source.partitions or not begins:
-        return copy
-    recorded = begun_anew(source.recorded, begins)
-    source = replace(
-        copy.source, partitions=tuple(begins), positions=begins, recorded=recorded, kind=source.kind, codec=source.codec
-    )
-    return replace(copy, **at_one(copy, source=source, accounts=dict.fromkeys(begins, Account())))
+    """The copy of a checkpoint from before the first plan of a source, with its partitions where the job began to read
+    them: a new plan would begin elsewhere, as ``start=`` says now."""
+    sources, (accounts,) = dict(copy.sources), copy.ledger.values()
+    accounts = dict(accounts)
+    for name, source in newest.sources.items():
+        begins = begun(source.recorded)
+        if begins and (name not in sources or not sources[name].partitions):
+            recorded = begun_anew(source.recorded, begins)
+            sources[name] = SourcePart(source.kind, tuple(begins), begins, recorded, codec=source.codec)
+            accounts[name] = dict.fromkeys(begins, Account())
+    return copy if sources == copy.sources else replace(copy, **at_one(copy, sources=sources, accounts=accounts))
 
 
 def check_outputs(outputs: str) -> None:

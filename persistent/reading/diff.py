@@ -16,6 +16,7 @@ from monoids.groupby.summing import group_by
 from monoids.hashing import key_column
 from persistent.checkpoint.compaction import shards
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import partition_name
 from persistent.checkpoint.positions import positions_to_json
 from persistent.codec import Run
 from persistent.pipeline import Pipeline
@@ -125,8 +126,11 @@ def _clock(manifest: Manifest) -> dict[str, Any]:
 
 
 def _positions(manifest: Manifest) -> dict[str, Any]:
-    source = manifest.source
-    return positions_to_json(source.codec, source.positions)
+    return {
+        partition_name(name, partition, len(manifest.sources)): position
+        for name, source in manifest.sources.items()
+        for partition, position in positions_to_json(source.codec, source.positions).items()
+    }
 
 
 def _accounts(manifest: Manifest) -> dict[str, Any]:

@@ -71,11 +71,11 @@ def job_of(pipeline: Pipeline) -> Job:
     """What the pipeline runs."""
     task = pipeline.task
     letters = pipeline.on_error == "dead-letter"
-    return Job(task, check_task(task), pipeline.source, pipeline.sink, pipeline.storage, letters)
+    return Job(task, check_task(task), pipeline.sources, pipeline.sinks, pipeline.storage, letters)
 
 
 def checked_job(pipeline: Pipeline, at: Place) -> Job:
     """The job of a pipeline, to read a state by; OtherJob or FingerprintChanged if that state is not its own."""
     job = job_of(pipeline)
     check_same_job(at.manifest, first_manifest(job, ""), at.storage.url)
-    return Job(job.task, job.state, job.source, job.sink, at.storage, job.dead_letters)
+    return Job(job.task, job.state, job.sources, job.sinks, at.storage, job.dead_letters)

@@ -64,6 +64,7 @@ class FileSink:
         self.storage = open_storage(url, private=False)
         self.format = format
         self.shared = self.storage.shared
+        self.address = f"folder {os.path.realpath(self.url) if self.storage.local else self.url}"
 
     def __repr__(self) -> str:
         return f"FileSink({self.storage.url!r}, format={self.format!r})"

@@ -41,6 +41,7 @@ class FunctionSink:
                 "write it as def publish(table, id)"
             )
         self.function = function
+        self.address = f"function {id(function)}"
 
     def __repr__(self) -> str:
         return f"FunctionSink({getattr(self.function, '__qualname__', self.function)!r})"

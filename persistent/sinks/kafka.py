@@ -66,6 +66,7 @@ class KafkaSink:
             raise InvalidPipeline(f"KafkaSink key={key!r}: give a list of columns, such as [{key!r}]")
         self.servers = servers
         self.topic = topic
+        self.address = f"{servers} topic {topic}"
         self.key = None if key is None else tuple(key)
         settings = checked_settings(client or {}, "sink", _FIXED)
         self._settings = {**_PRODUCER, **settings}

@@ -64,6 +64,7 @@ class PostgresSink:
         self._schema, self._name = parts[:-1], parts[-1]
         places = [settings.get("host", "localhost"), settings.get("port", 5432), settings.get("dbname", "")]
         self.place = "{}:{}/{}".format(*places)
+        self.address = f"{self.place} table {table}"
         patiences = Patiences(
             duration_ms(connect_timeout, "connect_timeout"),
             duration_ms(call_timeout, "call_timeout"),

@@ -41,6 +41,7 @@ class Sink(Protocol):
     ``newest()``: the highest id under which anything is published, -1 if none, so that a checkpoint that has lost its
     newest manifest is detected.
     ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: a run has ended, or failed.
+    ``address``: equal for two sinks at one place.
     """
 
     shared: bool
@@ -138,7 +139,7 @@ class BatchSink(Protocol):
     ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it could never take; workers call it where they
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
-    ``guarantee()`` and ``close()``: as for a ``Sink``.
+    ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
     """
 
     def claim(self, claim: Claim) -> None: ...

@@ -77,6 +77,7 @@ class SqliteSink:
         self.table = table
         self.mode = checked_mode(mode, "SqliteSink")
         self.lock_ms = duration_ms(lock_timeout, "lock_timeout")
+        self.address = f"{os.path.realpath(self.path)} table {table.lower()}"
 
     def __repr__(self) -> str:
         return f"SqliteSink({self.path!r}, {self.table!r}, mode={self.mode!r})"

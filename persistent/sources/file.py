@@ -122,6 +122,7 @@ class FileSource:
         self._moved_from = moved_folder(moved_from)
         self._followed_roots: set[tuple[str, str | None]] = set()
         self.url: str = self._files.before_wildcard
+        self.address = f"files {self._files.url.removeprefix('local://').removeprefix('file://').rstrip('/')}"
         self.reach: Reach = Reach.NETWORK if shared_mount else reach_of(self._files.url)
         self._schema = None if schema is None else from_option(schema)
         if self._schema is not None:

@@ -107,6 +107,7 @@ class KafkaSource:
         options.require_choice("on_gap", on_gap, ON_GAP)
         self.servers = servers
         self.topic = topic
+        self.address = f"{servers} topic {topic}"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
         self._schema = None if schema is None else from_option(schema)

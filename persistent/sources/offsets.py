@@ -69,7 +69,8 @@ class OffsetPlans:
         shares = _shares(left, max(budget.rows, 1))
         caught_up = {partition for partition, offset in at.items() if not kept[partition].behind(offset)}
         unseen = {partition for partition in begun.joined if partition not in state.largest} & caught_up
-        idle = _but_the_last(unseen | self._idle(caught_up), kept, state.largest)
+        asleep = unseen | self._idle(caught_up)
+        idle = _but_the_last(asleep, kept, state.largest)
         end = {partition: offset + shares[partition] for partition, offset in at.items()}
         return SourcePlan(
             splits=tuple(_splits(at, end, budget.splits)),
@@ -80,6 +81,7 @@ class OffsetPlans:
             idle=tuple(sorted(idle)),
             skipped=skipped,
             held=any(kept[one].behind(max(offset, kept[one].stop)) for one, offset in end.items()),
+            rests=next(iter(asleep - idle), None),
         )
 
     def from_clock(self, kept: Mapping[str, Kept], at: Mapping[str, int], clock: str) -> dict[str, Any]:

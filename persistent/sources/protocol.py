@@ -77,7 +77,9 @@ class SourcePlan:
     that listed but unread data may still hold, at ``end``; None: no bound is needed; -1: unknown, so the watermark
     waits. ``appended``: rows to append to the index. ``recorded`` replaces what was recorded before.
     ``joins``: the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of
-    which has a cap. ``skipped``: per partition, how many positions are passed over: the source no longer has them.
+    which has a cap. ``rests``: a partition that is idle too, and has a cap only because all others of the source are
+    idle; beside another source that is not idle the watermark does not wait for it either. ``skipped``: per partition,
+    how many positions are passed over: the source no longer has them.
     ``held``: whether records are there that cannot be read yet, as behind an open transaction: the input has not ended.
     """
 
@@ -90,6 +92,12 @@ class SourcePlan:
     idle: tuple[str, ...] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     held: bool = False
+    rests: str | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the watermark need not wait for any of its partitions."""
+        return self.cap.keys() <= {self.rests}
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,7 @@ class Source(Protocol):
 
     ``guarantee()``, if it has one, returns its ``persistent.promises.Promise``; without one, exactly-once.
     ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
+    ``address``, if it has one, is equal for two sources that read the same records.
 
     One that not every machine can read has a ``reach`` (``persistent.storage.places.Reach``) too: ``PROCESS`` if its
     records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
@@ -168,6 +177,20 @@ class Reached:
     @property
     def is_all(self) -> bool:
         return self.done >= self.total and self.files_done >= self.files
+
+
+def together(reached: Sequence[Reached | None]) -> Reached | None:
+    """How far several sources have been read; None if one cannot say, or they count in other units.
+
+    >>> together([Reached(3, 4, "rows"), Reached(1, 5, "rows")])
+    Reached(done=4, total=9, unit='rows', files_done=0, files=0)
+    """
+    known = [one for one in reached if one is not None]
+    if len(known) < len(reached) or len({one.unit for one in known}) != 1:
+        return None
+    sums = (sum(getattr(one, name) for one in known) for name in ("done", "total", "files_done", "files"))
+    done, total, files_done, files = sums
+    return Reached(done, total, known[0].unit, files_done, files)
 
 
 @runtime_checkable

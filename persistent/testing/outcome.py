@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -118,6 +118,17 @@ def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions:
         counted = {name: value for name, value in vars(account).items() if positions or name != "mix"}
         rows[Slot(f"ledger of {partition}")] = [counted]
     return Outcome(names, {place: sorted(found, key=_canonical) for place, found in rows.items()})
+
+
+def all_outputs(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a pipeline with several sinks, from one for each: at every place what is in the first, then in the
+    second; a sink that lacks a row shows."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+    rows = {place: found for place, found in outcomes[0].rows.items() if place.part != "outputs"}
+    for number, outcome in enumerate(outcomes, 1):
+        rows |= {replace(place, part=f"outputs of sink {number}"): found for place, found in outcome.at("outputs")}
+    return Outcome(outcomes[0].key_names, rows)
 
 
 def first_difference(expected: Outcome, found: Outcome, tolerance: float | None) -> Difference | None:

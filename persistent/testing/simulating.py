@@ -36,7 +36,7 @@ from persistent.task import operator_name
 from persistent.testing.clock import ManualClock
 from persistent.testing.faults import FaultyStorage, Killed, Operations
 from persistent.testing.interleaving import Interleaving, run_both
-from persistent.testing.outcome import Difference, Outcome, first_difference, outcome_of
+from persistent.testing.outcome import Difference, Outcome, all_outputs, first_difference, outcome_of
 from persistent.testing.pauses import AskingStorage, Before, Once
 from persistent.testing.running import Calling, maker
 from persistent.testing.seeded import choose, draw
@@ -202,9 +202,9 @@ class _World:
     lives: int = 0
 
     def __post_init__(self) -> None:
-        name = uuid.uuid4().hex
-        self.checkpoint, self.sink = MemoryStorage(f"{name}-checkpoint"), MemoryStorage(f"{name}-sink")
-        self.format = "parquet"
+        self.name = uuid.uuid4().hex
+        self.checkpoint = MemoryStorage(f"{self.name}-checkpoint")
+        self.sinks: dict[str, tuple[MemoryStorage, str]] = {}
 
     def pipeline(self, operations: Operations | None = None, before: Before | None = None) -> Pipeline:
         """The pipeline as one process makes it."""
@@ -215,9 +215,10 @@ class _World:
             return FaultyStorage(storage, operations) if operations is not None else storage
 
         made = copy.copy(self.make())
-        self.format = getattr(made.sink, "format", self.format)
         made.storage = seen(self.checkpoint)
-        made.sink = FileSink(seen(self.sink), format=self.format) if made.sink is not None else None
+        made.sinks = {
+            name: self._sink(name, getattr(sink, "format", "parquet"), seen) for name, sink in made.sinks.items()
+        }
         made.step_rows = self.step_rows
         return made
 
@@ -239,20 +240,28 @@ class _World:
 
     def outcome(self) -> Outcome:
         """The outcome so far."""
-        return outcome_of(self.pipeline(), self._published(), positions=True)
+        pipeline = self.pipeline()
+        outcomes = [outcome_of(pipeline, _rows_in(*sink), positions=True) for sink in self.sinks.values()]
+        return all_outputs(outcomes) if outcomes else outcome_of(pipeline, (), positions=True)
 
     def forget(self) -> None:
         """Free the memory."""
-        self.checkpoint.clear()
-        self.sink.clear()
+        for storage in (self.checkpoint, *(storage for storage, _ in self.sinks.values())):
+            storage.clear()
 
-    def _published(self) -> Iterator[dict[str, Any]]:
-        for name in self.sink.list(""):
-            data = self.sink.read(name)
-            if self.format == "parquet":
-                yield from pq.read_table(pa.BufferReader(data)).to_pylist()
-            else:
-                yield from (json.loads(line) for line in data.to_pybytes().decode().splitlines())
+    def _sink(self, name: str, format: str, seen: Callable[[Storage], Storage]) -> FileSink:
+        """The sink of that name, in memory."""
+        storage, _ = self.sinks.setdefault(name, (MemoryStorage(f"{self.name}-{name}-sink"), format))
+        return FileSink(seen(storage), format=format)
+
+
+def _rows_in(sink: MemoryStorage, format: str) -> Iterator[dict[str, Any]]:
+    for name in sink.list(""):
+        data = sink.read(name)
+        if format == "parquet":
+            yield from pq.read_table(pa.BufferReader(data)).to_pylist()
+        else:
+            yield from (json.loads(line) for line in data.to_pybytes().decode().splitlines())
 
 
 def _strike(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:

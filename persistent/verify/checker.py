@@ -288,8 +288,8 @@ class _Checker:
             # A fence may have the id of a lost checkpoint, whose plan nobody runs.
             return
         manifest = base.manifest
-        starts = plan.named(manifest.source_name, manifest.task_name).starts
-        if (plan.job, starts) != (manifest.job, {name: one.positions for name, one in manifest.sources.items()}):
+        plan = plan.named(next(iter(manifest.sources)), manifest.task_name)
+        if plan.job != manifest.job or not plan.starts_at(manifest.sources):
             yield f"does not start where checkpoint {plan.base} stands"
         if plan.base == self.newest.base:
             known = self.newest.files()

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import partition_name
 from persistent.checkpoint.shapes import SETS
 from persistent.checkpoint.successor import Entry, broken
 from persistent.codec import Run
@@ -44,9 +45,16 @@ def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
     before, after = parent.manifest, manifest
     for law in broken(after, before):
         yield f"does not follow {before.id}: {law}"
+    later = after.accounts
     for partition, account in before.accounts.items() if after.kind not in SETS else ():
-        if not _grows(account.__dict__, after.accounts[partition].__dict__ if partition in after.accounts else {}):
+        partition = partition if partition in later else _qualified(before, partition, after)
+        if not _grows(account.__dict__, later[partition].__dict__ if partition in later else {}):
             yield f"{partition}: the account goes back"
+
+
+def _qualified(before: Manifest, partition: str, after: Manifest) -> str:
+    """The name of the partition of an only source, after others have joined."""
+    return partition_name(next(iter(before.sources)), partition, len(after.sources))
 
 
 def _grows(before: Mapping[str, int], after: Mapping[str, int]) -> bool:

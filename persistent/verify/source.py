@@ -26,11 +26,11 @@ from monoids.hashing import mix_records
 from persistent.checkpoint.copies import newest_of, read_while_running
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import Account
+from persistent.checkpoint.parts import Account, SourcePart, partition_name
 from persistent.checkpoint.positions import CODECS, PositionCodec
 from persistent.checkpoint.successor import Entry
 from persistent.driver.run_cache import RunCache
-from persistent.errors import InputGone, RetentionGap, SourceChanged
+from persistent.errors import InputGone, Refused, RetentionGap, SourceChanged
 from persistent.pipeline import Pipeline
 from persistent.sources.protocol import (
     NO_TIMESTAMP,
@@ -72,50 +72,76 @@ def verify_source(
     The job may run meanwhile: if ``entry`` is collected before it is read, the newest checkpoint takes its place.
     ``on_progress`` gets the records read, and those in the account.
     """
-    manifest, index = _index(Log(pipeline.storage), entry)
+    manifest, indexes = _indexes(Log(pipeline.storage), entry)
     found = Verification(pipeline.storage.url, newest=manifest.id)
     total = sum(account.read for account in manifest.accounts.values())
-    counts: dict[str, _RecordCount] = {partition: _RecordCount() for partition in manifest.source.positions}
-    source = pipeline.source.losing() if isinstance(pipeline.source, LosingSource) else pipeline.source
-    try:
-        for partition, count in _counts(source, manifest, index):
-            counts[partition] += count
+    done = 0
+    for name in manifest.sources:
+        source = pipeline.sources.get(name)
+        if source is None:
+            raise Refused(f"{pipeline.storage.url}: checkpoint {manifest.id} has read a source {name!r}: give that too")
+        before = done
+
+        def progress(read: int, before: int = before) -> None:
             if on_progress is not None:
-                on_progress(sum(one.read for one in counts.values()), total)
-    except SourceChanged as error:
-        found.fault(_PART, manifest.source.kind, str(error))
-        return found
-    except RetentionGap:
-        found.warn(
-            _PART,
-            manifest.source.kind,
-            "so the account cannot be compared with the source, which no longer has all that it had, as its retention "
-            "says. A rollback to before what is gone would have to read it again",
-        )
-        return found
-    except InputGone as error:
-        found.warn(_PART, manifest.source.kind, f"so the account cannot be compared with the source: {error}")
-        return found
-    for partition, count in counts.items():
-        found.count(_PART, rows=count.read)
-        position, account = manifest.source.positions[partition], manifest.accounts.get(partition, Account())
-        differences = [*_differences(count, account, position)]
-        if count.lost and differences:
-            found.warn(_PART, partition, _gone_text(count, account, position))
-            differences = [*_excesses(count, account, position)]
-        for text in differences:
-            found.fault(_PART, partition, text)
+                on_progress(before + read, total)
+
+        done += _verify_one(found, manifest, name, source, indexes[name], progress)
     return found
 
 
-def _index(log: Log, entry: Entry) -> tuple[Manifest, pa.Table | None]:
-    """The manifest of a kept entry, and the index of its source."""
+def _verify_one(
+    found: Verification,
+    manifest: Manifest,
+    name: str,
+    source: Source,
+    index: pa.Table | None,
+    on_progress: Callable[[int], None],
+) -> int:
+    """Compare one source with its accounts; returns the number of records read."""
+    part, (accounts,) = manifest.sources[name], (inputs[name] for inputs in manifest.ledger.values())
+    counts: dict[str, _RecordCount] = {partition: _RecordCount() for partition in part.positions}
+    kind = part.kind if len(manifest.sources) == 1 else name
+    try:
+        for partition, count in _counts(source.losing() if isinstance(source, LosingSource) else source, part, index):
+            counts[partition] += count
+            on_progress(sum(one.read for one in counts.values()))
+    except SourceChanged as error:
+        found.fault(_PART, kind, str(error))
+        return 0
+    except RetentionGap:
+        found.warn(
+            _PART,
+            kind,
+            "so the account cannot be compared with the source, which no longer has all that it had, as its retention "
+            "says. A rollback to before what is gone would have to read it again",
+        )
+        return 0
+    except InputGone as error:
+        found.warn(_PART, kind, f"so the account cannot be compared with the source: {error}")
+        return 0
+    for partition, count in counts.items():
+        found.count(_PART, rows=count.read)
+        place = partition_name(name, partition, len(manifest.sources))
+        position, account = part.positions[partition], accounts.get(partition, Account())
+        differences = [*_differences(count, account, position)]
+        if count.lost and differences:
+            found.warn(_PART, place, _gone_text(count, account, position))
+            differences = [*_excesses(count, account, position)]
+        for text in differences:
+            found.fault(_PART, place, text)
+    return sum(count.read for count in counts.values())
+
+
+def _indexes(log: Log, entry: Entry) -> tuple[Manifest, dict[str, pa.Table | None]]:
+    """The manifest of a kept entry, and the index of each of its sources."""
     given = [entry]
-    return read_while_running(
-        log,
-        lambda: given.pop() if given else newest_of(log),
-        lambda one: (one.manifest, RunCache(log.storage, None).index(one.manifest)),
-    )
+
+    def read(one: Entry) -> tuple[Manifest, dict[str, pa.Table | None]]:
+        cache = RunCache(log.storage, None)
+        return one.manifest, {name: cache.index(one.manifest, name) for name in one.manifest.sources}
+
+    return read_while_running(log, lambda: given.pop() if given else newest_of(log), read)
 
 
 def _differences(count: _RecordCount, account: Account, position: Position) -> Iterator[str]:
@@ -164,12 +190,12 @@ def _gone_text(count: _RecordCount, account: Account, position: Position) -> str
     )
 
 
-def _counts(source: Source, manifest: Manifest, index: pa.Table | None) -> Iterator[tuple[str, _RecordCount]]:
+def _counts(source: Source, part: SourcePart, index: pa.Table | None) -> Iterator[tuple[str, _RecordCount]]:
     """The records of each split before the positions of the checkpoint, from the first on."""
-    ends = manifest.source.positions
-    codec = CODECS[manifest.source.codec]
+    ends = part.positions
+    codec = CODECS[part.codec]
     positions: Mapping[str, Position] = dict.fromkeys(ends, codec.first)
-    recorded = manifest.source.recorded
+    recorded = part.recorded
     threads = os.cpu_count() or 1
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         while any(positions[partition] < end for partition, end in ends.items()):

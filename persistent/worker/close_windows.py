@@ -38,11 +38,16 @@ def close_shard(job: Job, item: CloseShard) -> Closed:
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
     dead = stage_failing_keys(job, item.attempt, failing)
-    outlet = job.outlet
-    if not tables or outlet is None:
-        return Closed(None, dead)
-    key = output_key(key_names(job.task), job.state.window)
-    return Closed(outlet.stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key), dead)
+    if not tables:
+        return Closed(dead=dead)
+    key, outputs = output_key(key_names(job.task), job.state.window), pa.concat_tables(tables)
+    return Closed(
+        {
+            name: outlet.stage(outputs, item.attempt.id, item.attempt.name(), key)
+            for name, outlet in job.outlets().items()
+        },
+        dead,
+    )
 
 
 def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:

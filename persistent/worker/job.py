@@ -10,7 +10,7 @@ All are values: an engine may send them anywhere, and process an item more than 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from monoids.groupby.cells import Integers
@@ -28,20 +28,20 @@ from persistent.task import PersistentTask, operator_name
 
 @dataclass(frozen=True)
 class Job:
-    """The constants of all steps. Workers get them once."""
+    """The constants of all steps. Workers get them once. ``sources``, ``sinks``: by the names that the checkpoint knows
+    them by."""
 
     task: PersistentTask
     state: PersistentState
-    source: Source
-    sink: AnySink | None
+    sources: Mapping[str, Source]
+    sinks: Mapping[str, AnySink]
     storage: Storage
     dead_letters: bool
     discard_closed: bool = False
 
-    @property
-    def outlet(self) -> Outlet | None:
-        """The sink, and where its outputs wait."""
-        return None if self.sink is None else outlet(self.sink, self.storage)
+    def outlets(self) -> dict[str, Outlet]:
+        """Each sink with the place where its outputs wait."""
+        return {name: outlet(sink, self.storage) for name, sink in self.sinks.items()}
 
     def folder(self) -> str:
         """The folder of the task's runs."""
@@ -50,10 +50,13 @@ class Job:
 
 @dataclass(frozen=True)
 class MapSplit:
-    """Read a split and run the task over it. ``watermark``: of the step before; it decides what is late. ``limit``: the
-    largest timestamp allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far."""
+    """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
+    task and for people. ``watermark``: of the step before; it decides what is late. ``limit``: the largest timestamp
+    allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far."""
 
     attempt: Attempt
+    source: str
+    partition: str
     split: Split
     recorded: Mapping[str, Any]
     watermark: int
@@ -89,8 +92,10 @@ class FoldRuns:
 
 @dataclass(frozen=True)
 class Mapped:
-    """The result of a split. ``panes``: those of the run, ascending. ``largest``: timestamp processed, None if none."""
+    """The result of a split. ``partition``: its name in its source. ``panes``: those of the run, ascending.
+    ``largest``: timestamp processed, None if none."""
 
+    source: str
     partition: str
     run: Run | None
     panes: Integers | None
@@ -105,9 +110,9 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Closed:
-    """The staged outputs of a shard, if any; ``dead``: the keys without a result."""
+    """The outputs of a shard, staged for each sink, if there are any; ``dead``: the keys without a result."""
 
-    staged: Staged | None
+    staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
 
 

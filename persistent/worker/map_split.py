@@ -38,10 +38,10 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
     tally = _SplitTally()
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
     key_of = key_columns(task)
-    for records in job.source.read(item.split, item.recorded):
-        aside = _SetAside(item.split.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
+    for records in job.sources[item.source].read(item.split, item.recorded):
+        aside = _SetAside(item.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
         kept = _judge(item, state.window, records, aside, tally)
-        batch = Batch(records.batch, records.timestamps, item.split.partition, records.ordinal, records.offsets, key_of)
+        batch = Batch(records.batch, records.timestamps, item.partition, records.ordinal, records.offsets, key_of)
         batch = batch if kept is None else batch.take(kept)
         if len(batch):
             _process(job, delta, batch, aside, tally)
@@ -52,6 +52,7 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
     if rows is not None and len(rows):
         run, panes = write_run(job, item.attempt, rows, item.attempt.id, item.attempt.id)
     return Mapped(
+        source=item.source,
         partition=item.split.partition,
         run=run,
         panes=panes,
@@ -78,12 +79,12 @@ def _judge(
     item: MapSplit, window: Window | None, records: Records, aside: _SetAside, tally: _SplitTally
 ) -> Integers | None:
     """Count all records and collect the dead and late ones; returns the rows to process (None: all)."""
-    times = records.timestamps
-    mix = mix_records(aside.partition, records.ordinal, records.offsets, np.where(times == NO_TIMESTAMP, -1, times))
+    times, partition = records.timestamps, item.split.partition
+    mix = mix_records(partition, records.ordinal, records.offsets, np.where(times == NO_TIMESTAMP, -1, times))
     if records.dead:
         tally.dead.append(aside.undecoded())
         offsets = np.array([dead.offset for dead in records.dead], np.int64)
-        mix += mix_records(aside.partition, records.ordinal, offsets, np.full(len(offsets), -1))
+        mix += mix_records(partition, records.ordinal, offsets, np.full(len(offsets), -1))
     dead = late = again = 0
     kept: Any = None
     if len(times):

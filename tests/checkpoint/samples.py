@@ -25,6 +25,7 @@ from persistent.checkpoint.parts import (
     default_name,
 )
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
+from persistent.checkpoint.successor import at_one
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS, Run
 from persistent.sources.protocol import Span, Split
@@ -81,6 +82,25 @@ def manifest(
         **changes,
     }
     return Manifest(**fields)
+
+
+def with_one(
+    manifest: Manifest,
+    *,
+    clock: Clock | None = None,
+    source: SourcePart | None = None,
+    operator: OperatorState | None = None,
+    accounts: Mapping[str, Account] | None = None,
+) -> Manifest:
+    """The manifest with these parts for its only source and task."""
+    (name,) = manifest.sources
+    given: dict[str, Any] = {} if operator is None else {"operator": operator}
+    if clock is not None:
+        source = replace(source or manifest.source, largest=clock.largest)
+        given["clock"] = TaskClock.of(clock)
+    given |= {} if source is None else {"sources": {name: source}}
+    given |= {} if accounts is None else {"accounts": {name: accounts}}
+    return replace(manifest, **at_one(manifest, **given))
 
 
 def full_manifest() -> Manifest:

@@ -67,10 +67,14 @@ def test_a_manifest_that_contradicts_itself_is_refused(change: Change, says: str
     assert not isinstance(error, NewerFormat)
 
 
-def test_several_inputs_are_of_a_newer_release() -> None:
-    """A driver of this one would read the first, and lose the rest."""
-    error = refused(Manifest, full_manifest().encode(), of_inputs("b", "file"), r"has 2 inputs of Visits \(b, file\)")
-    assert isinstance(error, NewerFormat)
+def test_a_source_that_the_task_does_not_read_is_of_a_newer_release() -> None:
+    """A driver of this one would count it for the task, which never asked for it."""
+
+    def with_another(body: dict[str, Any]) -> None:
+        body["sources"]["b"] = copy.deepcopy(body["sources"]["file"])
+
+    says = "b is not among the inputs of Visits, this release knows tasks that read all sources: use a newer"
+    assert isinstance(refused(Manifest, full_manifest().encode(), with_another, says), NewerFormat)
 
 
 @pytest.mark.parametrize(

@@ -23,11 +23,11 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
 from persistent.checkpoint.parts import StateRuns
-from persistent.checkpoint.successor import Entry, at_one
+from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
 from persistent.storage import MemoryStorage
-from tests.checkpoint.samples import manifest, run
+from tests.checkpoint.samples import manifest, run, with_one
 
 
 def written(storage: MemoryStorage, name: str, size: int) -> Run:
@@ -43,9 +43,7 @@ def with_runs(storage: MemoryStorage, id: int, **changes: Any) -> Manifest:
     runs = tuple(written(storage, f"e0-c{id}-{name}", size) for name, size in (("a", 10), ("b", 1_000)))
     index = written(storage, f"e0-c{id}-i", 5)
     one = manifest(id, **changes)
-    return replace(
-        one, **at_one(one, operator=one.operator.with_state(runs=runs), source=replace(one.source, index=(index,)))
-    )
+    return with_one(one, operator=one.operator.with_state(runs=runs), source=replace(one.source, index=(index,)))
 
 
 @pytest.fixture

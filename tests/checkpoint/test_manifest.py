@@ -146,8 +146,7 @@ def test_a_manifest_that_contradicts_itself_is_refused() -> None:
 
 
 SECOND = {
-    "sources": ("sources", r"has 2 sources \(file, other\), this release knows jobs with one: use a newer release"),
-    "sinks": ("sinks", r"has 2 sinks \(file, other\), this release knows jobs with one"),
+    "sources": ("sources", r"other is not among the inputs of Visits, this release knows tasks that read all sources"),
     "states": ("operators.Visits.states", r"has 2 states of Visits \(other, state\), this release knows jobs with one"),
 }
 
@@ -221,9 +220,9 @@ def test_what_is_staged_of_every_kind_may_not_be_published_yet() -> None:
 
 
 def test_the_one_of_each_is_found_by_its_name() -> None:
-    """The driver works with one source, task and sink; what it sets must stand under the names that were there."""
+    """The driver works with one task; what it sets must stand under the names that were there."""
     one = full_manifest()
-    assert (one.source_name, one.task_name) == ("file", "Visits")
+    assert one.task_name == "Visits"
     assert one.clock == Clock(90, 60, {"files": 95}, True)
     assert one.accounts == one.ledger["Visits"]["file"] and one.sink == one.sinks["file"]
     assert one.operator == one.operators["Visits"] and one.source == one.sources["file"]
@@ -240,7 +239,7 @@ def test_where_there_are_several_nobody_takes_the_first() -> None:
         ledger={"a": one.ledger["Visits"], "b": one.ledger["Visits"]},
         sinks={"a": SinkPart(), "b": SinkPart()},
     )
-    for name in ("source", "source_name", "task_name", "operator", "clock", "accounts", "sink"):
+    for name in ("source", "task_name", "operator", "clock", "accounts", "sink"):
         with pytest.raises(ValueError, match="too many values to unpack"):
             getattr(two, name)
 

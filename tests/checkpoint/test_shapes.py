@@ -237,12 +237,10 @@ def test_bounds_of_named_parts(document: str, path: str, at: Any, beyond: Any, s
 
 PARTS = {
     "manifest": {
-        "sources": ["sources"],
         "tasks": ["operators"],
         "states of Visits": ["operators", "Visits", "states"],
-        "sinks": ["sinks"],
     },
-    "plan": {"sources": ["sources"], "tasks": ["tasks"]},
+    "plan": {"tasks": ["tasks"]},
 }
 
 
@@ -260,9 +258,6 @@ def test_of_each_part_a_release_knows_one(document: str, what: str) -> None:
     with pytest.raises(NewerFormat, match=says):
         check_known(body, "place")
     named.clear()
-    if what == "sinks":
-        check_known(body, "place")
-        return
     with pytest.raises(CorruptCheckpoint, match=f"^place: has no {what}, which no release writes") as caught:
         check_known(body, "place")
     assert not isinstance(caught.value, NewerFormat)
@@ -279,9 +274,24 @@ def test_a_codec_that_is_not_known_is_named(document: str) -> None:
         check_known(body, "place")
 
 
+@pytest.mark.parametrize("document", ["manifest", "plan"])
+def test_sources_may_be_several_and_not_none(document: str) -> None:
+    """Refused, a job could not have two; without any it would read nothing, for ever. Sinks may be none."""
+    body = copy.deepcopy(DOCUMENTS[document][1])
+    ((_, one),) = body["sources"].items()
+    body["sources"]["a"] = one
+    if document == "manifest":
+        body["operators"]["Visits"]["inputs"].append("a")
+        body["sinks"] |= {"a": SINK}
+        check_known({**body, "sinks": {}}, "place")
+    check_known(body, "place")
+    with pytest.raises(CorruptCheckpoint, match=r"^place: has no sources, which no release writes"):
+        check_known({**body, "sources": {}}, "place")
+
+
 def test_ten_parts_are_named() -> None:
     """They tell what is there; a list without an end tells nothing."""
-    sources = dict.fromkeys([f"s{number:02d}" for number in range(11)], BODY["sources"]["file"])
-    named = ", ".join([*sources][:10])
-    with pytest.raises(NewerFormat, match=rf"has 11 sources \({named}\), this"):
-        check_known({**BODY, "sources": sources}, "place")
+    operators = dict.fromkeys([f"s{number:02d}" for number in range(11)], BODY["operators"]["Visits"])
+    named = ", ".join([*operators][:10])
+    with pytest.raises(NewerFormat, match=rf"has 11 tasks \({named}\), this"):
+        check_known({**BODY, "operators": operators}, "place")

@@ -286,22 +286,25 @@ def test_the_page_of_the_protocol_has_this_table() -> None:
     assert table_text() in page.read_text()
 
 
-def test_what_is_given_for_the_one_of_each_stands_under_its_name() -> None:
-    """A driver of one source and task would otherwise commit a second one beside it."""
-    one = full_manifest()
+def test_what_is_given_for_the_one_task_stands_under_its_name() -> None:
+    """A driver of one task would otherwise commit a second one beside it; and one that reads not all of its sources is
+    another release's."""
+    one, clock = full_manifest(), TaskClock(100, 70, False)
+    other = replace(one.source, since=None)
     given = at_one(
         one,
-        clock=Clock(100, 70, {"files": 99}, False),
-        source=replace(one.source, since=None),
+        clock=clock,
+        sources={"file": one.source, "other": other},
         operator=one.operator.with_state(lowest=70),
-        accounts={},
+        accounts={"file": {}, "other": {}},
     )
     assert given == {
-        "sources": {"file": replace(one.source, since=None, largest={"files": 99})},
-        "clocks": {"Visits": TaskClock(100, 70, False)},
-        "operators": {"Visits": one.operator.with_state(lowest=70)},
-        "ledger": {"Visits": {"file": {}}},
+        "sources": {"file": one.source, "other": other},
+        "clocks": {"Visits": clock},
+        "operators": {"Visits": replace(one.operator.with_state(lowest=70), inputs=("file", "other"))},
+        "ledger": {"Visits": {"file": {}, "other": {}}},
     }
     assert at_one(one) == {}
-    assert at_one(one, clock=one.clock) == {"sources": one.sources, "clocks": one.clocks}
-    assert at_one(one, source=one.source) == {"sources": one.sources}
+    assert at_one(one, clock=clock) == {"clocks": {"Visits": clock}}
+    both = {"file": one.source, "other": other}
+    assert at_one(one, sources=both)["operators"] == {"Visits": replace(one.operator, inputs=("file", "other"))}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from persistent.storage import LocalStorage, MemoryStorage, Storage
 from persistent.task import operator_name
 from tests.crash.pauses import AskingStorage, Before
 from tests.faults import FaultyStorage, Operations
+from tests.sinks.ledger import Ledger, LedgerSink
 
 Row = Mapping[str, Any]
 
@@ -78,7 +79,8 @@ class Totals(PersistentTask):
 @dataclass(frozen=True)
 class CrashJob:
     """A task over rows, some of which are late or dead when ``ordered``. ``files``: rows stand in that many
-    JSON files."""
+    JSON files. ``several``: every other row comes from a second source, in files, and all windows go to a second sink
+    too, and to a ledger."""
 
     name: str
     task: type[PersistentTask]
@@ -89,6 +91,7 @@ class CrashJob:
     local: bool = False
     format: str = "jsonl"
     end_of_input: bool = True
+    several: bool = False
 
 
 ROWS: tuple[Any, ...] = (
@@ -138,9 +141,12 @@ class World:
     folder: Path
     checkpoint: Storage = field(init=False)
     sink: Storage = field(init=False)
+    second: MemoryStorage = field(init=False)
+    ledger: Ledger = field(init=False)
 
     def __post_init__(self) -> None:
         self.name = uuid.uuid4().hex
+        self.second, self.ledger = MemoryStorage(f"{self.name}-s2"), Ledger(self.name)
         if self.job.local:
             place = self.folder / self.name
             self.checkpoint, self.sink = LocalStorage(place / "checkpoint"), LocalStorage(place / "sink")
@@ -157,7 +163,7 @@ class World:
         return Pipeline(
             source=self._source(),
             task=self.job.task(),
-            sink=FileSink(seen(self.sink), format=self.job.format),
+            sink=self._sinks(seen),
             checkpoint=seen(self.checkpoint),
             step_rows=self.job.step_rows,
             on_error="dead-letter",
@@ -182,9 +188,16 @@ class World:
 
     def published(self) -> list[dict[str, Any]]:
         """The rows that a reader of the sink sees."""
+        rows = self._rows_in(self.sink)
+        if self.job.several:
+            rows += [{**row, "sink": 2} for row in self._rows_in(self.second)]
+            rows += [{**row, "sink": "ledger"} for row in self.ledger.rows()]
+        return rows
+
+    def _rows_in(self, sink: Storage) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
-        for name in self.sink.list(""):
-            data = self.sink.read(name)
+        for name in sink.list(""):
+            data = sink.read(name)
             if self.job.format == "parquet":
                 rows += pq.read_table(pa.BufferReader(data)).to_pylist()
             else:
@@ -203,7 +216,7 @@ class World:
         manifests = [entry.manifest for entry in self.entries()]
         named = {name for manifest in manifests for name in manifest.files()}
         found = [name for name in self.runs() if name not in named]
-        found += [f"_staged/{name}" for name in self.sink.list("_staged")]
+        found += [f"_staged/{name}" for sink in (self.sink, self.second) for name in sink.list("_staged")]
         found += [name for name in self.checkpoint.list("") if name != "FORMAT"]
         bases = {manifest.base for manifest in manifests}
         return found + [f"p/{name}" for name in self.checkpoint.list("p") if int(name[:20]) not in bases]
@@ -215,12 +228,23 @@ class World:
 
     def close(self) -> None:
         """Forget all of it."""
-        for storage in (self.checkpoint, self.sink):
+        Ledger.places.pop(self.name, None)
+        for storage in (self.checkpoint, self.sink, self.second):
             if isinstance(storage, MemoryStorage):
                 storage.clear()
 
+    def _sinks(self, seen: Callable[[Storage], Storage]) -> Any:
+        one = FileSink(seen(self.sink), format=self.job.format)
+        if not self.job.several:
+            return one
+        return {"one": one, "two": FileSink(seen(self.second), format=self.job.format), "z": LedgerSink(self.ledger)}
+
     def _source(self) -> Any:
         job = self.job
+        if job.several:
+            parts = (replace(job, several=False, rows=job.rows[part::2], name=f"{job.name}-{part}") for part in (0, 1))
+            one, other = (replace(self, job=part)._source() for part in parts)
+            return {"one": one, "other": other}
         if not job.files:
             return MemorySource(list(job.rows), timestamp="ts", ordered=job.ordered)
         folder = self.folder / job.name
@@ -254,10 +278,12 @@ def check_invariants(world: World) -> None:
     named = {
         f"{batch.id:020d}-{staged.name.partition('.')[0].rpartition('-')[2]}"
         for entry in entries
-        for batch in entry.manifest.sink.unpublished
+        for sink in entry.manifest.sinks.values()
+        for batch in sink.unpublished
         for staged in batch.staged
     }
-    assert {name.partition(".")[0] for name in world.sink.list("")} <= named, "shown, though no manifest names it"
+    shown = {name.partition(".")[0] for sink in (world.sink, world.second) for name in sink.list("")}
+    assert shown <= named, "shown, though no manifest names it"
 
 
 def _shown(rows: Iterable[Mapping[str, Any]], *without: str) -> list[str]:

@@ -18,6 +18,7 @@ from persistent.checkpoint.successor import Entry
 from persistent.clock import Clock
 from persistent.codec import KEY_GROUPS
 from persistent.driver.commit import Results, check_can_begin, check_same_job, first_manifest, known_from, next_manifest
+from persistent.driver.naming import named_sinks
 from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, OtherJob
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
@@ -25,6 +26,7 @@ from tests.checkpoint.samples import manifest, operator, plan, run
 
 WINDOW = tumbling(10)
 NOTHING = Results((), (), ())
+THREE = Staged("s", 3, 9)
 MEMORY_DOES = ("newest", "retract", "staged")
 
 
@@ -35,6 +37,7 @@ def entry(**changes: Any) -> Entry:
 def mapped(rows: int = 4, **changes: Any) -> Mapped:
     """A split of which every record was processed."""
     fields: dict[str, Any] = {
+        "source": "memory",
         "partition": "memory",
         "run": run("e2-c5-a", first=5, last=5, pane_min=20, pane_max=20),
         "panes": None,
@@ -49,11 +52,12 @@ def mapped(rows: int = 4, **changes: Any) -> Mapped:
 
 
 def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes: Any) -> Manifest:
+    sink = changes.pop("sink", MemorySink())
     options: dict[str, Any] = {
         "window": WINDOW,
-        "sink": MemorySink(),
-        "index": (),
-        "lag_ms": 0,
+        "sinks": named_sinks(sink),
+        "index": {"memory": ()},
+        "lag_ms": {"memory": changes.pop("lag_ms", 0)},
         "retention": Retention(),
         "nonce": "mine",
         **changes,
@@ -70,7 +74,7 @@ def test_a_step_moves_state_clock_and_positions_together() -> None:
     late, dead = Staged("l", 1, 9), Staged("d", 2, 9)
     results = Results(
         (mapped(account=Account(7, 4, 1, 2, 0, 7), late=late, dead=dead), mapped(run=None, largest=31)),
-        (Closed(None),),
+        (Closed(),),
         (),
     )
     new = commit(last, results)
@@ -114,7 +118,7 @@ def test_what_is_closed_is_closed_once() -> None:
     held = (run("a", pane_min=0, pane_max=0), run("b", pane_min=0, pane_max=10), run("c", pane_min=20, pane_max=20))
     last = entry(clock=Clock(15, 0, {"memory": 15}), operators={"Visits": operator({}, (), (), held)})
     staged = Staged("s", 3, 9)
-    new = commit(last, Results((), (Closed(staged), Closed(None)), ()), plan(4, close_at=15))
+    new = commit(last, Results((), (Closed({"memory": staged}), Closed()), ()), plan(4, close_at=15))
     assert (new.clock.closed, new.clock.watermark) == (15, 15)
     assert [run.name for run in new.operator.state.runs] == [held[1].name, held[2].name]
     assert new.operator.state.lowest == 10
@@ -134,13 +138,13 @@ def test_a_checkpoint_lists_its_own_outputs_only() -> None:
 
 def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
     """A store that publishes in one transaction moves its mark from there, or finds that another has moved it."""
-    staged = Results((), (Closed(Staged("s", 3, 9)),), ())
+    staged = Results((), (Closed({"memory": THREE, "other": THREE}),), ())
     one = commit(entry(), staged)
-    assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (SinkBatch(5, None, staged.staged()),))}
+    assert one.sinks == {"memory": SinkPart(MEMORY_DOES, 5, (SinkBatch(5, None, (THREE,)),))}
     without = commit(Entry(one, "0" * 64, 1), NOTHING, plan(5))
     assert without.sink == SinkPart(MEMORY_DOES, 5)
     three = commit(Entry(without, "0" * 64, 1), staged, plan(6))
-    assert three.sink.unpublished == (SinkBatch(7, 5, staged.staged()),) and three.sink.last == 7
+    assert three.sink.unpublished == (SinkBatch(7, 5, (THREE,)),) and three.sink.last == 7
     gone = commit(Entry(three, "0" * 64, 1), NOTHING, plan(7), sink=None)
     assert gone.sinks == {"memory": SinkPart(MEMORY_DOES, 7, (SinkBatch(7, 5, ()),))} and gone.publishes is False
     assert not gone.sink.owed and gone.unpublished() == set()
@@ -149,7 +153,7 @@ def test_each_batch_names_the_one_before_it_for_its_sink() -> None:
         def tidy(self) -> None: ...
 
     other = commit(Entry(three, "0" * 64, 1), staged, plan(7), sink=Other())
-    assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (SinkBatch(8, None, staged.staged()),))}
+    assert other.sinks == {"other": SinkPart((*MEMORY_DOES, "tidy"), 8, (SinkBatch(8, None, (THREE,)),))}
     assert other.publishes is True
 
 
@@ -270,7 +274,7 @@ def test_the_kind_of_a_source_names_a_folder() -> None:
 def test_a_first_manifest_holds_nothing() -> None:
     """It stands for the beginning of the source and an empty state: anything else would be invented."""
     task, source = Visits(), MemorySource([{"ts": 1}], timestamp="ts")
-    job = Job(task, task.persistent_state(), source, None, MemoryStorage("first"), False)
+    job = Job(task, task.persistent_state(), {"memory": source}, {}, MemoryStorage("first"), False)
     expected = manifest(
         job="mine",
         nonce="mine",

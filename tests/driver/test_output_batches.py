@@ -157,7 +157,7 @@ def test_a_driver_that_slept_through_a_rollback_publishes_nothing() -> None:
     run(pipeline(storage, LedgerSink(ledger)), ends=False)
     one = pipeline(storage, LedgerSink(ledger)).job()
     slept = newest(storage)
-    batches = batches_of(one, slept, lambda staged: pa.table({"page": ["ghost"]}))
+    batches = batches_of(one, slept, "ledger", lambda staged: pa.table({"page": ["ghost"]}))
     rollback(storage, sorted(slept.bases)[1], outputs="retract", take_over=True)
     run(pipeline(storage, LedgerSink(ledger)))
     assert batches, "nothing to wake up with"
@@ -321,18 +321,18 @@ def test_numbers_are_revisions() -> None:
     one = manifest(
         8, sinks={"ledger": part}, revision_base=40, oldest=3, inherits={"ledger": Inheritance(("old",), 38)}
     )
-    claim = claim_of(job, one)
+    claim = claim_of(job, one, "ledger")
     assert (claim.job, claim.shown, claim.heir_of, claim.inherited) == (one.job, 0, ("old",), 38)
-    assert claim_of(job, manifest(8, sinks={"ledger": SinkPart((), 7)}, revision_base=40)).shown == 47
-    five, seven = batches_of(job, one, lambda staged: pa.table({}))
+    assert claim_of(job, manifest(8, sinks={"ledger": SinkPart((), 7)}, revision_base=40), "ledger").shown == 47
+    five, seven = batches_of(job, one, "ledger", lambda staged: pa.table({}))
     assert (five.number, five.before, five.oldest, five.id, five.rows) == (45, 38, 43, 5, 1)
     assert (seven.number, seven.before, seven.rows, list(seven.tables())) == (47, 45, 0, [])
-    assert retreat_of(job, one, [five]) is None
+    assert retreat_of(job, one, "ledger", [five]) is None
     back = manifest(9, kind="rollback", sinks={"ledger": part}, revision_base=40, target=6, retract=(7, 9))
-    retreat = retreat_of(job, back, [five])
+    retreat = retreat_of(job, back, "ledger", [five])
     assert retreat is not None and (retreat.number, retreat.first, retreat.staged) == (49, 47, (five,))
-    assert claim_of(job, back).shown == 0
-    assert retreat_of(job_of(MemorySink()), back, []) is None
+    assert claim_of(job, back, "ledger").shown == 0
+    assert retreat_of(job_of(MemorySink()), back, "memory", []) is None
 
 
 @pytest.mark.parametrize("task", [Visits(), AllVisits()])
@@ -340,7 +340,7 @@ def test_the_claim_tells_the_columns(task: Any) -> None:
     """A table of another shape is found at the first window that closes, hours after the start."""
     job = job_of(LedgerSink(Ledger()), task)
     last = "window_start" if isinstance(task, AllVisits) else "revision"
-    schema = claim_of(job, manifest(0)).schema
+    schema = claim_of(job, manifest(0), "ledger").schema
     assert schema.field("page").type == pa.null() and schema.field("value").type == pa.int64()
     assert ("revision" in schema.names) == isinstance(task, AllVisits) and last not in schema.names
 

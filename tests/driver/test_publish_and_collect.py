@@ -15,6 +15,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged, new_nonce
 from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart
 from persistent.checkpoint.set_aside import aside_names
+from persistent.driver.naming import named_sinks
 from persistent.driver.publish import (
     aside_name,
     check_folder,
@@ -109,7 +110,7 @@ class Held(Listener):
 def job_of(sink: Any = None) -> Job:
     task = Visits()
     source = MemorySource([{"ts": 1}], timestamp="ts")
-    return Job(task, task.persistent_state(), source, sink, MemoryStorage(new_nonce()), True)
+    return Job(task, task.persistent_state(), {"memory": source}, named_sinks(sink), MemoryStorage(new_nonce()), True)
 
 
 def aside(name: str) -> Staged:
@@ -164,7 +165,7 @@ def test_a_folder_of_another_job_is_refused_before_anything_is_written() -> None
     log = Log(lost.storage)
     log.create(manifest(0, job="first"))
     check_folder(lost, log, manifest(0, job="mine"))
-    assert lost.sink.asked == []  # type: ignore[union-attr]
+    assert lost.sinks["held"].asked == []  # type: ignore[union-attr]
 
 
 def test_a_folder_without_what_was_published_is_refused() -> None:
@@ -174,7 +175,7 @@ def test_a_folder_without_what_was_published_is_refused() -> None:
         check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=True))
     for nothing_published in (False, None):
         check_folder(job, Log(job.storage), manifest(6, job="mine", publishes=nothing_published))
-    check_folder(replace(job, sink=Listener()), Log(job.storage), manifest(6, publishes=True))
+    check_folder(replace(job, sinks=named_sinks(Listener())), Log(job.storage), manifest(6, publishes=True))
 
 
 @pytest.mark.parametrize("act", [claim, lambda job, one: publish(job, Log(job.storage), one)], ids=["claim", "publish"])
@@ -311,7 +312,7 @@ def test_a_sink_that_can_is_told_what_does_not_count_before_it_is_taken_back() -
 def test_a_sink_is_tidied_when_files_are_collected() -> None:
     """What a fenced driver published after it was taken back would lie there for ever."""
     sink, one = Marking(), newest()
-    collect(replace(everything(), sink=sink), one, [one, KEPT], None)
+    collect(replace(everything(), sinks=named_sinks(sink)), one, [one, KEPT], None)
     assert sink.asked == [("tidy",)]
 
 
@@ -321,8 +322,8 @@ def test_what_a_sweep_deletes_is_told_by_its_name() -> None:
     one = newest(sinks={"held": SinkPart((), 9, (SinkBatch(9, None, (Staged(live, 1, 1),)),))})
     held = Held("job", [live, dead, later, "_staged/notes.txt"])
     for sink, found in ((held, [dead]), (Listener(), [])):
-        outlet = job_of(sink).outlet
-        assert outlet is not None and sweepable(outlet, one) == found
+        (outlet,) = job_of(sink).outlets().values()
+        assert sweepable(outlet, one) == found
     assert held.asked == [("claim", "job")]
 
 
@@ -398,8 +399,8 @@ def test_what_nobody_names_is_collected() -> None:
     found = deleted(job, lambda: collect(job, one, [one, KEPT], None))
     assert found == {*DEAD_RUNS, *INDEX, *OLD}
     sweep(job, one)
-    assert job.sink.asked == [("sweep", {"_staged/w", attempt(1, 9, "b")}, 1, 9)]  # type: ignore[union-attr]
-    without = replace(everything(), sink=None)
+    assert next(iter(job.sinks.values())).asked == [("sweep", {"_staged/w", attempt(1, 9, "b")}, 1, 9)]  # type: ignore[union-attr]
+    without = replace(everything(), sinks={})
     assert deleted(without, lambda: collect(without, one, [one, KEPT], None)) == {*DEAD_RUNS, *INDEX, *OLD}
 
 
@@ -407,7 +408,7 @@ def test_outputs_that_nobody_will_publish_are_collected() -> None:
     """They wait in the checkpoint for a batch sink: of every attempt that failed, some would lie there for ever."""
     waiting, dead = attempt(1, 9, "a", "staged"), attempt(1, 8, "b", "staged")
     one = newest(sinks={"moving": SinkPart((), 9, (SinkBatch(9, None, (Staged(waiting, 1, 1),)),))})
-    job = replace(everything(), sink=Moving())
+    job = replace(everything(), sinks=named_sinks(Moving()))
     for name in (waiting, dead):
         job.storage.write(name, b"")
     collect(job, one, [one, KEPT], None)

@@ -121,7 +121,7 @@ def test_committed_outputs_are_not_dropped_for_want_of_a_sink(tmp_path: Path) ->
             pipeline(storage, None, rows)
         # As for a state without windows, which needs no sink, and had one.
         without = pipeline(storage, sink(), rows)
-        without.sink = None
+        without.sinks = {}
         with pytest.raises(InvalidPipeline, match=r"has outputs for a sink.*Run it with its old sink") as error:
             run(without)
         assert storage.url in str(error.value)

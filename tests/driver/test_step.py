@@ -101,9 +101,11 @@ def ran(item: MapSplit | CloseShard | FoldRuns) -> Mapped | Closed | Folded:
         (span,) = item.split.spans
         rows, time = span.stop - span.start, 16 + 5 * span.start
         delta = run(f"{name}-a{span.start}", rows, attempt.id, attempt.id, pane_min=time, pane_max=time)
-        return Mapped("memory", delta, None, ("string",), Account(rows, rows, mix=span.stop), time, STAGED, None)
+        return Mapped(
+            "memory", "memory", delta, None, ("string",), Account(rows, rows, mix=span.stop), time, STAGED, None
+        )
     if isinstance(item, CloseShard):
-        return Closed(replace(STAGED, rows=item.close_at - item.closed + item.low))
+        return Closed({"memory": replace(STAGED, rows=item.close_at - item.closed + item.low)})
     inputs = item.merge.inputs
     ids = min(one.first for one in inputs), max(one.last for one in inputs)
     low, high = item.merge.low, item.merge.high
@@ -118,13 +120,13 @@ def performed(step: Step) -> Step:
         return step.planned(step.plan)
     if effect is Effect.MAP:
         folds = step.folds(frozenset())
-        mapped = [ran(item) for item in step.maps(step.plan.source.splits, 1_000)]
+        mapped = [ran(item) for item in step.maps({"memory": step.plan.source.splits}, 1_000)]
         closed = [ran(item) for item in step.closes(WINDOW, 2)]
-        return step.mapped(Results(mapped, closed, [(item, ran(item)) for item in folds]), ())  # type: ignore[arg-type]
+        return step.mapped(Results(mapped, closed, [(item, ran(item)) for item in folds]), {"memory": ()})  # type: ignore[arg-type]
     if effect is Effect.COMMIT:
         sink, keep = MemorySink(), Retention()
-        options = {"window": WINDOW, "sink": sink, "index": step.index, "lag_ms": 0, "retention": keep}
-        return step.committed(entry(next_manifest(step.last, step.plan, step.results, **options)))
+        options = {"window": WINDOW, "sinks": {"memory": sink}, "index": step.index, "lag_ms": {"memory": 0}}
+        return step.committed(entry(next_manifest(step.last, step.plan, step.results, retention=keep, **options)))
     assert effect is not None
     return step.past(effect)
 
@@ -187,7 +189,7 @@ def test_a_timestamp_is_too_far_ahead_by_the_plan_or_by_the_clock() -> None:
     """A rerun under another option, or a time of day that was set back, would make dead letters of what was counted."""
 
     def limit(step: Step) -> int:
-        (item,) = step.maps(SPLITS[:1], 1_000)
+        (item,) = step.maps({"memory": SPLITS[:1]}, 1_000)
         return item.limit
 
     assert limit(began(wall_ms=40, max_future_ms=7)) == 47
@@ -198,7 +200,7 @@ def test_a_timestamp_is_too_far_ahead_by_the_plan_or_by_the_clock() -> None:
 def test_every_split_is_judged_by_the_checkpoint_before() -> None:
     """By its own clock a split would make the other's rows late, or not, as the engine happens to run them."""
     step = began(recorded={"unit": "ms"})
-    one, other = step.maps(SPLITS, 1_000)
+    one, other = step.maps({"memory": SPLITS}, 1_000)
     assert (one.split, other.split) == SPLITS
     assert one == replace(other, split=one.split)
     assert (one.watermark, one.recorded, one.key_types, one.since) == (15, {"unit": "ms"}, ("string",), None)
@@ -255,10 +257,17 @@ def test_a_report_counts_this_step_alone() -> None:
     before = replace(step.last.manifest, ledger={"Visits": {"memory": {"memory": Account(9, 6, 2, 1)}}})
     step = replace(step, last=entry(before))
     fold = Folded(replace(run("sum"), bytes=30), None)
-    late_dead = Mapped("memory", replace(run("a"), bytes=7), None, (), Account(6, 3, 1, 2), 20, None, STAGED, "bad")
-    results = Results((late_dead,), (Closed(STAGED, replace(STAGED, rows=4)),), ((FoldRuns(*[None] * 3), fold),), 3)  # type: ignore[arg-type]
+    late_dead = Mapped(
+        "memory", "memory", replace(run("a"), bytes=7), None, (), Account(6, 3, 1, 2), 20, None, STAGED, "bad"
+    )
+    results = Results(
+        (late_dead,),
+        (Closed({"memory": STAGED, "other": STAGED}, replace(STAGED, rows=4)),),
+        ((FoldRuns(*[None] * 3), fold),),
+        3,
+    )  # type: ignore[arg-type]
     new = replace(before, id=5, ledger={"Visits": {"memory": {"memory": Account(15, 9, 3, 3)}}})
-    step = step.planned(step.plan).mapped(results, ()).committed(entry(new))
+    step = step.planned(step.plan).mapped(results, {}).committed(entry(new))
     report = step.report({Effect.MAP: 2.0, Effect.COMMIT: 0.5}, 40, None)
     assert (report.id, report.rows, report.late, report.dead) == (5, 6, 1, 2)
     assert (report.outputs, report.set_aside, report.discarded) == (1, 4, 3)

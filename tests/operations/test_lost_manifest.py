@@ -405,7 +405,7 @@ def test_what_another_job_has_published_is_no_trace(folder: Path) -> None:
     world, other = ended(VISITS, folder), ended(VISITS, folder)
     leave(other, TRACES[4], newest(world).id + 5)
     pipeline = world.pipeline()
-    pipeline.sink = FileSink(other.sink, format="jsonl")
+    pipeline.sinks = {"file": FileSink(other.sink, format="jsonl")}
     with pytest.raises(StorageError, match="holds the results of job"):
         pipeline.run(engine="embedded", end_of_input=True)
 

@@ -370,7 +370,7 @@ def test_a_sink_that_cannot_take_back_says_what_to_do(folder: Path) -> None:
 
     world = World(OPEN, folder)
     pipeline = world.pipeline()
-    pipeline.sink = Forward()
+    pipeline.sinks = {"forward": Forward()}
     pipeline.run(engine="embedded")
     rollback(world.checkpoint, 0, outputs="retract")
     with pytest.raises(Exception, match=r"persistent rollback .* --outputs=again") as told:
@@ -388,12 +388,12 @@ def test_without_the_sink_nothing_is_taken_back_so_nothing_is_run(job: CrashJob,
     world = ended(replace(job, rows=job.rows[:-2]), folder)
     target = bases(world)[1]
     pipeline = world.pipeline()
-    pipeline.sink, pipeline.discard_closed = None, True
+    pipeline.sinks, pipeline.discard_closed = {}, True
     if without:
         # The last of the branch that is left had none.
         world.job = job
         pipeline = world.pipeline()
-        pipeline.sink, pipeline.discard_closed = None, True
+        pipeline.sinks, pipeline.discard_closed = {}, True
         assert pipeline.run(engine="embedded").steps
         assert newest(world).publishes is False
     world.job = job
@@ -413,7 +413,7 @@ def run_of(world: World, rows: int, *, sink: bool, keep: int = 1) -> None:
     pipeline = world.pipeline()
     pipeline.retention = Retention(last=keep)
     if not sink:
-        pipeline.sink, pipeline.discard_closed = None, True
+        pipeline.sinks, pipeline.discard_closed = {}, True
     pipeline.run(engine="embedded")
 
 

@@ -17,12 +17,12 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.checkpoint import successor
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name
 from persistent.storage import LocalStorage
 from persistent.verify import Verification, verify
+from tests.checkpoint.samples import with_one
 
 
 class Visits(PersistentTask):
@@ -70,7 +70,7 @@ def change_newest(folder: Path, change: Callable[[Manifest], Manifest]) -> Manif
 
 def at_one(manifest: Manifest, **values: Any) -> Manifest:
     """The manifest with its only source or task changed."""
-    return replace(manifest, **successor.at_one(manifest, **values))
+    return with_one(manifest, **values)
 
 
 def change_account(manifest: Manifest, **values: Any) -> Manifest:

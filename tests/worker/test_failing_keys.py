@@ -46,7 +46,7 @@ class Unwritable(One):
 def job(window: Window | None = None, *, dead_letters: bool = True, monoid: Monoid[Any] | None = None) -> Job:
     task = Totals(monoid or Sum(), window)
     storage = MemoryStorage(uuid.uuid4().hex)
-    return Job(task, task.persistent_state(), MemorySource([], timestamp="ts"), None, storage, dead_letters)
+    return Job(task, task.persistent_state(), {"memory": MemorySource([], timestamp="ts")}, {}, storage, dead_letters)
 
 
 def sums(*rows: tuple[int, str, int, int]) -> GroupSums:

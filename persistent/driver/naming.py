@@ -1,0 +1,112 @@
+"""The sources and sinks of a pipeline have names, by which a checkpoint knows them.
+
+A mapping gives the names. Without it the name is the kind: "file" of a FileSource, "kafka" of a KafkaSink; of several
+of one kind, the second is "file-2", the third "file-3", in the order of the list.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from inspect import get_annotations
+from typing import Any, TypeVar
+
+from persistent.checkpoint.manifest import check_name
+from persistent.checkpoint.parts import default_name
+from persistent.errors import InvalidPipeline
+from persistent.sinks.protocol import AnySink, BatchSink, Sink
+from persistent.sources.protocol import Source
+
+T = TypeVar("T")
+
+
+def named_sources(given: Source | Sequence[Source] | Mapping[str, Source]) -> dict[str, Source]:
+    """The sources by name. InvalidPipeline for a bad name, for none, or for one that is given twice.
+
+    >>> from persistent import MemorySource
+    >>> list(named_sources([MemorySource([{"ts": 1}]), MemorySource([{"ts": 2}])]))
+    ['memory', 'memory-2']
+    """
+    for one in several(given):
+        _check_part("source", one, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
+    sources: dict[str, Source] = _named(given, "source", lambda source: str(getattr(source, "kind", "")))
+    if not sources:
+        raise InvalidPipeline(f"source={given!r} has no source in it")
+    _check_apart(sources, "source", "what both read would count twice")
+    return sources
+
+
+def named_sinks(given: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None) -> dict[str, AnySink]:
+    """The sinks by name; none for None. InvalidPipeline as above.
+
+    >>> from persistent import MemorySink
+    >>> list(named_sinks({"table": MemorySink()})), list(named_sinks(MemorySink())), list(named_sinks(None))
+    (['table'], ['memory'], [])
+    """
+    sinks: dict[str, AnySink] = {}
+    for one in several(given) if given is not None else ():
+        kind = BatchSink if hasattr(one, "deliver") else Sink
+        _check_part("sink", one, kind, "FileSink({})", "FileSink(...), MemorySink() or None")
+    if given is not None:
+        sinks = _named(given, "sink", lambda sink: type(sink).__name__)
+        if not sinks:
+            raise InvalidPipeline(f"sink={given!r} has no sink in it: for none write sink=None")
+    _check_apart(sinks, "sink", "it has one set of rows, and one mark")
+    return sinks
+
+
+def several(given: Any) -> tuple[Any, ...]:
+    """What was given as one, as a list, or as a mapping."""
+    if isinstance(given, Mapping):
+        return tuple(given.values())
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
+
+
+def _check_part(name: str, part: Any, kind: type, of_path: str, others: str) -> None:
+    """InvalidPipeline unless ``part`` is a ``kind``; ``of_path``: how to make one from a path."""
+    if isinstance(part, type):
+        raise InvalidPipeline(f"{name}={part.__name__} is a class: give an instance, {part.__name__}(...)")
+    if not isinstance(part, kind):
+        use = of_path.format(repr(os.fspath(part))) if isinstance(part, str | os.PathLike) else others
+        members = [member for member in {**get_annotations(kind), **vars(kind)} if not member.startswith("_")]
+        missing = [member for member in members if not hasattr(part, member)]
+        lacks = "" if len(missing) == len(members) else f"it has no {', '.join(missing)}; add them, or "
+        raise InvalidPipeline(f"{name}={part!r} is not a {name}: {lacks}use {use}")
+
+
+def _named(given: Any, part: str, kind: Callable[[T], str]) -> dict[str, T]:
+    if isinstance(given, Mapping):
+        for name in given:
+            _check(name, part)
+        return dict(given)
+    named: dict[str, T] = {}
+    for one in several(given):
+        name = default_name(kind(one), part)
+        number = 2
+        while (numbered := name if name not in named else f"{name}-{number}") in named:
+            number += 1
+        named[numbered] = one
+    return named
+
+
+def _check(name: Any, part: str) -> None:
+    try:
+        check_name(name, f"the name of the {part}")
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(f"{part}={{{name!r}: ...}}: {error}") from error
+
+
+def _check_apart(parts: Mapping[str, Any], part: str, why: str) -> None:
+    """InvalidPipeline if two of them are one object, or at one place."""
+    seen: dict[Any, str] = {}
+    for name, one in parts.items():
+        for same in (("object", id(one)), _place(one)):
+            before = seen.setdefault(same, name)
+            if before != name:
+                raise InvalidPipeline(f"{part}: {before!r} and {name!r} are the same, {one!r}: {why}. Leave one out")
+
+
+def _place(one: Any) -> Any:
+    """What two parts at one place have in common: their address; if they have none, each is a place of its own."""
+    address = getattr(one, "address", None)
+    return ("object", id(one)) if address is None else ("address", address)

@@ -1,0 +1,73 @@
+"""The names by which a checkpoint knows the sources and sinks of a pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persistent import FileSink, FileSource, FunctionSink, InvalidPipeline, MemorySink, MemorySource, SqliteSink
+from persistent.driver.naming import named_sinks, named_sources, several
+
+ONE, OTHER = MemorySource([{"ts": 1}]), MemorySource([{"ts": 2}])
+
+
+def test_one_is_called_by_its_kind_and_others_are_numbered() -> None:
+    """A name that changes with what stands beside it would make another job of a pipeline that got a second source."""
+    third = MemorySource([{"ts": 3}])
+    assert named_sources(ONE) == {"memory": ONE}
+    assert named_sources([ONE, OTHER, third]) == {"memory": ONE, "memory-2": OTHER, "memory-3": third}
+    sink, file = MemorySink(), FileSink("memory://naming")
+    assert named_sinks((sink, file)) == {"memory": sink, "file": file}
+    assert named_sinks(None) == {}
+
+
+def test_a_mapping_names_them() -> None:
+    """So that the order in which they are written means nothing."""
+    assert named_sources({"clicks": ONE, "orders": OTHER}) == {"clicks": ONE, "orders": OTHER}
+    assert several({"clicks": ONE}) == several([ONE]) == several(ONE) == (ONE,)
+
+
+@pytest.mark.parametrize("name", ["a/b", "", "-a", ".a", "é", 5, None])
+def test_a_name_that_a_checkpoint_cannot_hold_is_refused(name: Any) -> None:
+    """The manifest would be refused after the first step was done; and a slash would make two partitions one."""
+    for named, part in ((named_sources, ONE), (named_sinks, MemorySink())):
+        with pytest.raises(InvalidPipeline, match=r"^(source|sink)=\{.*: \.\.\.\}: "):
+            named({name: part})  # type: ignore[arg-type]
+
+
+def test_none_is_no_source_and_no_list_of_sinks() -> None:
+    """An empty list is a mistake of the program that made it: nothing would be read, or published, and nobody told."""
+    for nothing in ([], {}, ()):
+        with pytest.raises(InvalidPipeline, match="has no source in it"):
+            named_sources(nothing)  # type: ignore[arg-type]
+        with pytest.raises(InvalidPipeline, match="has no sink in it: for none write sink=None"):
+            named_sinks(nothing)  # type: ignore[arg-type]
+
+
+def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
+    """What both read would count twice."""
+    paths = (tmp_path / "a.jsonl", tmp_path / "." / "a.jsonl", f"local://{tmp_path}/a.jsonl")
+    one, again, url = (FileSource(path, timestamp="ts") for path in paths)
+    other = FileSource(tmp_path / "b.jsonl", timestamp="ts")
+    for two in ([ONE, ONE], {"a": one, "b": again}, [one, url]):
+        with pytest.raises(InvalidPipeline, match=r"source: .* and .* are the same, .*: what both read would count"):
+            named_sources(two)  # type: ignore[arg-type]
+    assert len(named_sources([one, other, ONE, OTHER])) == 4
+
+
+def test_two_sinks_at_one_place_are_refused(tmp_path: Path) -> None:
+    """The second would find the mark of the first, and leave out its rows, or two lists for one checkpoint."""
+    (tmp_path / "link").symlink_to(tmp_path)
+    both: list[Any] = [
+        [FileSink(tmp_path / "a"), FileSink(tmp_path / "a", format="jsonl")],
+        [FileSink(tmp_path / "a"), FileSink(tmp_path / "link" / "a")],
+        [SqliteSink(tmp_path / "db", "t"), SqliteSink(tmp_path / "link" / "db", "T", mode="upsert")],
+        [FunctionSink(print), FunctionSink(print)],
+    ]
+    for two in both:
+        with pytest.raises(InvalidPipeline, match=r"are the same, .*: it has one set of rows, and one mark"):
+            named_sinks(two)
+    apart = [FileSink(tmp_path / "a"), FileSink(tmp_path / "b"), SqliteSink(tmp_path / "db", "t")]
+    assert list(named_sinks([*apart, SqliteSink(tmp_path / "db", "u")])) == ["file", "file-2", "sqlite", "sqlite-2"]
