@@ -24,6 +24,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
+from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import new_nonce
 from persistent.checkpoint.running import put_mark
@@ -223,28 +224,16 @@ def test_what_cannot_be_added_up_is_refused_and_nothing_is_made() -> None:
         def persistent_state(self) -> WindowState:
             return WindowState(record(count=Count(), total=Sum()), tumbling(20))
 
-    class Named2(Named):
-        kind = "Other"
-
     Larger.__name__ = "Windows"
-    larger, overlapping, totals, elsewhere, numbers = (
-        side(Larger),
-        side(Windows),
-        side(Totals),
-        side(Windows),
-        side(Windows),
-    )
+    larger, overlapping, totals, numbers = side(Larger), side(Windows), side(Totals), side(Windows)
     larger.run({"b": B})
     overlapping.run({"b": B, "a": A[:1]})
     totals.run({"b": B})
-    foreign = Named2({"b": B}, "Other")
-    Pipeline(source=foreign, task=Windows(), sink=MemorySink(), checkpoint=elsewhere.storage).run(engine="embedded")
     numbers.run({"b": [{**row, "page": row["n"]} for row in B]})
     for second, says in (
         (overlapping, "have read partition a: .*would count twice"),
         (larger, r'the state of Windows is not the same in .*window: tumbling\("10 ms"\) -> tumbling\("20 ms"\)'),
         (totals, "the operators of .* are Windows, those of .* are Totals"),
-        (elsewhere, "reads a Named, .* a Other"),
         (numbers, "the keys of Windows|have not read alike: schema: [^{]*and [^{]*$"),
         (one, "have read partition a"),
     ):
@@ -262,6 +251,27 @@ def test_what_cannot_be_added_up_is_refused_and_nothing_is_made() -> None:
     with pytest.raises(Exception, match=r"another job|there is a job already"):
         merge(one.storage, other.storage, overlapping.storage)
     assert overlapping.storage._files == overlapped
+
+
+def test_jobs_over_two_kinds_of_source_have_both() -> None:
+    """Side by side, each with its own positions; a pipeline over both goes on with them."""
+
+    one, other, into = side(Windows), side(Windows), side(Windows)
+    one.run({"a": A})
+    foreign = Named({"a": B}, "OtherSource")
+    Pipeline(source=foreign, task=Windows(), sink=MemorySink(), checkpoint=other.storage).run(engine="embedded")
+    merged = merge(one.storage, other.storage, into.storage).manifest
+    parts = [newest_of(Log(job.storage)).manifest for job in (one, other)]
+    assert {name: one.kind for name, one in merged.sources.items()} == {"named": "Named", "other": "OtherSource"}
+    assert {name: one.positions for name, one in merged.sources.items()} == {
+        "named": parts[0].source.positions,
+        "other": parts[1].source.positions,
+    }
+    assert merged.ledger["Windows"] == {"named": parts[0].accounts, "other": parts[1].accounts}
+    assert merged.operator.inputs == ("named", "other") and verify(into.storage).ok
+    both = {"named": Named({"a": MORE_A}), "other": Named({"a": MORE_B}, "OtherSource")}
+    job = Pipeline(source=both, task=Windows(), sink=MemorySink(), checkpoint=into.storage)
+    assert job.run(engine="embedded").rows == len(MORE_A) + len(MORE_B) - len(A) - len(B)
 
 
 def test_work_under_way_is_brought_to_its_end_first() -> None:

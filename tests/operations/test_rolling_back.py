@@ -208,13 +208,15 @@ def files(world: World) -> dict[str, bytes]:
     return dict(copy.copy(world.checkpoint._files))  # type: ignore[attr-defined]
 
 
+def two_states(states: Any) -> None:
+    states["other"] = next(iter(states.values()))
+
+
 NEWER: dict[str, Callable[[Any], object]] = {
     "format": lambda body: body.update(format=9),
     "feature": lambda body: body.update(features=["sessions"]),
     "codec": lambda body: next(iter(body["sources"].values())).update(codec="kafka/1"),
-    "two sinks": lambda body: body["sinks"].update(
-        {name: {"does": [], "last": None, "unpublished": []} for name in "ab"}
-    ),
+    "two states": lambda body: two_states(next(iter(body["operators"].values()))["states"]),
 }
 
 
