@@ -259,8 +259,8 @@ OPTIONS = tuple(
 def options_text() -> str:
     """The table as Markdown.
 
-    >>> print(options_text().splitlines()[2][:60])
-    | `Pipeline` | `source` | recorded | another kind of source i
+    >>> print(options_text().splitlines()[2][:52])
+    | `Pipeline` | `source` | recorded | another kind of
     """
     lines = ["| | option | another value | |", "|---|---|---|---|"]
     lines += [f"| `{one.of}` | `{one.name}` | {one.effect.value} | {one.says} |" for one in OPTIONS]
