@@ -30,6 +30,7 @@ from persistent.sinks.sql import (
 from persistent.text.spelling import spelled
 
 _INCOMING = quoted("persistent_incoming")
+_JOIN_MB = 64
 _LOCK = 0x7065727369737401
 """The advisory lock of those who make tables."""
 
@@ -216,8 +217,15 @@ class PostgresSink:
 
     def _merge(self, session: Session, statements: Statements, batch: OutputBatch) -> None:
         """Put the incoming rows in their places, and keep what was there."""
-        session.execute(f"ANALYZE {_INCOMING}")
-        for statement in (statements.save(_INCOMING, batch.number), *statements.replace(_INCOMING)):
+        for statement in (
+            # What is joined fits in memory, and a rough look at it is enough for the plan.
+            f"SELECT set_config('work_mem', '{_JOIN_MB}MB', true) "
+            f"WHERE pg_size_bytes(current_setting('work_mem')) < {_JOIN_MB << 20}",
+            "SET LOCAL default_statistics_target = 10",
+            f"ANALYZE {_INCOMING}",
+            statements.save(_INCOMING, batch.number),
+            statements.upsert(_INCOMING),
+        ):
             session.execute(statement)
         if batch.oldest > self._kept_from(session):
             session.execute(statements.forget(batch.oldest))

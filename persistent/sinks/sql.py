@@ -71,18 +71,6 @@ class Statements:
         newer = f"coalesce({self.target}.{quoted(REVISION)}, 0) <= excluded.{quoted(REVISION)}"
         return f"{self._put(source)} WHERE {newer}"
 
-    def replace(self, source: str) -> tuple[str, ...]:
-        """As ``upsert``, in two statements, which a server does in less time: what is there is replaced, then the rest
-        is added. Who adds the same key meanwhile makes the second one fail."""
-        values = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in self.columns if name not in self.key)
-        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self.key)
-        return (
-            f"UPDATE {self.target} AS t SET {values} FROM {source} s "
-            f"WHERE {same} AND coalesce(t.{quoted(REVISION)}, 0) <= s.{quoted(REVISION)}",
-            f"INSERT INTO {self.target} ({self.names}) SELECT {self.names} FROM {source} s "
-            f"WHERE NOT EXISTS (SELECT 1 FROM {self.target} t WHERE {same})",
-        )
-
     def forget(self, oldest: int) -> str:
         """Drop what batches up to ``oldest`` have replaced: they are never taken back."""
         return f"DELETE FROM {self.images} WHERE {quoted(BATCH)} <= {oldest}"
