@@ -18,6 +18,7 @@ from persistent.driver.effects import Effect
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, InvalidPipeline
+from persistent.sources.offsets import place_id
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
 from persistent.task import check_key
 
@@ -113,15 +114,15 @@ def _idle(planned: SourcePlan) -> SourcePlan:
 
 
 def _check_apart(planned: Mapping[str, SourcePlan]) -> None:
-    """InvalidPipeline if two sources read the same topic, by whatever servers they find it."""
+    """InvalidPipeline if two sources read the same topic, by whatever servers they find it, or the same log."""
     seen: dict[str, str] = {}
     for name, one in planned.items():
-        topic = one.recorded.get("topic_id")
-        before = seen.setdefault(topic, name) if topic is not None else name
+        place = place_id(one.recorded)
+        before = seen.setdefault(place, name) if place is not None else name
         if before != name:
             raise InvalidPipeline(
-                f"source: {before!r} and {name!r} are the same topic ({topic}): what both read would count twice. "
-                "Leave one out"
+                f"source: {before!r} and {name!r} are the same topic or log ({place}): what both read would count "
+                "twice. Leave one out"
             )
 
 

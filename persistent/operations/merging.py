@@ -19,6 +19,7 @@ from persistent.codec import canonical_json, common_key_types
 from persistent.driver.commit import check_same_job
 from persistent.errors import Refused, StillRunning
 from persistent.operations.fencing import Location, log_of
+from persistent.sources.offsets import place_id
 from persistent.sources.schemas import from_json
 from persistent.text.fingerprints import changes_text
 
@@ -118,8 +119,9 @@ def _are_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     >>> _are_apart({"topic_id": "a"}, {"topic_id": "b"}), _are_apart({}, {"topic_id": "b"})
     (True, False)
     """
-    if "topic_id" in one and "topic_id" in other:
-        return bool(one["topic_id"] != other["topic_id"])
+    ids = place_id(one), place_id(other)
+    if None not in ids:
+        return ids[0] != ids[1]
     if "root" in one and "root" in other:
         a, b = (f"{recorded['root']}".rstrip("/") + "/" for recorded in (one, other))
         return not (a.startswith(b) or b.startswith(a))

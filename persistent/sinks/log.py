@@ -36,6 +36,7 @@ class LogSink:
     @spelled
     def __init__(self, url: str | os.PathLike[str] | Storage | SegmentedLog) -> None:
         self.log = url if isinstance(url, SegmentedLog) else SegmentedLog(url)
+        self.address = f"log {self.log.storage.url}"
         self._writer: LogWriter | None = None
 
     def __repr__(self) -> str:

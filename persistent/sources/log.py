@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -83,6 +84,7 @@ class LogSource:
         options.require_choice("on_gap", on_gap, ON_GAP)
         storage = url.storage if isinstance(url, SegmentedLog) else open_storage(url)
         self.log = SegmentedLog(storage)
+        self.address = f"log {storage.url}"
         self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
@@ -113,7 +115,7 @@ class LogSource:
         recorded = {**plan.recorded, **self._facts(), "log": self.log.id}
         if plan.splits or self._schema is not None:
             recorded["schema"] = to_json(self._fixed_schema(state.recorded, plan.splits))
-        return SourcePlan(plan.splits, plan.end, plan.cap, recorded, None, plan.joins, plan.idle, plan.skipped)
+        return replace(plan, recorded=recorded)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the log that was read is not the one that was planned."""

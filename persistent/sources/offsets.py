@@ -206,6 +206,16 @@ def begun(recorded: Mapping[str, Any]) -> dict[str, int]:
     return {partition: offset for partition, offset in found.at.items() if partition not in found.joined}
 
 
+def place_id(recorded: Mapping[str, Any]) -> str | None:
+    """The id of the topic or log that was read, from what a plan recorded; None for another source.
+
+    >>> place_id({"topic": "clicks", "topic_id": "7f"}), place_id({"log": "9a"}), place_id({"root": "/in"})
+    ('7f', '9a', None)
+    """
+    found: str | None = recorded.get("topic_id", recorded.get("log"))
+    return found
+
+
 def begun_anew(recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
     """What is recorded of a source that begins again at these offsets."""
     return {**recorded, **_Begun(at, ()).recorded()}

@@ -417,7 +417,9 @@ def test_two_sources_of_one_topic_are_refused_before_anything_is_written() -> No
             return replace(planned, recorded={**planned.recorded, "topic_id": "the id"})
 
     shop = Shop()
-    with pytest.raises(InvalidPipeline, match=r"'a' and 'b' are the same topic \(the id\): what both read would count"):
+    with pytest.raises(
+        InvalidPipeline, match=r"'a' and 'b' are the same topic or log \(the id\): what both read would count"
+    ):
         shop.run({"a": Topic(list(EVEN), timestamp="ts"), "b": Topic(list(EVEN), timestamp="ts")})
     assert shop.storage.list("m") == []
     assert shop.run({"a": Topic(list(EVEN), timestamp="ts"), "b": source(ODD)}).rows == 24

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from persistent import FileSink, FileSource, FunctionSink, InvalidPipeline, MemorySink, MemorySource, SqliteSink
+from persistent import (
+    FileSink,
+    FileSource,
+    FunctionSink,
+    InvalidPipeline,
+    LogSink,
+    LogSource,
+    MemorySink,
+    MemorySource,
+    SqliteSink,
+)
 from persistent.driver.naming import named_sinks, named_sources, several
 
 ONE, OTHER = MemorySource([{"ts": 1}]), MemorySource([{"ts": 2}])
@@ -51,7 +61,8 @@ def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
     paths = (tmp_path / "a.jsonl", tmp_path / "." / "a.jsonl", f"local://{tmp_path}/a.jsonl")
     one, again, url = (FileSource(path, timestamp="ts") for path in paths)
     other = FileSource(tmp_path / "b.jsonl", timestamp="ts")
-    for two in ([ONE, ONE], {"a": one, "b": again}, [one, url]):
+    logs = [LogSource(tmp_path / "log"), LogSource(tmp_path / "log", max_out_of_orderness=1_000)]
+    for two in ([ONE, ONE], {"a": one, "b": again}, [one, url], logs):
         with pytest.raises(InvalidPipeline, match=r"source: .* and .* are the same, .*: what both read would count"):
             named_sources(two)  # type: ignore[arg-type]
     assert len(named_sources([one, other, ONE, OTHER])) == 4
@@ -65,6 +76,7 @@ def test_two_sinks_at_one_place_are_refused(tmp_path: Path) -> None:
         [FileSink(tmp_path / "a"), FileSink(tmp_path / "link" / "a")],
         [SqliteSink(tmp_path / "db", "t"), SqliteSink(tmp_path / "link" / "db", "T", mode="upsert")],
         [FunctionSink(print), FunctionSink(print)],
+        [LogSink(tmp_path / "log"), LogSink(tmp_path / "log")],
     ]
     for two in both:
         with pytest.raises(InvalidPipeline, match=r"are the same, .*: it has one set of rows, and one mark"):
