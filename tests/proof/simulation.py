@@ -119,9 +119,12 @@ class Simulation:
         self.happened: set[str] = set()
         name = f"simulation-{self.seed}"
         self.checkpoint, self.sink = MemoryStorage(f"{name}-c"), MemoryStorage(f"{name}-s")
+        self.sinks = {"sink": self.sink}
+        if random.Random(f"sinks {self.seed}").random() < 0.3:
+            self.sinks["second"] = MemoryStorage(f"{name}-s2")
         self.come(drawn.randrange(1, len(self.coming)))
         self.oracle = Oracle(
-            self.checkpoint, self.sink, self.window, self.lag_ms, self.rows, self.rows_before, self._reader
+            self.checkpoint, self.sinks, self.window, self.lag_ms, self.rows, self.rows_before, self._reader
         )
 
     # -- the input -------------------------------------------------------------------------------------------------
@@ -158,12 +161,12 @@ class Simulation:
 
     # -- who works -------------------------------------------------------------------------------------------------
 
-    def pipeline(self, checkpoint: Any, sink: Any) -> Pipeline:
+    def pipeline(self, checkpoint: Any, *sinks: Any) -> Pipeline:
         """The job over these stores."""
         return Pipeline(
             source=self._source(),
             task=Counts(self.window),
-            sink=FileSink(sink, format="jsonl"),
+            sink={name: FileSink(sink, format="jsonl") for name, sink in zip(self.sinks, sinks, strict=True)},
             checkpoint=checkpoint,
             step_rows=self.step_rows,
             on_error="dead-letter",
@@ -171,12 +174,12 @@ class Simulation:
         )
 
     def _reader(self) -> Pipeline:
-        return self.pipeline(self.checkpoint, self.sink)
+        return self.pipeline(self.checkpoint, *self.sinks.values())
 
-    def _stores(self, process: Process) -> tuple[Any, Any]:
+    def _stores(self, process: Process) -> tuple[Any, ...]:
         return tuple(
             SimulatedStorage(inner, where, process, self.schedule, self.oracle.watch, copies=self.copies)
-            for inner, where in ((self.checkpoint, "checkpoint"), (self.sink, "sink"))
+            for where, inner in {"checkpoint": self.checkpoint, **self.sinks}.items()
         )
 
     def start_run(self, *, last: bool = False) -> Process:
@@ -207,8 +210,8 @@ class Simulation:
         target = drawn.choice(kept or [newest.base])
 
         def work(process: Process) -> Any:
-            checkpoint, sink = self._stores(process)
-            return _command(command, checkpoint, lambda: self.pipeline(checkpoint, sink), target)
+            checkpoint, *sinks = self._stores(process)
+            return _command(command, checkpoint, lambda: self.pipeline(checkpoint, *sinks), target)
 
         return self.schedule.start(f"{command} {len(self.schedule.processes)} ({target})", work)
 
@@ -225,7 +228,8 @@ class Simulation:
         finally:
             self.schedule.end()
             self.checkpoint.clear()
-            self.sink.clear()
+            for sink in self.sinks.values():
+                sink.clear()
         faults, schedule = tuple(self.oracle.faults), tuple(self.schedule.story)
         return Story(self.seed, faults, schedule, self.oracle.commits, frozenset(self.happened))
 

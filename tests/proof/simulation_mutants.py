@@ -30,10 +30,13 @@ def _fence_without_epoch(self: Log, manifest: Manifest) -> Entry:
 
 
 def _under_the_current_id(job: Any, log: Log, manifest: Manifest) -> None:
-    id, sink = manifest.id, manifest.sink
-    sink = replace(sink, unpublished=tuple(replace(batch, id=id) for batch in sink.unpublished))
+    id = manifest.id
+    sinks = {
+        name: replace(sink, unpublished=tuple(replace(batch, id=id) for batch in sink.unpublished))
+        for name, sink in manifest.sinks.items()
+    }
     aside = tuple(replace(one, id=id) for one in manifest.aside)
-    _PUBLISH(job, log, replace(manifest, sinks={"sink": sink}, aside=aside))
+    _PUBLISH(job, log, replace(manifest, sinks=sinks, aside=aside))
 
 
 def _inputs_stay(runs: Any, merge: Any, output: Any) -> Any:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from persistent import Pipeline
 from persistent.checkpoint.manifest import Manifest, manifest_sha256
 from persistent.checkpoint.names import plan_name
+from persistent.checkpoint.parts import SinkBatch
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.set_aside import aside_names
 from persistent.checkpoint.successor import check_follows
@@ -34,14 +35,14 @@ class Oracle:
     def __init__(
         self,
         checkpoint: MemoryStorage,
-        sink: MemoryStorage,
+        sinks: Mapping[str, MemoryStorage],
         window: tuple[int, int] | None,
         lag_ms: int,
         rows: Sequence[Any],
         rows_before: Callable[[tuple[int, int]], int],
         reader: Callable[[], Pipeline],
     ) -> None:
-        self.checkpoint, self.sink = checkpoint, sink
+        self.checkpoint, self.sinks = checkpoint, sinks
         self.window, self.lag_ms = window, lag_ms
         self.rows, self.rows_before, self.reader = rows, rows_before, reader
         self.chain: dict[int, tuple[Manifest, str]] = {}
@@ -136,18 +137,26 @@ class Oracle:
         _require(found == dict(expected.sums), f"manifest {new.id}: state {found}, not {dict(expected.sums)}")
 
     def _check_staged(self, new: Manifest, expected: Snapshot) -> None:
-        outputs, late, dead = [], [], []
-        for batch in new.sink.unpublished:
-            for one in batch.staged:
-                lines = self.sink.read(one.name).to_pybytes().decode().splitlines()
-                rows = [json.loads(line) for line in lines]
-                outputs += [(*_place(row), row["visits"], row["total"], row["top"]) for row in rows]
+        late, dead = [], []
+        for where in self.sinks:
+            found = self._staged(new, where)
+            _require(found == expected.outputs, f"checkpoint {new.id}: {where} {found}, not {expected.outputs}")
         for staged in new.aside:
             late += [number for one in staged.late for number in self._aside(one.name)]
             dead += [number for one in staged.dead for number in self._aside(one.name)]
-        found = tuple(sorted(outputs, key=repr)), tuple(sorted(late)), tuple(sorted(dead))
-        wanted = expected.outputs, expected.late, expected.dead
-        _require(found == wanted, f"checkpoint {new.id}: outputs, late, dead: {found}, not {wanted}")
+        aside = tuple(sorted(late)), tuple(sorted(dead))
+        wanted = expected.late, expected.dead
+        _require(aside == wanted, f"checkpoint {new.id}: late, dead: {aside}, not {wanted}")
+
+    def _staged(self, new: Manifest, where: str) -> tuple[Any, ...]:
+        """The outputs that a checkpoint has staged in a sink."""
+        outputs = []
+        for batch in _batches(new, where):
+            for one in batch.staged:
+                lines = self.sinks[where].read(one.name).to_pybytes().decode().splitlines()
+                rows = [json.loads(line) for line in lines]
+                outputs += [(*_place(row), row["visits"], row["total"], row["top"]) for row in rows]
+        return tuple(sorted(outputs, key=repr))
 
     def _aside(self, name: str) -> Iterable[int]:
         table = decode_table(self.checkpoint.read(name), None, name)
@@ -162,8 +171,8 @@ class Oracle:
             manifest = self.chain[id][0]
             if manifest.kind != "checkpoint":
                 continue
-            if where == "sink":
-                names |= {_final(batch.id, one.name) for batch in manifest.sink.unpublished for one in batch.staged}
+            if where in self.sinks:
+                names |= {_final(batch.id, one.name) for batch in _batches(manifest, where) for one in batch.staged}
                 continue
             for staged in manifest.aside:
                 names |= {aside_name("late", staged.id, one) for one in staged.late}
@@ -172,8 +181,8 @@ class Oracle:
 
     def shown(self, where: str) -> set[str]:
         """What a reader sees."""
-        if where == "sink":
-            return set(FileSink(self.sink, format="jsonl").published())
+        if where in self.sinks:
+            return set(FileSink(self.sinks[where], format="jsonl").published())
         folders = ("late", "dead")
         return {f"{folder}/{name}" for folder in folders for name in aside_names(self.checkpoint, folder)}
 
@@ -188,7 +197,7 @@ class Oracle:
 
     def _check_published(self, last: Manifest) -> None:
         """All outputs of the lineage are shown, and no others."""
-        for where in ("sink", "checkpoint"):
+        for where in (*self.sinks, "checkpoint"):
             named, shown = self._named(where, self.lineage()), self.shown(where)
             _require(named <= shown, f"not shown after {last.id}: {sorted(named - shown)}")
             _require(shown <= named, f"shown after {last.id}, and of no checkpoint: {sorted(shown - named)}")
@@ -203,11 +212,11 @@ class Oracle:
 
     def _deleted(self, where: str, name: str) -> None:
         newest = self.newest
-        if where == "sink":
+        if where in self.sinks:
             if name.startswith("_staged/"):
-                for batch in newest.sink.unpublished:
+                for batch in _batches(newest, where):
                     for one in batch.staged:
-                        there = _final(batch.id, one.name) in self.sink.list("")
+                        there = _final(batch.id, one.name) in self.sinks[where].list("")
                         _require(one.name != name or there, f"deleted, and not yet published: {name}")
             return
         folder, _, rest = name.partition("/")
@@ -231,6 +240,10 @@ class Oracle:
             for folder, ones in (("late", staged.late), ("dead", staged.dead)):
                 needed |= {one.name for one in ones if aside_name(folder, staged.id, one) not in shown}
         return needed
+
+
+def _batches(manifest: Manifest, where: str) -> tuple[SinkBatch, ...]:
+    return manifest.sinks[where].unpublished if where in manifest.sinks else ()
 
 
 def _final(id: int, name: str) -> str:
