@@ -36,6 +36,7 @@ from persistent.errors import (
 )
 from persistent.log import LogPosition, SegmentedLog
 from persistent.message import Batch, Message
+from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
 from persistent.pipeline import Pipeline
 from persistent.sinks import FileSink, FunctionSink, KafkaSink, LogSink, MemorySink, PostgresSink, SqliteSink
 from persistent.sources import Avro, FileSource, KafkaSource, LogSource, MemorySource
@@ -61,6 +62,7 @@ __all__ = [
     "InvalidPipeline",
     "KafkaSink",
     "KafkaSource",
+    "LevelDbOffsets",
     "LogPosition",
     "LogSink",
     "LogSource",
@@ -84,12 +86,14 @@ __all__ = [
     "SegmentedLog",
     "SourceChanged",
     "SourceError",
+    "SqliteOffsets",
     "SqliteSink",
     "StagedMissing",
     "State",
     "StepReport",
     "StillRunning",
     "StorageError",
+    "StoredOffsets",
     "UnknownCheckpoint",
     "UnsupportedStore",
     "UserCodeError",

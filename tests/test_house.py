@@ -70,6 +70,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.text.user_errors",
         "persistent.storage",
         "persistent.log",
+        "persistent.offsets",
         "persistent.state_rows",
         "persistent.codec",
         "persistent.serializers",
@@ -130,7 +131,8 @@ no circle."""
 ROOMS = {
     "storage": "errors clock codec",
     "codec": "errors",
-    "log": "errors clock codec storage",
+    "log": "errors clock codec storage offsets",
+    "offsets": "errors codec storage",
     "text": "clock codec",
     "clients": "errors clock storage",
     "sources": "errors clock promises text codec storage log clients",

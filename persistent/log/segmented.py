@@ -21,10 +21,13 @@ from persistent.log.cursor import Cursor, LogBatch, batch_of, find_segment
 from persistent.log.folder import Cut, LogFolder
 from persistent.log.frames import CONTENT_BYTES_MAX, Kind
 from persistent.log.position import BEGINNING, LogPosition
+from persistent.log.reader import LogReader
 from persistent.log.segments import Segment
 from persistent.log.sync import sync_policy
 from persistent.log.takeover import last_mark, take_over
 from persistent.log.writer import LogWriter
+from persistent.offsets import OffsetStore, open_offsets
+from persistent.offsets.protocol import checked_id
 from persistent.storage import Storage, open_storage
 
 _ON_GAP = ("fail", "earliest", "latest")
@@ -175,6 +178,39 @@ class SegmentedLog:
             yield from cursor.take()
             if not cursor.ended:
                 stop.wait(wait_s)
+
+    def reader(
+        self,
+        id: str,
+        store: str | os.PathLike[str] | OffsetStore,
+        *,
+        initial: str | int = "earliest",
+        every: Duration = "10 s",
+        mark: str = "after",
+        lease: Duration = "1 min",
+        on_gap: str = "fail",
+    ) -> LogReader:
+        """A reader that goes on where the last one with this ``id`` has come to.
+
+        ``store``: a path is a file of SQLite, a URL a folder of that store; or an ``OffsetStore``. ``initial``: where
+        an id begins that is not there: "earliest", "latest" or a time of the log. ``every``: how often its position is
+        stored. ``mark``: "after" a batch was processed (at-least-once), or "before", each time (at-most-once).
+        ``lease``: how long after its last sign of life another may take over the id."""
+        if mark not in ("after", "before"):
+            raise InvalidPipeline(f"mark={mark!r} is not known; it is one of 'after', 'before'")
+        if initial not in ("earliest", "latest") and (isinstance(initial, bool) or not isinstance(initial, int)):
+            raise InvalidPipeline(f'initial={initial!r}: say "earliest", "latest", or a time of the log in ms')
+
+        def cursor_at(position: LogPosition | None) -> Cursor:
+            if position is None and initial == "latest":
+                position = self.ends().next
+            elif position is None and isinstance(initial, int):
+                position = self.position_at(initial, on_gap="fail" if on_gap == "fail" else "earliest")
+            return Cursor(self._folder, self._start(position, on_gap))
+
+        every_ms, lease_ms, before = duration_ms(every, "every"), duration_ms(lease, "lease"), mark == "before"
+        times = {"every_ms": every_ms, "lease_ms": lease_ms}
+        return LogReader(checked_id(id), open_offsets(store), cursor_at, lambda: self.id, before=before, **times)
 
     def ends(self) -> LogEnds:
         """Where the log begins and ends now, as readers see it."""

@@ -1,0 +1,158 @@
+"""A log reader goes on where the last one of its id has come to, as an offset store says.
+
+``mark="after"``: a batch is marked when the next one is asked for, so what was under way in a crash is read again:
+at-least-once. ``mark="before"``: it is marked, durably, before it is handed out, and never read again: at-most-once.
+One reader an id, by a lease; whoever has lost it raises Fenced and marks nothing more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from persistent.clock import monotonic_s, wall_ms
+from persistent.errors import Fenced, Refused, StillRunning
+from persistent.log.cursor import Cursor, LogBatch
+from persistent.log.position import LogPosition
+from persistent.offsets.protocol import OffsetStore, ReaderState, load_state
+
+
+class LogReader:
+    """Reads a log under an id; made by ``SegmentedLog.reader``. ``position``: of the next record to hand out."""
+
+    def __init__(
+        self,
+        reader: str,
+        store: OffsetStore,
+        cursor_at: Callable[[LogPosition | None], Cursor],
+        log_id: Callable[[], str],
+        *,
+        every_ms: int,
+        lease_ms: int,
+        before: bool,
+    ) -> None:
+        self._reader = reader
+        self._store = store
+        self._cursor_at = cursor_at
+        self._log_id = log_id
+        self._every_ms = every_ms
+        self._lease_ms = lease_ms
+        self._before = before
+        self._version, self._state = load_state(store, reader)
+        self._cursor = self._opened()
+        self._begin = self._cursor.position
+        self._leased = False
+        self._marked: LogPosition | None = None
+        self._flushed_s = monotonic_s()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"reader {self._reader!r} in {self._store!r}"
+
+    @property
+    def position(self) -> LogPosition:
+        return self._cursor.position
+
+    def read(self) -> Iterator[LogBatch]:
+        """What there is now. StillRunning if another reader has this id; Fenced if one has taken it over."""
+        if not self._leased:
+            # Nothing is written before there is something to read.
+            if next(self._cursor.take(), None) is None:
+                return
+            self._take_lease()
+        for batch in self._cursor.take():
+            if self._before:
+                self.mark(batch)
+                self.flush()
+            yield batch
+            if not self._before:
+                self.mark(batch)
+            if 1_000 * (monotonic_s() - self._flushed_s) >= self._every_ms:
+                self.flush()
+
+    def follow(self, *, stop: threading.Event | None = None, poll_ms: int = 100) -> Iterator[LogBatch]:
+        """As ``read``, and then what comes, until the log ends, or ``stop`` is set."""
+        stop = stop or threading.Event()
+        while not self._cursor.ended and not stop.is_set():
+            for batch in self.read():
+                yield batch
+                if stop.is_set():
+                    # It was processed: who stops comes back for more.
+                    self.mark(batch)
+                    return
+            if not self._cursor.ended:
+                stop.wait(poll_ms / 1_000)
+                if 1_000 * (monotonic_s() - self._flushed_s) >= min(self._every_ms, self._lease_ms // 2):
+                    self.flush()
+
+    def mark(self, batch: LogBatch) -> None:
+        """Say that a batch, and all before it, has been processed: who leaves a loop early may."""
+        self._marked = max(self._marked or batch.next, batch.next)
+
+    def flush(self) -> None:
+        """Store what was marked, durably, and keep the lease. Fenced, StorageError."""
+        if not self._leased:
+            return
+        self._flushed_s = monotonic_s()
+        self._put(wall_ms() + self._lease_ms)
+
+    def close(self) -> None:
+        """Store what was marked, and give the id to the next reader. Nothing is written if nothing was read."""
+        if self._leased:
+            try:
+                self._put(0)
+            finally:
+                self._leased = False
+
+    # -- the lease -------------------------------------------------------------------------------------------------
+
+    def _opened(self) -> Cursor:
+        text = self._state.position
+        return self._cursor_at(LogPosition.from_text(text) if text else None)
+
+    def _take_lease(self) -> None:
+        log = self._log_id()
+        while True:
+            self._version, self._state = load_state(self._store, self._reader)
+            if self._state.log not in ("", log):
+                raise Refused(
+                    f"{self!r} has read another log, {self._state.log}. Read this one, {log}, under another id"
+                )
+            now = wall_ms()
+            if self._state.until > now:
+                raise StillRunning(
+                    f"{self!r}: another one reads under this id, until {self._state.until - now:,} ms from now unless "
+                    "it goes on. End it; or, if it has died, wait so long"
+                )
+            # Where it begins is stored with the lease: "latest" is another place after a crash.
+            begin = self._state.position or str(self._begin)
+            taken = replace(self._state.taken(log, now + self._lease_ms), position=begin)
+            if self._store.swap(self._reader, self._version, taken.encoded()):
+                self._version, self._state, self._leased = self._version + 1, taken, True
+                self._flushed_s = monotonic_s()
+                break
+        self._cursor = self._opened()
+
+    def _put(self, until: int) -> None:
+        """Replace our document; never with a position that is not behind the stored one."""
+        held = self._state
+        stored = LogPosition.from_text(held.position) if held.position else None
+        marked = stored if self._marked is None else max(self._marked, stored or self._marked)
+        new = ReaderState(held.log, str(marked) if marked else "", held.token, until)
+        if not self._store.swap(self._reader, self._version, new.encoded()):
+            self._leased = False
+            raise Fenced(
+                f"{self!r}: another one has taken over this id, because the lease of this one was over. What was "
+                "marked since the last flush is read again there. Take a longer lease=, or flush more often"
+            )
+        self._version, self._state = self._version + 1, new

@@ -1,0 +1,76 @@
+"""An offset store keeps one document for each reader, and exchanges it only for the one that was read.
+
+The document proves itself: ``position``, the ``log`` it is of, and the lease: the ``token`` of the reader that has it,
+and ``until`` when (ms). Absent is the beginning; corrupt is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from persistent.codec.documents import decode_document, encode_document
+from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat
+
+FORMAT = 1
+_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+
+
+class OffsetStore(Protocol):
+    """``swap`` is atomic, among all processes that use the store, and durable when it returns True."""
+
+    def load(self, reader: str) -> tuple[int, bytes]:
+        """The version of the document of a reader, and the document; (0, b"") if there is none."""
+
+    def swap(self, reader: str, version: int, data: bytes) -> bool:
+        """Replace the document if it still has this version; whether it did."""
+
+    def close(self) -> None:
+        """End the connection."""
+
+
+@dataclass(frozen=True)
+class ReaderState:
+    """What stands in the document of a reader. ``position``: the text of the next one, "" if there is none."""
+
+    log: str = ""
+    position: str = ""
+    token: int = 0
+    until: int = 0
+
+    def taken(self, log: str, until: int) -> ReaderState:
+        """With the lease of a new reader."""
+        return replace(self, log=log, token=self.token + 1, until=until)
+
+    def encoded(self) -> bytes:
+        return encode_document({"format": FORMAT, **self.__dict__})
+
+
+def load_state(store: OffsetStore, reader: str) -> tuple[int, ReaderState]:
+    """The version and the state of a reader. CorruptLog, NewerFormat."""
+    version, data = store.load(reader)
+    if not version:
+        return 0, ReaderState()
+    place = f"{store!r}, reader {reader!r}"
+    try:
+        found: dict[str, Any] = decode_document(data, place)
+        if found.pop("format") > FORMAT:
+            raise NewerFormat(f"{place}: written by a newer release: update this one")
+        return version, ReaderState(**found)
+    except NewerFormat:
+        raise
+    except (CorruptCheckpoint, KeyError, TypeError, AttributeError) as error:
+        raise CorruptLog(
+            f"{place}: where it has read to cannot be told ({error}). Restore the store from a copy; or read under "
+            "another id, from where initial= says"
+        ) from error
+
+
+def checked_id(reader: str) -> str:
+    """``reader``, if it can be an id in every store; else InvalidPipeline."""
+    if not isinstance(reader, str) or not _ID.fullmatch(reader):
+        raise InvalidPipeline(
+            f"reader id {reader!r}: give 1 to 100 letters, digits, '.', '_' and '-', the first none of '.' and '-'"
+        )
+    return reader

@@ -1,0 +1,68 @@
+"""Offsets in a file of SQLite, for any number of processes of a machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from persistent.errors import StorageError
+
+_TABLE = "persistent_offsets"
+_WAIT_SECONDS = 60.0
+
+
+class SqliteOffsets:
+    """The file at ``path``, which is made with its first document; it may hold other tables too."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        return f"SqliteOffsets({self.path!r})"
+
+    def load(self, reader: str) -> tuple[int, bytes]:
+        if not os.path.exists(self.path):
+            return 0, b""
+        with self._transaction("read") as database:
+            return self._found(database, reader)
+
+    def swap(self, reader: str, version: int, data: bytes) -> bool:
+        with self._transaction("write") as database:
+            if self._found(database, reader)[0] != version:
+                return False
+            database.execute(
+                f"INSERT INTO {_TABLE} (reader, version, data) VALUES (?, ?, ?) "
+                "ON CONFLICT (reader) DO UPDATE SET version = excluded.version, data = excluded.data",
+                (reader, version + 1, data),
+            )
+        return True
+
+    def close(self) -> None:
+        """Nothing to do: each call has a connection of its own."""
+
+    def _found(self, database: sqlite3.Connection, reader: str) -> tuple[int, bytes]:
+        rows: list[tuple[int, Any]] = database.execute(
+            f"SELECT version, data FROM {_TABLE} WHERE reader = ?", (reader,)
+        ).fetchall()
+        return (rows[0][0], bytes(rows[0][1])) if rows else (0, b"")
+
+    @contextmanager
+    def _transaction(self, what: str) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
+                database.execute("PRAGMA synchronous = FULL")
+                database.execute("BEGIN IMMEDIATE")
+                database.execute(
+                    f"CREATE TABLE IF NOT EXISTS {_TABLE} "
+                    "(reader TEXT PRIMARY KEY, version INTEGER NOT NULL, data BLOB NOT NULL)"
+                )
+                yield database
+                database.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StorageError(
+                f"cannot {what} {self!r}: {error}. Check the file, its folder, and who else uses it; then read again: "
+                "what was flushed before is there"
+            ) from error

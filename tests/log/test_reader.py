@@ -1,0 +1,284 @@
+"""A reader goes on where the last one of its id came to, whatever ended that."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persistent.errors import CorruptLog, Fenced, InvalidPipeline, Refused, RetentionGap, StillRunning
+from persistent.log import LogReader, SegmentedLog, reader
+from persistent.offsets import SqliteOffsets, StoredOffsets
+from persistent.offsets.protocol import load_state
+from persistent.storage import MemoryStorage
+
+ROOT = Path(__file__).parents[2]
+
+
+class Times:
+    """Both clocks, by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ms = 1_000_000
+        monkeypatch.setattr(reader, "wall_ms", lambda: self.ms)
+        monkeypatch.setattr(reader, "monotonic_s", lambda: self.ms / 1_000)
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    return Times(monkeypatch)
+
+
+@pytest.fixture
+def log() -> SegmentedLog:
+    made = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
+    add(made, range(6))
+    return made
+
+
+@pytest.fixture
+def store() -> StoredOffsets:
+    return StoredOffsets(MemoryStorage(uuid.uuid4().hex))
+
+
+def add(log: SegmentedLog, numbers: range) -> None:
+    with log.writer() as adding:
+        for number in numbers:
+            adding.append(b"%d" % number, time=number)
+
+
+def numbers(reading: LogReader) -> list[int]:
+    return [int(text) for batch in reading.read() for text in batch.records.to_pylist()]
+
+
+def position(store: Any) -> str:
+    return load_state(store, "one")[1].position
+
+
+def test_at_least_once_in_four_lines(log: SegmentedLog, tmp_path: Path) -> None:
+    """As the page shows it."""
+    seen: list[bytes] = []
+    with log.reader("one", tmp_path / "offsets.db") as reading:
+        for batch in reading.read():
+            seen += batch.records.to_pylist()
+    add(log, range(6, 8))
+    with log.reader("one", tmp_path / "offsets.db") as reading:
+        assert numbers(reading) == [6, 7] and len(seen) == 6
+    assert numbers(log.reader("other", tmp_path / "offsets.db")) == list(range(6)) + [6, 7]
+
+
+def test_nothing_is_written_before_the_first_read(store: StoredOffsets) -> None:
+    """A reader of an empty log would fix a position that nobody asked for."""
+    empty = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
+    with empty.reader("one", store) as reading:
+        assert numbers(reading) == []
+        reading.flush()
+    assert store.load("one") == (0, b"")
+    add(empty, range(1))
+    assert numbers(empty.reader("one", store)) == [0]
+
+
+def test_a_position_is_stored_every_so_often(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """Once a record would cost a sync each; never would read all again."""
+    reading = log.reader("one", store, every="10 s")
+    found = iter(reading.read())
+    stored = []
+    for _ in range(5):
+        next(found)
+        times.ms += 4_000
+        stored.append(position(store))
+    assert stored == ["1-0-0", "1-0-0", "1-0-0", "3-0-1", "3-0-1"]
+    found.close()  # type: ignore[attr-defined]
+    reading.close()
+    assert position(store) == "4-0-1"
+
+
+def test_a_clean_stop_stores_all_that_was_processed(log: SegmentedLog, store: StoredOffsets) -> None:
+    """A restart would process the last ten seconds again, every day."""
+    stop = threading.Event()
+    with log.reader("one", store) as reading:
+        for batch in reading.follow(stop=stop):
+            if batch.records.to_pylist() == [b"3"]:
+                stop.set()
+    assert numbers(log.reader("one", store)) == [4, 5]
+
+
+def test_a_batch_that_raises_is_read_again(log: SegmentedLog, store: StoredOffsets) -> None:
+    """It was not processed; those before it were."""
+    with pytest.raises(ZeroDivisionError), log.reader("one", store) as reading:
+        for batch in reading.read():
+            1 // (3 - int(batch.records[0].as_py()))
+    with log.reader("one", store, mark="before") as reading, pytest.raises(ZeroDivisionError):
+        for batch in reading.read():
+            1 // (3 - int(batch.records[0].as_py()))
+    assert numbers(log.reader("one", store)) == [4, 5]
+
+
+def test_who_leaves_early_may_say_what_is_done(log: SegmentedLog, store: StoredOffsets) -> None:
+    """A break looks like a crash."""
+    with log.reader("one", store) as reading:
+        for batch in reading.read():
+            if batch.records.to_pylist() == [b"2"]:
+                reading.mark(batch)
+                break
+    assert numbers(log.reader("one", store)) == [3, 4, 5]
+
+
+@pytest.mark.parametrize(("initial", "first"), [("earliest", 0), ("latest", 6), (4, 4)])
+def test_an_id_that_is_absent_begins_where_it_is_told(
+    log: SegmentedLog, store: StoredOffsets, initial: Any, first: int
+) -> None:
+    """And nowhere else, once it is there."""
+    reading = log.reader("one", store, initial=initial)
+    add(log, range(6, 8))
+    with reading:
+        assert numbers(reading) == list(range(first, 8))
+    with log.reader("one", store, initial="earliest") as again:
+        assert numbers(again) == []
+
+
+def test_one_reader_an_id(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """Two would process every record twice, and store each other's positions."""
+    first, second = log.reader("one", store, lease="30 s"), log.reader("one", store)
+    batches = first.read()
+    next(batches)
+    next(batches)
+    with pytest.raises(StillRunning, match="another one reads under this id, until 30,000 ms from now"):
+        numbers(second)
+    times.ms += 30_001
+    assert numbers(second) == list(range(6)), "nothing was flushed"
+    with pytest.raises(Fenced, match="another one has taken over this id"):
+        first.flush()
+    second.close()
+    first.close()
+    assert numbers(log.reader("one", store)) == []
+
+
+def test_a_closed_reader_leaves_its_id(log: SegmentedLog, store: StoredOffsets) -> None:
+    """The next one need not wait for the lease."""
+    with log.reader("one", store) as first:
+        next(iter(first.read()))
+    assert numbers(log.reader("one", store))
+
+
+def test_a_reader_that_waits_keeps_its_lease(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """An idle night is no death."""
+    stop = threading.Event()
+
+    class Passing(threading.Event):
+        waits = 0
+
+        def wait(self, timeout: float | None = None) -> bool:
+            times.ms += 20_000
+            Passing.waits += 1
+            assert load_state(store, "one")[1].until > times.ms
+            return Passing.waits == 9 and (self.set() or True)
+
+    with log.reader("one", store, lease="60 s") as reading:
+        assert len(list(reading.follow(stop=Passing()))) == 6
+    assert Passing.waits == 9 and not stop.is_set()
+
+
+def test_a_position_never_goes_back(log: SegmentedLog, store: StoredOffsets) -> None:
+    """A batch that is marked late is no reason to read all after it again."""
+    with log.reader("one", store) as reading:
+        batches = list(reading.read())
+        reading.mark(batches[0])
+        reading.flush()
+        reading.mark(batches[1])
+    assert numbers(log.reader("one", store)) == []
+
+
+def test_what_was_cut_off_is_told(log: SegmentedLog, store: StoredOffsets) -> None:
+    """By the reader that comes too late, or counted by who wants to go on."""
+    with log.reader("one", store) as reading:
+        next(iter(reading.read()))
+    log.truncate(log.position_of(4))
+    with pytest.raises(RetentionGap):
+        numbers(log.reader("one", store))
+    assert numbers(log.reader("one", store, on_gap="earliest")) == [4, 5]
+
+
+def test_the_position_of_another_log_is_refused(log: SegmentedLog, store: StoredOffsets) -> None:
+    """It names other records there."""
+    with log.reader("one", store) as reading:
+        numbers(reading)
+    other = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
+    add(other, range(9))
+    add(other, range(9, 20))
+    with pytest.raises(Refused, match="has read another log"):
+        numbers(other.reader("one", store))
+
+
+def test_a_corrupt_position_is_an_error(log: SegmentedLog, store: StoredOffsets) -> None:
+    """It is not the beginning."""
+    store.swap("one", 0, b"garbage")
+    with pytest.raises(CorruptLog, match="read under another id"):
+        log.reader("one", store)
+
+
+@pytest.mark.parametrize(("options", "said"), [({"mark": "x"}, "mark='x'"), ({"initial": "x"}, "initial='x'")])
+def test_options_are_checked(log: SegmentedLog, store: StoredOffsets, options: Any, said: str) -> None:
+    """At once."""
+    with pytest.raises(InvalidPipeline, match=said):
+        log.reader("one", store, **options)
+
+
+KILLED = textwrap.dedent(
+    """
+    import os, signal, sys
+    from persistent.log import SegmentedLog, LogReader
+    folder, mark, at, where = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    def die(here, left=[at]):
+        if here == where:
+            left[0] -= 1
+            if left[0] < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+    put = LogReader._put
+    def dying_put(self, until):
+        die("before flush")
+        put(self, until)
+        die("after flush")
+    LogReader._put = dying_put
+    with SegmentedLog(folder + "/log").reader("one", folder + "/o.db", mark=mark, every=0, lease=0) as reading:
+        for batch in reading.read():
+            die("before")
+            with open(folder + "/done", "ab") as done:
+                done.write(batch.records[0].as_py() + b" ")
+            die("after")
+    """
+)
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("mark", ["after", "before"])
+@pytest.mark.parametrize("where", ["before", "after", "before flush", "after flush"])
+def test_killed_with_9(mark: str, where: str, tmp_path: Path) -> None:
+    """Marked after it is processed, a batch is never lost; marked before, never there twice."""
+    log = SegmentedLog(tmp_path / "log")
+    add(log, range(6))
+    killed = 0
+    for at in (2, 1, 10**6):
+        words = [sys.executable, "-c", KILLED, str(tmp_path), mark, str(at), where]
+        killed += subprocess.run(words, cwd=ROOT, timeout=300).returncode == -9
+    done = [int(text) for text in (tmp_path / "done").read_bytes().split()]
+    assert killed == 2 and done == sorted(done)
+    if mark == "after":
+        assert set(done) == set(range(6))
+        assert (len(done) > 6) == (where in ("after", "before flush"))
+    else:
+        assert len(set(done)) == len(done)
+        assert (len(done) < 6) == (where in ("before", "after flush"))
+
+
+def test_sqlite_is_the_default(log: SegmentedLog, tmp_path: Path) -> None:
+    """A path is all that a user has to say."""
+    with log.reader("one", str(tmp_path / "a.db")) as reading:
+        numbers(reading)
+    assert load_state(SqliteOffsets(tmp_path / "a.db"), "one")[1].token == 1
