@@ -38,6 +38,7 @@ from persistent.log import LogPosition, SegmentedLog
 from persistent.message import Batch, Message
 from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
 from persistent.pipeline import Pipeline
+from persistent.requests import PostgresRequestLog, SqliteRequestLog
 from persistent.sinks import FileSink, FunctionSink, KafkaSink, LogSink, MemorySink, PostgresSink, SqliteSink
 from persistent.sources import Avro, FileSource, KafkaSource, LogSource, MemorySource
 from persistent.state import NonWindowState, PersistentState, State, WindowState
@@ -78,6 +79,7 @@ __all__ = [
     "PersistentState",
     "PersistentTask",
     "Pipeline",
+    "PostgresRequestLog",
     "PostgresSink",
     "Refused",
     "Retention",
@@ -87,6 +89,7 @@ __all__ = [
     "SourceChanged",
     "SourceError",
     "SqliteOffsets",
+    "SqliteRequestLog",
     "SqliteSink",
     "StagedMissing",
     "State",

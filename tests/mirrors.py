@@ -20,6 +20,7 @@ UNMIRRORED = {
     "persistent.driver.workbench": "what a driver holds, under another name",
     "persistent.engines.protocol": "a protocol",
     "persistent.errors": "names of errors",
+    "persistent.requests.postgres": "a real server: tests/servers/test_request_log.py",
     "persistent.sinks.kafka": "a real broker: tests/servers/test_kafka_sink.py",
     "persistent.sinks.kafka_place": "a real broker: tests/servers/test_kafka_sink.py",
     "persistent.sinks.protocol": "a protocol",

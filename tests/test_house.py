@@ -79,6 +79,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.state",
         "persistent.delta",
         "persistent.clients",
+        "persistent.requests",
         "persistent.sources",
         "persistent.sinks",
         "persistent.worker.output_tables",
@@ -133,6 +134,7 @@ ROOMS = {
     "codec": "errors",
     "log": "errors clock codec storage offsets",
     "offsets": "errors codec storage",
+    "requests": "errors clock clients",
     "text": "clock codec",
     "clients": "errors clock storage",
     "sources": "errors clock promises text codec storage log clients",
@@ -427,11 +429,12 @@ def _check_explained(name: str, thing: Any) -> None:
 
 def _is_protocol(thing: type, attribute: str) -> bool:
     """Whether the method is one of a source or sink, which the protocol explains."""
+    from persistent.offsets import OffsetStore
     from persistent.sinks.protocol import BatchSink, Sink
     from persistent.sources.protocol import Source
     from persistent.storage import Storage
 
-    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, BatchSink, Storage))
+    return any(hasattr(protocol, attribute) for protocol in (Source, Sink, BatchSink, Storage, OffsetStore))
 
 
 def test_nothing_unfinished_and_no_forbidden_word() -> None:
