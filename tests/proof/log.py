@@ -19,6 +19,7 @@ from typing import Any
 
 from persistent.errors import CorruptLog, Fenced, InvalidPipeline, PersistentError, Refused, RetentionGap
 from persistent.log import BEGINNING, LogPosition, LogWriter, SegmentedLog
+from persistent.log.cursor import Cursor
 from persistent.storage import LocalStorage
 from tests.proof.disk import CHANGES, File, SimulatedDisk, SimulatedFiles, append
 from tests.proof.result import Result
@@ -76,12 +77,32 @@ class World:
         self._calls.before = self._noted
         storage = LocalStorage(_LOG, disk=self._calls)
         self.log = SegmentedLog(storage, segment_bytes=1_024, sync=self.policy)
+        self._cursor, self._following_from = Cursor(self.log._folder, BEGINNING), BEGINNING
 
     def _noted(self, verb: str, path: str, data: bytes) -> None:
         if self.before is not None:
             self.before(verb, path, data)
         if self.instants is not None and verb in CHANGES:
             self.instants.append(Instant(verb, path, data, self.disk.copy(), self.told))
+
+    def follow(self) -> None:
+        """A follower goes on: it is given every record once, in order, but for those that were cut off before."""
+        cursor = self._cursor
+        try:
+            found = [(batch.first, batch.records.to_pylist()) for batch in cursor.take()]
+        except RetentionGap:
+            assert self._following_from < self.told.cut, "a follower was told of a gap, and nothing was cut off"
+            self._cursor = Cursor(self.log._folder, self.told.cut_told)
+            self._following_from = self.told.cut_told
+            return
+        expected = [
+            (max(position, self._following_from), entry)
+            for position, entry in self.told.entries
+            if position[:2] >= self._following_from[:2] and position < cursor.position
+        ]
+        wanted = [(position, list(entry[position.slot :])) for position, entry in expected if entry[position.slot :]]
+        assert found == wanted, f"a follower was given {found} instead of {wanted}"
+        self._following_from = cursor.position
 
     def append(self, writer: LogWriter, records: Sequence[bytes]) -> None:
         """Add an entry, and note what is told of it."""
@@ -131,9 +152,13 @@ def story(world: World, drawn: random.Random, names: Iterator[int]) -> None:
             world.truncate(drawn.choice(world.told.entries)[0])
         elif what < 0.97:
             check(world)
+            world.follow()
         elif step > _STEPS // 2:
             world.end(writer)
-            return
+            break
+    world.follow()
+    world.follow()
+    assert world.told.ended is not True or world._cursor.ended, "a follower does not come to the end"
 
 
 def check(world: World, *, power_lost: bool = False, left: bool = False) -> list[tuple[LogPosition, bytes]]:

@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from persistent.log import segments, tails, takeover
+from persistent.log.cursor import Cursor
 from persistent.log.folder import LogFolder
 from persistent.log.frames import frame_at
 from persistent.log.segments import Segment
@@ -54,7 +55,11 @@ def _only_noted(segment: Segment, mark: bytes) -> segments.Remains:
     return segments.Remains(whole[-1].stop if whole else segment.head.stop, so_far, False)
 
 
-_real_ends, _real_seal = takeover._ends, segments.seal
+_real_ends, _real_seal, _real_entries = takeover._ends, segments.seal, Segment.entries
+
+
+def _passing(segment: Segment, start: int = 0, **options: Any) -> Any:
+    return iter(()) if segment.sealed and start else _real_entries(segment, start, **options)
 
 
 def _unchecked(data: Any, view: memoryview, seed: int, start: int) -> Any:
@@ -105,6 +110,13 @@ MUTANTS = (
         planted=lambda: patch.object(segments, "durable_beyond", lambda data, seed, start: 0),
     ),
     LogMutant("a seal says that all before it is durable", planted=lambda: patch.object(tails, "seal", _all_durable)),
+    LogMutant(
+        "a follower passes over the rest of a segment that was sealed meanwhile",
+        planted=lambda: patch.object(Segment, "entries", _passing),
+    ),
+    LogMutant(
+        "a follower is not told what was cut off", planted=lambda: patch.object(Cursor, "_refuse_gone", lambda *_: None)
+    ),
     LogMutant("a cut deletes the newest segment", planted=lambda: patch.object(LogFolder, "cut", _cut_all)),
 )
 
