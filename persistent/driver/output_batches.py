@@ -27,10 +27,13 @@ def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
     """The claim of the manifest's job on the sink of that name."""
     part, heir = part_of(job, manifest, sink), manifest.inherits.get(sink, _NOTHING)
     before = part.unpublished[0].before if part.unpublished else part.last
+    # A rollback may have lost manifests behind it, with batches that nothing tells of.
+    is_told = manifest.target is None
     return Claim(
         job=manifest.job,
-        # A rollback may have lost manifests behind it, with batches that nothing tells of.
-        shown=0 if before is None or manifest.target is not None else manifest.revision_base + before,
+        shown=0 if before is None or not is_told else manifest.revision_base + before,
+        # Batches that a run without a sink discarded are no sign of a claim.
+        began=is_told and (part.last is not None or bool(part.owed)),
         heir_of=heir.jobs,
         inherited=heir.number,
         schema=_schema(job, manifest),

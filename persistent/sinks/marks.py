@@ -25,10 +25,12 @@ def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
     StorageError if the place belongs to another job, or lacks batches of this one."""
     if found is None or found.job == claim.job:
         number = 0 if found is None else found.number
-        if number < claim.shown:
+        if number < claim.shown or (found is None and claim.began):
             raise _missing(number, claim.shown, claim.url, place)
         # A place of its own begins where the one before it ended.
         return found or SinkMark(claim.job, claim.inherited)
+    if found.job in claim.heir_of and claim.began:
+        raise _missing(found.number, max(claim.shown, claim.inherited + 1), claim.url, place)
     if found.job in claim.heir_of and found.number == claim.inherited:
         return SinkMark(claim.job, found.number)
     if found.job in claim.heir_of:
@@ -86,9 +88,10 @@ def _other_branch(found: SinkMark, claim: Claim) -> str:
 
 def _missing(number: int, before: int, url: str, place: str) -> StorageError:
     if number == 0:
+        what = f"of what this job has published, up to batch {before}" if before else "of this job, which began there"
         return StorageError(
-            f"{place} has nothing of what this job has published, up to batch {before}: its results would lie in two "
-            f"places. Give the sink the place it had; or start a new checkpoint from this one (start_from={url!r})"
+            f"{place} has nothing {what}: its results would lie in two places. Give the sink the place it had; or "
+            f"start a new checkpoint from this one (start_from={url!r})"
         )
     return StorageError(
         f"{place} is at batch {number}, and the next comes after batch {before}: those between are missing, as in an "

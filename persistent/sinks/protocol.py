@@ -59,7 +59,8 @@ class Sink(Protocol):
 class Claim:
     """A job that claims its sink.
 
-    ``shown``: the number of a batch of this job that is known to be published; 0 if there is none. ``heir_of``: jobs
+    ``shown``: the number of a batch of this job that is known to be published; 0 if there is none. ``began``: whether
+    it has claimed this sink before, as batches staged for it tell: then its mark is there. ``heir_of``: jobs
     whose place in the sink this job takes over, because it started from a savepoint of theirs, if their newest batch
     there has the number ``inherited``; its own batches come after that one. ``schema``: the columns of the outputs, of
     type null where the type of a key is not known yet; those of ``key``, which has the window too, tell the rows of a
@@ -68,6 +69,7 @@ class Claim:
 
     job: str
     shown: int = 0
+    began: bool = False
     heir_of: tuple[str, ...] = ()
     inherited: int = 0
     schema: pa.Schema = field(default_factory=lambda: pa.schema([]))

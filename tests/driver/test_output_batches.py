@@ -324,6 +324,11 @@ def test_numbers_are_revisions() -> None:
     claim = claim_of(job, one, "ledger")
     assert (claim.job, claim.shown, claim.heir_of, claim.inherited) == (one.job, 0, ("old",), 38)
     assert claim_of(job, manifest(8, sinks={"ledger": SinkPart((), 7)}, revision_base=40), "ledger").shown == 47
+    # It began with a batch that it staged, or has a batch behind it; not with what a run without a sink discarded.
+    parts = [SinkPart((), 7), SinkPart((), None, (SinkBatch(5, None, (STAGED_ONE,)),))]
+    parts += [SinkPart(("mark",)), SinkPart((), None, (SinkBatch(5, None, ()),))]
+    began = [claim_of(job, manifest(8, sinks={"ledger": part}), "ledger").began for part in parts]
+    assert began == [True, True, False, False] and not claim_of(job, manifest(8), "ledger").began
     five, seven = batches_of(job, one, "ledger", lambda staged: pa.table({}))
     assert (five.number, five.before, five.oldest, five.id, five.rows) == (45, 38, 43, 5, 1)
     assert (seven.number, seven.before, seven.rows, list(seven.tables())) == (47, 45, 0, [])
@@ -331,7 +336,7 @@ def test_numbers_are_revisions() -> None:
     back = manifest(9, kind="rollback", sinks={"ledger": part}, revision_base=40, target=6, retract=(7, 9))
     retreat = retreat_of(job, back, "ledger", [five])
     assert retreat is not None and (retreat.number, retreat.first, retreat.staged) == (49, 47, (five,))
-    assert claim_of(job, back, "ledger").shown == 0
+    assert (claim_of(job, back, "ledger").shown, claim_of(job, back, "ledger").began) == (0, False)
     assert retreat_of(job_of(MemorySink()), back, "memory", []) is None
 
 

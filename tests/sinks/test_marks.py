@@ -40,6 +40,17 @@ def test_what_a_rollback_owes_was_published_before_what_follows_it() -> None:
         is_settled(SinkMark("other", 7), batch(5, 2), "t")
 
 
+def test_a_mark_that_was_there_is_missed_from_the_first_batch_on() -> None:
+    """A table, or a topic of marks, that is dropped after one batch would get that batch again."""
+    began = Claim("mine", began=True, url="u")
+    assert claimed(SinkMark("mine", 0), began, "t") == SinkMark("mine", 0)
+    with pytest.raises(StorageError, match=r"has nothing of this job, which began there.*start_from='u'"):
+        claimed(None, began, "t")
+    heir = Claim("mine", began=True, heir_of=("first",), inherited=7)
+    with pytest.raises(StorageError, match="at batch 7, and the next comes after batch 8"):
+        claimed(SinkMark("first", 7), heir, "t")
+
+
 def test_a_rollback_sets_the_mark_once_and_never_back() -> None:
     """A mark that goes back lets a driver that slept publish what was taken back."""
     retreat = Retreat("mine", 9, 4, (), (), 9, "file:///c")
