@@ -83,3 +83,36 @@ def test_two_sinks_at_one_place_are_refused(tmp_path: Path) -> None:
             named_sinks(two)
     apart = [FileSink(tmp_path / "a"), FileSink(tmp_path / "b"), SqliteSink(tmp_path / "db", "t")]
     assert list(named_sinks([*apart, SqliteSink(tmp_path / "db", "u")])) == ["file", "file-2", "sqlite", "sqlite-2"]
+
+
+class Half:
+    """A source of a user's that lacks two methods."""
+
+    kind = "Half"
+    max_out_of_orderness = 0
+
+    def partitions(self) -> Any: ...
+
+    def plan(self, *args: Any) -> Any: ...
+
+    def schema(self, recorded: Any) -> Any: ...
+
+
+@pytest.mark.parametrize(
+    ("part", "given", "says"),
+    [
+        ("source", MemorySource, r"^source=MemorySource is a class: give an instance, MemorySource\(\.\.\.\)$"),
+        ("source", "in/", r"^source='in/' is not a source: use FileSource\('in/', timestamp=\.\.\.\)$"),
+        ("source", Half(), r" is not a source: it has no read, acknowledge; add them, or use FileSource\(\.\.\.\) or "),
+        ("source", 5, r"^source=5 is not a source: use FileSource\(\.\.\.\) or MemorySource\(\.\.\.\)$"),
+        ("sink", MemorySink, "^sink=MemorySink is a class"),
+        ("sink", "out/", r"^sink='out/' is not a sink: use FileSink\('out/'\)$"),
+        ("sink", 5, r"^sink=5 is not a sink: use FileSink\(\.\.\.\), MemorySink\(\) or None$"),
+    ],
+)
+def test_what_is_none_is_told_with_what_to_write(part: str, given: Any, says: str) -> None:
+    """Also as the second of a list: it would fail in the first step, in words of the driver."""
+    good, named = (ONE, named_sources) if part == "source" else (MemorySink(), named_sinks)
+    for one in (given, [good, given], {"good": good, "other": given}):
+        with pytest.raises(InvalidPipeline, match=says):
+            named(one)  # type: ignore[operator]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,12 +32,12 @@ from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry
 from persistent.codec import decode_document
 from persistent.driver.commit import Results, next_manifest, watermark_after, with_sources
-from persistent.driver.next_step import awake
+from persistent.driver.next_step import _budget, awake, plan_number
 from persistent.errors import CorruptCheckpoint, OtherJob
 from persistent.operations import merge, restart, rollback, savepoint
 from persistent.reading import diff
 from persistent.reading.place import place
-from persistent.sources.protocol import Reached, SourcePlan, SourceState, together
+from persistent.sources.protocol import Budget, Reached, SourcePlan, SourceState, Span, Split, together
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from persistent.verify import verify
@@ -225,6 +226,13 @@ def test_a_source_that_is_idle_holds_nobody_back() -> None:
     none = SourcePlan((), {}, {}, idle=("0",))
     assert awake({"a": none, "b": none}, parts) == {"a": none, "b": none}
     assert awake(plans(a=("0",)), parts) == plans(a=("0",)), "of one source its own choice stands"
+    even = {name: replace(part, largest={"0": 5}) for name, part in parts.items()}
+    last = awake(plans(b=("0",), a=("0",)), even)
+    assert (dict(last["a"].cap), dict(last["b"].cap)) == ({}, {"0": None}), "by name, where both are as far"
+    new = {"a": parts["a"], "b": SourcePart("B", ("0",), {})}
+    assert dict(awake(plans(a=("0",), b=("0",)), new)["a"].cap) == {"0": None}
+    mixed = awake({**plans(a=("0",), c=(None,)), "b": none}, parts)
+    assert (mixed["a"].idle, mixed["b"], dict(mixed["c"].cap)) == (("0",), none, {"0": None})
 
 
 # -- sources that come and go ------------------------------------------------------------------------------------------
@@ -510,3 +518,92 @@ def test_a_plan_that_starts_elsewhere_names_every_source() -> None:
     ):
         shop.run(grown)
     assert "does not start where checkpoint" in str(verify(shop.storage).findings)
+
+
+def test_a_plan_that_leaves_out_a_source_is_refused() -> None:
+    """One that the checkpoint has read from stands in every plan since."""
+    shop = Shop()
+    shop.run(both(), end=False)
+    more = {"ts": 99, "page": "a", "n": 1}
+    grown = {"even": source([*EVEN, more]), "odd": source(ODD)}
+    with pytest.raises(Killed):
+        shop.run(grown, task=Killing)
+    put = Log(shop.storage).plan(shop.newest.base, 0)
+    assert put is not None
+    name = plan_name(shop.newest.base, 0)
+    shop.storage.delete(name)
+    shop.storage.write(name, replace(put, sources={"even": put.sources["even"]}).encode())
+    with pytest.raises(CorruptCheckpoint, match=r"starts at \{'memory': \(0, 12\)\}, the checkpoint is at \{'even'"):
+        shop.run(grown)
+
+
+# -- shares and numbers ------------------------------------------------------------------------------------------------
+
+
+def bench(**values: Any) -> Any:
+    """What a step is planned with."""
+    options = SimpleNamespace(step_rows=values.pop("step_rows", None))
+    fields = {"busy": 2, "adopts": False, "options": options, "engine": SimpleNamespace(parallelism=4)}
+    return SimpleNamespace(**{**fields, **values})
+
+
+def test_each_source_has_a_share_of_a_step() -> None:
+    """All of it for each, and a step with ten sources takes ten times as long as one with one."""
+    assert _budget(bench(), 64, 0) == Budget(32, False, 2)
+    assert _budget(bench(busy=1), 64, 0) == Budget(64, False, 4)
+    assert _budget(bench(busy=8), 3, 0) == Budget(1, False, 1)
+    assert _budget(bench(), 64, 1) == Budget(4, False, 2)
+    assert _budget(bench(adopts=True), 64, 1) == Budget(32, False, 2)
+    assert _budget(bench(step_rows=7), 64, 1) == Budget(7, True, 2), "of each: by the positions alone"
+
+
+class Forgetting(MemorySource):
+    """Says that records are gone."""
+
+    gone = True
+
+    def has_forgotten(self, splits: Any, recorded: Any) -> bool:
+        return self.gone and bool(splits)
+
+
+def test_a_plan_whose_records_one_source_has_forgotten_is_replaced(caplog: pytest.LogCaptureFixture) -> None:
+    """It can never be run; and those of the other source would wait for it for ever."""
+    step = SourceStep({"memory": (0, 0)}, {"memory": (0, 1)}, (Split("memory", (Span(0, 0, 1),)),), {"memory": None})
+    put = StepPlan("job", 4, 2, "n", 1, {"a": step, "b": step}, {"Visits": TaskStep()})
+    given = {"a": source(), "b": Forgetting(list(ODD), timestamp="ts")}
+    log = SimpleNamespace(plan=lambda base, number: put if (base, number) == (4, 2) else None)
+    job = SimpleNamespace(sources=given, storage=SimpleNamespace(url="url"))
+    assert plan_number(bench(job=job, log=log), manifest(4, replan=2)) == 3
+    assert "url/p/00000000000000000004-2.json: the source no longer has records of this plan" in caplog.text
+    assert plan_number(bench(job=job, log=log), manifest(4, replan=1)) == 1, "no plan is put"
+    given["b"].gone = False
+    assert plan_number(bench(job=job, log=log), manifest(4, replan=2)) == 2
+    given["b"] = source()
+    assert plan_number(bench(job=job, log=log), manifest(4, replan=2)) == 2
+
+
+class Holding(MemorySource):
+    """Has records behind an open transaction."""
+
+    def plan(self, state: SourceState, *args: Any, **options: Any) -> SourcePlan:
+        return replace(super().plan(state, *args, **options), held=True)
+
+
+def test_input_that_one_source_holds_back_has_not_ended(caplog: pytest.LogCaptureFixture) -> None:
+    """The windows would close without it."""
+    shop = Shop()
+    assert shop.run({"even": source(EVEN), "odd": Holding(list(ODD), timestamp="ts")}).open_windows
+    assert "records are there that cannot be read yet, behind an open transaction" in caplog.text
+    assert not shop.newest.clock.end_of_input
+    assert not shop.run(both()).open_windows
+
+
+def test_a_plan_that_is_found_is_read_by_the_options_it_was_made_with() -> None:
+    """Another unit of time would put its records into other windows."""
+    shop = Shop()
+    shop.run(both(), end=False)
+    with pytest.raises(Killed):
+        shop.run({"even": source(EVEN), "odd": source([*ODD, {"ts": 99, "page": "a", "n": 1}])}, task=Killing)
+    for name in ("even", "odd"):
+        with pytest.raises(InvalidPipeline, match="timestamp_unit"):
+            shop.run({**both(), name: source(EVEN, timestamp_unit="s")})
