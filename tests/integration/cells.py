@@ -48,6 +48,7 @@ PARTS = (
     Part("FileSource, on HDFS", "remote", "file", "hdfs", "parquet"),
     Part("FileSource, on S3", "remote", "file", "s3", "parquet", excluded=_IN_MEMORY),
     Part("KafkaSource", "kafka", "file", "kafka"),
+    Part("LogSource", "log", "file", excluded=_NO_SERVER),
     Part("FileSink", "file", "file", excluded=_NO_SERVER),
     Part("FileSink, on HDFS", "file", "remote", "hdfs"),
     Part("FileSink, on S3", "file", "remote", "s3", excluded=_IN_MEMORY),
@@ -56,6 +57,7 @@ PARTS = (
     Part("PostgresSink, upsert", "file", "postgres upsert", "postgres"),
     Part("SqliteSink, append", "file", "sqlite append", excluded=_LIBRARY),
     Part("SqliteSink, upsert", "file", "sqlite upsert", excluded=_LIBRARY),
+    Part("LogSink", "file", "log", excluded=_NO_SERVER),
     Part("FunctionSink, at-least-once", "file", "function", excluded=_FUNCTION),
 )
 CELLS = tuple((part, fault) for part in PARTS for fault in part.faults)

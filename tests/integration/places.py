@@ -28,10 +28,13 @@ from persistent import (
     FunctionSink,
     KafkaSink,
     KafkaSource,
+    LogSink,
+    LogSource,
     NonWindowState,
     PersistentTask,
     Pipeline,
     PostgresSink,
+    SegmentedLog,
     SqliteSink,
     WindowState,
     tumbling,
@@ -96,6 +99,8 @@ class Order:
     def _source(self) -> Any:
         if self.source == "kafka":
             return KafkaSource(self.address, self.input, server_away=AWAY, connect_timeout=AWAY, **_TIMES)
+        if self.source == "log":
+            return LogSource(self.input, **_TIMES)
         return FileSource(f"{self.input}/*", ordered=True, **_TIMES)
 
     def _sink(self) -> Any:
@@ -107,6 +112,8 @@ class Order:
             return PostgresSink(self.address, self.output, mode=mode, **away)
         if kind == "sqlite":
             return SqliteSink(self.output, "results", mode=mode)
+        if kind == "log":
+            return LogSink(self.output)
         if kind == "function":
             return FunctionSink(Noting(self.output))
         there = "://" in self.output
@@ -145,6 +152,12 @@ def write_file(folder: str, name: str, format: str, records: Sequence[Record]) -
         os.rename(hidden, Path(path) / f"{name}.{format}")
 
 
+def append_to_log(folder: str, records: Sequence[Record]) -> None:
+    """One entry of records."""
+    with SegmentedLog(folder).writer() as writer:
+        writer.append_many([json.dumps(one).encode() for one in records])
+
+
 def file_rows(url: str) -> list[dict[str, Any]]:
     """The rows of the files that the lists of a sink name."""
     cached = {"use_listings_cache": False} if url.startswith("s3:") else {}
@@ -164,6 +177,11 @@ def sqlite_rows(path: str) -> list[dict[str, Any]]:
     with closing(sqlite3.connect(path)) as database:
         database.row_factory = sqlite3.Row
         return [dict(row) for row in database.execute("SELECT * FROM results")]
+
+
+def log_rows(folder: str) -> list[dict[str, Any]]:
+    """The rows of a log."""
+    return [json.loads(record.as_py()) for batch in SegmentedLog(folder).read() for record in batch.records]
 
 
 def noted_rows(path: str) -> list[dict[str, Any]]:

@@ -106,6 +106,9 @@ class World:
         if self.part.source == "kafka":
             self._produce(records)
             return
+        if self.part.source == "log":
+            places.append_to_log(self._files, records)
+            return
         folder = self._files if self.part.source == "file" else self._there
         for index in range(2):
             half = records[index * _RECORDS // 2 : (index + 1) * _RECORDS // 2]
@@ -132,6 +135,8 @@ class World:
             return [row for (row,) in shared_postgres().ask(f"SELECT row_to_json(v) FROM {output} v")]
         if kind == "sqlite":
             return places.sqlite_rows(output)
+        if kind == "log":
+            return places.log_rows(output)
         if kind == "function":
             return places.noted_rows(output)
         return places.file_rows(self._there if kind == "remote" else output)
