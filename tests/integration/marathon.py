@@ -1,4 +1,4 @@
-"""The marathon is two jobs over one topic, one into PostgreSQL and one into Kafka, while everything is killed in turn.
+"""The marathon is two jobs over one topic, into a table, and into a table and a topic, while everything dies in turn.
 
 Orders are written in transactions, some of which are aborted, with disorder, into three partitions. Drivers, broker,
 database and the executors of Spark die by -9, one after the other. In between the jobs are rolled back, copied to a
@@ -64,11 +64,12 @@ class Turnover(PersistentTask):
 
 @dataclass(frozen=True)
 class Job:
-    """A job of the marathon, as its driver is told. ``sink``: "postgres" or "kafka"; ``output``: its table or topic."""
+    """A job of the marathon, as its driver is told. ``topic``: of its results, beside the table; without one it appends
+    to the table alone."""
 
-    sink: str
+    orders: str
+    table: str
     topic: str
-    output: str
     servers: str
     dsn: str
     checkpoint: str
@@ -86,12 +87,12 @@ class Job:
         schema = {"customer": "string", "amount": "int64", "ts": "int64"}
         times: dict[str, Any] = {"timestamp": "ts", "timestamp_unit": "ms"}
         disorder: dict[str, Any] = {"max_out_of_orderness": f"{DISORDER_MS} ms", "schema": schema}
-        source = KafkaSource(self.servers, self.topic, **times, **disorder, **away)
-        table = PostgresSink(self.dsn, self.output, **away)
+        source = KafkaSource(self.servers, self.orders, **times, **disorder, **away)
+        table = PostgresSink(self.dsn, self.table, mode="upsert" if self.topic else "append", **away)
         return Pipeline(
             source=source,
             task=Turnover(),
-            sink=table if self.sink == "postgres" else KafkaSink(self.servers, self.output, **away),
+            sink={"table": table, "topic": KafkaSink(self.servers, self.topic, **away)} if self.topic else table,
             checkpoint=self.checkpoint,
             start_from=self.start_from,
             step_rows=_STEP_ROWS,
@@ -149,15 +150,15 @@ class Marathon:
     def __init__(self, engine: str, folder: Path, seed: str) -> None:
         self.folder = folder
         # Six Javas at once are too many for two cores: the jobs are on Spark in turn.
-        self.engines = {"postgres": engine, "kafka": "embedded"}
+        self.engines = {"table": engine, "both": "embedded"}
         self.random = Random(seed)
         self.kills: Counter[str] = Counter()
         kafka = shared_kafka()
         self.topic = kafka.create(3, fresh("orders-"))
-        outputs = {"postgres": fresh("turnover_"), "kafka": kafka.create(2, fresh("turnover-"))}
+        topics = {"table": "", "both": kafka.create(2, fresh("turnover-"))}
         self.jobs = {
-            name: Job(name, self.topic, out, kafka.bootstrap, shared_postgres().url(), str(folder / name))
-            for name, out in outputs.items()
+            name: Job(self.topic, fresh("turnover_"), out, kafka.bootstrap, shared_postgres().url(), str(folder / name))
+            for name, out in topics.items()
         }
         self.drivers: dict[str, Driver] = {}
         self._turn = 0
@@ -191,9 +192,9 @@ class Marathon:
         for name in self.jobs:
             self._begin(name)
         victims: list[tuple[str, Callable[[], None]]] = [
-            ("driver", partial(self._kill_driver, "postgres")),
+            ("driver", partial(self._kill_driver, "table")),
             ("broker", self._kill_broker),
-            ("driver", partial(self._kill_driver, "kafka")),
+            ("driver", partial(self._kill_driver, "both")),
             ("database", self._kill_database),
         ]
         if "cluster" in self.engines.values():
@@ -269,8 +270,8 @@ class Marathon:
     # -- operations ----------------------------------------------------------------------------------------------
 
     def _roll_back(self) -> None:
-        """Some checkpoints back: the table takes rows back, the topic gets them again."""
-        for name, outputs in (("postgres", "retract"), ("kafka", "again")):
+        """Some checkpoints back: the table takes rows back; a topic cannot, so both are given them again."""
+        for name, outputs in (("table", "retract"), ("both", "again")):
             log = Log(self.jobs[name].pipeline().storage)
             kept = [id for id in log.ids() if log.read(id).manifest.kind == "checkpoint"]
             rollback(log.storage, self.random.choice(kept[-5:-1]), outputs=outputs, take_over=True)
@@ -301,21 +302,23 @@ class Marathon:
             key = order["customer"], order["ts"] // WINDOW_MS * WINDOW_MS
             orders, amount = expected.get(key, (0, 0))
             expected[key] = orders + 1, amount + order["amount"]
-        table = self._table()
-        assert len(table) == len({row[:2] for row in table}), "the table has a row twice"
-        assert {(row[0], row[1]): (row[2], row[3]) for row in table} == expected, "the table differs"
+        for name in self.jobs:
+            rows = self.rows_of(name)
+            assert len(rows) == len({row[:2] for row in rows}), f"{name}: a row stands twice in the table"
+            assert {(row[0], row[1]): (row[2], row[3]) for row in rows} == expected, f"{name}: the table differs"
         assert self._of_topic() == expected, "the topic differs"
         assert len(expected) > 5 * _CUSTOMERS and self.orders.aborted
 
-    def _table(self) -> Sequence[tuple[Any, ...]]:
+    def rows_of(self, name: str) -> Sequence[tuple[Any, ...]]:
+        """Customer, start of the window, orders and amount of each row in the table of a job."""
         start = "(extract(epoch FROM window_start) * 1000)::bigint"
-        return shared_postgres().ask(f"SELECT customer, {start}, orders, amount FROM {self.jobs['postgres'].output}")
+        return shared_postgres().ask(f"SELECT customer, {start}, orders, amount FROM {self.jobs[name].table}")
 
     def _of_topic(self) -> Totals:
         """What the topic says: of a window that a rollback has published again, the largest revision."""
         newest: dict[tuple[str, int], tuple[int, tuple[int, int]]] = {}
         seen: set[tuple[str, int, int]] = set()
-        for row in json_values(shared_kafka(), self.jobs["kafka"].output):
+        for row in json_values(shared_kafka(), self.jobs["both"].topic):
             key = row["customer"], _milliseconds(row["window_start"])
             assert (*key, row["revision"]) not in seen, f"{row} stands twice"
             seen.add((*key, row["revision"]))
@@ -336,7 +339,7 @@ def main(minutes: str = "5", seed: str = "0", *engines: str) -> None:
             marathon = Marathon(engine, Path(folder), f"{seed} {engine}")
             marathon.run(float(minutes) * 60)
         killed = ", ".join(f"{what} {count}" for what, count in marathon.kills.items())
-        rows = len(marathon._table())
+        rows = len(marathon.rows_of("table"))
         print(
             f"{engine}, seed {seed}: {killed}; {rows} rows are what a plain computation gives; "
             f"{time.monotonic() - began:.0f} s",
