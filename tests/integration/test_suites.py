@@ -28,14 +28,19 @@ class TestKafkaSource(KafkaSourceSuite):
 class TestKafkaSink(KafkaSinkSuite):
     """KafkaSink."""
 
+    kills_one_in = 7
+
 
 class TestPostgresAppend(PostgresSuite):
-    """PostgresSink, rows are added."""
+    """PostgresSink, rows are added; a death at every statement is in tests/servers/test_postgres.py."""
+
+    kills_one_in = 3
 
 
 class TestPostgresUpsert(PostgresSuite):
     """PostgresSink, rows are replaced."""
 
+    kills_one_in = 3
     mode = "upsert"
 
 
