@@ -8,7 +8,8 @@ have different texts. A missing value is null. NaN, infinities, bytes, decimals 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from decimal import Context
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,7 @@ from monoids.arrays import python_list
 from monoids.encoding import to_json
 
 _ROWS_AT_ONCE = 65_536
+_ALL_DIGITS = Context(prec=76)
 _ESCAPED = r'[\x00-\x1f\x7f"\\]'
 
 
@@ -52,6 +54,21 @@ def _objects(table: pa.Table, end: str) -> Iterator[pa.Array]:
             parts.append(f"{',' if parts else '{'}{json.dumps(name, ensure_ascii=False)}:")
             parts.append(_fragments(column.combine_chunks()))
         yield pc.binary_join_element_wise(*[_scalar(part) for part in [*parts, end]], _scalar(""))
+
+
+def with_shortest_decimals(table: pa.Table, names: Collection[str]) -> pa.Table:
+    """The table, with the decimals of the columns ``names`` as texts without zeros at their end: one key is one text,
+    whatever scale its column has grown to.
+
+    >>> prices = pa.table({"price": pa.array(["1.50", "100.00"]).cast(pa.decimal128(5, 2))})
+    >>> with_shortest_decimals(prices, ["price"])["price"].to_pylist()
+    ['1.5', '100']
+    """
+    for place, (name, column) in enumerate(zip(table.column_names, table.columns)):
+        if name in names and pa.types.is_decimal(column.type):
+            texts = [None if one is None else f"{one.normalize(_ALL_DIGITS):f}" for one in python_list(column)]
+            table = table.set_column(place, name, pa.array(texts, pa.string()))
+    return table
 
 
 def iso_texts(column: pa.Array) -> pa.Array:

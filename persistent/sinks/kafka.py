@@ -12,7 +12,7 @@ from persistent.clients.kafka_settings import Connection, check_place, checked_s
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import json_rows
+from persistent.sinks.json_lines import json_rows, with_shortest_decimals
 from persistent.sinks.kafka_place import KafkaPlace
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
@@ -195,6 +195,7 @@ class KafkaSink:
     ) -> Iterator[tuple[list[bytes] | list[None], list[bytes]]]:
         """The keys and values of rows, some at once."""
         names = [name for name in key if name not in _WINDOW] if self.key is None else list(self.key)
+        table = with_shortest_decimals(table, {*key, *names})
         keyed = table.select(names)
         if _REVISION not in table.column_names:
             table = table.append_column(_REVISION, pa.repeat(pa.scalar(number, pa.int64()), table.num_rows))

@@ -16,7 +16,7 @@ from monoids.encoding import to_json
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import iso_texts
+from persistent.sinks.json_lines import iso_texts, with_shortest_decimals
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import (
@@ -189,6 +189,7 @@ class SqliteSink:
         self._move(database, found, SinkMark(batch.job, batch.number))
 
     def _insert(self, database: sqlite3.Connection, outputs: pa.Table, batch: OutputBatch) -> None:
+        outputs = with_shortest_decimals(outputs, batch.key)
         statements = self._statements(outputs.column_names, batch.key)
         if self.mode == "append":
             _insert_rows(database, statements.target, outputs)

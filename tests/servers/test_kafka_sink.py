@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -359,3 +360,17 @@ def test_what_is_wrong_is_said_at_once(kafka: KafkaServer) -> None:
         run(store(), KafkaSink(kafka.bootstrap, forgets, key=["nothing"]))
     with pytest.raises(StorageError, match=r"cannot claim topic .*INVALID_TRANSACTION_TIMEOUT"):
         claimed(kafka, kafka.create(), client={"transaction.timeout.ms": 2_000_000})
+
+
+def test_a_decimal_key_whose_scale_grows_is_one_key() -> None:
+    """A compacted topic would keep the row of 1.5 beside that of 1.50, on another partition perhaps."""
+    found = []
+    for scale in (1, 2):
+        price = pa.array([Decimal("1.5")], pa.decimal128(9, scale))
+        sums = pa.array([Decimal("2.50")], pa.decimal128(9, 2))
+        table = pa.table({"price": price, "window_start": [0], "value": sums})
+        for given in (None, ["price"]):
+            sink = KafkaSink("localhost:1", "prices", key=given)
+            found += list(sink._messages(table, ("price", "window_start"), 7))
+    message = b'{"price":"1.5","window_start":0,"value":"2.50","revision":7}'
+    assert found == [([b'{"price":"1.5"}'], [message])] * 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids.encoding import to_json
-from persistent.sinks.json_lines import _ROWS_AT_ONCE, encode_json_lines, json_rows
+from persistent.sinks.json_lines import _ROWS_AT_ONCE, encode_json_lines, json_rows, with_shortest_decimals
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
@@ -129,3 +129,14 @@ def test_text_is_escaped_as_one_value_alone() -> None:
     (found,) = json_rows(pa.table({"t": texts}))
     assert found == [f'{{"t":{to_json(text)}}}'.encode() for text in texts]
     assert list(json_rows(pa.table({"t": pa.array([None], pa.string())}))) == [[b'{"t":null}']]
+
+
+def test_a_decimal_key_is_one_text_at_every_scale() -> None:
+    """A key would be a second one as soon as a later key has more digits."""
+    values = ["1.5", "100", "0", "-2.50", "0.00000001", "12345678901234567890.12", None]
+    for kind in (pa.decimal128(38, 8), pa.decimal128(38, 10), pa.decimal256(76, 40)):
+        exact = pa.array([value and Decimal(value) for value in values], kind)
+        with localcontext(prec=2):
+            found = with_shortest_decimals(pa.table({"key": exact, "value": exact}), {"key", "absent"})
+        assert found["key"].to_pylist() == ["1.5", "100", "0", "-2.5", "0.00000001", "12345678901234567890.12", None]
+        assert found["value"].type == kind and found.column_names == ["key", "value"]

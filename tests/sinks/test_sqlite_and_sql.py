@@ -123,6 +123,18 @@ def test_an_upsert_replaces_and_a_rollback_puts_back(path: Path) -> None:
     assert rows(path) == states[0][1]
 
 
+def test_a_decimal_key_whose_scale_grows_stays_one_row(path: Path) -> None:
+    """The row of 1.5 would stay as it is beside a new one of 1.50."""
+    sink = SqliteSink(path, "visits", mode="upsert")
+    for number, scale in ((1, 1), (2, 2), (3, 3)):
+        price = pa.array([decimal.Decimal("1.5"), decimal.Decimal("100")], pa.decimal128(9, scale))
+        sums = pa.array([decimal.Decimal("2.50")] * 2, pa.decimal128(9, 2))
+        sink.deliver(batch(number, number - 1, pa.table({"price": price, "value": sums}), ("price",)))
+    assert rows(path) == {("1.5", "2.50", 3), ("100", "2.50", 3)}
+    sink.retract(back(2, 4, ("price",)))
+    assert rows(path) == {("1.5", "2.50", 1), ("100", "2.50", 1)}
+
+
 def test_what_was_replaced_is_forgotten_with_the_checkpoints(path: Path) -> None:
     """The table would grow with every row that ever was; and a rollback further back would half succeed."""
     sink = SqliteSink(path, "visits", mode="upsert")
