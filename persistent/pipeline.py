@@ -182,8 +182,14 @@ class Pipeline:
         return tuple(warning for source in files for warning in source.warnings())
 
     def _check_not_read_back(self) -> None:
-        """InvalidPipeline if a source would list files of the checkpoint or a sink. Skipping them is not enough: if
-        either moved later, its old files would become input."""
+        """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink. To skip
+        those is not enough: if either moved later, its old files would become input."""
+        for source, sink in product(self.sources.values(), self.sinks.values()):
+            if getattr(source, "address", None) == getattr(sink, "address", "") != "":
+                raise InvalidPipeline(
+                    f"{sink!r} writes where {source!r} reads: the results would be counted as input. Give the sink a "
+                    "place of its own"
+                )
         places: list[tuple[str, str, tuple[str, ...]]] = [("checkpoint", self.storage.url, CHECKPOINT_NAMES)]
         places += [("sink", sink.url, sink.names()) for sink in self.sinks.values() if isinstance(sink, FileSink)]
         sources = [source for source in self.sources.values() if isinstance(source, FileSource)]

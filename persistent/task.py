@@ -9,8 +9,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from monoids.hashing import key_column, key_type
@@ -57,9 +58,9 @@ class PersistentTask:
 
 
 class KeyFailed(Exception):
-    """A key function raised, or returned something that is no key; ``__cause__`` says why."""
+    """A key function raised, or what it returned, or a field holds, is no key; ``__cause__`` says why."""
 
-    def __init__(self, name: str, function: Callable[[Message], Any]) -> None:
+    def __init__(self, name: str, function: Callable[[Message], Any] | None = None) -> None:
         super().__init__(f"key {name!r}")
         self.function = function
 
@@ -195,7 +196,7 @@ def key_columns(task: PersistentTask) -> Callable[[Batch], tuple[pa.Array, ...]]
 
         return by_function
     names = key_names(task)
-    return lambda batch: tuple(key_column(batch[name]) for name in names)
+    return lambda batch: tuple(_field_column(batch, name) for name in names)
 
 
 def process(task: PersistentTask, delta: Delta, batch: Batch, failures: list[TaskFailure], *, stop: bool) -> None:
@@ -234,7 +235,7 @@ def _failure(task: PersistentTask, delta: Delta, batch: Batch, error: Exception)
     """The failure of a batch of one message."""
     name = type(task).__name__
     if isinstance(error, KeyFailed) and isinstance(error.__cause__, Exception):
-        line = users_line(error.__cause__) or line_of(error.function)
+        line = users_line(error.__cause__) or (line_of(error.function) if error.function else None)
         return TaskFailure(batch, error.__cause__, f"{name}: {error}", line)
     by_message = type(task).process_batch is PersistentTask.process_batch
     method = type(task).process_message if by_message else type(task).process_batch
@@ -253,6 +254,23 @@ def _raised_at_once(task: PersistentTask, delta: Delta, batch: Batch, error: Exc
     except Exception as again:
         return again if type(again) is type(error) else error
     return error
+
+
+def _field_column(batch: Batch, name: str) -> pa.Array:
+    """A field as a key. KeyFailed for a float that stands for several integers: as a key it would merge theirs."""
+    column = key_column(batch[name])
+    if column.type == pa.float64():
+        values = column.to_numpy(zero_copy_only=False)
+        merged = np.isfinite(values) & (np.abs(values) >= _INTEGERS_END)
+        if merged.any():
+            text = f"it is {float(values[merged][0])!r}, a float that several integers become. Give it a type: "
+            remedy = f'schema={{"{name}": "int64"}} at the source, or pa.decimal128(20, 0) for integers beyond 64 bits'
+            raise KeyFailed(name) from ValueError(text + remedy)
+    return column
+
+
+_INTEGERS_END: Final = 2.0**53
+"""From here on not every integer has a float of its own."""
 
 
 def _function_column(batch: Batch, name: str, function: Callable[[Message], Any]) -> pa.Array:

@@ -12,6 +12,8 @@ from persistent import (
     FileSink,
     FileSource,
     InvalidPipeline,
+    KafkaSink,
+    KafkaSource,
     NonWindowState,
     PersistentTask,
     Pipeline,
@@ -143,3 +145,16 @@ def test_links_between_two_folders_end(events):
     (events / "events" / "to_b").symlink_to(events / "b")
     source = source_of(events)
     assert len(source._files.list()) == 3 and len(source.warnings()) == 2
+
+
+def test_a_topic_that_is_read_and_written_is_refused(tmp_path):
+    """Each run would count the results of the one before, and publish those of what it counted."""
+    source = KafkaSource("localhost:1", "visits", timestamp="ts", timestamp_unit="ms")
+    for topic in ("visits", "sums"):
+        sink = KafkaSink("localhost:1", topic)
+        job = {"source": source, "task": Windows(), "sink": sink, "checkpoint": str(tmp_path / topic)}
+        if topic == "sums":
+            assert Pipeline(**job).guarantee()
+            continue
+        with pytest.raises(InvalidPipeline, match=r"writes where KafkaSource.* reads: the results would be counted"):
+            Pipeline(**job).run(engine="embedded")

@@ -25,6 +25,7 @@ from persistent import (
     PersistentTask,
     Pipeline,
     State,
+    UserCodeError,
     WindowState,
     sliding,
     tumbling,
@@ -249,6 +250,20 @@ def test_a_plan_that_starts_elsewhere_is_not_run() -> None:
     log.put_plan(plan)
     with pytest.raises(CorruptCheckpoint, match=r"starts at .*delete the file"):
         pipeline.run(engine="embedded")
+
+
+def test_a_float_that_several_integers_become_is_no_key() -> None:
+    """Two users with numbers beyond 2^53, in a column that has one fraction, would be counted as one."""
+
+    class ByUser(Visits):
+        key: Any = "user"
+
+    largest = 2.0**53
+    with pytest.raises(UserCodeError, match=r"ByUser: key 'user' raised.*9007199254740992\.0, a float that.*schema="):
+        counted(ByUser(), [{"ts": 1, "user": largest}])
+    rows = [{"ts": 1, "user": user} for user in (largest - 1, -largest, 0.5, float("inf"), float("nan"), None)]
+    state = counted(ByUser(), rows, on_error="dead-letter")
+    assert sorted(map(str, state)) == ["0.5", "9007199254740991.0", "None", "inf", "nan"]
 
 
 def test_a_key_field_of_a_type_that_is_no_key_is_refused() -> None:
