@@ -94,4 +94,9 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
     (_LOG, "newest = max(self.ids(), default=-1)", "1 to 2"): "no id is as low as either",
     (_LOG, "id: int = -1", "1 to 2"): "no id is as low as either",
     (_LOG, "above: int = -1,", "1 to 2"): "every id is above both",
+    (
+        "persistent.driver.next_step",
+        "resting, key=lambda name: (parts[name].largest.get(str(resting[name].rests), -1), name), default=None",
+        "1 to 2",
+    ): "every timestamp is above both",
 }
