@@ -17,7 +17,7 @@ import pyarrow as pa
 from persistent.clients.registry import Registered, Registry, registry_access
 from persistent.errors import InvalidPipeline, SourceError
 from persistent.sources import options
-from persistent.sources.avro_schemas import SchemaError, columns_of, library, parsed, prefixes
+from persistent.sources.avro_schemas import SchemaError, columns_of, library, parsed, prefixes, untold
 from persistent.sources.schemas import empty_batch
 from persistent.sources.values import NO_VALUE, Decoded, MessageValue
 from persistent.text.spelling import spelled
@@ -175,7 +175,7 @@ class AvroValues:
         if [writer.text, *writer.references] == [text, *references]:
             return self._reader(key), None
         try:
-            return parsed(writer.text, writer.references), self._reader(key)
+            return parsed(writer.text, writer.references, writes=True), self._reader(key)
         except SchemaError as error:
             return f"schema {number} of the registry cannot be read: {error}"[:_REASON_MAX]
 
@@ -212,9 +212,10 @@ def _why(read: Any, value: bytes, codec: tuple[Any, Any], error: Exception) -> s
     """Which field cannot be decoded, and why not."""
     writer, _ = codec
     ends = isinstance(error, EOFError) or str(error) == "string index out of range"
-    said = "it ends too early" if ends else f"{type(error).__name__}: {error}".split(", 'fields'")[0][:_REASON_MAX]
-    if type(error).__name__ == "SchemaResolutionError":
+    said = f"{type(error).__name__}: {untold(str(error))}".split(", 'fields'")[0][:_REASON_MAX]
+    if type(error).__name__ in ("ResolutionError", "SchemaResolutionError"):
         return f"the schema that it was written with does not become the reader's: {said}"
+    said = "it ends too early" if ends else said
     for name, prefix in prefixes(writer):
         try:
             read(BytesIO(value[_HEAD:]), prefix)

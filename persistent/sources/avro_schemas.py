@@ -1,12 +1,14 @@
 """A schema of Avro, as a reader of messages takes it, and the columns that its records have.
 
 Logical types are decoded by Arrow, which gets the numbers as they are: dates and times are columns at once that way. A
-decimal is one for us alone, as fastavro would round it.
+decimal is one for us alone, as fastavro would round it. Where writer and reader differ, a number of the writer's unit
+becomes one of the reader's; what is no time of the same kind does not resolve, as the number alone would be another.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
@@ -36,7 +38,20 @@ _LOGICAL: Final[Mapping[Any, pa.DataType]] = {
         for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
     },
 }
-_DECIMAL: Final = "persistent-decimal"
+_OURS: Final = "persistent-"
+_DECIMAL: Final = f"{_OURS}decimal"
+_PLAIN: Final = f"{_OURS}plain"
+_KINDS: Final[Mapping[Any, tuple[str, int]]] = {
+    ("int", "date"): ("date", 1),
+    ("int", "time-millis"): ("time", 10**3),
+    ("long", "time-micros"): ("time", 10**6),
+    **{
+        ("long", f"{kind}-{name}"): (kind, per_second)
+        for kind in ("timestamp", "local-timestamp")
+        for name, per_second in (("millis", 10**3), ("micros", 10**6), ("nanos", 10**9))
+    },
+}
+"""What a number of a logical type counts, and how many of them a second has; only two of one kind are compared."""
 _DIGITS_MAX: Final = 76
 _EXACT: Final = Context(prec=10_000)
 
@@ -45,14 +60,19 @@ class SchemaError(Exception):
     """A schema of Avro that cannot be read, or has no columns."""
 
 
-def parsed(text: str, references: Sequence[str] = ()) -> Any:
-    """The schema of a text of JSON, for fastavro. SchemaError."""
+class ResolutionError(ValueError):
+    """A number that the rules of Avro would resolve, and that would be another time."""
+
+
+def parsed(text: str, references: Sequence[str] = (), *, writes: bool = False) -> Any:
+    """The schema of a text of JSON, for fastavro: the reader's, or, if it ``writes``, that of a writer of other schema
+    than the reader. SchemaError."""
     fastavro = library()
     try:
         names: dict[str, Any] = {}
         for reference in references:
-            fastavro.parse_schema(_ours(json.loads(reference)), named_schemas=names)
-        found = fastavro.parse_schema(_ours(json.loads(text)), named_schemas=names)
+            fastavro.parse_schema(_ours(json.loads(reference), writes), named_schemas=names)
+        found = fastavro.parse_schema(_ours(json.loads(text), writes), named_schemas=names)
         for schema in (found, *names.values()):
             _mend_defaults(schema)
         return found
@@ -82,10 +102,14 @@ def prefixes(schema: Any) -> list[tuple[str, Any]]:
     return [(field["name"], {**schema, "fields": fields[: number + 1]}) for number, field in enumerate(fields)]
 
 
-def _ours(schema: Any) -> Any:
+def _ours(schema: Any, writes: bool) -> Any:
+    return _telling(_named(schema)) if writes else _named(schema)
+
+
+def _named(schema: Any) -> Any:
     """The schema without logical types but decimals, which get a name of ours."""
     if isinstance(schema, list):
-        return [_ours(branch) for branch in schema]
+        return [_named(branch) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)
@@ -96,10 +120,36 @@ def _ours(schema: Any) -> Any:
         made["ourType"] = logical
     for inner in ("type", "items", "values"):
         if isinstance(made.get(inner), dict | list):
-            made[inner] = _ours(made[inner])
+            made[inner] = _named(made[inner])
     if isinstance(made.get("fields"), list):
-        made["fields"] = [_ours(field) for field in made["fields"]]
+        made["fields"] = [_named(field) for field in made["fields"]]
     return made
+
+
+def _telling(schema: Any) -> Any:
+    """The schema of a writer whose whole numbers tell ``_rescaled`` what they count."""
+    if isinstance(schema, list):
+        return [_telling(branch) for branch in schema]
+    if schema in ("int", "long"):
+        return {"type": schema, "logicalType": _PLAIN}
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") in ("int", "long"):
+        known = (schema["type"], schema.get("ourType")) in _KINDS
+        return {"type": schema["type"], "logicalType": f"{_OURS}{schema['ourType']}" if known else _PLAIN}
+    made = dict(schema)
+    for inner in ("type", "items", "values"):
+        if inner in made:
+            made[inner] = _telling(made[inner])
+    if isinstance(made.get("fields"), list):
+        made["fields"] = [{**field, "type": _telling(field["type"])} for field in made["fields"]]
+    return made
+
+
+def untold(text: str) -> str:
+    """What fastavro says of a schema, without what we have put into it."""
+    text = re.sub(rf"\{{'logicalType': '{_PLAIN}', 'type': ('\w+')\}}", r"\1", text)
+    return text.replace(_OURS, "").replace("'ourType'", "'logicalType'")
 
 
 def _mend_defaults(schema: Any) -> None:
@@ -164,6 +214,25 @@ def _decimal(data: bytes, writer: Any = None, reader: Any = None) -> Decimal:
     return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-writer.get("scale", 0), _EXACT)
 
 
+def _rescaled(data: int, writer: Any, reader: Any = None) -> Any:
+    """A whole number of the writer in the unit of the reader. ResolutionError if it is no time of that kind."""
+    base = reader["type"] if isinstance(reader, Mapping) else reader
+    if base in ("float", "double"):
+        return float(data)
+    asked = _KINDS.get((base, reader.get("ourType"))) if isinstance(reader, Mapping) else None
+    if asked is None:
+        return data
+    logical = writer["logicalType"].removeprefix(_OURS)
+    told = _KINDS.get((writer["type"], logical))
+    if told is None and writer["type"] == base:
+        # A plain number has said nothing else; an int is too small for a time that is a long.
+        return data
+    if told is None or told[0] != asked[0]:
+        written = writer["type"] if told is None else f"{writer['type']} ({logical})"
+        raise ResolutionError(f"{written} is no {base} ({reader['ourType']})")
+    return data * asked[1] // told[1]
+
+
 def library() -> Any:
     """fastavro, which knows our decimals. InvalidPipeline, naming the extra, if it is not installed."""
     try:
@@ -174,4 +243,6 @@ def library() -> Any:
     # Its own rounds what has more digits than the schema says.
     for kind in ("bytes", "fixed"):
         fastavro.read.LOGICAL_READERS.setdefault(f"{kind}-{_DECIMAL}", _decimal)
+    for kind, logical in (*_KINDS, ("int", _PLAIN.removeprefix(_OURS)), ("long", _PLAIN.removeprefix(_OURS))):
+        fastavro.read.LOGICAL_READERS.setdefault(f"{kind}-{_OURS}{logical}", _rescaled)
     return fastavro

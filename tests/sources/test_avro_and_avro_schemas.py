@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -147,6 +147,99 @@ def test_what_does_not_resolve_is_a_dead_letter(registry: RegistryServer) -> Non
     found = decoded(reading(registry), [*values, framed(odd[1], wide, {"page": 5, "ts": 1})])
     assert list(found.rows) == [1] and [row for row, _ in found.dead] == [0, 2]
     assert all("does not become the reader's" in said for _, said in found.dead)
+
+
+NOW = 1_700_000_000_123
+UTC_NOW = datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
+
+
+def logical(kind: str, name: str | None) -> Any:
+    return {"type": kind, "logicalType": name} if name else kind
+
+
+def moved(registry: RegistryServer, writer: Any, reader: Any, value: int) -> Any:
+    """What a reader with another schema has of a number, or why it has none."""
+    number = registry.register("visits-value", record_of(writer))
+    kind = writer if isinstance(writer, str) else writer["type"]
+    found = decoded(reading(registry, reader=record_of(reader)), [framed(number, record_of(kind), {"x": value})])
+    return found.dead[0][1] if found.dead else found.batch.column("x").to_pylist()[0]
+
+
+def record_of(kind: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "One", "fields": [{"name": "x", "type": kind, **more}]}
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "value", "expected"),
+    [
+        ("timestamp-millis", "timestamp-micros", NOW, UTC_NOW),
+        ("timestamp-micros", "timestamp-millis", NOW * 1000 + 999, UTC_NOW),
+        ("timestamp-micros", "timestamp-millis", -1, datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
+        ("timestamp-nanos", "timestamp-micros", NOW * 10**6, UTC_NOW),
+        ("local-timestamp-millis", "local-timestamp-micros", NOW, UTC_NOW.replace(tzinfo=None)),
+        ("timestamp-millis", None, NOW, NOW),
+        (None, "timestamp-millis", NOW, UTC_NOW),
+        ("unheard-of", "timestamp-millis", NOW, UTC_NOW),
+        ("local-timestamp-millis", "timestamp-millis", NOW, "is no long (timestamp-millis)"),
+        ("time-micros", "timestamp-micros", NOW, "long (time-micros) is no long (timestamp-micros)"),
+        ("timestamp-millis", "time-micros", NOW, "is no long (time-micros)"),
+        ("timestamp-millis", "timestamp-nanos", 2**62, "field 'x' (timestamp[ns, tz=UTC])"),
+    ],
+)
+def test_a_time_is_told_in_the_unit_of_its_writer(
+    registry: RegistryServer, writer: str | None, reader: str | None, value: int, expected: Any
+) -> None:
+    """A producer goes from milliseconds to microseconds, which registries allow: its number alone is a time in 1970."""
+    for nullable in (False, True):
+        kind: Any = logical("long", reader)
+        found = moved(registry, logical("long", writer), ["null", kind] if nullable else kind, value)
+        assert expected in found if isinstance(expected, str) else found == expected
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "expected"),
+    [
+        (logical("int", "time-millis"), logical("long", "time-micros"), time(1)),
+        (logical("int", "date"), logical("long", "timestamp-millis"), "int (date) is no long (timestamp-millis)"),
+        (logical("int", "date"), logical("int", "time-millis"), "int (date) is no int (time-millis)"),
+        ("int", logical("long", "timestamp-millis"), "int is no long (timestamp-millis)"),
+        ("int", logical("int", "time-millis"), time(1)),
+        (logical("int", "date"), "double", 3_600_000.0),
+        (logical("int", "timestamp-millis"), "long", 3_600_000),
+        ("int", "string", "does not become the reader's: SchemaResolutionError: Schema mismatch: 'int' is not string"),
+    ],
+)
+def test_whole_numbers_that_are_times(registry: RegistryServer, writer: Any, reader: Any, expected: Any) -> None:
+    """What another kind of time counts, or a plain number that is too small for one, is no time of the reader."""
+    found = moved(registry, writer, reader, 3_600_000)
+    assert expected in found if isinstance(expected, str) else found == expected
+
+
+def test_a_large_number_widens_to_the_nearest(registry: RegistryServer) -> None:
+    """A column of doubles takes no whole number that it cannot hold; the rules of Avro make one of it."""
+    assert moved(registry, "long", "double", 2**53 + 1) == 2.0**53
+
+
+def test_times_within_others_are_told_too(registry: RegistryServer) -> None:
+    """A list, a map, a nested record and a named one hold times as a field does."""
+
+    def schema(unit: str) -> Any:
+        at = logical("long", unit) if unit else "long"
+        inner = {"type": "record", "name": "In", "fields": [{"name": "at", "type": at}]}
+        kinds = {"list": {"type": "array", "items": at}, "map": {"type": "map", "values": ["null", at]}}
+        kinds |= {"one": ["null", inner], "two": "In"}
+        return {"type": "record", "name": "R", "fields": [{"name": name, "type": one} for name, one in kinds.items()]}
+
+    number = registry.register("visits-value", schema("timestamp-millis"))
+    record = {"list": [NOW], "map": {"a": NOW, "b": None}, "one": {"at": NOW}, "two": {"at": NOW}}
+    values = reading(registry, reader=schema("timestamp-micros"))
+    (row,) = decoded(values, [framed(number, schema(""), record)]).batch.to_pylist()
+    assert row == {
+        "list": [UTC_NOW],
+        "map": [("a", UTC_NOW), ("b", None)],
+        "one": {"at": UTC_NOW},
+        "two": {"at": UTC_NOW},
+    }
 
 
 def test_numbers_widen_and_defaults_of_bytes_are_bytes(registry: RegistryServer) -> None:
