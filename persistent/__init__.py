@@ -8,6 +8,7 @@ Subclass ``PersistentTask``, say which monoid the state is, and run a ``Pipeline
 """
 
 from persistent.checkpoint.retention import Retention
+from persistent.dedupe import Dedupe
 from persistent.driver.evolution import Evolution
 from persistent.driver.report import RunReport, StepReport
 from persistent.engines import Embedded
@@ -52,6 +53,7 @@ __all__ = [
     "Batch",
     "CorruptCheckpoint",
     "CorruptLog",
+    "Dedupe",
     "Embedded",
     "EngineError",
     "Evolution",

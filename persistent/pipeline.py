@@ -21,6 +21,7 @@ from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import canonical_json
+from persistent.dedupe import Dedupe
 from persistent.driver.commit import check_same_job, first_manifest
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
@@ -73,7 +74,8 @@ class Pipeline:
     ``start_from``: the URL of a savepoint or checkpoint of the same pipeline. An empty checkpoint begins as a copy of
     it, and is a job of its own from then on. ``unsafe_single_driver``: accept a store that is not proved to create
     files atomically; you must never run two drivers. ``evolve``: how to migrate the existing state to a changed monoid;
-    the next run does it, once. ``allow_dropped``: former names of the task, whose state is deleted.
+    the next run does it, once. ``allow_dropped``: former names of the task, whose state is deleted. ``dedupe``: how to
+    recognise copies of a record that its sender has sent again; each counts once.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState
@@ -108,15 +110,12 @@ class Pipeline:
         start_from: str | Storage | None = None,
         evolve: Evolution | None = None,
         allow_dropped: Sequence[str] = (),
+        dedupe: Dedupe | None = None,
     ) -> None:
         self.sources = named_sources(source)
         self.sinks = named_sinks(sink)
-        if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
-            raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
-        if on_error not in ("stop", "dead-letter"):
-            raise InvalidPipeline(f'on_error={on_error!r}: choose "stop" or "dead-letter"')
-        if require not in (None, *_GUARANTEES):
-            raise InvalidPipeline(f"require={require!r}: choose one of {', '.join(_GUARANTEES)}")
+        _check_choices(step_rows, on_error, require)
+        self.dedupe = _checked_dedupe(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
         check_names(self._state.monoid, key_names(task), self._state.window)
@@ -174,7 +173,9 @@ class Pipeline:
         for name, sink in self.sinks.items():
             parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes what a checkpoint names")
         discards = self.discard_closed and self._state.window is not None
-        return guarantee_of(parts, "for the open windows only: those that close are discarded" if discards else "")
+        limits = ["for the open windows only: those that close are discarded"] if discards else []
+        limits += [self.dedupe.said()] if self.dedupe is not None else []
+        return guarantee_of(parts, "; ".join(limits))
 
     def warnings(self) -> tuple[str, ...]:
         """Likely mistakes that the sources found when they listed their files."""
@@ -279,7 +280,8 @@ class Pipeline:
     def job(self) -> Job:
         """The job, as drivers and operations take it."""
         letters = self.on_error == "dead-letter"
-        return Job(self.task, self._state, self.sources, self.sinks, self.storage, letters, self.discard_closed)
+        sources, sinks, discards = self.sources, self.sinks, self.discard_closed
+        return Job(self.task, self._state, sources, sinks, self.storage, letters, discards, self.dedupe)
 
     def _state_table(self, at: int | None) -> pa.Table:
         log, job = Log(self.storage), self.job()
@@ -385,3 +387,23 @@ def _spark_engine(session: Any) -> Engine:
     from persistent.engines.spark import Spark
 
     return Spark(session)
+
+
+def _check_choices(step_rows: Any, on_error: Any, require: Any) -> None:
+    if step_rows is not None and (isinstance(step_rows, bool) or not isinstance(step_rows, int) or step_rows < 1):
+        raise InvalidPipeline(f"step_rows={step_rows!r}: give a number of rows, at least 1, or None")
+    if on_error not in ("stop", "dead-letter"):
+        raise InvalidPipeline(f'on_error={on_error!r}: choose "stop" or "dead-letter"')
+    if require not in (None, *_GUARANTEES):
+        raise InvalidPipeline(f"require={require!r}: choose one of {', '.join(_GUARANTEES)}")
+
+
+def _checked_dedupe(dedupe: Any, sources: Mapping[str, Source]) -> Dedupe | None:
+    if dedupe is not None and not isinstance(dedupe, Dedupe):
+        raise InvalidPipeline(f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), or None')
+    if dedupe is not None and len(sources) > 1:
+        raise InvalidPipeline(
+            f"dedupe= recognises copies within one source, and this pipeline reads {', '.join(sources)}: leave it out, "
+            "or give each source a pipeline of its own"
+        )
+    return dedupe

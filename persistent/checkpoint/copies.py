@@ -11,7 +11,7 @@ import pyarrow as pa
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import OperatorState, StateRuns
+from persistent.checkpoint.parts import OperatorState, SourcePart, StateRuns
 from persistent.checkpoint.runs import write_new
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, decode_table
@@ -69,8 +69,14 @@ def copied(source: Storage, manifest: Manifest, target: Target, on_progress: OnP
     return replace(
         manifest,
         operators={name: moved(operator) for name, operator in manifest.operators.items()},
-        sources={name: replace(source, index=renamed(source.index)) for name, source in manifest.sources.items()},
+        sources={name: with_runs(source, renamed) for name, source in manifest.sources.items()},
     )
+
+
+def with_runs(source: SourcePart, changed: Callable[[tuple[Run, ...]], tuple[Run, ...]]) -> SourcePart:
+    """The same source with its runs changed."""
+    seen = source.seen and replace(source.seen, runs=changed(source.seen.runs))
+    return replace(source, index=changed(source.index), seen=seen)
 
 
 def copied_while_running(
@@ -147,3 +153,11 @@ def renumbered(state: StateRuns) -> StateRuns:
         runs=tuple(replace(run, first=number, last=number) for run, number in zip(runs, numbers, strict=True)),
         published=numbers[published - 1] if published else 0,
     )
+
+
+def renumbered_source(source: SourcePart) -> SourcePart:
+    """The same source in another job: what was seen of it is a state as well."""
+    if source.seen is None:
+        return source
+    runs = renumbered(StateRuns({}, source.seen.runs)).runs
+    return replace(source, seen=replace(source.seen, runs=runs))

@@ -30,7 +30,7 @@ from persistent.checkpoint.parts import (
     TaskClock,
     partition_name,
 )
-from persistent.checkpoint.shapes import FORMATS, MANY_SINKS, MANY_SOURCES, check_format, check_known
+from persistent.checkpoint.shapes import DEDUPLICATION, FORMATS, MANY_SINKS, MANY_SOURCES, check_format, check_known
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, both, check_shape
@@ -150,15 +150,15 @@ class Manifest:
         return [run for one in self.operators.values() for state in one.states.values() for run in state.runs]
 
     def all_runs(self) -> list[Run]:
-        """The runs of all states and of the indexes of all sources."""
-        return [*self.state_runs(), *(run for source in self.sources.values() for run in source.index)]
+        """The runs of all states, of the indexes of all sources, and of what was seen of them."""
+        return [*self.state_runs(), *(run for source in self.sources.values() for run in source.runs)]
 
     def folders(self) -> set[str]:
         """The folders that hold the runs of its states, by task."""
         return {runs_folder(task) for task in self.operators}
 
     def index_folders(self) -> set[str]:
-        """The folders that hold the runs of its sources' indexes, by kind."""
+        """The folders that hold the runs of its sources' indexes, and of what was seen of them, by kind."""
         return {runs_folder(source.kind) for source in self.sources.values()}
 
     def unpublished(self) -> set[str]:
@@ -189,13 +189,19 @@ class Manifest:
             raise LawBroken(f"manifest {self.id} could not be read back ({misfit}); nothing was committed") from misfit
         return encode_document(body)
 
+    def _features(self) -> list[str]:
+        named = {
+            MANY_SOURCES: len(self.sources) > 1,
+            MANY_SINKS: len(self.sinks) > 1,
+            DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
+        }
+        return [feature for feature, is_needed in named.items() if is_needed]
+
     def _to_json(self) -> dict[str, Any]:
         body: dict[str, Any] = {
             **{name: list(value) if type(value) is tuple else value for name, value in self.__dict__.items()},
             "format": FORMAT,
-            "features": [
-                feature for feature, parts in ((MANY_SOURCES, self.sources), (MANY_SINKS, self.sinks)) if len(parts) > 1
-            ],
+            "features": self._features(),
             "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
             "sources": {name: source.to_json() for name, source in self.sources.items()},
             "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},

@@ -84,11 +84,33 @@ Accounts = Mapping[str, Account]
 
 
 @dataclass(frozen=True)
+class SeenPart:
+    """What was seen of a source's records, to recognise copies. ``columns``: that name a record. ``pane_ms``: the panes
+    of its ``runs``. ``expired``: panes before that time (ms) are gone."""
+
+    columns: Mapping[str, Any]
+    pane_ms: int
+    expired: int = 0
+    runs: tuple[Run, ...] = ()
+
+    def horizon(self, watermark: int, within_ms: int) -> int:
+        """The first pane that counts at this watermark. It never goes back."""
+        return max(self.expired, (watermark - within_ms) // self.pane_ms * self.pane_ms)
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> SeenPart:
+        return SeenPart(**{**body, "runs": runs_from_json(body["runs"])})
+
+
+@dataclass(frozen=True)
 class SourcePart:
     """The positions of a source, and what is recorded of it. ``partitions``: in the order in which they joined.
     ``largest``: the largest timestamp processed of each partition; ``idle``: the partitions that the clock does not
     wait for. ``since``: records of an earlier time (ms) were counted in a reading before, at positions that are
-    gone."""
+    gone. ``seen``: with deduplication, what was seen of its records."""
 
     kind: str
     partitions: tuple[str, ...]
@@ -99,8 +121,10 @@ class SourcePart:
     largest: Mapping[str, int] = field(default_factory=dict)
     idle: tuple[str, ...] = ()
     codec: str = ORDINAL_OFFSET.name
+    seen: SeenPart | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """``seen`` is written only if it is there, so that releases without it can read all others."""
         return {
             "kind": self.kind,
             "codec": self.codec,
@@ -111,7 +135,13 @@ class SourcePart:
             "recorded": self.recorded,
             "index": [run.to_json() for run in self.index],
             "since": self.since,
+            **({} if self.seen is None else {"seen": self.seen.to_json()}),
         }
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs of its index, and of what was seen."""
+        return (*self.index, *(() if self.seen is None else self.seen.runs))
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> SourcePart:
@@ -125,6 +155,7 @@ class SourcePart:
             dict(body["largest"]),
             tuple(body["idle"]),
             body["codec"],
+            SeenPart.from_json(body["seen"]) if "seen" in body else None,
         )
 
 

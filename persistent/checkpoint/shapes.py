@@ -37,7 +37,9 @@ RECORDED = "recorded options"
 MANY_SOURCES = "several sources"
 MANY_SINKS = "several sinks"
 """Features of a manifest or plan of format 3 of a job with more than one of them."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS})
+DEDUPLICATION = "deduplication"
+"""The feature of a manifest that holds what was seen of a source's records: without it copies would count."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions may go back."""
@@ -93,6 +95,16 @@ def named(shape: Any) -> Any:
     return mapping(NAME, shape, _PARTS_MAX)
 
 
+_SEEN = fields(
+    {
+        "columns": fields(
+            {"origin": sequence(text(10_000), 1_000), "sequence": text(10_000), "epoch": optional(text(10_000))}
+        ),
+        "pane_ms": whole(1),
+        "expired": whole(),
+        "runs": RUNS,
+    }
+)
 _SOURCE = both(
     fields(
         {
@@ -105,7 +117,8 @@ _SOURCE = both(
             "recorded": anything,
             "index": RUNS,
             "since": optional(whole()),
-        }
+        },
+        {"seen": _SEEN},
     ),
     lambda source: agree(source, ("positions",)),
 )

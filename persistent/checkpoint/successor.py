@@ -163,7 +163,8 @@ def first(nonce: str, sources: Mapping[str, SourcePart], operators: Mapping[str,
 
 def _unread(source: SourcePart) -> SourcePart:
     positions = dict.fromkeys(source.partitions, CODECS[source.codec].first)
-    return SourcePart(source.kind, source.partitions, positions, codec=source.codec)
+    seen = source.seen and replace(source.seen, expired=0, runs=())
+    return SourcePart(source.kind, source.partitions, positions, codec=source.codec, seen=seen)
 
 
 def check_follows(manifest: Manifest, parent: Manifest) -> None:
@@ -230,6 +231,8 @@ def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:
         names = after.partitions[: len(before.partitions)]
         yield f"partitions of {name} join at the end, and none vanishes", names == before.partitions
         yield f"the positions of {name} keep their codec", after.codec == before.codec
+        if before.seen is not None and after.seen is not None:
+            yield f"what was seen of {name} expires once", after.seen.expired >= before.seen.expired
         for partition, position in before.positions.items():
             at = after.positions.get(partition)
             holds = at is not None and position <= at

@@ -10,6 +10,7 @@ import click
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.cli.load import load_pipeline, names_pipeline
@@ -145,10 +146,18 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
         yield "source", source.kind if len(manifest.sources) == 1 else f"{called}, a {source.kind}"
         for name, position in sorted(source.positions.items()):
             yield f"  {name}", f"next: {CODECS[source.codec].text(position)}"
+        yield from _seen_figures(source)
     if len(manifest.sinks) > 1:
         yield "sinks", ", ".join(sorted(manifest.sinks))
-    names = ("read", "processed", "late", "dead", *(("skipped",) if summary["skipped"] else ()))
+    names = ("read", "processed", "late", "dead", *(name for name in ("duplicate", "skipped") if summary[name]))
     yield "account", ", ".join(f"{name} {summary[name]:,}" for name in names)
+
+
+def _seen_figures(source: SourcePart) -> Iterator[tuple[str, str]]:
+    if source.seen is not None:
+        held, held_bytes = sum(run.rows_left for run in source.seen.runs), sum(run.bytes for run in source.seen.runs)
+        since = f", not older than {clock_text(source.seen.expired)}"
+        yield "  seen", f"{held:,} rows of origins and panes, {bytes_text(held_bytes)}{since}"
 
 
 def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:

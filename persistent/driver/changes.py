@@ -99,6 +99,13 @@ OPTIONS = tuple(
                 "the next run applies it once, before its first step; then it may stay or go",
             ),
             ("allow_dropped", OnChange.STEP, "the next run applies it once, before its first step"),
+            (
+                "dedupe",
+                OnChange.RECORDED,
+                "its columns: put them back, or read the source again into a new checkpoint and sink. Without it: put "
+                'it back, or `allow_dropped=["dedupe"]` forgets what was seen. A job that begins with it later does '
+                "not know what it read before. `within` and `restamped` hold from the next step",
+            ),
         ),
         "Pipeline.run": (
             ("spark", OnChange.NONE, "where the work is done"),

@@ -27,6 +27,8 @@ from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
+from persistent.dedupe import Dedupe
+from persistent.driver.seen_part import begun, seen_after
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
 from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
@@ -38,17 +40,23 @@ from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a step's items, in the order of the plan. ``discarded``: windows that close without a sink."""
+    """The results of a step's items, in the order of the plan. ``discarded``: windows that close without a sink.
+    ``seen_folded``: folds of what was seen."""
 
     mapped: tuple[Mapped, ...] = ()
     closed: tuple[Closed, ...] = ()
     folded: tuple[tuple[FoldRuns, Folded], ...] = ()
     discarded: int = 0
+    seen_folded: tuple[tuple[FoldRuns, Folded], ...] = ()
 
     @property
     def first_dead(self) -> str:
         """The reason of the first dead letter, if any."""
         return next((result.first_dead for result in self.mapped if result.first_dead), "")
+
+    def seen_runs(self) -> tuple[Run, ...]:
+        """The runs of what the splits have seen."""
+        return tuple(mapped.seen.run for mapped in self.mapped if mapped.seen and mapped.seen.run)
 
     def staged(self, sink: str) -> tuple[Staged, ...]:
         """The outputs for the sink of that name."""
@@ -78,7 +86,9 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
     task = check_name(operator_name(job.task), "the task's name")
     states = {STATE: StateRuns(job.state.fingerprint())}
     sources = {
-        name: SourcePart(source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name)
+        name: SourcePart(
+            source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe)
+        )
         for name, source in sorted(job.sources.items())
     }
     return first(nonce, sources, {task: OperatorState(tuple(sources), key_names(job.task), (), states)})
@@ -99,6 +109,17 @@ def with_sources(found: Manifest, expected: Manifest) -> Manifest:
         operators={found.task_name: replace(operator, inputs=tuple(sources))},
         ledger={found.task_name: {name: inputs.get(name, fresh.get(name, {})) for name in sources}},
     )
+
+
+def _with_seen(
+    old: Manifest, sources: dict[str, SourcePart], dedupe: Dedupe | None, results: Results, watermark: int
+) -> dict[str, SourcePart]:
+    """The sources with what was seen of the only one; without deduplication, with nothing seen."""
+    if dedupe is None:
+        return {name: replace(source, seen=None) for name, source in sources.items()}
+    ((name, source),) = sources.items()
+    seen = seen_after(old, dedupe, results.seen_runs(), results.seen_folded, watermark)
+    return {name: replace(source, seen=seen)}
 
 
 def check_can_begin(first: Manifest) -> None:
@@ -124,6 +145,7 @@ def next_manifest(
     retention: Retention,
     nonce: str | None = None,
     known: int | None = None,
+    dedupe: Dedupe | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
     allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart."""
@@ -136,6 +158,7 @@ def next_manifest(
     operator, state = old.operator, old.operator.state
     runs = _next_runs(state.runs, results, window, clock.closed)
     ends = plan.task.ends and bool(sinks) and window is None
+    sources = _with_seen(old, sources, dedupe, results, clock.watermark)
     operator = operator.with_state(
         runs=runs,
         lowest=_lowest(runs, window, clock.closed),

@@ -21,6 +21,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import OperatorState
 from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job
+from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
 from persistent.text.fingerprints import change_text, changes_text
 
@@ -148,6 +149,7 @@ def adapted(
             operators[name] = old.with_state(fingerprint=new.state.fingerprint)
     view = found if operators == found.operators else with_tasks(found, operators)
     check_same_job(view, expected, url)
+    check_seen(found, expected, dropped, url)
     return view
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from persistent.dedupe import Dedupe
 from persistent.task import PersistentTask
 from persistent.worker.job import Job
 
@@ -50,6 +51,29 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
             f"{_share(late, rows)} came too late, after their windows had closed. If records come out of order say by "
             "how much, max_out_of_orderness=; ordered=True is for files whose order is that of time. 'persistent late' "
             "and pipeline.late() show them",
+        )
+
+
+def of_copies(
+    dedupe: Dedupe | None, rows: int, duplicates: int, silence_ms: int, *, ended: bool
+) -> Iterator[tuple[str, str]]:
+    """That at least half of the records were copies, and that an origin was silent for more than half of ``within``.
+
+    >>> hourly = Dedupe(origin="a", sequence="n", within="1 h")
+    >>> [what for what, _ in of_copies(hourly, 10, 5, 1_800_001, ended=True)]
+    ['copies', 'silence']
+    """
+    if dedupe is None:
+        return
+    if rows and (ended or rows >= _ROWS_MIN) and 2 * duplicates >= rows:
+        advice = "" if dedupe.epoch else ". If a sender begins its numbers again, give dedupe its epoch="
+        yield "copies", f"{_share(duplicates, rows)} were copies, and did not count{advice}"
+    if 2 * silence_ms > dedupe.within_ms:
+        yield (
+            "silence",
+            f"an origin was silent for {silence_ms:,} ms, more than half of within={dedupe.within!r} of dedupe. What "
+            "it sends again after a longer silence cannot be judged and is late: make within= more than twice as long "
+            "as the longest silence",
         )
 
 

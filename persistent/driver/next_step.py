@@ -13,6 +13,7 @@ from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
+from persistent.dedupe import check_columns
 from persistent.driver.commit import watermark_after
 from persistent.driver.effects import Effect
 from persistent.driver.step import Step
@@ -50,7 +51,10 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     close_at, ends = clock.watermark, False
     reading = [name for name, one in planned.items() if one.splits]
     for name in reading:
-        check_key(job.task, job.sources[name].schema(planned[name].recorded))
+        schema = job.sources[name].schema(planned[name].recorded)
+        check_key(job.task, schema)
+        if job.dedupe is not None:
+            check_columns(job.dedupe, schema)
     if not reading:
         ends = options.end_of_input and not clock.end_of_input and not _is_held(planned, job.storage.url)
         if ends:

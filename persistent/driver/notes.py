@@ -8,7 +8,8 @@ from collections import Counter
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
-from persistent.driver.likely_mistakes import of_job, of_records
+from persistent.driver import seen_part
+from persistent.driver.likely_mistakes import of_copies, of_job, of_records
 from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
@@ -18,7 +19,7 @@ from persistent.text.figures import utc_text
 
 logger = logging.getLogger("persistent.driver")
 
-_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside")
+_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside", "duplicates")
 
 
 class Notes:
@@ -28,6 +29,7 @@ class Notes:
         self._bench = bench
         self.steps = 0
         self._totals: Counter[str] = Counter()
+        self._silence_ms = 0
         self._notes: dict[str, str] = {}
         self._first_dead = ""
         self._idle: Idle | None = None
@@ -35,6 +37,8 @@ class Notes:
     def begin(self, found: Manifest) -> None:
         """Log likely mistakes before anything is read."""
         self.note_sink(found)
+        for what, text in seen_part.notes(found, self._bench.job.dedupe):
+            self.note(what, text)
         for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
             self.note(text, text)
 
@@ -44,6 +48,7 @@ class Notes:
         self._idle = None
         self._first_dead = self._first_dead or first_dead
         self._totals.update({name: getattr(report, name) for name in _SUMMED})
+        self._silence_ms = max(self._silence_ms, report.silence_ms)
         logger.debug("step %s", report)
         self._note_fates(ended=False)
         if self._bench.options.on_step is not None:
@@ -58,7 +63,8 @@ class Notes:
     def _note_fates(self, *, ended: bool) -> None:
         totals = self._totals
         fates = of_records(totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended)
-        for what, text in fates:
+        seen = of_copies(self._bench.job.dedupe, totals["rows"], totals["duplicates"], self._silence_ms, ended=ended)
+        for what, text in (*fates, *seen):
             self.note(what, text)
 
     def note_sink(self, found: Manifest) -> None:

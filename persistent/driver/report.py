@@ -33,6 +33,9 @@ class StepReport:
     set_aside: int = 0
     """Results that could not be summed up or shown, and are dead letters."""
     reached: Reached | None = None
+    duplicates: int = 0
+    silence_ms: int = 0
+    """With deduplication, the longest time in this step for which an origin was silent."""
 
     @property
     def rows_per_second(self) -> float:

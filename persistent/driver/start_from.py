@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from persistent.checkpoint.copies import Target, copied_while_running, renumbered
+from persistent.checkpoint.copies import Target, copied_while_running, renumbered, renumbered_source
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
@@ -60,7 +60,7 @@ def start(
         succeed(
             fence,
             "savepoint",
-            sources=copy.sources,
+            sources={name: renumbered_source(source) for name, source in copy.sources.items()},
             clocks=copy.clocks,
             operators={name: _renumbered(operator) for name, operator in copy.operators.items()},
             ledger=copy.ledger,

@@ -25,6 +25,7 @@ from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
 from persistent.window import Window
 from persistent.worker.job import CloseShard, FoldRuns, MapSplit
+from persistent.worker.seen_items import SeenBefore, silence_ms
 
 _SHARD_ROWS = 200_000
 
@@ -94,7 +95,9 @@ class Step:
         state = self.last.manifest.operator.state
         return self.plan.task.ends and any(run.first > state.published for run in state.runs)
 
-    def maps(self, splits: Mapping[str, Sequence[Split]], max_future_ms: int) -> list[MapSplit]:
+    def maps(
+        self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: SeenBefore | None = None
+    ) -> list[MapSplit]:
         """These splits of the sources of the plan. ``max_future_ms``: if the plan does not say it."""
         plan, last = self.plan, self.last.manifest
         # A time of day that was set back makes no dead letter of a timestamp that the clock has passed.
@@ -111,6 +114,7 @@ class Step:
                 limit,
                 last.sources[name].since,
                 last.operator.key_types,
+                seen,
             )
             for name, some in splits.items()
             for split in some
@@ -135,11 +139,21 @@ class Step:
         merges = choose_all(state.runs, sum(recent), state.published, unfolded)
         return [FoldRuns(self.attempt, merge, last.clock.closed) for merge in merges]
 
+    def seen_folds(self, seen: SeenBefore | None, unfolded: frozenset[str]) -> list[FoldRuns]:
+        """The runs of what was seen to fold."""
+        if seen is None:
+            return []
+        recent = [run.rows for run in seen.runs if run.first == run.last == self.last.manifest.base]
+        merges = choose_all(seen.runs, sum(recent), 0, unfolded)
+        return [FoldRuns(self.attempt, merge, seen.horizon, seen.pane_ms) for merge in merges]
+
     def report(self, seconds: Mapping[Effect, float], wall_ms: int, reached: Reached | None) -> StepReport:
         """What the step has done. ``seconds``: what each effect took."""
         results, manifest, before = self.results, self.entry.manifest, self.last.manifest
         folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
+        folded_bytes += sum(folded.run.bytes for _, folded in results.seen_folded if folded.run)
         delta_bytes = sum(mapped.run.bytes for mapped in results.mapped if mapped.run)
+        delta_bytes += sum(run.bytes for run in results.seen_runs())
         accounts, old = manifest.accounts.values(), before.accounts.values()
         return StepReport(
             id=manifest.id,
@@ -157,4 +171,6 @@ class Step:
             discarded=results.discarded,
             set_aside=sum(staged.rows for staged in results.set_aside()),
             reached=reached,
+            duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
+            silence_ms=silence_ms([mapped.seen.span for mapped in results.mapped if mapped.seen]),
         )

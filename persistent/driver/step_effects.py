@@ -15,8 +15,10 @@ from persistent.clock import monotonic_s, wall_ms
 from persistent.codec import KEY_GROUPS, Run, common_key_types
 from persistent.driver.commit import Results, next_manifest
 from persistent.driver.effects import Effect
+from persistent.driver.overlaps import set_apart
 from persistent.driver.publish import collect, no_longer_kept, publish, sweep
 from persistent.driver.report import StepReport
+from persistent.driver.seen_part import seen_before
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import InputGone
@@ -24,6 +26,7 @@ from persistent.sources.protocol import ConfirmingSource, LosingSource, Split
 from persistent.storage import delete_all
 from persistent.worker.dispatch import Item, Result
 from persistent.worker.job import Closed, CloseShard, Folded, Mapped, MapSplit
+from persistent.worker.seen_items import SeenBefore
 
 logger = logging.getLogger("persistent.driver")
 
@@ -70,15 +73,18 @@ def _put_plan(bench: Workbench, step: Step) -> StepPlan:
 
 def _run_items(bench: Workbench, step: Step) -> Results:
     closes, discarded = _closes(bench, step)
-    folds = step.folds(frozenset(bench.unfolded))
-    found, maps = _with_splits(bench, step, [*closes, *folds])
-    mapped = _agreeing(bench, step, maps, [result for result in found if isinstance(result, Mapped)])
+    seen, unfolded = seen_before(step.last.manifest, bench.job.dedupe), frozenset(bench.unfolded)
+    folds, seen_folds = step.folds(unfolded), step.seen_folds(seen, unfolded)
+    found, maps = _with_splits(bench, step, seen, [*closes, *folds, *seen_folds])
+    maps, first = set_apart(bench, maps, [result for result in found if isinstance(result, Mapped)])
+    mapped = _agreeing(bench, step, maps, first)
     closed = tuple(result for result in found if isinstance(result, Closed))
-    folded = tuple(result for result in found if isinstance(result, Folded))
+    every_fold = [result for result in found if isinstance(result, Folded)]
+    folded, seen_folded = every_fold[: len(folds)], every_fold[len(folds) :]
     for run, panes in [(one.run, one.panes) for one in mapped] + [(one.run, one.panes) for one in folded]:
         if run is not None and panes is not None:
             bench.run_cache.learn(run, panes)
-    results = Results(mapped, closed, tuple(zip(folds, folded)), discarded)
+    results = Results(mapped, closed, tuple(zip(folds, folded)), discarded, tuple(zip(seen_folds, seen_folded)))
     bench.leave_unfolded(results)
     return results
 
@@ -93,14 +99,16 @@ def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
     return step.closes(window, bench.engine.parallelism) if is_due else [], 0
 
 
-def _with_splits(bench: Workbench, step: Step, others: Sequence[Item]) -> tuple[Sequence[Result], list[MapSplit]]:
+def _with_splits(
+    bench: Workbench, step: Step, seen: SeenBefore | None, others: Sequence[Item]
+) -> tuple[Sequence[Result], list[MapSplit]]:
     """The results of the plan's splits and of other items, and the splits as they were run.
 
     Inputs that are gone may become dead letters of the plan: a rerun finds the same ones gone.
     """
     splits = {name: one.splits for name, one in step.plan.sources.items()}
     while True:
-        maps = step.maps(splits, bench.options.max_future_ms)
+        maps = step.maps(splits, bench.options.max_future_ms, seen)
         try:
             return bench.engine.map(bench.work, [*maps, *others]), maps
         except InputGone as error:
@@ -176,6 +184,7 @@ def _commit(bench: Workbench, step: Step) -> Entry:
         lag_ms=lag_ms,
         retention=bench.options.retention,
         known=job.state.known_from(step.last.manifest.clock.watermark),
+        dedupe=job.dedupe,
     )
     for name, one in plan.sources.items():
         source = job.sources[name]

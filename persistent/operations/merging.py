@@ -222,6 +222,12 @@ def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
         )
     if a.recorded and b.recorded and canonical_json(a.recorded) != canonical_json(b.recorded):
         raise Refused(f"{urls[0]} and {urls[1]} have not read alike: {_differing(a.recorded, b.recorded)}")
+    if a.seen is not None or b.seen is not None:
+        with_seen = " and ".join(url for job, url in zip((a, b), urls) if job.seen is not None)
+        raise Refused(
+            f"{with_seen}: recognises copies (dedupe=). What two jobs have seen cannot be merged: a record that both "
+            "have read would count twice. Run one pipeline over both inputs from the beginning"
+        )
     if a.since != b.since:
         raise Refused(f"{urls[0]} began as of clock {a.since}, {urls[1]} as of {b.since}: they must be the same")
     return SourcePart(

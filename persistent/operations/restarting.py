@@ -23,6 +23,7 @@ from persistent.checkpoint.successor import Entry, at_one
 from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
+from persistent.errors import Refused
 from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.rolling_back import check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
@@ -48,6 +49,12 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     kept = readable(log)
     check_not_running(log, kept.newest.manifest.epoch, take_over=take_over)
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
+    if job.dedupe is not None or any(one.seen is not None for one in kept.newest.manifest.sources.values()):
+        raise Refused(
+            f"{job.storage.url}: this job recognises copies (dedupe=), and what it has seen cannot be set to a clock: "
+            "records read again would pass for copies. Go back to a checkpoint, with 'persistent rollback', or read "
+            "the source again into a new checkpoint and sink"
+        )
     checkpoint_as_of(log, job.task, job.state, clock)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):

@@ -191,6 +191,9 @@ class _Checker:
 
     def _sums(self) -> None:
         for id, entry in self.entries.items():
+            for name, source in entry.manifest.sources.items():
+                for text in sum_faults(source.seen.runs, id) if source.seen else ():
+                    self._bad(id, f"what was seen of {name}: {text}")
             for name, operator in entry.manifest.operators.items():
                 for state in operator.states.values():
                     for text in sum_faults(state.runs, id):

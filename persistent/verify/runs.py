@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from persistent.checkpoint.copies import OnProgress
 from persistent.checkpoint.manifest import Manifest
-from persistent.checkpoint.parts import OperatorState
+from persistent.checkpoint.parts import STATE, OperatorState, StateRuns
 from persistent.codec import Run, decode_table
 from persistent.errors import CorruptCheckpoint, PersistentError
 from persistent.storage import Storage
@@ -47,7 +47,8 @@ def check_runs(
     total, done = sum(run.bytes for run, _ in runs.values()), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
         for name, (run, manifest), read in _ahead(pool, storage, runs):
-            operator = next((one for one in manifest.operators.values() if _holds(one, name)), None)
+            holders = (*manifest.operators.values(), *_seen(manifest))
+            operator = next((one for one in holders if _holds(one, name)), None)
             part = "index runs" if operator is None else "state runs"
             if read.data is not None:
                 found.count(part, read.data.size, run.rows)
@@ -98,6 +99,15 @@ def _faults(read: _Read, run: Run, operator: OperatorState | None, each: Each) -
         return list(state_table_faults(read.table, read.data, run, run.name, names, types, each))
     except UNREADABLE as error:
         return [str(error)]
+
+
+def _seen(manifest: Manifest) -> Iterator[OperatorState]:
+    """What was seen of each source, as the state that it is."""
+    for source in manifest.sources.values():
+        if source.seen is not None:
+            columns = source.seen.columns
+            names = (*columns["origin"], *([columns["epoch"]] if columns["epoch"] else []))
+            yield OperatorState((), names, ("binary",) * len(names), {STATE: StateRuns({}, source.seen.runs)})
 
 
 def _holds(operator: OperatorState, name: str) -> bool:

@@ -5,12 +5,13 @@ Every file that an item writes has a unique name, which its result returns. What
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from persistent.worker.close_windows import close_shard
 from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.worker.map_split import map_split
 from persistent.worker.merge_runs import compact_runs
+from persistent.worker.seen_state import SeenCache, seen_job
 
 Item = MapSplit | CloseShard | FoldRuns
 Result = Mapped | Closed | Folded
@@ -21,10 +22,13 @@ class Work:
     """The function that an engine maps over items."""
 
     job: Job
+    seen: SeenCache = field(default_factory=SeenCache, compare=False, repr=False)
 
     def __call__(self, item: Item) -> Result:
         if isinstance(item, MapSplit):
-            return map_split(self.job, item)
+            return map_split(self.job, item, self.seen)
         if isinstance(item, CloseShard):
             return close_shard(self.job, item)
+        if item.seen_ms is not None and self.job.dedupe is not None:
+            return compact_runs(seen_job(self.job, self.job.dedupe, item.seen_ms), item)
         return compact_runs(self.job, item)

@@ -18,12 +18,14 @@ from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt, Staged, runs_folder
 from persistent.checkpoint.parts import Account
 from persistent.codec import Run
+from persistent.dedupe import Dedupe
 from persistent.sinks.outlet import Outlet, outlet
 from persistent.sinks.protocol import AnySink
 from persistent.sources.protocol import Source, Split
 from persistent.state import PersistentState
 from persistent.storage import Storage
 from persistent.task import PersistentTask, operator_name
+from persistent.worker.seen_items import SeenAfter, SeenBefore
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Job:
     storage: Storage
     dead_letters: bool
     discard_closed: bool = False
+    dedupe: Dedupe | None = None
 
     def outlets(self) -> dict[str, Outlet]:
         """Each sink with the place where its outputs wait."""
@@ -52,7 +55,8 @@ class Job:
 class MapSplit:
     """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
     task and for people. ``watermark``: of the step before; it decides what is late. ``limit``: the largest timestamp
-    allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far."""
+    allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far. ``seen``: what copies are
+    recognised by; None without deduplication."""
 
     attempt: Attempt
     source: str
@@ -63,6 +67,7 @@ class MapSplit:
     limit: int
     since: int | None = None
     key_types: tuple[str, ...] = ()
+    seen: SeenBefore | None = None
 
 
 @dataclass(frozen=True)
@@ -83,11 +88,13 @@ class CloseShard:
 
 @dataclass(frozen=True)
 class FoldRuns:
-    """Compact runs. ``closed``: panes that only closed windows need are dropped."""
+    """Compact runs. ``closed``: panes that only closed windows need are dropped. ``seen_ms``: the runs are of what was
+    seen, in panes of that size."""
 
     attempt: Attempt
     merge: Merge
     closed: int
+    seen_ms: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,7 @@ class Mapped:
     dead: Staged | None
     first_dead: str = ""
     """The reason of the first dead letter."""
+    seen: SeenAfter | None = None
 
 
 @dataclass(frozen=True)

@@ -26,21 +26,27 @@ from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
 from persistent.text.figures import date_text
 from persistent.window import Window
+from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.merge_runs import monoid_errors, write_run
+from persistent.worker.seen_items import SeenAfter
+from persistent.worker.seen_state import SeenCache, seen_job
+
+_TOO_OLD = "late: too old to know whether it is a copy (see within= of dedupe)"
 
 
-def map_split(job: Job, item: MapSplit) -> Mapped:
-    """Process one split."""
+def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mapped:
+    """Process one split. ``cache``: what this worker has read of the runs of what was seen."""
     task, state = job.task, job.state
     names = key_names(task)
     delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
     tally = _SplitTally()
+    seen = _duplicates(job, item, cache)
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
     key_of = key_columns(task)
     for records in job.sources[item.source].read(item.split, item.recorded):
         aside = _SetAside(item.partition, paths.get(records.ordinal, ""), records, item.attempt.id)
-        kept = _judge(item, state.window, records, aside, tally)
+        kept = _judge(item, state.window, records, aside, tally, seen)
         batch = Batch(records.batch, records.timestamps, item.partition, records.ordinal, records.offsets, key_of)
         batch = batch if kept is None else batch.take(kept)
         if len(batch):
@@ -62,7 +68,25 @@ def map_split(job: Job, item: MapSplit) -> Mapped:
         late=_stage_aside(job, item.attempt, tally.late),
         dead=_stage_aside(job, item.attempt, tally.dead),
         first_dead=tally.dead[0].column("reason")[0].as_py() if tally.dead else "",
+        seen=None if seen is None else _seen_after(job, item, seen),
     )
+
+
+def _duplicates(job: Job, item: MapSplit, cache: SeenCache | None) -> Duplicates | None:
+    if job.dedupe is None or item.seen is None:
+        return None
+    return Duplicates(job, job.dedupe, item.seen, cache or SeenCache())
+
+
+def _seen_after(job: Job, item: MapSplit, seen: Duplicates) -> SeenAfter:
+    """What the split has seen, its run written."""
+    rows = seen.rows()
+    if rows is None:
+        return SeenAfter(None, seen.span())
+    assert job.dedupe is not None and item.seen is not None
+    whose = seen_job(job, job.dedupe, item.seen.pane_ms)
+    run, _ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
+    return SeenAfter(run, seen.span())
 
 
 @dataclass
@@ -76,7 +100,12 @@ class _SplitTally:
 
 
 def _judge(
-    item: MapSplit, window: Window | None, records: Records, aside: _SetAside, tally: _SplitTally
+    item: MapSplit,
+    window: Window | None,
+    records: Records,
+    aside: _SetAside,
+    tally: _SplitTally,
+    seen: Duplicates | None,
 ) -> Integers | None:
     """Count all records and collect the dead and late ones; returns the rows to process (None: all)."""
     times, partition = records.timestamps, item.split.partition
@@ -98,12 +127,15 @@ def _judge(
             is_again = times < item.since if kept is None else kept & (times < item.since)
             kept, again = times >= item.since if kept is None else kept & ~is_again, int(is_again.sum())
             lowest = item.since
+        if seen is not None:
+            kept, nameless, copies, old = _judge_copies(seen, records, kept, aside, tally)
+            dead, again, late = dead + nameless, again + copies, late + old
         if window is not None and window.first_number(lowest) * window.every_ms + window.size_ms <= item.watermark:
             is_late, partly = window.late(times, item.watermark)
             if kept is not None:
                 is_late, partly = is_late & kept, partly & kept
-            late = int(is_late.sum())
-            if late:
+            if is_late.any():
+                late += int(is_late.sum())
                 tally.late.append(aside.rows(np.flatnonzero(is_late), "late"))
                 kept = ~is_late if kept is None else kept & ~is_late
             if partly.any():
@@ -112,6 +144,27 @@ def _judge(
     read = len(times) + undecoded
     tally.account += Account(read, len(times) - dead - again - late, late, dead + undecoded, again, mix)
     return None if kept is None else np.flatnonzero(kept)
+
+
+def _judge_copies(
+    seen: Duplicates, records: Records, kept: Any, aside: _SetAside, tally: _SplitTally
+) -> tuple[Any, int, int, int]:
+    """Judge the kept rows (None: all) by what was seen: those to keep, and how many are dead, copies and late."""
+    rows = np.arange(len(records.timestamps)) if kept is None else np.flatnonzero(kept)
+    whole = len(rows) == len(records.timestamps)
+    batch = records.batch if whole else records.batch.take(pa.array(rows))
+    fates = seen.judge(batch, records.timestamps[rows])
+    if not fates.any():
+        return kept, 0, 0, 0
+    dead = np.flatnonzero((fates == Fate.NAMELESS) | (fates == Fate.USED_AGAIN))
+    if len(dead):
+        tally.dead.append(aside.rows(rows[dead], seen.reasons(batch, dead, fates[dead])))
+    late = rows[fates == Fate.TOO_OLD]
+    if len(late):
+        tally.late.append(aside.rows(late, _TOO_OLD))
+    left = np.zeros(len(records.timestamps), bool)
+    left[rows[fates == Fate.NEW]] = True
+    return left, len(dead), int((fates == Fate.COPY).sum()), len(late)
 
 
 def _process(job: Job, delta: Delta, batch: Batch, aside: _SetAside, tally: _SplitTally) -> None:

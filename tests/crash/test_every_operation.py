@@ -11,7 +11,16 @@ from tests.crash.sweep import Death, calm, check_same, die, sweep
 from tests.crash.worlds import JOBS, CrashJob, Visits, World
 from tests.faults import Operations
 
-CASES = {"visits": 510, "peaks": 420, "totals": 330, "open": 530, "files": 260, "parquet": 200, "disk": 200}
+CASES = {
+    "visits": 510,
+    "peaks": 420,
+    "totals": 330,
+    "open": 530,
+    "files": 260,
+    "parquet": 200,
+    "disk": 200,
+    "copies": 300,
+}
 """At least so many cases for each job."""
 
 TWICE = ("visits", "peaks", "totals", "open")
@@ -36,7 +45,10 @@ def test_the_jobs_hold_what_a_crash_could_lose(job: CrashJob, folder: Path) -> N
     assert reference.outcome.published or not job.end_of_input
     assert reference.outcome.state or job.end_of_input
     if job.task is Visits:
-        assert reference.outcome.late and len(reference.outcome.dead) == 2
+        assert reference.outcome.late and len(reference.outcome.dead) == (3 if job.dedupe else 2)
+    if job.dedupe is not None:
+        (account,) = reference.outcome.ledger.values()
+        assert (account.late, account.dead, account.duplicate) == (2, 3, 4)
     manifests = [name for verb, _, name in reference.operations if verb == "put_if_absent" and name.startswith("m/")]
     assert len(manifests) >= 5, "manifest 0, a fence, and at least three steps"
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from monoids import Count, Max, Sum, record
 from persistent import (
+    Dedupe,
     FileSink,
     FileSource,
     MemorySource,
@@ -76,6 +77,21 @@ class Totals(PersistentTask):
         state.update(message.timestamp, message.value["n"])
 
 
+class InTurn(Embedded):
+    """A step has that many splits, which run one after the other: so operations have an order, and can be counted."""
+
+    def __init__(self, splits: int) -> None:
+        super().__init__(threads=1)
+        self.parallelism = splits
+
+    def map(self, function: Any, items: Any) -> Any:
+        self.parallelism, splits = 1, self.parallelism
+        try:
+            return super().map(function, items)
+        finally:
+            self.parallelism = splits
+
+
 @dataclass(frozen=True)
 class CrashJob:
     """A task over rows, some of which are late or dead when ``ordered``. ``files``: rows stand in that many
@@ -92,6 +108,8 @@ class CrashJob:
     format: str = "jsonl"
     end_of_input: bool = True
     several: bool = False
+    dedupe: Dedupe | None = None
+    splits: int = 1
 
 
 ROWS: tuple[Any, ...] = (
@@ -107,6 +125,26 @@ ROWS: tuple[Any, ...] = (
     {"ts": 37, "page": "a", "n": 10},
 )
 
+COPIES: tuple[Any, ...] = (
+    {"ts": 3, "page": "a", "i": 1, "n": 1},
+    {"ts": 4, "page": "a", "i": 2, "n": 1},
+    {"ts": 3, "page": "a", "i": 1, "n": 1},  # a copy, in the other split of the step
+    {"ts": 14, "page": "b", "i": 1, "n": 2},
+    {"ts": 14, "page": "b", "i": 1, "n": 2},  # a copy, in the next step
+    {"ts": 12, "page": "a", "i": 3, "n": 3},
+    {"ts": 21, "page": None, "i": 4, "n": 4},  # dead: nobody sent it
+    {"ts": 22, "page": "b", "i": 2, "n": -1},  # dead in Visits, which raises on it
+    {"ts": 22, "page": "b", "i": 2, "n": -1},  # a copy of a dead letter
+    {"ts": 36, "page": "é", "i": 1, "n": 8},
+    {"ts": 37, "page": "a", "i": 4, "n": 10},
+    {"ts": 32, "page": "b", "i": 8, "n": 10},
+    {"ts": 23, "page": "b", "i": 9, "n": 9},  # late: its window is over
+    {"ts": 3, "page": "a", "i": 1, "n": 1},  # late: too old to know that it is a copy
+    {"ts": 38, "page": "a", "i": 4, "n": 10},  # dead: its number was used before
+    {"ts": 39, "page": "a", "i": 5, "n": 1},
+    {"ts": 36, "page": "é", "i": 1, "n": 8},  # a copy of what a kept checkpoint has seen
+)
+
 JOBS = (
     CrashJob("visits", Visits, ROWS, 4),
     CrashJob("peaks", Peaks, ROWS[:5] + ROWS[7:], 3, ordered=False),
@@ -115,6 +153,7 @@ JOBS = (
     CrashJob("files", Visits, ROWS, 4, files=5),
     CrashJob("parquet", Visits, ROWS, 5, format="parquet"),
     CrashJob("disk", Visits, ROWS, 5, local=True),
+    CrashJob("copies", Visits, COPIES, 4, dedupe=Dedupe(origin="page", sequence="i", within=16), splits=2),
 )
 
 LONG = CrashJob("long", Visits, tuple({"ts": 4 * i, "page": "ab"[i % 2], "n": i} for i in range(13)), 1)
@@ -167,11 +206,12 @@ class World:
             checkpoint=seen(self.checkpoint),
             step_rows=self.job.step_rows,
             on_error="dead-letter",
+            dedupe=self.job.dedupe,
         )
 
     def run(self, operations: Operations | None = None, before: Before | None = None) -> RunReport:
         """One process, to its end or its death."""
-        return self.pipeline(operations, before).run(engine=Embedded(threads=1), end_of_input=self.job.end_of_input)
+        return self.pipeline(operations, before).run(engine=InTurn(self.job.splits), end_of_input=self.job.end_of_input)
 
     def outcome(self) -> Outcome:
         """What there is to see."""

@@ -1,0 +1,85 @@
+"""What a split is told of the records seen before it, and what it tells of those that it has seen. All are values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from monoids.groupby.cells import Integers
+from monoids.groupby.summing import GroupSums
+from monoids.text import Words
+from persistent.codec import Run
+
+
+@dataclass(frozen=True)
+class SeenBefore:
+    """The committed ``runs`` of what was seen, in panes of ``pane_ms``; those before ``horizon`` have expired.
+    ``also``: what earlier splits of the step have seen."""
+
+    runs: tuple[Run, ...]
+    horizon: int
+    pane_ms: int
+    also: tuple[GroupSums, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeenSpan:
+    """By hash of the key, ascending: the first and last number seen, the first and last timestamp, and the latest
+    timestamp of the committed state (-1: none)."""
+
+    hashes: Words
+    firsts: Integers
+    lasts: Integers
+    begins: Integers
+    ends: Integers
+    before: Integers
+
+    @staticmethod
+    def of(codes: Integers, hashes: Words, numbers: Integers, times: Integers, before: Integers) -> SeenSpan:
+        """The span of these records. ``codes``: the place of each one's key in ``hashes`` and ``before``."""
+        held = np.unique(codes)
+        ends = [np.full(len(hashes), start, np.int64) for start in (2**63 - 1, -(2**63), 2**63 - 1, -(2**63))]
+        for column, kernel, values in zip(ends, (np.minimum, np.maximum) * 2, (numbers, numbers, times, times)):
+            kernel.at(column, codes, values)
+        first, last, begin, end = (column[held] for column in ends)
+        return SeenSpan(hashes[held], first, last, begin, end, before[held])
+
+    @staticmethod
+    def joined(spans: Sequence[SeenSpan]) -> SeenSpan:
+        """One span of all, from first to last."""
+        none = np.zeros(0, np.int64)
+        if not spans:
+            return SeenSpan(none.astype(np.uint64), none, none, none, none, none)
+        columns = [np.concatenate([getattr(span, field.name) for span in spans]) for field in fields(SeenSpan)]
+        order = np.argsort(columns[0], kind="stable")
+        hashes, *others = (column[order] for column in columns)
+        starts = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1])))
+        # What the committed state has of a key was the same for each: the least, if different keys have one hash.
+        kernels = (np.minimum, np.maximum, np.minimum, np.maximum, np.minimum)
+        reduced = [kernel.reduceat(column, starts) for kernel, column in zip(kernels, others)]
+        return SeenSpan(hashes[starts], *reduced)
+
+
+@dataclass(frozen=True)
+class SeenAfter:
+    """What a split has seen: a run of it, if anything, and its span."""
+
+    run: Run | None
+    span: SeenSpan
+
+
+def silence_ms(spans: Sequence[SeenSpan]) -> int:
+    """The longest time that an origin was silent for, between one split and the next, or since the committed state."""
+    if not spans:
+        return 0
+    columns: list[Integers] = [
+        np.concatenate([getattr(span, name) for span in spans]) for name in ("hashes", "begins", "ends", "before")
+    ]
+    order = np.lexsort((columns[1], columns[0]))
+    hashes, begins, ends, before = (column[order] for column in columns)
+    same = hashes[1:] == hashes[:-1]
+    before[1:] = np.where(same, np.maximum(ends[:-1], before[1:]), before[1:])
+    reached = np.where(before < 0, begins, before)
+    return max(0, int((begins - reached).max())) if len(begins) else 0

@@ -1,0 +1,108 @@
+"""What was seen is a state of its own: by (origin, epoch) and pane of event time, the numbers and the newest timestamp.
+
+    numbers     the sequences of the records seen, as ranges
+    latest      the largest timestamp (ms) among them
+
+Its runs lie with the index of the source, and are folded, copied and collected as all runs are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from monoids import Max, Monoid, Ranges, record
+from monoids.column import Ragged
+from monoids.groupby.cells import Integers
+from monoids.groupby.summing import GroupSums
+from monoids.text import Words
+from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
+from persistent.codec import KEY_GROUPS, Run, decode_run
+from persistent.codec.runs import groups_of
+from persistent.dedupe import Dedupe
+from persistent.sources.lru_cache import LruCache
+from persistent.state import WindowState
+from persistent.storage import Storage
+from persistent.task import PersistentTask
+from persistent.window import Window
+from persistent.worker.job import Job
+from persistent.worker.seen_items import SeenBefore
+
+_PIECE_BYTES = 1 << 20
+_PIECES_MAX = 256
+"""How many decoded pieces of about 1 MB a worker keeps: it bounds the memory for what was seen."""
+_FILES_MAX = 4
+
+
+@cache
+def seen_monoid() -> Monoid[Any]:
+    """The monoid of what was seen. Made at its first use: the import of the package stays light."""
+    return record(numbers=Ranges(), latest=Max())
+
+
+class _SeenTask(PersistentTask):
+    """Whose key and folder the runs have."""
+
+    def __init__(self, keys: tuple[str, ...], folder: str) -> None:
+        self.key = keys
+        self.name = folder
+
+
+def seen_job(job: Job, dedupe: Dedupe, pane_ms: int) -> Job:
+    """The job whose state is what was seen, to write, read and fold its runs."""
+    state = WindowState(seen_monoid(), Window(pane_ms, pane_ms))
+    (source,) = job.sources.values()
+    return Job(_SeenTask(dedupe.keys, source.kind), state, job.sources, {}, job.storage, False)
+
+
+def numbers_of(rows: GroupSums) -> Ragged:
+    """The ranges of numbers of each row."""
+    table: Ragged = rows.columns[0]
+    return table
+
+
+def latest_of(rows: GroupSums) -> Integers:
+    """The newest timestamp of each row."""
+    latest: Integers = rows.columns[1]
+    return latest
+
+
+@dataclass(frozen=True)
+class SeenCache:
+    """Pieces of runs that a worker has read: runs never change. It is never part of a pickle."""
+
+    pieces: LruCache[GroupSums] = field(default_factory=lambda: LruCache[GroupSums](_PIECES_MAX))
+
+    def parts(self, storage: Storage, before: SeenBefore, hashes: Words) -> Iterator[GroupSums]:
+        """The rows of each run in the pieces where keys of these ascending hashes may be, oldest run first."""
+        groups = np.unique(groups_of(hashes))
+        files: LruCache[object] = LruCache(_FILES_MAX)
+        for run in before.runs:
+            if run.pane_max < before.horizon:
+                continue
+            for low, high in _pieces(run):
+                at = int(np.searchsorted(groups, low))
+                if at < len(groups) and groups[at] < high:
+                    yield self.pieces.get(
+                        (storage.url, run.name, low, high),
+                        lambda run=run, low=low, high=high: _decoded(storage, run, low, high, files),  # type: ignore[misc]
+                    )
+
+
+def _pieces(run: Run) -> Iterator[tuple[int, int]]:
+    """The key groups of a run in ranges of about a megabyte each."""
+    count = min(KEY_GROUPS, max(1, run.bytes // _PIECE_BYTES))
+    for number in range(count):
+        low, high = KEY_GROUPS * number // count, KEY_GROUPS * (number + 1) // count
+        if low < run.high and run.low < high:
+            yield max(low, run.low), min(high, run.high)
+
+
+def _decoded(storage: Storage, run: Run, low: int, high: int, files: LruCache[object]) -> GroupSums:
+    data = files.get(run.name, lambda: read_run(storage, run))
+    with with_recovery_advice(storage.url):
+        return decode_run(seen_monoid(), data, run, run_place(storage, run), low, high)

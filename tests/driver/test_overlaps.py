@@ -1,0 +1,110 @@
+"""Splits of one step that have seen the same number: it counts in the first of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from monoids import Count
+from persistent import Dedupe, Embedded, MemorySource, NonWindowState, PersistentTask, Pipeline
+from persistent.checkpoint.names import Attempt
+from persistent.driver import overlaps
+from persistent.driver.options import Options
+from persistent.driver.overlaps import set_apart, shared_hashes
+from persistent.driver.workbench import Workbench
+from persistent.sources.protocol import Budget, SourceState
+from persistent.storage import MemoryStorage
+from persistent.worker.job import Mapped, MapSplit
+from persistent.worker.seen_items import SeenBefore, SeenSpan
+
+
+class Visits(PersistentTask):
+    key = "origin"
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
+@pytest.fixture
+def storage() -> Iterator[MemoryStorage]:
+    yield (made := MemoryStorage(f"overlaps-{uuid.uuid4().hex}"))
+    made.clear()
+
+
+def mapped(storage: Any, sent: list[list[tuple[str, int]]]) -> tuple[Workbench, list[MapSplit], list[Mapped]]:
+    """The splits of one step, and the results of each for itself."""
+    rows = [{"ts": 100 + n, "origin": origin, "n": n} for part in sent for origin, n in part]
+    source = MemorySource(rows, timestamp="ts", ordered=True)
+    dedupe = Dedupe(origin="origin", sequence="n")
+    job = Pipeline(source=source, task=Visits(), checkpoint=storage, dedupe=dedupe).job()
+    bench = Workbench(job, Embedded(threads=1), Options())
+    plan = source.plan(SourceState({"memory": (0, 0)}), Budget(len(rows), True, len(sent)))
+    assert len(plan.splits) == len(sent)
+    seen = SeenBefore((), 0, 10)
+    given = plan.recorded, 0, 10_000, None, (), seen
+    items = [MapSplit(Attempt(1, 1), "memory", "memory", split, *given) for split in plan.splits]
+    return bench, items, [bench.work(item) for item in items]  # type: ignore[misc]
+
+
+def fates(results: list[Mapped]) -> list[tuple[int, int]]:
+    return [(one.account.processed, one.account.duplicate) for one in results]
+
+
+def test_a_number_counts_in_the_first_split_that_has_it(storage: Any) -> None:
+    """Each split for itself found it new: together they would count it three times."""
+    bench, items, results = mapped(storage, [[("a", 1), ("b", 1)], [("a", 1), ("a", 2)], [("a", 2), ("a", 1)]])
+    assert fates(results) == [(2, 0), (2, 0), (2, 0)]
+    again, apart = set_apart(bench, items, results)
+    assert fates(apart) == [(2, 0), (1, 1), (0, 2)]
+    assert apart[0] is results[0] and again[0] is items[0]
+    assert again[1].seen is not None and again[1].seen.also
+    rerun = [bench.work(item) for item in again]
+    assert fates(rerun) == fates(apart), "an item that is mapped once more for its keys knows the same"  # type: ignore[arg-type]
+
+
+def test_numbers_that_interleave_are_not_mapped_again(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender whose messages are spread over partitions: no number is in two of them, though their bounds cross."""
+    bench, items, results = mapped(storage, [[("a", 1), ("a", 3)], [("a", 2), ("a", 4)], [("b", 1), ("b", 2)]])
+    monkeypatch.setattr(bench.engine, "map", lambda work, given: [work(item) for item in given if 1 / 0])
+    assert set_apart(bench, items, results) == (items, results)
+
+
+def test_a_split_after_one_that_overlaps_is_mapped_again_only_if_it_does(storage: Any) -> None:
+    """Else one resent message would read the rest of the step twice."""
+    bench, items, results = mapped(storage, [[("a", 1), ("a", 5)], [("a", 1), ("a", 2)], [("a", 3), ("a", 4)]])
+    _, apart = set_apart(bench, items, results)
+    assert fates(apart) == [(2, 0), (1, 1), (2, 0)] and apart[2] is results[2]
+
+
+def test_runs_are_read_only_where_bounds_cross(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Senders that keep to one partition cost the driver no look at what they have sent."""
+    bench, items, results = mapped(storage, [[("a", 1), ("a", 2)], [("a", 3), ("b", 1)]])
+    monkeypatch.setattr(overlaps, "read_rows", None)
+    assert set_apart(bench, items, results) == (items, results)
+
+
+def test_without_deduplication_nothing_is_done(storage: Any) -> None:
+    """All jobs come by here."""
+    bench, items, results = mapped(storage, [[("a", 1), ("a", 2)], [("a", 1), ("b", 1)]])
+    plain = [replace(one, seen=None) for one in results]
+    assert set_apart(bench, items, plain) == (items, plain)
+
+
+def test_bounds_cross_wherever_one_begins_before_another_ends() -> None:
+    """One long range over many short ones; ranges that only touch; equal hashes only."""
+
+    def span(key: int, first: int, last: int) -> SeenSpan:
+        none = np.array([0])
+        return SeenSpan(np.array([key], np.uint64), np.array([first]), np.array([last]), none, none, none)
+
+    assert shared_hashes([span(1, 1, 100), span(1, 200, 300), span(2, 1, 100), span(1, 50, 50)]).tolist() == [1]
+    assert shared_hashes([span(1, 1, 4), span(1, 4, 9), span(2, 5, 6), span(2, 7, 8)]).tolist() == [1]
+    assert shared_hashes([]).tolist() == shared_hashes([span(1, 1, 4)]).tolist() == []

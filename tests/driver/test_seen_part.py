@@ -1,0 +1,103 @@
+"""What was seen goes from one checkpoint to the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from monoids import Count
+from persistent import Dedupe, FingerprintChanged, MemorySource, NonWindowState, PersistentTask
+from persistent.checkpoint.compaction import Merge
+from persistent.checkpoint.names import Attempt
+from persistent.checkpoint.parts import SeenPart
+from persistent.codec import KEY_GROUPS, Run
+from persistent.driver.commit import first_manifest
+from persistent.driver.seen_part import begun, check_seen, notes, seen_after, seen_before, seen_of
+from persistent.storage import MemoryStorage
+from persistent.worker.job import Folded, FoldRuns, Job
+
+BY_NUMBER = Dedupe(origin="origin", sequence="n", within=40)
+
+
+class Visits(PersistentTask):
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+
+def manifest(dedupe: Dedupe | None, seen: SeenPart | None = None, watermark: int = 0, base: int = 3) -> Any:
+    state = NonWindowState(Count())
+    job = Job(Visits(), state, {"memory": MemorySource([])}, {}, MemoryStorage("seen-part"), False, dedupe=dedupe)
+    found = first_manifest(job, "nonce")
+    ((name, source),) = found.sources.items()
+    clocks = {task: replace(clock, watermark=watermark) for task, clock in found.clocks.items()}
+    sources = {name: replace(source, seen=seen or source.seen)}
+    return replace(found, sources=sources, clocks=clocks, id=base, base=base)
+
+
+def run(name: str, pane: int, last: int | None = None) -> Run:
+    return Run(name, 5, 100, "0" * 64, 0, 0, KEY_GROUPS, pane, pane if last is None else last, 1, 1)
+
+
+def test_it_begins_with_nothing_and_expires_with_the_clock() -> None:
+    """A horizon ahead of what is remembered would make copies late; one behind it would let them count."""
+    assert begun(BY_NUMBER) == SeenPart({"origin": ["origin"], "sequence": "n", "epoch": None}, 10)
+    found = seen_after(manifest(BY_NUMBER), BY_NUMBER, [run("a", 0, 20), run("b", 20, 30)], (), 77)
+    assert found is not None and found.expired == 30 and [one.name for one in found.runs] == ["b"]
+    before = seen_before(manifest(BY_NUMBER, found, 77), BY_NUMBER)
+    assert before is not None and (before.horizon, before.pane_ms) == (30, 10)
+    assert seen_after(manifest(BY_NUMBER, found, 77), BY_NUMBER, [], (), 77) == found
+    assert begun(None) is None and seen_before(manifest(None), None) is None
+
+
+def test_what_expired_never_comes_back() -> None:
+    """A longer time reaches back only as far as is remembered; a shorter one holds at once, on the same panes."""
+    part = SeenPart(BY_NUMBER.columns(), 10, 30, (run("b", 30),))
+    longer = seen_before(manifest(BY_NUMBER, part, 77), replace(BY_NUMBER, within=1_000))
+    shorter = seen_before(manifest(BY_NUMBER, part, 77), replace(BY_NUMBER, within=12))
+    assert longer is not None and shorter is not None
+    assert (longer.horizon, longer.pane_ms, shorter.horizon, shorter.pane_ms) == (30, 10, 60, 10)
+
+
+def test_folds_replace_their_inputs_unless_they_failed() -> None:
+    """A failed fold that counted would forget all that it was to sum."""
+    part = SeenPart(BY_NUMBER.columns(), 10, 0, (run("a", 0), run("b", 20)))
+    item = FoldRuns(Attempt(1, 1), Merge(part.runs, 0, KEY_GROUPS), 0, 10)
+    for one, expected in (
+        (Folded(run("sum", 0, 20), None), ["sum", "new"]),
+        (Folded(None, None, "no memory"), ["a", "b", "new"]),
+        (Folded(None, None), ["new"]),
+    ):
+        found = seen_after(manifest(BY_NUMBER, part), BY_NUMBER, [run("new", 30)], [(item, one)], 0)
+        assert found is not None and [one.name for one in found.runs] == expected
+
+
+def test_a_job_that_has_committed_nothing_takes_any_columns() -> None:
+    """The first plan failed over a name mistyped: the next run must not be refused for it."""
+    other = replace(BY_NUMBER, sequence="m")
+    assert seen_of(manifest(BY_NUMBER, base=0), other) == begun(other)
+    assert seen_of(manifest(BY_NUMBER), BY_NUMBER) == begun(BY_NUMBER)
+    check_seen(manifest(BY_NUMBER, base=0), manifest(other, base=0), (), "url")
+
+
+def test_other_columns_and_none_are_refused() -> None:
+    """Copies would count, and nobody would see why."""
+    found = manifest(BY_NUMBER)
+    check_seen(found, manifest(replace(BY_NUMBER, within="1 h", restamped=True)), (), "url")
+    check_seen(manifest(None), manifest(BY_NUMBER), (), "url")
+    check_seen(found, manifest(None), ["dedupe"], "url")
+    with pytest.raises(FingerprintChanged, match=r"^url: copies .*\(origin, n\), .* dedupe by \(origin, e, n\). Put"):
+        check_seen(found, manifest(replace(BY_NUMBER, epoch="e")), ["dedupe"], "url")
+    with pytest.raises(FingerprintChanged, match=r"no dedupe=: they would count. Put it back; or forget"):
+        check_seen(found, manifest(None), ["other"], "url")
+
+
+def test_a_run_that_begins_or_ends_it_says_so() -> None:
+    """What was read before is not known; what was seen is forgotten."""
+    assert [what for what, _ in notes(manifest(None), BY_NUMBER)] == ["dedupe"]
+    assert [text for _, text in notes(manifest(BY_NUMBER), None)] == [
+        "deduplication ends: what was seen is forgotten, and copies count from now on"
+    ]
+    for quiet in (notes(manifest(None, base=0), BY_NUMBER), notes(manifest(BY_NUMBER), BY_NUMBER)):
+        assert list(quiet) == []
