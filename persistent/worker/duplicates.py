@@ -101,15 +101,17 @@ class Duplicates:
         at = np.searchsorted(firsts, packed, side="right") - 1
         seen = (at >= 0) & (packed <= lasts[at]) if len(lasts) else np.zeros(len(packed), bool)
         alive = times >= self._before.horizon
-        again = _repeated(packed, seen, alive)
+        again, originals = _repeated(packed, seen, alive, times)
         fates = np.where(alive, int(Fate.NEW), int(Fate.TOO_OLD)).astype(np.int8)
         copies = seen | again
         is_new = (fates == Fate.NEW) & ~copies
         if copies.any():
             fates[copies] = int(Fate.COPY)
-            if not self._dedupe.restamped:
-                younger = times > _latest_before(codes, times, is_new, latest)
-                fates[copies & younger] = int(Fate.USED_AGAIN)
+            # Mostly its original is enough to know that a copy is not the youngest.
+            younger = copies & (times > np.maximum(latest[codes], originals))
+            if not self._dedupe.restamped and younger.any():
+                younger &= times > _latest_before(codes, times, is_new, latest)
+                fates[younger] = int(Fate.USED_AGAIN)
         rows = np.flatnonzero(is_new)
         if len(rows):
             self._take(codes[rows], keys, hashes, numbers[rows], times[rows], committed)
@@ -273,26 +275,30 @@ def _packed(codes: Integers, numbers: Integers, known: Ragged) -> tuple[Words, W
     return word(codes, numbers), word(owners, firsts), word(owners, lasts)
 
 
-def _repeated(packed: Words, seen: Mask, alive: Mask) -> Mask:
-    """Which rows that were not seen before repeat an earlier new row: one that was not seen, and is not too old."""
-    again = np.zeros(len(packed), bool)
+def _repeated(packed: Words, seen: Mask, alive: Mask, times: Integers) -> tuple[Mask, Integers]:
+    """Which rows that were not seen before repeat an earlier new row: one that was not seen, and is not too old; and
+    the timestamp of the first row with its number, if that one is new."""
+    again, originals = np.zeros(len(packed), bool), np.full(len(packed), _NONE, np.int64)
     if (packed[1:] > packed[:-1]).all():
-        return again
+        return again, originals
     order, ordered = stable_order(packed, int(packed.max()).bit_length())
     same = ordered[1:] == ordered[:-1]
     if not same.any():
-        return again
+        return again, originals
     counts = (alive & ~seen)[order]
     before: Integers = np.cumsum(counts) - counts
     starts = np.flatnonzero(np.concatenate(([True], ~same)))
-    at_start: Integers = np.repeat(before[starts], np.diff(starts, append=len(ordered)))
+    sizes = np.diff(starts, append=len(ordered))
+    at_start: Integers = np.repeat(before[starts], sizes)
     again[order] = before > at_start
-    return again & ~seen
+    first = order[starts]
+    originals[order] = np.repeat(np.where(counts[starts], times[first], _NONE), sizes)
+    return again & ~seen, originals
 
 
 def _latest_before(codes: Integers, times: Integers, is_new: Mask, latest: Integers) -> Integers:
     """For each row, the latest timestamp seen of its key: before the batch, or in a new row above it."""
-    order = np.argsort(codes, kind="stable")
+    order, _ = stable_order(codes, int(codes.max()).bit_length())
     values, ranks = np.unique(np.where(is_new, times, _NONE)[order], return_inverse=True)
     reached = values[np.maximum.accumulate(codes[order] * len(values) + ranks) % len(values)]
     above = np.empty(len(codes), np.int64)

@@ -39,7 +39,7 @@ class SeenSpan:
     @staticmethod
     def of(codes: Integers, hashes: Words, numbers: Integers, times: Integers, before: Integers) -> SeenSpan:
         """The span of these records. ``codes``: the place of each one's key in ``hashes`` and ``before``."""
-        held = np.unique(codes)
+        held = np.flatnonzero(np.bincount(codes, minlength=len(hashes)))
         ends = [np.full(len(hashes), start, np.int64) for start in (2**63 - 1, -(2**63), 2**63 - 1, -(2**63))]
         for column, kernel, values in zip(ends, (np.minimum, np.maximum) * 2, (numbers, numbers, times, times)):
             kernel.at(column, codes, values)

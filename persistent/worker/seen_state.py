@@ -79,7 +79,7 @@ class SeenCache:
 
     def parts(self, storage: Storage, before: SeenBefore, hashes: Words) -> Iterator[GroupSums]:
         """The rows of each run in the pieces where keys of these ascending hashes may be, oldest run first."""
-        groups = np.unique(groups_of(hashes))
+        groups = np.flatnonzero(np.bincount(groups_of(hashes), minlength=KEY_GROUPS))
         files: LruCache[object] = LruCache(_FILES_MAX)
         for run in before.runs:
             if run.pane_max < before.horizon:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from monoids import Count, Max, Sum, record
-from persistent import Evolution
+from persistent import Dedupe, Evolution
 from persistent.driver.changes import OPTIONS, OnChange
 from persistent.engines.embedded import Embedded
 from tests.proof.options_job import ROWS, Setting, World, live
@@ -149,6 +149,21 @@ CHANGES: tuple[Change, ...] = (
         Evolution(renamed={"a": "b"}),
         values={"WindowState.monoid": (_record("a"), _record("b"))},
         both=False,
+    ),
+    _change(
+        "Pipeline.dedupe",
+        WINDOWS,
+        Dedupe(origin="page", sequence="id"),
+        None,
+        both=False,
+        told=("dedupe=", "Put", "allow_dropped"),
+    ),
+    _change(
+        "Pipeline.dedupe",
+        WINDOWS,
+        Dedupe(origin="page", sequence="id"),
+        Dedupe(origin="page", sequence="more"),
+        told=("by (page, id)", "by (page, more)", "Put"),
     ),
     _change("Pipeline.allow_dropped", WINDOWS, (), ["Totals"], values={"Task.name": ("Totals", "Sums")}, both=False),
     # -- a run
