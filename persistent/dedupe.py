@@ -6,7 +6,7 @@ checkpoint, in panes of event time: it moves with the state and the positions, i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,18 @@ class Dedupe:
         within = self.within if isinstance(self.within, str) else f"{self.within} ms"
         named = ", ".join((*self.keys, self.sequence))
         return f"copies of a record by ({named}) count once, within {within} of event time; older records are late"
+
+
+def checked(dedupe: Any, sources: Collection[str]) -> Dedupe | None:
+    """What a pipeline with sources of these names was given as ``dedupe``. InvalidPipeline if it cannot serve them."""
+    if dedupe is not None and not isinstance(dedupe, Dedupe):
+        raise InvalidPipeline(f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), or None')
+    if dedupe is not None and len(sources) > 1:
+        raise InvalidPipeline(
+            f"dedupe= recognises copies within one source, and this pipeline reads {', '.join(sources)}: leave it out, "
+            "or give each source a pipeline of its own"
+        )
+    return dedupe
 
 
 def check_columns(dedupe: Dedupe, schema: pa.Schema) -> None:

@@ -21,7 +21,7 @@ from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import canonical_json
-from persistent.dedupe import Dedupe
+from persistent.dedupe import Dedupe, checked
 from persistent.driver.commit import check_same_job, first_manifest
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
@@ -115,7 +115,7 @@ class Pipeline:
         self.sources = named_sources(source)
         self.sinks = named_sinks(sink)
         _check_choices(step_rows, on_error, require)
-        self.dedupe = _checked_dedupe(dedupe, self.sources)
+        self.dedupe = checked(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
         check_names(self._state.monoid, key_names(task), self._state.window)
@@ -396,14 +396,3 @@ def _check_choices(step_rows: Any, on_error: Any, require: Any) -> None:
         raise InvalidPipeline(f'on_error={on_error!r}: choose "stop" or "dead-letter"')
     if require not in (None, *_GUARANTEES):
         raise InvalidPipeline(f"require={require!r}: choose one of {', '.join(_GUARANTEES)}")
-
-
-def _checked_dedupe(dedupe: Any, sources: Mapping[str, Source]) -> Dedupe | None:
-    if dedupe is not None and not isinstance(dedupe, Dedupe):
-        raise InvalidPipeline(f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), or None')
-    if dedupe is not None and len(sources) > 1:
-        raise InvalidPipeline(
-            f"dedupe= recognises copies within one source, and this pipeline reads {', '.join(sources)}: leave it out, "
-            "or give each source a pipeline of its own"
-        )
-    return dedupe

@@ -419,4 +419,7 @@ def test_a_source_without_the_columns_is_refused_before_anything_is_read(url: st
         pipeline(url, [row(1.5, 1, 1)]).run(engine="embedded")
     with pytest.raises(InvalidPipeline, match=r'dedupe=True: give Dedupe\(origin="sender"'):
         pipeline(url, [], dedupe=True)
+    two = {name: MemorySource([], timestamp="ts") for name in ("east", "west")}
+    with pytest.raises(InvalidPipeline, match=r"dedupe= recognises copies within one source.* reads east, west"):
+        Pipeline(source=two, task=Visits(), checkpoint=url, dedupe=BY_NUMBER)
     check_columns(BY_NUMBER, pa.schema({"origin": pa.dictionary(pa.int8(), pa.string()), "n": pa.int8()}))

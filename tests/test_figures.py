@@ -38,7 +38,7 @@ MANY_PARAMETERS = {
 }
 IMPORTS_MAX = 18
 MANY_IMPORTS = {
-    "persistent.pipeline": 35,  # Where sources, sinks, engines, the driver and readers meet.
+    "persistent.pipeline": 36,  # Where sources, sinks, engines, the driver and readers meet.
     "monoids": 31,  # The catalogue.
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
     "persistent.driver.migration": 20,
