@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -38,6 +38,16 @@ _LOGICAL: Final[Mapping[Any, pa.DataType]] = {
         for name, unit in (("millis", "ms"), ("micros", "us"), ("nanos", "ns"))
     },
 }
+_JSON: Final[Mapping[str, Any]] = {
+    "null": type(None),
+    "boolean": bool,
+    **dict.fromkeys(("int", "long"), int),
+    **dict.fromkeys(("float", "double"), int | float),
+    **dict.fromkeys(("bytes", "fixed", "string", "enum"), str),
+    "array": list,
+    **dict.fromkeys(("map", "record"), dict),
+}
+_NONE: Final = object()
 _OURS: Final = "persistent-"
 _DECIMAL: Final = f"{_OURS}decimal"
 _PLAIN: Final = f"{_OURS}plain"
@@ -73,8 +83,8 @@ def parsed(text: str, references: Sequence[str] = (), *, writes: bool = False) -
         for reference in references:
             fastavro.parse_schema(_ours(json.loads(reference), writes), named_schemas=names)
         found = fastavro.parse_schema(_ours(json.loads(text), writes), named_schemas=names)
-        for schema in (found, *names.values()):
-            _mend_defaults(schema)
+        if not writes:
+            _mend_defaults(names)
         return found
     except Exception as error:
         raise SchemaError(f"{type(error).__name__}: {error}") from error
@@ -152,22 +162,59 @@ def untold(text: str) -> str:
     return text.replace(_OURS, "").replace("'ourType'", "'logicalType'")
 
 
-def _mend_defaults(schema: Any) -> None:
-    """A default of bytes is a text, of which each character is a byte; fastavro gives it as it is."""
+def _mend_defaults(names: Mapping[str, Any]) -> None:
+    """Make values of the defaults of all fields of these records, which fastavro gives as they are written. One that
+    is no value of its type is none, so that a record that needs it does not resolve."""
+    fields = [field for one in names.values() if one["type"] == "record" for field in one["fields"]]
+    made = [_made(field["type"], field["default"], names) if "default" in field else _NONE for field in fields]
+    for field, value in zip(fields, made, strict=True):
+        if value is not _NONE:
+            field["default"] = value
+        else:
+            field.pop("default", None)
+
+
+def _made(schema: Any, default: Any, names: Mapping[str, Any]) -> Any:
+    """The value of a type that a default of JSON stands for; ``_NONE`` if there is none."""
     if isinstance(schema, list):
-        for branch in schema:
-            _mend_defaults(branch)
-    if not isinstance(schema, dict):
-        return
-    for field in schema.get("fields", ()):
-        first = field["type"][0] if isinstance(field["type"], list) else field["type"]
-        kind = first if isinstance(first, Mapping) else {"type": first}
-        if kind["type"] in ("bytes", "fixed") and isinstance(field.get("default"), str):
-            data = field["default"].encode("latin-1")
-            field["default"] = _decimal(data, kind) if kind.get("logicalType") == _DECIMAL else data
-        _mend_defaults(field["type"])
-    for inner in ("items", "values"):
-        _mend_defaults(schema.get(inner))
+        found = (_made(branch, default, names) for branch in schema)
+        return next((value for value in found if value is not _NONE), _NONE)
+    kind = schema["type"] if isinstance(schema, Mapping) else schema
+    if kind in names:
+        return _made(names[kind], default, names)
+    if not isinstance(default, _JSON.get(kind, object)) or (isinstance(default, bool) and kind != "boolean"):
+        return _NONE
+    if kind in ("bytes", "fixed"):
+        # Each character is a byte.
+        if any(ord(character) > 0xFF for character in default):
+            return _NONE
+        data = default.encode("latin-1")
+        is_decimal = isinstance(schema, Mapping) and schema.get("logicalType") == _DECIMAL
+        return _decimal(data, schema) if is_decimal else data
+    if kind == "array":
+        return _all_made(dict(enumerate(default)), lambda _: schema["items"], names, list)
+    if kind == "map":
+        return _all_made(default, lambda _: schema["values"], names, dict)
+    if kind == "record":
+        types = {field["name"]: field["type"] for field in schema["fields"]}
+        given = {field["name"]: field["default"] for field in schema["fields"] if "default" in field} | default
+        if not given.keys() >= types.keys():
+            return _NONE
+        return _all_made({name: given[name] for name in types}, types.__getitem__, names, dict)
+    return float(default) if kind in ("float", "double") else default
+
+
+def _all_made(
+    defaults: Mapping[Any, Any],
+    types: Callable[[Any], Any],
+    names: Mapping[str, Any],
+    kind: type[list[Any] | dict[Any, Any]],
+) -> Any:
+    """The values of a list, map or record; ``_NONE`` if one of them has none."""
+    made = {key: _made(types(key), value, names) for key, value in defaults.items()}
+    if any(value is _NONE for value in made.values()):
+        return _NONE
+    return list(made.values()) if kind is list else made
 
 
 def _type(schema: Any, path: str, names: Mapping[str, Any]) -> pa.DataType:

@@ -257,6 +257,56 @@ def test_numbers_widen_and_defaults_of_bytes_are_bytes(registry: RegistryServer)
     assert row == {"n": 3.0, "b": b"\xff", "p": Decimal("-0.01")}
 
 
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+IN = {
+    "type": "record",
+    "name": "In",
+    "fields": [
+        {"name": "raw", "type": "bytes", "default": "\u00fe"},
+        {"name": "y", "type": "double", "default": 2},
+        {"name": "z", "type": ["null", "int"], "default": None},
+    ],
+}
+NEEDY = {"type": "record", "name": "Needy", "fields": [{"name": "raw", "type": "bytes"}]}
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        (IN, {"raw": "\u00ff\u0001"}, {"raw": b"\xff\x01", "y": 2.0, "z": None}),
+        (IN, {}, {"raw": b"\xfe", "y": 2.0, "z": None}),
+        (IN, {"z": 7, "y": 1.5}, {"raw": b"\xfe", "y": 1.5, "z": 7}),
+        (NEEDY, {"raw": "\u00ff"}, {"raw": b"\xff"}),
+        ({"type": "array", "items": "bytes"}, ["\u00ff", "a"], [b"\xff", b"a"]),
+        ({"type": "array", "items": IN}, [{}], [{"raw": b"\xfe", "y": 2.0, "z": None}]),
+        ({"type": "map", "values": "bytes"}, {"k": "\u00ff"}, [("k", b"\xff")]),
+        ({"type": "array", "items": PRICE}, ["\u0001\u0000"], [Decimal("2.56")]),
+        (FIXED, "\u00ff\u0001", b"\xff\x01"),
+        ("F", "\u00ff\u0001", b"\xff\x01"),
+        (["null", "bytes"], "\u00ff", b"\xff"),
+        (["bytes", "null"], None, None),
+        ({"type": "enum", "name": "E", "symbols": ["A", "B"]}, "B", "B"),
+        ({"type": "boolean"}, True, True),
+        (logical("long", "timestamp-millis"), NOW, UTC_NOW),
+        (NEEDY, {}, "No default value for field x"),
+        ({"type": "array", "items": "bytes"}, ["\u0100"], "No default value for field x"),
+        ({"type": "array", "items": "int"}, [True], "No default value for field x"),
+    ],
+)
+def test_a_default_is_a_value_of_its_type(registry: RegistryServer, kind: Any, default: Any, expected: Any) -> None:
+    """Taken as it is written, a byte is two, a field with a default of its own is null, and both are counted."""
+    named = [] if kind is FIXED else [{"name": "f", "type": FIXED}]
+    old = {"type": "record", "name": "One", "fields": [{"name": "f", "type": FIXED}]}
+    number = registry.register("visits-value", old)
+    reader = {"type": "record", "name": "One", "fields": [*named, {"name": "x", "type": kind, "default": default}]}
+    found = decoded(reading(registry, reader=reader), [framed(number, old, {"f": b"ab"})])
+    if found.dead:
+        assert isinstance(expected, str) and expected in found.dead[0][1]
+    else:
+        assert found.batch.column("x").to_pylist() == [expected]
+
+
 def test_schemas_that_refer_to_others(registry: RegistryServer) -> None:
     """A schema of a large house names types of other subjects, which name others."""
     place = {"type": "record", "name": "geo.Place", "fields": [{"name": "lat", "type": "double"}]}
