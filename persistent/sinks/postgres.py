@@ -217,13 +217,14 @@ class PostgresSink:
 
     def _merge(self, session: Session, statements: Statements, batch: OutputBatch) -> None:
         """Put the incoming rows in their places, and keep what was there."""
+        kept = self._statements(self._fit_images(session, statements.columns), batch.key)
         for statement in (
             # What is joined fits in memory, and a rough look at it is enough for the plan.
             f"SELECT set_config('work_mem', '{_JOIN_MB}MB', true) "
             f"WHERE pg_size_bytes(current_setting('work_mem')) < {_JOIN_MB << 20}",
             "SET LOCAL default_statistics_target = 10",
             f"ANALYZE {_INCOMING}",
-            statements.save(_INCOMING, batch.number),
+            kept.save(_INCOMING, batch.number),
             statements.upsert(_INCOMING),
         ):
             session.execute(statement)
@@ -236,13 +237,10 @@ class PostgresSink:
         if retreat.first is None or not self._exists(session, self._name):
             return
         check_kept(self._kept_from(session), retreat, repr(self))
-        images = images_name(self._name)
-        columns = [name for name, *_ in self._columns(session, images) if name != BATCH]
-        statements = self._statements(columns, retreat.key)
         if self.mode == "append":
-            session.execute(statements.take_back(retreat.first))
-        elif columns:
-            for statement in statements.restore(retreat.first):
+            session.execute(self._statements((), ()).take_back(retreat.first))
+        elif self._exists(session, images_name(self._name)):
+            for statement in self._statements(self._fit_images(session), retreat.key).restore(retreat.first):
                 session.execute(statement)
 
     # -- the table -----------------------------------------------------------------------------------------------
@@ -256,8 +254,6 @@ class PostgresSink:
             if self._exists(session, self._name):
                 raise Moved
             self._make_table(session, columns, key)
-        if self.mode == "upsert":
-            self._make_images(session, columns)
         self._made = (columns, key)
 
     def _check_table(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> bool:
@@ -292,18 +288,24 @@ class PostgresSink:
             lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
         session.execute(f"CREATE TABLE {self._target} ({', '.join(lines)})")
 
-    def _make_images(self, session: Session, columns: pa.Schema) -> None:
-        """The table of what upserts replace."""
+    def _fit_images(self, session: Session, columns: Sequence[str] = ()) -> tuple[str, ...]:
+        """Make the table of what upserts replace, with these columns and those of earlier outputs: what it has of the
+        target's columns. They have the types that the target has by now, so that values stay as they are."""
         name = images_name(self._name)
-        found = {column for column, *_ in self._columns(session, name)}
+        kinds = {column: kind for column, kind, _ in self._columns(session, self._name)}
+        found = {column: kind for column, kind, _ in self._columns(session, name)}
         table = self._quoted(name)
         if not found:
-            lines = [f"{quoted(field.name)} {type_of(field.type)}" for field in columns]
-            session.execute(f"CREATE TABLE {table} ({quoted(BATCH)} bigint NOT NULL, {', '.join(lines)})")
+            session.execute(f"CREATE TABLE {table} ({quoted(BATCH)} bigint NOT NULL)")
             session.execute(f"CREATE INDEX ON {table} USING brin ({quoted(BATCH)})")
-        for field in columns:
-            if found and field.name not in found:
-                session.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(field.name)} {type_of(field.type)}")
+        shared = [column for column in kinds if column in found or column in columns]
+        for column in shared:
+            place, kind = quoted(column), kinds[column]
+            if column not in found:
+                session.execute(f"ALTER TABLE {table} ADD COLUMN {place} {kind}")
+            elif found[column] != kind:
+                session.execute(f"ALTER TABLE {table} ALTER COLUMN {place} TYPE {kind} USING {place}::{kind}")
+        return tuple(shared)
 
     def _make_incoming(self, session: Session, statements: Statements) -> None:
         session.execute(

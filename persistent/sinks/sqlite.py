@@ -194,13 +194,13 @@ class SqliteSink:
         if self.mode == "append":
             _insert_rows(database, statements.target, outputs)
             return
-        self._make_images(database, outputs.column_names)
         incoming = quoted("temp", _INCOMING)
         database.execute(
             f"CREATE TEMP TABLE {quoted(_INCOMING)} AS SELECT {statements.names} FROM {statements.target} LIMIT 0"
         )
         _insert_rows(database, incoming, outputs)
-        database.execute(statements.save(incoming, batch.number))
+        kept = self._statements(self._fit_images(database, outputs.column_names), batch.key)
+        database.execute(kept.save(incoming, batch.number))
         database.execute(statements.upsert(incoming))
         database.execute(f"DROP TABLE {incoming}")
 
@@ -208,12 +208,10 @@ class SqliteSink:
         if retreat.first is None or not self._columns(database, self.table):
             return
         check_kept(self._kept_from(database), retreat, repr(self))
-        columns = [name for name in self._columns(database, images_name(self.table)) if name != BATCH]
-        statements = self._statements(columns, retreat.key)
         if self.mode == "append":
-            database.execute(statements.take_back(retreat.first))
-        elif columns:
-            for statement in statements.restore(retreat.first):
+            database.execute(self._statements((), ()).take_back(retreat.first))
+        elif self._columns(database, images_name(self.table)):
+            for statement in self._statements(self._fit_images(database), retreat.key).restore(retreat.first):
                 database.execute(statement)
 
     def _statements(self, columns: Iterable[str], key: Iterable[str]) -> Statements:
@@ -251,16 +249,19 @@ class SqliteSink:
         rows = database.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
         return {name: kind.upper() for name, kind in rows}
 
-    def _make_images(self, database: sqlite3.Connection, columns: Sequence[str]) -> None:
-        """The table of what upserts replace. Its columns have no type, so that values stay as they are."""
+    def _fit_images(self, database: sqlite3.Connection, columns: Sequence[str] = ()) -> tuple[str, ...]:
+        """Make the table of what upserts replace, with these columns and those of earlier outputs: what it has of the
+        target's columns. They have no type, so that values stay as they are."""
         name = images_name(self.table)
         table, found = quoted(name), self._columns(database, name)
         if not found:
-            database.execute(f"CREATE TABLE {table} ({quoted(BATCH)} INTEGER, {', '.join(map(quoted, columns))})")
+            database.execute(f"CREATE TABLE {table} ({quoted(BATCH)} INTEGER)")
             database.execute(f"CREATE INDEX {quoted(f'{name}_batch')} ON {table} ({quoted(BATCH)})")
-        for column in columns:
-            if found and column not in found:
+        shared = [one for one in self._columns(database, self.table) if one in found or one in columns]
+        for column in shared:
+            if column not in found:
                 database.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(column)}")
+        return tuple(shared)
 
     def _unique(self, database: sqlite3.Connection) -> list[set[str]]:
         """The sets of columns that a unique index is of."""

@@ -119,6 +119,43 @@ def test_an_upsert_replaces_and_a_rollback_puts_back(postgres: PostgresServer, t
     sink.close()
 
 
+def test_a_column_that_left_the_outputs_is_put_back_as_it_was(postgres: PostgresServer, table: str) -> None:
+    """The rollback of a job that has dropped a field would leave NULL where its value still stood."""
+    sink = PostgresSink(postgres.url(), table, mode="upsert")
+    both = outputs_of({"a": 1}).append_column("debug", pa.array([50]))
+    sink.claim(Claim("job", key=KEY))
+    sink.deliver(batch(1, 0, both))
+    sink.deliver(batch(2, 1, outputs_of({"a": 2})))
+    sink.deliver(batch(3, 2, outputs_of({"a": 3}).append_column("debug", pa.array([7]))))
+    sink.retract(Retreat("job", 4, 2, (), KEY, 4, "c"))
+    assert postgres.ask(f"SELECT page, value, debug, revision FROM {table}") == [("a", 1, 50, 1)]
+    sink.close()
+
+
+def test_what_was_replaced_has_the_types_of_the_table(postgres: PostgresServer, table: str) -> None:
+    """1.4 would come back as 1, and the key 1.25 would be looked for as 1.3."""
+    postgres.ask(f"CREATE TABLE {table} (price numeric PRIMARY KEY, value bigint, revision bigint)")
+    sink = PostgresSink(postgres.url(), table, mode="upsert")
+    sink.claim(Claim("job", key=("price",)))
+
+    def outputs(values: dict[str, float], kind: pa.DataType) -> pa.Table:
+        exact = [decimal.Decimal(price) for price in values]
+        return pa.table({"price": pa.array(exact), "value": pa.array(values.values(), kind)})
+
+    sink.deliver(batch(1, 0, outputs({"1.5": 1, "1.3": 1}, pa.int64()), ("price",)))
+    sink.deliver(batch(2, 1, outputs({"1.5": 2}, pa.int64()), ("price",)))
+    postgres.ask(f"ALTER TABLE {table} ALTER COLUMN value TYPE double precision")
+    sink.deliver(batch(3, 2, outputs({"1.25": 1.4}, pa.float64()), ("price",)))
+    sink.deliver(batch(4, 3, outputs({"1.25": 2.7, "12.255": 5.3}, pa.float64()), ("price",)))
+    sink.retract(Retreat("job", 5, 4, (), ("price",), 5, "c"))
+    found = postgres.ask(f"SELECT price::text, value, revision FROM {table} ORDER BY price")
+    assert found == [("1.25", 1.4, 3), ("1.3", 1.0, 1), ("1.5", 2.0, 2)]
+    sink.retract(Retreat("job", 6, 2, (), ("price",), 6, "c"))
+    found = postgres.ask(f"SELECT price::text, value, revision FROM {table} ORDER BY price")
+    assert found == [("1.3", 1.0, 1), ("1.5", 1.0, 1)]
+    sink.close()
+
+
 def shape(columns: str) -> Callable[[str], str]:
     return lambda table: f"CREATE TABLE {table} ({columns})"
 

@@ -135,6 +135,29 @@ def test_a_decimal_key_whose_scale_grows_stays_one_row(path: Path) -> None:
     assert rows(path) == {("1.5", "2.50", 1), ("100", "2.50", 1)}
 
 
+def test_a_column_that_left_the_outputs_is_put_back_as_it_was(path: Path) -> None:
+    """The rollback of a job that has dropped a field would leave NULL where its value still stood."""
+    sink = SqliteSink(path, "visits", mode="upsert")
+
+    def outputs(**columns: int) -> pa.Table:
+        return pa.table({"page": ["a"], **{name: [value] for name, value in columns.items()}})
+
+    sink.deliver(batch(1, 0, outputs(visits=1, debug=50)))
+    sink.deliver(batch(2, 1, outputs(visits=2)))
+    assert rows(path) == {("a", 2, 50, 2)}
+    sink.retract(back(2, 3))
+    assert rows(path) == {("a", 1, 50, 1)}
+    sink.deliver(batch(4, 3, outputs(visits=4)))
+    sink.deliver(batch(5, 4, outputs(visits=5, debug=7)))
+    sink.retract(back(4, 6))
+    assert rows(path) == {("a", 1, 50, 1)}
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE visits DROP COLUMN debug")
+    sink.deliver(batch(7, 6, outputs(visits=7)))
+    sink.retract(back(7, 8))
+    assert rows(path) == {("a", 1, 1)}
+
+
 def test_what_was_replaced_is_forgotten_with_the_checkpoints(path: Path) -> None:
     """The table would grow with every row that ever was; and a rollback further back would half succeed."""
     sink = SqliteSink(path, "visits", mode="upsert")
