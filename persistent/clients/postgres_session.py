@@ -36,6 +36,7 @@ _REMEDIES = {
     "TLS missing": "The server has no TLS: turn it on there (ssl=on), or leave sslmode= out of the dsn",
     "TLS trust": "Give the certificates that the server's is signed by, sslrootcert= in the dsn, and the host by the "
     "name that is in it; where the server demands one of the client, sslcert= and sslkey=",
+    "22P05": "The encoding of the database has no such character: give the sink a database in UTF8",
     "23505": "Something else writes rows of the same key",
 }
 """By SQLSTATE, or its class."""
@@ -153,6 +154,8 @@ class Session:
             "application_name": "persistent",
             "keepalives_idle": 30,
             **self._settings,
+            # What COPY is sent, whatever the dsn, the environment or the database prefers.
+            "client_encoding": "UTF8",
             "options": f"{self._settings.get('options', '')} {limits}".strip(),
             "connect_timeout": max(2, min(_CONNECT_SECONDS, self._patiences.connect_ms // 1000)),
         }

@@ -156,6 +156,26 @@ def test_what_was_replaced_has_the_types_of_the_table(postgres: PostgresServer, 
     sink.close()
 
 
+@pytest.mark.parametrize("encoding", ["UTF8", "LATIN1"])
+def test_text_is_text_in_every_encoding(
+    encoding: str, postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every letter beyond ASCII would be two others, and nobody would be told."""
+    database = f"in_{encoding.lower()}"
+    postgres.ask(f"CREATE DATABASE {database} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    sink = PostgresSink(f"{postgres.url(database=database)}?options=-c%20client_encoding%3DLATIN1", "visits")
+    sink.claim(Claim("job"))
+    sink.deliver(batch(1, 0, outputs_of({"Zürich": 1})))
+    monkeypatch.delenv("PGCLIENTENCODING")
+    assert postgres.ask("SELECT page, length(page) FROM visits", database) == [("Zürich", 6)]
+    if encoding == "LATIN1":
+        with pytest.raises(StorageError, match="give the sink a database in UTF8"):
+            sink.deliver(batch(2, 1, outputs_of({"日本": 1})))
+    sink.close()
+    postgres.ask(f"DROP DATABASE {database}")
+
+
 def shape(columns: str) -> Callable[[str], str]:
     return lambda table: f"CREATE TABLE {table} ({columns})"
 

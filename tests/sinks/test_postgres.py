@@ -42,6 +42,14 @@ def test_options_that_cannot_be_are_refused() -> None:
         PostgresSink(DSN, "visits", mode="upsert").check(pa.table({"page": [None]}), ("page",))
 
 
+def test_text_is_sent_in_utf8_whatever_the_dsn_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server would take the bytes for LATIN1, and every letter beyond ASCII for two others."""
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(psycopg, "connect", lambda **settings: given.append(settings))
+    PostgresSink(f"{DSN}?client_encoding=LATIN1", "visits")._session._connect()
+    assert given[0]["client_encoding"] == "UTF8" and given[0]["password"] == SECRET
+
+
 def test_it_travels_as_settings() -> None:
     """Workers are sent the sink, and have no connection."""
     copy = pickle.loads(pickle.dumps(PostgresSink(DSN, "visits", mode="upsert")))
