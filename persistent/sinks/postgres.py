@@ -11,7 +11,7 @@ from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.postgres_columns import check_values, csv_pieces, fits, type_of
+from persistent.sinks.postgres_columns import NAME_BYTES_MAX, check_values, csv_pieces, fits, short_name, type_of
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import (
     BATCH,
@@ -60,6 +60,10 @@ class PostgresSink:
         parts = table.split(".") if isinstance(table, str) else []
         if not 1 <= len(parts) <= 2 or not all(parts):
             raise InvalidPipeline(f'PostgresSink table={table!r}: give "name" or "schema.name"')
+        if any(len(part.encode()) > NAME_BYTES_MAX for part in parts):
+            raise InvalidPipeline(
+                f"PostgresSink table={table!r}: PostgreSQL cuts names off after {NAME_BYTES_MAX} bytes; shorten it"
+            )
         self.table = table
         self.mode = checked_mode(mode, "PostgresSink")
         self._schema, self._name = parts[:-1], parts[-1]
@@ -239,7 +243,7 @@ class PostgresSink:
         check_kept(self._kept_from(session), retreat, repr(self))
         if self.mode == "append":
             session.execute(self._statements((), ()).take_back(retreat.first))
-        elif self._exists(session, images_name(self._name)):
+        elif self._exists(session, self._images):
             for statement in self._statements(self._fit_images(session), retreat.key).restore(retreat.first):
                 session.execute(statement)
 
@@ -291,7 +295,7 @@ class PostgresSink:
     def _fit_images(self, session: Session, columns: Sequence[str] = ()) -> tuple[str, ...]:
         """Make the table of what upserts replace, with these columns and those of earlier outputs: what it has of the
         target's columns. They have the types that the target has by now, so that values stay as they are."""
-        name = images_name(self._name)
+        name = self._images
         kinds = {column: kind for column, kind, _ in self._columns(session, self._name)}
         found = {column: kind for column, kind, _ in self._columns(session, name)}
         table = self._quoted(name)
@@ -344,5 +348,9 @@ class PostgresSink:
     def _target(self) -> str:
         return self._quoted(self._name)
 
+    @property
+    def _images(self) -> str:
+        return short_name(images_name(self._name))
+
     def _statements(self, columns: Iterable[str], key: Iterable[str]) -> Statements:
-        return Statements(self._target, self._quoted(images_name(self._name)), tuple(columns), tuple(key))
+        return Statements(self._target, self._quoted(self._images), tuple(columns), tuple(key))

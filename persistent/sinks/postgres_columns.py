@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +45,7 @@ _WIDER = {
     "timestamp without time zone": ("timestamp(6) without time zone",),
 }
 """What holds every value of a type too."""
+NAME_BYTES_MAX = 63
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 
 
@@ -84,6 +86,15 @@ def fits(found: str, expected: str) -> bool:
         return found == "numeric"
     whole, digits = int(wanted[1]) - int(wanted[2]), int(wanted[2])
     return int(there[2]) >= digits and int(there[1]) - int(there[2]) >= whole
+
+
+def short_name(name: str) -> str:
+    """A name that PostgreSQL does not cut: it leaves out what is beyond 63 bytes, so that two names became one.
+
+    >>> short_name("visits"), short_name("v" * 64)
+    ('visits', 'persistent_c354e929475813d85401c35279e49116')
+    """
+    return name if len(name.encode()) <= NAME_BYTES_MAX else f"persistent_{sha256(name.encode()).hexdigest()[:32]}"
 
 
 def check_values(outputs: pa.Table, place: str) -> None:

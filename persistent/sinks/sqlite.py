@@ -138,7 +138,7 @@ class SqliteSink:
             with closing(self._connect()) as database:
                 database.execute("BEGIN IMMEDIATE")
                 database.execute(
-                    f"CREATE TABLE IF NOT EXISTS {MARKS} (target TEXT PRIMARY KEY, job TEXT NOT NULL, "
+                    f"CREATE TABLE IF NOT EXISTS {MARKS} (target TEXT COLLATE NOCASE PRIMARY KEY, job TEXT NOT NULL, "
                     "number INTEGER NOT NULL, mode TEXT NOT NULL, kept_from INTEGER NOT NULL)"
                 )
                 yield database

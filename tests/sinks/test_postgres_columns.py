@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from persistent.errors import InvalidPipeline
-from persistent.sinks.postgres_columns import check_values, csv_pieces, fits, type_of
+from persistent.sinks.postgres_columns import check_values, csv_pieces, fits, short_name, type_of
+from persistent.sinks.sql import images_name
 
 
 def test_only_what_holds_every_value_fits() -> None:
@@ -44,3 +45,11 @@ def test_what_the_server_has_no_place_for_is_told_before() -> None:
     for kind in (pa.timestamp("ns", "UTC"), pa.time64("ns")):
         with pytest.raises(InvalidPipeline, match="'t' has a time in nanoseconds"):
             check_values(pa.table({"t": pa.array([1], kind)}), "t")
+
+
+def test_what_is_replaced_in_two_tables_stays_apart_where_names_are_cut() -> None:
+    """The rollback of one job would put back the rows of another."""
+    names = ["visits", "t" * 45, "t" * 46, "t" * 50 + "_eu", "t" * 50 + "_us", "é" * 30, "é" * 31]
+    found = [short_name(images_name(name)).encode() for name in names]
+    assert len({name[:63] for name in found}) == len(names) and max(map(len, found)) <= 63
+    assert found[:2] == [b"persistent_before_visits", b"persistent_before_" + b"t" * 45]

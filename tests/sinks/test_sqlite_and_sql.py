@@ -158,6 +158,20 @@ def test_a_column_that_left_the_outputs_is_put_back_as_it_was(path: Path) -> Non
     assert rows(path) == {("a", 1, 1)}
 
 
+def test_a_table_has_one_mark_however_its_name_is_written(path: Path) -> None:
+    """Another spelling is the same table in SQLite: a batch would be there twice, or another job's beside it."""
+    SqliteSink(path, "visits").claim(Claim("job"))
+    SqliteSink(path, "visits").deliver(batch(1, 0, outputs_of({"a": 1})))
+    other = SqliteSink(path, "Visits")
+    other.claim(Claim("job", shown=1))
+    other.deliver(batch(1, 0, outputs_of({"a": 1})))
+    other.deliver(batch(2, 1, outputs_of({"b": 2})))
+    assert rows(path) == {("a", 1, 1), ("b", 2, 2)} and len(sqlite_rows(path, "visits")) == 2
+    assert SqliteSink(path, "VISITS").newest("job") == 2 and len(sqlite_rows(path, "persistent_marks")) == 1
+    with pytest.raises(StorageError, match="Two jobs write here"):
+        SqliteSink(path, "VISITS").claim(Claim("another"))
+
+
 def test_what_was_replaced_is_forgotten_with_the_checkpoints(path: Path) -> None:
     """The table would grow with every row that ever was; and a rollback further back would half succeed."""
     sink = SqliteSink(path, "visits", mode="upsert")
