@@ -8,10 +8,18 @@ import pyarrow as pa
 
 from persistent.clients.postgres_session import Moved, Patiences, Session, settings_of
 from persistent.clock import Duration, duration_ms
-from persistent.errors import InvalidPipeline
+from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
-from persistent.sinks.postgres_columns import NAME_BYTES_MAX, check_values, csv_pieces, fits, short_name, type_of
+from persistent.sinks.postgres_columns import (
+    NAME_BYTES_MAX,
+    check_names,
+    check_values,
+    csv_pieces,
+    fits,
+    short_name,
+    type_of,
+)
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import (
     BATCH,
@@ -93,6 +101,7 @@ class PostgresSink:
     def claim(self, claim: Claim) -> None:
         """Claim the table for a job, and check its columns. StorageError, InvalidPipeline."""
         columns = columns_of(claim.schema, claim.key, self.mode, repr(self))
+        check_names(columns, repr(self))
 
         def act(session: Session) -> None:
             self._make_marks(session)
@@ -282,9 +291,35 @@ class PostgresSink:
             if columns and is_wanted and name not in columns.names and len(columns) > 1:
                 remedy = f"Give it a default: ALTER TABLE {self._target} ALTER COLUMN {quoted(name)} DROP NOT NULL"
                 raise wrong_column(place, name, f"{kind} NOT NULL without a default", "to leave it out", remedy)
+        self._check_kind(session, place, columns, key)
         if self.mode == "upsert" and set(key) not in self._unique(session):
             raise no_unique_index(place, self._name, self._target, key)
         return True
+
+    def _check_kind(self, session: Session, place: str, columns: pa.Schema, key: Sequence[str]) -> None:
+        """StorageError for a table that a crash empties, a column that the server computes, a key of unlike texts."""
+        (kind,) = session.execute(
+            "SELECT relpersistence FROM pg_class WHERE oid = to_regclass(%s)", [self._target]
+        ).fetchone()
+        if kind != "p":
+            raise StorageError(
+                f"{place} is UNLOGGED: a crash of the server empties it, and its mark stays. Change it: "
+                f"ALTER TABLE {self._target} SET LOGGED"
+            )
+        found = session.execute(
+            "SELECT attname, attgenerated <> '', collname FROM pg_attribute LEFT JOIN pg_collation c "
+            "ON c.oid = attcollation AND NOT collisdeterministic "
+            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+            [self._target],
+        )
+        remedy = "Give the sink another table, or change this one"
+        for name, is_computed, collation in found.fetchall():
+            if is_computed and name in columns.names:
+                raise wrong_column(place, name, "computed by the server", "one to write into", remedy)
+            if collation and name in key and self.mode == "upsert":
+                raise wrong_column(
+                    place, name, f"compared by {collation}, to which unlike texts are equal", "each key apart", remedy
+                )
 
     def _make_table(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
         lines = [f"{quoted(field.name)} {type_of(field.type)}" for field in columns]

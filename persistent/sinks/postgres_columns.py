@@ -46,6 +46,7 @@ _WIDER = {
 }
 """What holds every value of a type too."""
 NAME_BYTES_MAX = 63
+_SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 
 
@@ -95,6 +96,16 @@ def short_name(name: str) -> str:
     ('visits', 'persistent_c354e929475813d85401c35279e49116')
     """
     return name if len(name.encode()) <= NAME_BYTES_MAX else f"persistent_{sha256(name.encode()).hexdigest()[:32]}"
+
+
+def check_names(columns: pa.Schema, place: str) -> None:
+    """InvalidPipeline for a column with the name of one that each table has already."""
+    taken = [name for name in columns.names if name in _SYSTEM_COLUMNS]
+    if taken:
+        raise InvalidPipeline(
+            f"{place}: each table of PostgreSQL has a column {taken[0]!r} of its own: rename the field of the record, "
+            "or the key"
+        )
 
 
 def check_values(outputs: pa.Table, place: str) -> None:

@@ -95,9 +95,16 @@ class SqliteSink:
             self._check_table(database, columns, claim.key)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a null in the key of an upsert, or an integer beyond those of SQLite."""
+        """InvalidPipeline for a null or a NaN in the key of an upsert, or an integer beyond those of SQLite."""
         if self.mode == "upsert":
             check_keys(outputs, key, repr(self))
+            for name in key:
+                column = outputs.column(name)
+                if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+                    raise InvalidPipeline(
+                        f"{self!r}: a row has NaN in the key column {name!r}, and SQLite has none: give the key "
+                        'another value in the task, or use mode="append"'
+                    )
         for name, column in zip(outputs.column_names, outputs.columns):
             if column.type == pa.uint64() and (pc.max(column).as_py() or 0) > _INT64_MAX:
                 raise InvalidPipeline(f"{self!r}: column {name!r} has an integer above {_INT64_MAX}, SQLite's largest")
@@ -235,7 +242,22 @@ class SqliteSink:
                 raise wrong_column(place, field.name, f"of type {kind or 'BLOB'}", f"{expected} ({field.type})", remedy)
         if self.mode == "upsert" and set(key) not in self._unique(database):
             raise no_unique_index(f"{self.path}: table {self.table!r}", self.table, quoted(self.table), key)
+        if self.mode == "upsert":
+            self._check_collations(database, key)
         return True
+
+    def _check_collations(self, database: sqlite3.Connection, key: Sequence[str]) -> None:
+        """StorageError for a key in which unlike texts are equal: two keys would be one row."""
+        found = database.execute(
+            "SELECT info.name, info.coll FROM pragma_index_list(?) AS list, pragma_index_xinfo(list.name) AS info "
+            "WHERE list.\"unique\" AND info.key AND info.coll <> 'BINARY'",
+            (self.table,),
+        ).fetchall()
+        for name, collation in found:
+            if name in key:
+                place, remedy = f"{self.path}: table {self.table!r}", "Give the sink another table, or change this one"
+                text = f"compared by {collation}, to which unlike texts are equal"
+                raise wrong_column(place, name, text, "each key apart", remedy)
 
     def _make_table(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> None:
         lines = [f"{quoted(field.name)} {_type_of(field.type)}" for field in columns]

@@ -214,6 +214,30 @@ def test_a_table_of_another_shape_is_refused_at_the_start(
     sink.close()
 
 
+KINDS: dict[str, tuple[str, str, str]] = {
+    "loses its rows": ("UNLOGGED", "page text PRIMARY KEY, value bigint", "is UNLOGGED: .*SET LOGGED"),
+    "computes": ("", "page text PRIMARY KEY, value bigint GENERATED ALWAYS AS (7) STORED", "'value' is computed by"),
+    "ignores case": ("", "page text COLLATE blind PRIMARY KEY, value bigint", "'page' is compared by blind, to which"),
+}
+
+
+@pytest.mark.parametrize(("kind", "columns", "text"), KINDS.values(), ids=KINDS)
+def test_a_table_that_would_lose_rows_is_refused(
+    kind: str, columns: str, text: str, postgres: PostgresServer, table: str
+) -> None:
+    """Two keys would be one row, or a crash of the server would leave the mark of rows that are gone."""
+    columns = columns.replace("blind", f"{table.partition('.')[0]}.blind")
+    if "blind" in columns:
+        provider = "provider = icu, locale = 'und-u-ks-level2', deterministic = false"
+        postgres.ask(f"CREATE COLLATION {table.partition('.')[0]}.blind ({provider})")
+    postgres.ask(f"CREATE {kind} TABLE {table} ({columns}, revision bigint)")
+    sink = PostgresSink(postgres.url(), table, mode="upsert")
+    with pytest.raises(StorageError, match=text):
+        sink.claim(Claim("job", schema=outputs_of({}).schema, key=KEY))
+    assert sink.newest("job") == -1
+    sink.close()
+
+
 def _matched(pattern: str, text: str) -> str:
     import re
 

@@ -46,6 +46,13 @@ def test_options_that_cannot_be_are_refused() -> None:
         PostgresSink(DSN, "visits", mode="upsert").check(pa.table({"page": [None]}), ("page",))
 
 
+def test_names_are_looked_at_before_the_server_is_asked() -> None:
+    """The first batch would end the run, and every run after it."""
+    sink = PostgresSink(DSN, "visits", connect_timeout="1 ms")
+    with pytest.raises(InvalidPipeline, match="a column 'xmin' of its own"):
+        sink.claim(Claim("job", schema=pa.schema([("xmin", pa.int64())])))
+
+
 def test_text_is_sent_in_utf8_whatever_the_dsn_says(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server would take the bytes for LATIN1, and every letter beyond ASCII for two others."""
     given: list[dict[str, Any]] = []

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from persistent.errors import InvalidPipeline
-from persistent.sinks.postgres_columns import check_values, csv_pieces, fits, short_name, type_of
+from persistent.sinks.postgres_columns import check_names, check_values, csv_pieces, fits, short_name, type_of
 from persistent.sinks.sql import images_name
 
 
@@ -53,3 +53,11 @@ def test_what_is_replaced_in_two_tables_stays_apart_where_names_are_cut() -> Non
     found = [short_name(images_name(name)).encode() for name in names]
     assert len({name[:63] for name in found}) == len(names) and max(map(len, found)) <= 63
     assert found[:2] == [b"persistent_before_visits", b"persistent_before_" + b"t" * 45]
+
+
+def test_a_column_that_every_table_has_is_refused_by_name() -> None:
+    """The server says no only when the first batch is due, and a committed batch cannot be changed."""
+    for name in ("xmin", "ctid", "tableoid"):
+        with pytest.raises(InvalidPipeline, match=f"a column '{name}' of its own: rename"):
+            check_names(pa.schema([("page", pa.string()), (name, pa.int64())]), "the sink")
+    check_names(pa.schema([("page", pa.string()), ("XMIN", pa.int64())]), "the sink")

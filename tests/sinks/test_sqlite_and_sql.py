@@ -172,6 +172,34 @@ def test_a_table_has_one_mark_however_its_name_is_written(path: Path) -> None:
         SqliteSink(path, "VISITS").claim(Claim("another"))
 
 
+@pytest.mark.parametrize("collation", ["NOCASE", "RTRIM"])
+def test_a_key_in_which_unlike_texts_are_equal_is_refused(collation: str, path: Path) -> None:
+    """Two keys would be one row, with the value of whichever came last."""
+    columns = f"page TEXT COLLATE {collation}, value INTEGER, revision INTEGER, note TEXT COLLATE NOCASE UNIQUE"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"CREATE TABLE visits ({columns}, PRIMARY KEY (page))")
+    claim = Claim("job", schema=outputs_of({}).schema, key=KEY)
+    with pytest.raises(StorageError, match=f"'page' is compared by {collation}, to which .*Give the sink another"):
+        SqliteSink(path, "visits", mode="upsert").claim(claim)
+    sink = SqliteSink(path, "visits")
+    sink.claim(claim)
+    sink.deliver(batch(1, 0, outputs_of({"a": 1})))
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE exact (page TEXT PRIMARY KEY, value INTEGER, revision INTEGER, note TEXT)")
+        database.execute("CREATE UNIQUE INDEX notes ON exact (note COLLATE NOCASE)")
+    SqliteSink(path, "exact", mode="upsert").claim(claim)
+
+
+def test_nan_is_no_key_of_an_upsert(path: Path) -> None:
+    """SQLite stores NULL for it, and refuses that in a key, once the batch can no longer be changed."""
+    outputs = pa.table({"page": [1.0, float("nan")], "value": [1.0, float("nan")]})
+    with pytest.raises(InvalidPipeline, match="NaN in the key column 'page'"):
+        SqliteSink(path, "visits", mode="upsert").check(outputs, KEY)
+    SqliteSink(path, "visits").check(outputs, KEY)
+    SqliteSink(path, "visits", mode="upsert").check(outputs.slice(0, 1), KEY)
+    SqliteSink(path, "visits", mode="upsert").check(outputs.set_column(0, "page", pa.array([1, 2])), KEY)
+
+
 def test_what_was_replaced_is_forgotten_with_the_checkpoints(path: Path) -> None:
     """The table would grow with every row that ever was; and a rollback further back would half succeed."""
     sink = SqliteSink(path, "visits", mode="upsert")
