@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
@@ -17,6 +18,7 @@ from persistent.errors import InvalidPipeline, SourceError, StorageError
 from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
 from persistent.storage.retries import Patience, Retrying
 
+_DIGEST_CHARACTERS: Final = 16
 _TRIES_MAX: Final = 1_000_000
 _CALL_SECONDS: Final = 10.0
 _SURE_SECONDS: Final = 3.0
@@ -39,11 +41,17 @@ _CHECK: Final = "Then run again: the last checkpoint is good"
 @dataclass(frozen=True)
 class Registered:
     """A schema as the registry has it, and those that it refers to, each before those that refer to it. ``kind``:
-    "AVRO", or another."""
+    "AVRO", or another; ``number``: its id, if the registry has said it."""
 
     text: str
     references: tuple[str, ...] = ()
     kind: str = "AVRO"
+    number: int | None = field(default=None, compare=False)
+
+    def digest(self) -> str:
+        """Of what it says, however the registry spells its JSON."""
+        said = [_spelled(text) for text in (self.text, *self.references)]
+        return sha256(json.dumps([self.kind, *said]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,9 @@ class Registry:
         try:
             references: dict[str, str] = {}
             self._refer(body, references)
-            return Registered(str(body["schema"]), tuple(references.values()), str(body.get("schemaType") or "AVRO"))
+            number = body["id"] if isinstance(body.get("id"), int) else None
+            kind = str(body.get("schemaType") or "AVRO")
+            return Registered(str(body["schema"]), tuple(references.values()), kind, number)
         except (KeyError, TypeError):
             raise SourceError(f"{self!r}: what it says of {what} is no schema. Correct registry=") from None
 
@@ -233,6 +243,13 @@ def _refusal(status: int, text: str) -> StoreFailure:
     if status < 500 and status not in _AGAIN:
         return StoreFailure(FaultKind.PERMANENT, text, f"Correct registry=: is a schema registry there? {_CHECK}")
     return StoreFailure(FaultKind.UNANSWERED, text, f"Look after the registry. {_CHECK}")
+
+
+def _spelled(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except ValueError:
+        return text
 
 
 def _said(data: bytes) -> tuple[int, str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from persistent.clients.registry import Registered, Registry, registry_access
-from persistent.errors import InvalidPipeline, SourceError
+from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources import options
 from persistent.sources.avro_schemas import SchemaError, columns_of, library, parsed, prefixes, untold
 from persistent.sources.schemas import empty_batch
@@ -76,7 +76,7 @@ class AvroValues:
         self._registry = registry
         self._codecs: dict[tuple[str, bytes], Any] = {}
         self._readers: dict[str, Any] = {}
-        self._writers: dict[int, Registered | str] = {}
+        self._writers: dict[int, Registered] = {}
         self._lock = Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,11 +86,19 @@ class AvroValues:
         self.__dict__ = {**state, "_lock": Lock()}
 
     def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The reader's schema: as given, as recorded, or the newest of the subject. SourceError."""
+        """The reader's schema: as given, as recorded, or the newest of the subject. And ``writers``, the digest of each
+        schema by its id: those recorded, that of the newest, and those that this process has met. SourceError."""
+        reader = self._given(recorded)
+        with self._lock:
+            met = {str(number): writer.digest() for number, writer in self._writers.items()}
+        writers = {**met, **recorded.get("writers", {})}
+        return {"reader": reader} | ({"writers": writers} if writers else {})
+
+    def _given(self, recorded: Mapping[str, Any]) -> Any:
         if self._avro.reader is not None:
-            return {"reader": [self._avro.reader]}
+            return [self._avro.reader]
         if "reader" in recorded:
-            return {"reader": recorded["reader"]}
+            return recorded["reader"]
         found = self._registry.newest(self._subject)
         if found is None:
             raise SourceError(
@@ -99,7 +107,9 @@ class AvroValues:
             )
         if found.kind != "AVRO":
             raise SourceError(f"{self._registry!r}: subject {self._subject!r} is of {found.kind}, not of Avro")
-        return {"reader": [found.text, *found.references]}
+        if found.number is not None:
+            self._writer(found.number)
+        return [found.text, *found.references]
 
     def columns(self, fixed: Mapping[str, Any]) -> pa.Schema:
         """Those of the reader's schema."""
@@ -121,8 +131,10 @@ class AvroValues:
         dead: list[tuple[int, str]] = []
         read = library().schemaless_reader
         is_record = bool(prefixes(self._reader(key)))
+        expected = fixed.get("writers", {})
+        unknown: set[int] = set()
         for row, value in enumerate(values):
-            codec = self._codec(key, value)
+            codec = self._codec(key, value, expected, unknown)
             if isinstance(codec, str):
                 dead.append((row, codec))
                 continue
@@ -147,7 +159,7 @@ class AvroValues:
         batch = pa.concat_batches(batches) if batches else empty_batch(schema)
         return Decoded(batch, kept, sorted(dead))
 
-    def _codec(self, key: str, value: MessageValue) -> Any:
+    def _codec(self, key: str, value: MessageValue, expected: Mapping[str, str], unknown: set[int]) -> Any:
         """The schemas of writer and reader of a value; or the reason that it has none."""
         if value is None:
             return NO_VALUE
@@ -160,17 +172,19 @@ class AvroValues:
                 f"the value is not as a registry's serializers write it: it begins with {head!r}, not with a zero byte "
                 'and the id of a schema. Say format="json" or "bytes", if it is that'
             )
-        found = self._made(key, int.from_bytes(head[1:], "big"))
-        self._codecs[key, head] = found
+        number = int.from_bytes(head[1:], "big")
+        writer = None if number in unknown else self._writer(number)
+        if writer is None:
+            # It may be there the next time: only the values of this call have no schema.
+            unknown.add(number)
+            return self._unknown(number)
+        self._require_same(number, writer, expected)
+        found = self._codecs[key, head] = self._made(key, number, writer)
         return found
 
-    def _made(self, key: str, number: int) -> Any:
-        with self._lock:
-            if number not in self._writers:
-                self._writers[number] = self._asked(number)
-            writer = self._writers[number]
-        if isinstance(writer, str):
-            return writer
+    def _made(self, key: str, number: int, writer: Registered) -> Any:
+        if writer.kind != "AVRO":
+            return f"schema {number} of the registry is of {writer.kind}, not of Avro"
         text, *references = json.loads(key)
         if [writer.text, *writer.references] == [text, *references]:
             return self._reader(key), None
@@ -179,17 +193,32 @@ class AvroValues:
         except SchemaError as error:
             return f"schema {number} of the registry cannot be read: {error}"[:_REASON_MAX]
 
-    def _asked(self, number: int) -> Registered | str:
-        found = self._registry.schema(number, under_way=True)
-        if found is None:
-            if self._avro.on_unknown_id == "dead-letter":
-                return f"the registry has no schema {number}"
-            raise SourceError(
-                f"{self._registry!r} has no schema {number}, with which a record of {self._subject!r} was written. "
-                "Nothing was lost, the last checkpoint is good: correct registry=, or put the schema back, and run "
-                'again. If such records are no loss: on_unknown_id="dead-letter"'
+    def _writer(self, number: int) -> Registered | None:
+        """The schema of this id; of one that the registry does not have None, which is not kept."""
+        with self._lock:
+            found = self._writers.get(number) or self._registry.schema(number, under_way=True)
+            if found is not None:
+                self._writers[number] = found
+            return found
+
+    def _unknown(self, number: int) -> str:
+        if self._avro.on_unknown_id == "dead-letter":
+            return f"the registry has no schema {number}"
+        raise SourceError(
+            f"{self._registry!r} has no schema {number}, with which a record of {self._subject!r} was written. "
+            "Nothing was lost, the last checkpoint is good: correct registry=, or put the schema back, and run "
+            'again. If such records are no loss: on_unknown_id="dead-letter"'
+        )
+
+    def _require_same(self, number: int, writer: Registered, expected: Mapping[str, str]) -> None:
+        """Raise SourceChanged if the checkpoint has seen another schema of this id."""
+        if expected.get(str(number)) not in (None, writer.digest()):
+            raise SourceChanged(
+                f"{self._registry!r}: schema {number} is not the one that the checkpoint has seen under this id. The "
+                "registry was made anew, or registry= is another, and records would be read wrongly. The last "
+                "checkpoint is good: correct registry=, or restore its schemas under their ids, and run again. If the "
+                "topic was written anew with the new ids, read it into a fresh checkpoint"
             )
-        return found if found.kind == "AVRO" else f"schema {number} of the registry is of {found.kind}, not of Avro"
 
     def _reader(self, key: str) -> Any:
         found = self._readers.get(key)

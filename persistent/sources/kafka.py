@@ -175,7 +175,8 @@ class KafkaSource:
         at = self._client.at_time(self.topic, found.partitions, clock - self._skew_ms)
         # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
         kept = self._client.kept(self.topic, found.partitions)
-        carried = {name: recorded[name] for name in (*self._times(), "schema", "reader") if name in recorded}
+        same = ("writers",) if found.id == recorded.get("topic_id") else ()
+        carried = {name: recorded[name] for name in (*self._times(), "schema", "reader", *same) if name in recorded}
         self._require_skew(recorded, at, kept, clock)
         begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
         return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from persistent import Avro, KafkaSource, Pipeline, SourceError
+from persistent import Avro, KafkaSource, Pipeline, SourceChanged, SourceError
 from persistent.clients import registry as clients
 from persistent.storage import MemoryStorage
 from tests.certificates import certificates
@@ -99,6 +99,26 @@ def test_a_schema_that_was_lost_stops_the_run(kafka: KafkaServer, registry: Regi
         one.run(engine="embedded")
     report = job(kafka, topic, Avro(registry.url, on_unknown_id="dead-letter"), one.storage).run(engine="embedded")
     assert (report.rows, report.dead) == (14, 4)
+
+
+def test_a_registry_that_was_made_anew(kafka: KafkaServer, registry: RegistryServer) -> None:
+    """Its ids are those of other schemas: whoever believes it counts one field as another."""
+    topic = kafka.create(2)
+    number = registry.register(f"{topic}-value", VISIT)
+    kafka.produce(topic, visits(number, VISIT, range(10)))
+    one = job(kafka, topic, Avro(registry.url, reader=VISIT))
+    one.run(engine="embedded")
+    kafka.produce(topic, visits(number, VISIT, range(10, 14)))
+    one.run(engine="embedded")
+    assert list(newest(one).source.recorded["writers"]) == [str(number)]
+    kafka.produce(topic, visits(number, VISIT, range(14, 20)))
+    with registry_server() as other:
+        assert other.register(f"{topic}-value", {**VISIT, "fields": [*FIELDS[1:], FIELDS[0]]}) == number
+        with pytest.raises(SourceChanged, match=rf"schema {number} is not the one .*correct registry="):
+            job(kafka, topic, Avro(other.url), one.storage).run(engine="embedded")
+    report = job(kafka, topic, Avro(registry.url), one.storage).run(engine="embedded")
+    assert (report.rows, report.dead) == (6, 0)
+    assert counted(one) == {"a": sum(range(0, 20, 2)), "b": sum(range(1, 20, 2))}
 
 
 def test_a_guarded_registry(kafka: KafkaServer, tmp_path: Path) -> None:

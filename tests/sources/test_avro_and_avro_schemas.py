@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from persistent import Avro, InvalidPipeline, KafkaSource, SourceError
+from persistent import Avro, InvalidPipeline, KafkaSource, SourceChanged, SourceError
 from persistent.clients import registry as clients
 from persistent.clients.registry import Registry
 from persistent.sources.avro import AvroValues
@@ -358,6 +358,54 @@ def test_a_schema_that_the_registry_does_not_have(registry: RegistryServer) -> N
         decoded(reading(registry), values)
     found = decoded(reading(registry, on_unknown_id="dead-letter"), values)
     assert list(found.rows) == [0] and found.dead == [(row, "the registry has no schema 77") for row in (1, 2)]
+
+
+def test_an_id_that_is_registered_later(registry: RegistryServer) -> None:
+    """A process that has once believed that there is none would make dead letters for as long as it lives."""
+    registry.register("visits-value", VISIT)
+    values: list[bytes | None] = [framed(2, WIDER, visit(by="me"))] * 3
+    there = reading(registry, on_unknown_id="dead-letter")
+    assert [row for row, _ in decoded(there, values).dead] == [0, 1, 2]
+    asked = registry.asked["/schemas/ids/2"]
+    assert not decoded(there, values).batch.num_rows
+    assert registry.asked["/schemas/ids/2"] == asked + 1
+    assert registry.register("visits-value", WIDER) == 2
+    assert decoded(there, values).batch.num_rows == 3
+
+
+TURNED = {**VISIT, "fields": [FIELDS[0], {"name": "n", "type": ["null", "int"]}, FIELDS[1]]}
+
+
+@pytest.mark.parametrize("options", [{}, {"reader": VISIT}], ids=["newest", "given"])
+def test_other_schemas_under_the_same_ids(registry: RegistryServer, options: dict[str, Any]) -> None:
+    """A registry that was made anew gives ids again: the bytes of one field would be counted as another's."""
+    number = registry.register("visits-value", VISIT)
+    given: list[bytes | None] = [framed(number, VISIT, visit())]
+    before = reading(registry, **options)
+    assert ("writers" in before.fixed({})) is (not options)
+    decoded(before, given)
+    fixed = json.loads(json.dumps(before.fixed({})))
+    assert list(fixed["writers"]) == [str(number)]
+    with registry_server() as other:
+        assert other.register("else", TURNED) == number
+        with pytest.raises(SourceChanged, match=r"registry http.*: schema 1 is not the one .*correct registry="):
+            decoded(reading(other, **options), given, fixed)
+        assert reading(other, **options).fixed(fixed) == fixed
+    with registry_server() as restored:
+        assert restored.register("visits-value", json.dumps(VISIT, indent=2, sort_keys=True)) == number
+        assert decoded(reading(restored, **options), given, fixed).batch.num_rows == 1
+
+
+def test_other_references_under_the_same_id(registry: RegistryServer) -> None:
+    """A schema is what it refers to as well."""
+    whole = {"type": "record", "name": "R", "fields": [{"name": "in", "type": "In"}]}
+    found = []
+    for kind in ("int", "long"):
+        with registry_server() as one:
+            one.register("in", {"type": "record", "name": "In", "fields": [{"name": "x", "type": kind}]})
+            one.register("visits-value", whole, references=[{"name": "In", "subject": "in", "version": 1}])
+            found.append(reading(one).fixed({})["writers"])
+    assert list(found[0]) == list(found[1]) == ["2"] and found[0] != found[1]
 
 
 def test_schemas_of_other_kinds(registry: RegistryServer) -> None:
