@@ -113,27 +113,40 @@ def prefixes(schema: Any) -> list[tuple[str, Any]]:
 
 
 def _ours(schema: Any, writes: bool) -> Any:
-    return _telling(_named(schema)) if writes else _named(schema)
+    return _telling(_named(schema, _EXACT.prec)) if writes else _named(schema, _DIGITS_MAX)
 
 
-def _named(schema: Any) -> Any:
-    """The schema without logical types but decimals, which get a name of ours."""
+def _named(schema: Any, digits_max: int) -> Any:
+    """The schema without logical types but decimals of so many digits at most, which get a name of ours; one that Avro
+    says is none, and one of more digits than a column has, is bytes."""
     if isinstance(schema, list):
-        return [_named(branch) for branch in schema]
+        return [_named(branch, digits_max) for branch in schema]
     if not isinstance(schema, dict):
         return schema
     made = dict(schema)
     logical = made.pop("logicalType", None)
     if logical is not None and made.get("type") in ("bytes", "fixed"):
-        made |= {"logicalType": _DECIMAL} if logical == "decimal" else {"logicalType": logical}
+        made["logicalType"] = logical
+        if logical == "decimal":
+            made["logicalType"] = _DECIMAL if _is_decimal(made, digits_max) else f"{_OURS}bytes"
     elif logical is not None:
         made["ourType"] = logical
     for inner in ("type", "items", "values"):
         if isinstance(made.get(inner), dict | list):
-            made[inner] = _named(made[inner])
+            made[inner] = _named(made[inner], digits_max)
     if isinstance(made.get("fields"), list):
-        made["fields"] = [_named(field) for field in made["fields"]]
+        made["fields"] = [_named(field, digits_max) for field in made["fields"]]
     return made
+
+
+def _is_decimal(schema: Mapping[str, Any], digits_max: int) -> bool:
+    """Whether it has the precision and the scale of a decimal, by the rules of Avro."""
+    precision, scale = schema.get("precision"), schema.get("scale", 0)
+    if not isinstance(precision, int) or not isinstance(scale, int):
+        return False
+    if not 0 < precision <= digits_max or not 0 <= scale <= precision:
+        return False
+    return bool(schema["type"] == "bytes" or 10**precision <= 2 ** (8 * schema["size"] - 1))
 
 
 def _telling(schema: Any) -> Any:
@@ -249,7 +262,7 @@ def _complex_type(schema: Mapping[str, Any], path: str, names: Mapping[str, Any]
         return pa.list_(_type(schema["items"], f"{path}[]", names))
     if kind == "map":
         return pa.map_(pa.string(), _type(schema["values"], f"{path}[]", names))
-    if schema.get("logicalType") == _DECIMAL and 0 < schema.get("precision", 0) <= _DIGITS_MAX:
+    if schema.get("logicalType") == _DECIMAL:
         wide = pa.decimal128 if schema["precision"] <= 38 else pa.decimal256
         return wide(schema["precision"], schema.get("scale", 0))
     if kind == "fixed":
@@ -257,7 +270,11 @@ def _complex_type(schema: Mapping[str, Any], path: str, names: Mapping[str, Any]
     return _LOGICAL[kind, logical] if (kind, logical) in _LOGICAL else _type(kind, path, names)
 
 
-def _decimal(data: bytes, writer: Any = None, reader: Any = None) -> Decimal:
+def _decimal(data: bytes, writer: Any, reader: Any = None) -> Any:
+    """The number of a decimal; for a reader to whom it is none, the bytes or the text that they are."""
+    if reader is not None and (not isinstance(reader, Mapping) or reader.get("logicalType") != _DECIMAL):
+        base = reader["type"] if isinstance(reader, Mapping) else reader
+        return data.decode() if base == "string" else data
     return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-writer.get("scale", 0), _EXACT)
 
 

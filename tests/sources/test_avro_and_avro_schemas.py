@@ -121,6 +121,39 @@ def test_a_decimal_of_too_many_digits_is_a_dead_letter(registry: RegistryServer)
     assert row == 1 and "field 'price' (decimal128(4, 2))" in said
 
 
+@pytest.mark.parametrize(
+    ("more", "kind", "expected"),
+    [
+        ({"precision": 76}, pa.decimal256(76), Decimal(1)),
+        ({"precision": 77}, pa.binary(), b"\1"),
+        ({"precision": 100, "scale": 2}, pa.binary(), b"\1"),
+        ({}, pa.binary(), b"\1"),
+        ({"precision": 2, "scale": 3}, pa.binary(), b"\1"),
+        ({"precision": 2, "scale": 2}, pa.decimal128(2, 2), Decimal("0.01")),
+        ({"precision": 2, "scale": -1}, pa.binary(), b"\1"),
+        ({"type": "fixed", "name": "P", "size": 1, "precision": 2}, pa.decimal128(2), Decimal(1)),
+        ({"type": "fixed", "name": "P", "size": 1, "precision": 3}, pa.binary(1), b"\1"),
+    ],
+)
+def test_what_is_no_decimal_is_bytes(registry: RegistryServer, more: Any, kind: pa.DataType, expected: Any) -> None:
+    """Avro says so of one without a precision. A column of bytes takes no decimal: every row would be dead."""
+    given = {"type": "bytes", "logicalType": "decimal"} | more
+    schema, plain = record_of(given), record_of({"type": "bytes"} | {k: v for k, v in given.items() if k in FIXED})
+    number = registry.register("visits-value", schema)
+    for reader in (schema, {**schema, "doc": "the same, and yet another"}):
+        found = decoded(reading(registry, reader=reader), [framed(number, plain, {"x": b"\1"})])
+        assert found.batch.to_pylist() == [{"x": expected}] and found.batch.schema.field("x").type == kind
+
+
+def test_a_decimal_that_the_reader_takes_as_bytes(registry: RegistryServer) -> None:
+    """The rules of Avro know nothing of decimals: what is read as bytes is bytes."""
+    number = registry.register("visits-value", record_of(PRICE))
+    value = framed(number, record_of("bytes"), {"x": b"a"})
+    for kind, expected in (("bytes", b"a"), ("string", "a"), (["null", "bytes"], b"a"), (PRICE, Decimal("0.97"))):
+        reader = record_of(kind, doc="not the same")
+        assert decoded(reading(registry, reader=reader), [value]).batch.to_pylist() == [{"x": expected}]
+
+
 @pytest.mark.parametrize("first", ["older", "newer"])
 def test_the_readers_schema_stays_as_it_was_first(registry: RegistryServer, first: str) -> None:
     """What a replay gives must not depend on what is registered meanwhile."""
