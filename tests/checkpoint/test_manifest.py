@@ -244,6 +244,18 @@ def test_where_there_are_several_nobody_takes_the_first() -> None:
             getattr(two, name)
 
 
+def test_a_document_names_what_earlier_releases_do_not_know() -> None:
+    """They would run one of two sources, or publish to one of two sinks, and never miss the other."""
+    one = full_manifest()
+    several = {"a": one.source, "b": one.source}, {"a": SinkPart(), "b": SinkPart()}
+    for sources, sinks, features in (
+        (one.sources, one.sinks, []),
+        (several[0], one.sinks, ["several sources"]),
+        (one.sources, several[1], ["several sinks"]),
+    ):
+        assert replace(one, sources=sources, sinks=sinks)._features() == features
+
+
 def test_revisions_go_on_from_the_jobs_before() -> None:
     """The largest revision of a key wins: begun anew at 1, a job would be shadowed by the one it goes on from."""
     assert full_manifest().revision == 47 and manifest(3).revision == 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from persistent.checkpoint.parts import SinkBatch, SinkPart
 from persistent.codec import decode_document
 from persistent.driver.commit import Results
 from persistent.driver.output_batches import former_name, part_of
-from persistent.driver.publish import claim, publish, shown
+from persistent.driver.publish import _check_named_as_before, claim, publish, shown
 from persistent.engines.embedded import Embedded
 from persistent.errors import Fenced, InvalidPipeline, StorageError
 from persistent.operations import collect_garbage, rollback, savepoint
@@ -274,6 +275,15 @@ def test_a_sink_that_is_renamed_is_refused() -> None:
         job.run({"x": LedgerSink(job.x), "z": LedgerSink(job.y)})
     job.run()
     assert of(job.x.rows()) == of(job.y.rows())
+
+
+@pytest.mark.parametrize(("newest", "is_refused"), [(None, False), (-1, False), (0, False), (1, True)])
+def test_one_batch_under_another_name_is_enough_to_refuse(newest: int | None, is_refused: bool) -> None:
+    """The second batch would be refused as one whose predecessor is missing, for ever."""
+    outlet = SimpleNamespace(newest=lambda job, base: newest)
+    job: Any = SimpleNamespace(sinks={"z": LedgerSink(Ledger())}, outlets=lambda: {"z": outlet})
+    with pytest.raises(InvalidPipeline, match="up to checkpoint 1,") if is_refused else contextlib.nullcontext():
+        _check_named_as_before(job, manifest(4, sinks={"y": SinkPart()}), "z")
 
 
 def test_the_order_of_sinks_means_nothing(told: list[str]) -> None:

@@ -12,6 +12,7 @@ import importlib
 import importlib.abc
 import importlib.util
 import json
+import logging
 import os
 import resource
 import select
@@ -160,6 +161,8 @@ def _child(mirror: Mirror, code: Any, folder: Path, log: Path, seen: Path | None
         sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
         os.chdir(mirror.root)
+        # The section that asks is silent, and tests read what is logged.
+        logging.getLogger("persistent").setLevel(logging.NOTSET)
         _forget()
         sys.path.insert(0, str(mirror.root))
         import pytest
