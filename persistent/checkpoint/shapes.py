@@ -297,7 +297,7 @@ def check_known(body: Any, place: str) -> None:
             )
     for what, of in inputs:
         unread = body["sources"].keys() - set(of)
-        if unread and body["sources"].keys() >= set(of):
+        if unread and not set(of) - body["sources"].keys():
             raise NewerFormat(
                 f"{place}: {_names(sorted(unread))} is not among the {what}, this release knows tasks that read all "
                 "sources: use a newer release"

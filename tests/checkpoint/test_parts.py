@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from persistent.checkpoint.parts import (
     Aside,
     Inheritance,
     OperatorState,
+    SeenPart,
     SinkBatch,
     SinkPart,
     SourcePart,
@@ -47,6 +49,27 @@ def test_a_name_that_nobody_gave_is_that_of_the_kind(kind: str, part: str, name:
     """From run to run the same, whatever a kind is called: under another name it is another source."""
     assert default_name(kind, part) == name
     check_name(name, "a name")
+
+
+SEEN = SeenPart({"origin": ["o"], "sequence": "n", "epoch": None}, 10, 20, (run("e1-c1-s"),))
+
+
+def test_what_was_seen_expires_by_whole_panes_and_never_comes_back() -> None:
+    """Too early, and a copy counts again; back, and what is gone by then is taken for new."""
+    assert SeenPart({}, 10).horizon(5, 40) == SeenPart({}, 10).horizon(49, 40) == 0
+    assert SeenPart({}, 10).horizon(50, 40) == 10 and SeenPart({}, 10).horizon(79, 40) == 30
+    assert SEEN.horizon(0, 40) == SEEN.horizon(69, 40) == 20 and SEEN.horizon(70, 40) == 30
+
+
+def test_what_was_seen_is_read_as_it_was_written() -> None:
+    """A restart that has seen less counts copies."""
+    one = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)}, index=(run("e1-c1-i"),), seen=SEEN)
+    assert SourcePart.from_json(one.to_json()) == one
+    assert SeenPart.from_json(SEEN.to_json()) == SEEN
+    assert one.runs == (run("e1-c1-i"), run("e1-c1-s"))
+    plain = replace(one, seen=None)
+    assert "seen" not in plain.to_json() and SourcePart.from_json(plain.to_json()) == plain
+    assert plain.runs == (run("e1-c1-i"),)
 
 
 def test_accounts_add_up() -> None:

@@ -112,6 +112,14 @@ def test_what_a_plan_adds_is_live() -> None:
     assert FULL.files() == {"d/Visits/i.arrow"} and plan().files() == set()
 
 
+def test_a_plan_over_several_sources_names_that() -> None:
+    """A release that knows plans over one would run a half of it."""
+    one = plan(4)
+    assert decode_document(one.encode(), "p")["features"] == []
+    two = replace(one, sources={"a": one.source, "b": one.source})
+    assert decode_document(two.encode(), "p")["features"] == ["several sources"]
+
+
 def test_the_one_of_each_is_found() -> None:
     """The driver reads one source, and closes the windows of one task."""
     assert FULL.source == FULL.sources["memory"] and FULL.task == TaskStep(60_000, True) == FULL.tasks["Visits"]

@@ -289,6 +289,44 @@ def test_sources_may_be_several_and_not_none(document: str) -> None:
         check_known({**body, "sources": {}}, "place")
 
 
+def seen(columns: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """The longest that a manifest may say of what was seen."""
+    text = "c" * 10_000
+    named = {"origin": [text] * 1_000, "sequence": text, "epoch": text, **(columns or {})}
+    return {"columns": named, "pane_ms": 1, "expired": 0, "runs": [], **changes}
+
+
+@pytest.mark.parametrize(
+    ("beyond", "says"),
+    [
+        (seen({"origin": ["c"] * 1_001}), "has 1001 values"),
+        (seen({"origin": ["c" * 10_001]}), "has 10001 characters"),
+        (seen({"sequence": "c" * 10_001}), "has 10001 characters"),
+        (seen({"epoch": "c" * 10_001}), "has 10001 characters"),
+        (seen(pane_ms=0), "is not a whole number from 1"),
+        (seen(expired="0"), "is not a whole number"),
+        (seen(runs=[{}]), "runs"),
+    ],
+)
+def test_bounds_of_what_was_seen(beyond: Any, says: str) -> None:
+    """What was committed is not read again; or what no driver wrote is believed."""
+    check("manifest", "sources.file.seen", seen())
+    check("manifest", "sources.file.seen", seen({"epoch": None}))
+    with pytest.raises(Misfit, match=says):
+        check("manifest", "sources.file.seen", beyond)
+
+
+def test_a_task_that_leaves_a_source_unread_is_of_a_newer_release() -> None:
+    """Run by this one, it would read that source too."""
+    body = copy.deepcopy(BODY)
+    ((_, one),) = body["sources"].items()
+    body["sources"]["a"] = one
+    with pytest.raises(
+        NewerFormat, match=r"^place: a is not among the inputs of Visits, this release knows tasks that"
+    ):
+        check_known(body, "place")
+
+
 def test_ten_parts_are_named() -> None:
     """They tell what is there; a list without an end tells nothing."""
     operators = dict.fromkeys([f"s{number:02d}" for number in range(11)], BODY["operators"]["Visits"])

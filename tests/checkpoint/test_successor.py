@@ -11,7 +11,16 @@ import pytest
 
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import Account, Aside, Inheritance, SinkBatch, SinkPart, SourcePart, TaskClock
+from persistent.checkpoint.parts import (
+    Account,
+    Aside,
+    Inheritance,
+    SeenPart,
+    SinkBatch,
+    SinkPart,
+    SourcePart,
+    TaskClock,
+)
 from persistent.checkpoint.shapes import KINDS as KINDS_IN_FILES
 from persistent.checkpoint.shapes import SETS
 from persistent.checkpoint.successor import (
@@ -245,6 +254,31 @@ def test_ids_and_epochs_go_on_above_what_is_burnt() -> None:
 def test_what_is_closed_may_reach_the_clock(clock: TaskClock) -> None:
     """At the end of the input all windows are closed."""
     check_follows(succeed(LAST, "checkpoint", **{**given("checkpoint"), "clocks": {"Visits": clock}}), PARENT)
+
+
+SEEN = SeenPart({"origin": ["o"], "sequence": "n", "epoch": None}, 10, 20, (run(),))
+
+
+def test_a_first_manifest_has_seen_nothing() -> None:
+    """What begins again reads again: it would take all for copies."""
+    made = first("n", {"memory": replace(SOURCE, seen=SEEN)}, PARENT.operators)
+    assert made.sources["memory"].seen == SeenPart(SEEN.columns, 10, 0, ())
+    assert first("n", {"memory": SOURCE}, PARENT.operators).sources["memory"].seen is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "holds"), [(None, 20, True), (20, None, True), (20, 20, True), (20, 30, True), (20, 10, False)]
+)
+def test_what_has_expired_stays_so(before: int | None, after: int | None, holds: bool) -> None:
+    """Panes that are gone would be taken for panes in which nothing was seen."""
+
+    def at(expired: int | None) -> dict[str, SourcePart]:
+        seen = None if expired is None else replace(SEEN, expired=expired)
+        return {"memory": replace(PARENT.sources["memory"], seen=seen)}
+
+    parent = replace(PARENT, sources=at(before))
+    made = replace(succeed(LAST, "checkpoint", **given("checkpoint")), sources=at(after))
+    assert ("what was seen of memory expires once" not in list(broken(made, parent))) == holds
 
 
 def test_nothing_need_be_closed() -> None:

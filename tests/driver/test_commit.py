@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from monoids import Count
-from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, tumbling
+from persistent import Dedupe, MemorySink, MemorySource, NonWindowState, PersistentTask, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, Staged
@@ -63,6 +64,17 @@ def commit(last: Entry, results: Results = NOTHING, step: Any = None, **changes:
         **changes,
     }
     return next_manifest(last, step or plan(4), results, **options)
+
+
+def test_what_was_seen_goes_into_the_same_manifest() -> None:
+    """A checkpoint that counts a record, and has not seen it, counts its copy."""
+    dedupe = Dedupe(origin="origin", sequence="n", within=40)
+    seen = run("e2-c5-s", first=5, last=5, pane_min=20, pane_max=20)
+    results = Results((mapped(seen=SimpleNamespace(run=seen)),), (), ())
+    (one,) = commit(entry(), results, plan(4, cap={"memory": None}), dedupe=dedupe).sources.values()
+    assert one.seen is not None and (one.seen.columns, one.seen.runs) == (dedupe.columns(), (seen,))
+    (plain,) = commit(entry(), results, plan(4)).sources.values()
+    assert plain.seen is None
 
 
 def test_a_step_moves_state_clock_and_positions_together() -> None:
