@@ -17,12 +17,13 @@ from persistent.checkpoint.copies import (
     copied_while_running,
     newest_of,
     renumbered,
+    renumbered_source,
     verified_runs,
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, manifest_name, new_nonce
-from persistent.checkpoint.parts import StateRuns
+from persistent.checkpoint.parts import SeenPart, SourcePart, StateRuns
 from persistent.checkpoint.successor import Entry
 from persistent.codec import Run, encode_table
 from persistent.errors import CorruptCheckpoint, NoCheckpoint, Refused, UnknownCheckpoint
@@ -230,3 +231,13 @@ def test_runs_numbered_from_0_have_nothing_before_them() -> None:
     runs = (run("a", first=0, last=0), run("b", first=1, last=1))
     assert [one.last for one in renumbered(StateRuns({}, runs, None, 1)).runs] == [0, 0]
     assert [one.last for one in renumbered(StateRuns({}, runs, None, 0)).runs] == [0, 1]
+
+
+def test_what_was_seen_is_numbered_anew_too() -> None:
+    """A job begins at 1: runs from before it would be folded as if they lay ahead."""
+    plain = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)})
+    assert renumbered_source(plain) is plain
+    runs = (run("a", first=3, last=4), run("b", first=7, last=7))
+    found = renumbered_source(replace(plain, seen=SeenPart({"sequence": "n"}, 10, 20, runs)))
+    expected = renumbered(StateRuns({}, runs)).runs
+    assert expected != runs and found == replace(plain, seen=SeenPart({"sequence": "n"}, 10, 20, expected))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.plan import StepPlan, TaskStep
 from persistent.codec import decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
@@ -140,3 +141,20 @@ def test_a_plan_begins_where_each_source_stands() -> None:
     """Another driver's plan is run only if it does."""
     assert FULL.starts == {"memory": {"memory": (3, 40)}}
     assert FULL.named("other", "names") is FULL
+
+
+def test_a_source_that_joins_is_read_from_its_beginning() -> None:
+    """Read on from elsewhere, it would lack records; and a plan that does not fit would be run."""
+    stood = {"memory": SourcePart("MemorySource", ("memory",), {"memory": (3, 40)})}
+    assert FULL.starts_at(stood)
+    assert not FULL.starts_at({"memory": replace(stood["memory"], positions={"memory": (3, 41)})})
+    for start, fits in (((0, 0), True), ((0, 1), False)):
+        joining = replace(FULL.source, start={"b": start}, end={"b": (0, 9)})
+        assert replace(FULL, sources={**FULL.sources, "new": joining}).starts_at(stood) == fits
+
+
+def test_a_plan_reads_if_one_of_its_sources_does() -> None:
+    """A step that only closes windows ends the input; one that reads does not."""
+    idle = replace(FULL.source, splits=())
+    assert FULL.reads and not replace(FULL, sources={"a": idle}).reads
+    assert replace(FULL, sources={"a": idle, "b": FULL.source}).reads
