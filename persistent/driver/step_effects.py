@@ -180,7 +180,7 @@ def _commit(bench: Workbench, step: Step) -> Entry:
         step.results,
         window=job.state.window,
         sinks=job.sinks,
-        index=step.index,
+        index={name: step.index.get(name, ()) for name in plan.sources},
         lag_ms=lag_ms,
         retention=bench.options.retention,
         known=job.state.known_from(step.last.manifest.clock.watermark),

@@ -194,6 +194,7 @@ class KafkaServer:
                 producer.produce(topic, value, partition=partition)
             assert producer.flush(START_SECONDS) == 0
             (producer.commit_transaction if committed else producer.abort_transaction)(START_SECONDS)
+        self._show(topic)
 
     def produce(
         self,
@@ -219,6 +220,27 @@ class KafkaServer:
             producer.abort_transaction(START_SECONDS)
         elif transaction:
             producer.commit_transaction(START_SECONDS)
+        if transaction:
+            self._show(topic)
+
+    def _show(self, topic: str) -> None:
+        """Wait until readers see the end of the topic, which is a moment after the broker has answered the commit; or
+        for two seconds, as a transaction of somebody else may hold it back."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        partitions = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+        until = time.monotonic() + 2
+
+        def ends(level: IsolationLevel) -> list[int]:
+            answers = self.admin.list_offsets(wanted, isolation_level=level, request_timeout=10)
+            return [answer.result().offset for answer in answers.values()]
+
+        while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+            if time.monotonic() > until:
+                return
+            time.sleep(0.01)
 
     def _settle(self, is_so: Any) -> None:
         deadline = time.monotonic() + START_SECONDS

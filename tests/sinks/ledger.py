@@ -24,6 +24,13 @@ class Ledger:
         self.name = name or str(id(self))
         Ledger.places[self.name] = self
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= {**state, "lock": threading.RLock()}
+        Ledger.places.setdefault(self.name, self)
+
     def rows(self) -> list[dict[str, Any]]:
         return [row for _, row in self.entries]
 
