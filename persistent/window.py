@@ -1,7 +1,8 @@
 """A window is a half-open interval of event time; a pane is an interval that no window, nor grid clock, ever cuts.
 
-Window k of size s every e is ``[k*e, k*e + s)``, for every integer k. The cuts are all window starts and ends, and the
-multiples of the grid interval if there is one. A pane lies between neighbouring cuts; its start is its name. So
+Window k of size s every e with offset o is ``[k*e + o, k*e + o + s)``, for every integer k. The cuts are all window
+starts and ends, the multiples of the grid interval if there is one, and 0, before which there is no time. A pane lies
+between neighbouring cuts; its start is its name. So
 
     every window is a union of panes, and so is every checkpoint on the grid.
 """
@@ -16,31 +17,38 @@ import numpy as np
 
 from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
-from persistent.clock import Duration, bare, duration_ms
+from persistent.clock import Duration, bare, duration_ms, duration_text
 
 _FOR_EVER = 1 << 62
 
 
 @dataclass(frozen=True)
 class Window:
-    """Windows of ``size_ms`` that start every ``every_ms``. Made by ``tumbling`` and ``sliding``.
+    """Windows of ``size_ms`` that start every ``every_ms``, one of them at ``offset_ms``. Made by ``tumbling`` and
+    ``sliding``.
 
     ``bare``: how it was written, if as numbers without a unit that may have been meant as seconds.
     """
 
     size_ms: int
     every_ms: int
+    offset_ms: int = 0
     bare: str = field(default="", compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.size_ms < 1 or self.every_ms < 1:
             raise ValueError(f"a window's size and step are at least 1 ms, not {self.size_ms} and {self.every_ms}")
+        if not 0 <= self.offset_ms < self.every_ms:
+            raise ValueError(
+                f"a window's offset is at least 0 and less than its step, {self.every_ms} ms, not {self.offset_ms}: "
+                "moved by a whole step, the windows are the same"
+            )
 
     def last_start(self, timestamps: Any) -> Any:
         """The largest window start at or before each time."""
         if self.every_ms == 1:
             return timestamps
-        return timestamps // self.every_ms * self.every_ms
+        return self.start_of(self.last_number(timestamps))
 
     def last_end(self, timestamps: Any) -> Any:
         """The end of the last window that starts at or before each time: at that clock all its windows are over."""
@@ -56,20 +64,39 @@ class Window:
         """For each time in a window: whether all its windows had ended at the watermark; whether only some had."""
         ended = self.last_end(timestamps) <= watermark
         late = ended & self.holds(timestamps)
-        first_end = self.first_number(timestamps) * self.every_ms + self.size_ms
+        first_end = self.end_of(self.first_number(timestamps))
         partly = (first_end <= watermark) & ~ended & self.holds(timestamps)
         return late, partly
 
     def first_number(self, times: Any) -> Any:
         """The smallest k whose window ends after each time."""
-        return (times - self.size_ms) // self.every_ms + 1
+        return (times - self.offset_ms - self.size_ms) // self.every_ms + 1
 
     def last_number(self, times: Any) -> Any:
         """The largest k whose window starts at or before each time."""
-        return times // self.every_ms
+        return (times - self.offset_ms) // self.every_ms
+
+    def start_of(self, numbers: Any) -> Any:
+        """The start of each window."""
+        return numbers * self.every_ms + self.offset_ms
+
+    def end_of(self, numbers: Any) -> Any:
+        """The end of each window."""
+        return self.start_of(numbers) + self.size_ms
+
+    def __str__(self) -> str:
+        """As it is written.
+
+        >>> str(tumbling(60_000)), str(sliding("1 h", every=90_000, offset="6 s"))
+        ('tumbling("1 min")', 'sliding("1 h", every="90 s", offset="6 s")')
+        """
+        size, every = duration_text(self.size_ms), duration_text(self.every_ms)
+        moved = f', offset="{duration_text(self.offset_ms)}"' if self.offset_ms else ""
+        return f'tumbling("{size}"{moved})' if size == every else f'sliding("{size}", every="{every}"{moved})'
 
     def fingerprint(self) -> dict[str, int]:
-        return {"size_ms": self.size_ms, "every_ms": self.every_ms}
+        moved = {"offset_ms": self.offset_ms} if self.offset_ms else {}
+        return {"size_ms": self.size_ms, "every_ms": self.every_ms, **moved}
 
 
 @dataclass(frozen=True)
@@ -84,29 +111,31 @@ class WindowRange:
     def panes(self) -> tuple[int, int]:
         """Their panes, ``from <= pane < to``."""
         window = self.window
-        end = _FOR_EVER if self.last is None else self.last * window.every_ms + window.size_ms
-        return self.first * window.every_ms, end if self.until is None else min(end, self.until)
+        end = _FOR_EVER if self.last is None else window.end_of(self.last)
+        return window.start_of(self.first), end if self.until is None else min(end, self.until)
 
 
-def tumbling(size: Duration) -> Window:
-    """Windows side by side: each time is in exactly one.
+def tumbling(size: Duration, *, offset: Duration = 0) -> Window:
+    """Windows side by side: each time is in exactly one. ``offset``: how long after a multiple of ``size`` since the
+    epoch, in UTC, they start; less than ``size``.
 
-    >>> tumbling("1 min")
-    Window(size_ms=60000, every_ms=60000)
+    >>> tumbling("1 day", offset="6 h").start_of(0)
+    21600000
     """
     size_ms = duration_ms(size, "size")
-    return Window(size_ms, size_ms, f"tumbling({size})" if bare(size=size) else "")
+    return Window(size_ms, size_ms, duration_ms(offset, "offset"), f"tumbling({size})" if bare(size=size) else "")
 
 
-def sliding(size: Duration, every: Duration) -> Window:
+def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
     """Windows of ``size`` that start every ``every``; they overlap where ``every < size``, and leave gaps
-    where it is larger.
+    where it is larger. ``offset``: how long after a multiple of ``every`` since the epoch, in UTC, they start; less
+    than ``every``.
 
     >>> sliding("1 h", every="1 min").size_ms
     3600000
     """
     written = f"sliding({size!r}, every={every!r})" if bare(size=size) else ""
-    return Window(duration_ms(size, "size"), duration_ms(every, "every"), written)
+    return Window(duration_ms(size, "size"), duration_ms(every, "every"), duration_ms(offset, "offset"), written)
 
 
 @dataclass(frozen=True)
@@ -120,12 +149,14 @@ class Panes:
         """The pane of each time: the largest cut at or before it. NumPy int64 array or int, >= 0."""
         cuts = []
         if self.window is not None:
-            size, every = self.window.size_ms, self.window.every_ms
-            cuts.append(self.window.last_start(timestamps))
-            if size % every:
-                cuts.append((timestamps - size) // every * every + size)
+            window = self.window
+            cuts.append(window.last_start(timestamps))
+            if window.size_ms % window.every_ms:
+                cuts.append(window.end_of(window.first_number(timestamps) - 1))
         if self.interval_ms is not None:
             cuts.append(timestamps // self.interval_ms * self.interval_ms)
+        if self.window is not None and self.window.offset_ms:
+            cuts.append(0)
         start = cuts[0]
         for cut in cuts[1:]:
             start = np.maximum(start, cut) if isinstance(start, np.ndarray) else max(start, cut)
@@ -134,13 +165,30 @@ class Panes:
     @property
     def step(self) -> int:
         """The greatest common divisor of all cuts."""
-        parts = [self.window.size_ms, self.window.every_ms] if self.window else []
+        window = self.window
+        parts = [window.size_ms, window.every_ms, window.offset_ms] if window else []
         return math.gcd(*parts, *([self.interval_ms] if self.interval_ms is not None else []))
 
     @property
     def is_window(self) -> bool:
         """Whether each window is one pane."""
         return self.window is not None and self.window.every_ms >= self.window.size_ms and self.interval_ms is None
+
+    def __str__(self) -> str:
+        """The grid of clocks.
+
+        >>> str(Panes(None, 60_000)), str(Panes(tumbling("1 s"), None))
+        ('clocks every 1 min', 'the borders of tumbling("1 s")')
+        """
+        return (
+            f"the borders of {self.window}"
+            if self.interval_ms is None
+            else f"clocks every {duration_text(self.interval_ms)}"
+        )
+
+    def cut_before(self, clock: int) -> int:
+        """The last clock on the grid at or before this one."""
+        return int(self.starts(clock)) if self.interval_ms is None else clock // self.interval_ms * self.interval_ms
 
     def is_cut(self, clock: int) -> bool:
         """Whether this clock is on the grid: a checkpoint there cuts no pane."""

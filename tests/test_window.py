@@ -13,27 +13,30 @@ from hypothesis import strategies as st
 from persistent import Window, sliding, tumbling
 from persistent.window import Panes
 
-windows = st.builds(Window, st.integers(1, 12), st.integers(1, 12))
+windows = st.integers(1, 12).flatmap(
+    lambda every: st.builds(Window, st.integers(1, 12), st.just(every), st.integers(0, every - 1))
+)
 times = st.integers(0, 60)
 
 
 def spans(window: Window, time: int) -> list[tuple[int, int]]:
     """Every window around a time, found by looking."""
     numbers = range(-20, 80)
-    all_of_them = [(k * window.every_ms, k * window.every_ms + window.size_ms) for k in numbers]
+    starts = [k * window.every_ms + window.offset_ms for k in numbers]
+    all_of_them = [(start, start + window.size_ms) for start in starts]
     return [(start, end) for start, end in all_of_them if start <= time < end]
 
 
 def cuts(panes: Panes) -> list[int]:
-    """Every cut from -100 to 200."""
-    found = set()
+    """Every cut from 0 to 200."""
+    found = {0}
     for k in range(-120, 220):
         if panes.window is not None:
-            start = k * panes.window.every_ms
+            start = k * panes.window.every_ms + panes.window.offset_ms
             found |= {start, start + panes.window.size_ms}
         if panes.interval_ms is not None:
             found.add(k * panes.interval_ms)
-    return sorted(cut for cut in found if -100 <= cut <= 200)
+    return sorted(cut for cut in found if 0 <= cut <= 200)
 
 
 @given(windows, times)
@@ -41,11 +44,11 @@ def test_which_windows_hold_a_time(window: Window, time: int) -> None:
     """A message would count in a window too many, or in one too few."""
     found = spans(window, time)
     numbers = range(window.first_number(time), window.last_number(time) + 1)
-    every, size = window.every_ms, window.size_ms
-    assert [(k * every, k * every + size) for k in numbers] == found
+    assert [(window.start_of(k), window.end_of(k)) for k in numbers] == found
     array = np.array([time])
     assert window.holds(array).tolist() == [bool(found)]
-    assert int(window.last_start(time)) == time // every * every
+    assert time - window.every_ms < int(window.last_start(time)) <= time
+    assert (int(window.last_start(time)) - window.offset_ms) % window.every_ms == 0
     if found:
         assert window.last_end(time) == max(end for _, end in found)
 
@@ -76,6 +79,10 @@ def test_a_pane_lies_between_neighbouring_cuts(
         assert [panes.is_cut(time) for time in moments] == [time in known for time in moments]
     else:
         assert [panes.is_cut(time) for time in moments] == [time % interval_ms == 0 for time in moments]
+    for time in moments:
+        before = panes.cut_before(time)
+        assert before <= time and panes.is_cut(before)
+        assert not any(panes.is_cut(between) for between in range(before + 1, time + 1))
 
 
 @given(windows, st.integers(1, 9) | st.none())
@@ -83,7 +90,7 @@ def test_every_window_is_a_union_of_panes(window: Window, interval_ms: int | Non
     """A window would need a part of a pane, which nobody can take out again without an inverse."""
     known = cuts(Panes(window, interval_ms))
     for start, end in pairwise(known):
-        around = {tuple(spans(window, time)) for time in range(max(start, 0), end)}
+        around = {tuple(spans(window, time)) for time in range(start, end)}
         assert len(around) <= 1, f"windows change inside the pane [{start}, {end})"
 
 
@@ -92,6 +99,8 @@ def test_windows_are_given_in_many_ways() -> None:
     assert tumbling("1 min") == tumbling(60_000) == tumbling(timedelta(minutes=1)) == Window(60_000, 60_000)
     assert sliding("1 h", every="1 min") == Window(3_600_000, 60_000)
     assert sliding("59 min", every=timedelta(hours=1)) == Window(59 * 60_000, 3_600_000)
+    assert tumbling("1 day", offset="6 h") == Window(86_400_000, 86_400_000, 21_600_000)
+    assert sliding("1 h", every="30 min", offset="10 min") == Window(3_600_000, 1_800_000, 600_000)
 
 
 @pytest.mark.parametrize("size", [0, "0 s", -1, 1.5, "1 fortnight", "", True, timedelta(microseconds=1), None])
@@ -101,3 +110,18 @@ def test_a_wrong_duration_is_refused(size: object) -> None:
         tumbling(size)  # type: ignore[arg-type]
     with pytest.raises((ValueError, TypeError)):
         sliding("1 min", every=size)  # type: ignore[arg-type]
+
+
+def test_windows_that_are_not_moved_have_the_fingerprint_that_they_had() -> None:
+    """Every checkpoint of before would be refused as that of another state."""
+    assert sliding("1 h", every="1 min").fingerprint() == {"size_ms": 3_600_000, "every_ms": 60_000}
+    assert tumbling("1 h", offset="1 min").fingerprint() != tumbling("1 h").fingerprint()
+
+
+@pytest.mark.parametrize("offset", ["1 h", "2 h", -1, "1 fortnight", None])
+def test_an_offset_of_a_whole_step_or_more_is_refused(offset: object) -> None:
+    """Two spellings of the same windows would have different fingerprints, and the checkpoint would be refused."""
+    with pytest.raises((ValueError, TypeError)):
+        tumbling("1 h", offset=offset)  # type: ignore[arg-type]
+    with pytest.raises((ValueError, TypeError)):
+        sliding("2 h", every="1 h", offset=offset)  # type: ignore[arg-type]

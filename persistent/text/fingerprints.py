@@ -46,7 +46,8 @@ def window_text(window: Mapping[str, int] | None) -> str:
     if window is None:
         return "none"
     size, every = duration_text(window["size_ms"]), duration_text(window["every_ms"])
-    return f'tumbling("{size}")' if size == every else f'sliding("{size}", every="{every}")'
+    moved = f', offset="{duration_text(window["offset_ms"])}"' if "offset_ms" in window else ""
+    return f'tumbling("{size}"{moved})' if size == every else f'sliding("{size}", every="{every}"{moved})'
 
 
 def changes_text(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

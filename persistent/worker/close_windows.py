@@ -74,8 +74,7 @@ def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
 
 def _to_close(item: CloseShard, window: Window) -> WindowRange:
     """The windows with ``closed < end <= close_at``."""
-    last = (item.close_at - window.size_ms) // window.every_ms
-    return WindowRange(window, int(window.first_number(item.closed)), last)
+    return WindowRange(window, int(window.first_number(item.closed)), int(window.first_number(item.close_at)) - 1)
 
 
 def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
@@ -120,8 +119,9 @@ def window_sums(job: Job, runs: Sequence[Run], groups: tuple[int, int], windows:
     """The sums of windows in some key groups, in pieces. ``panes`` of a row is the start of its window."""
     window, panes = windows.window, windows.panes()
     if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
-        # A pane is a window.
-        yield from fold_panes(job, runs, *groups, panes)
+        # A pane is a window, and where it starts is where the window does, unless that is before the epoch.
+        for rows in fold_panes(job, runs, *groups, panes):
+            yield replace(rows, panes=window.last_start(rows.panes)) if window.offset_ms else rows
         return
     folded = fold_runs(job, runs, *groups, panes)
     if folded is None:
@@ -152,7 +152,7 @@ def _window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[
         for start in range(0, len(numbers), most):
             piece = slice(start, start + most)
             held = key_rows[numbers[piece]]
-            starts = held_windows[piece] * window.every_ms
+            starts = window.start_of(held_windows[piece])
             yield GroupSums(rows.hashes[held], take_keys(rows.keys, held), starts, take(sums, piece))
 
 

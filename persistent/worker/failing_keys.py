@@ -149,8 +149,7 @@ def _windows(
     lows = np.maximum(window.first_number(panes), windows.first)
     highs = np.minimum(window.last_number(panes), windows.last)
     numbers = sorted({number for low, high in zip(lows, highs) for number in range(int(low), int(high) + 1)})
-    starts = [number * window.every_ms for number in numbers]
-    return [(number, (start, start + window.size_ms)) for number, start in zip(numbers, starts)]
+    return [(number, (window.start_of(number), window.end_of(number))) for number in numbers]
 
 
 def _first_key(rows: GroupSums) -> tuple[Any, ...]:
