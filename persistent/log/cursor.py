@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,10 +42,18 @@ class LogBatch:
 class Cursor:
     """Reads on from ``position``. ``number``: how many records the log has before it, None while that is not known.
     ``ended``: everything was read of a log that has ended. ``whole``: also what is whole in an open segment and not yet
-    shown to readers, for who knows that it was acknowledged."""
+    shown to readers, for who knows that it was acknowledged. ``beyond``: where to go on if the next one is gone."""
 
-    def __init__(self, folder: LogFolder, position: LogPosition, *, whole: bool = False) -> None:
+    def __init__(
+        self,
+        folder: LogFolder,
+        position: LogPosition,
+        *,
+        whole: bool = False,
+        beyond: Callable[[], LogPosition] | None = None,
+    ) -> None:
         self._whole = whole
+        self._beyond = beyond
         self._folder = folder
         self._offset = 0
         self.position = position
@@ -53,18 +61,17 @@ class Cursor:
         self.ended = False
 
     def take(self) -> Iterator[LogBatch]:
-        """The entries that there are now. RetentionGap if the next one is gone; CorruptLog."""
+        """The entries that there are now. RetentionGap if the next one is gone, and nobody said where to go on;
+        CorruptLog."""
         if not self._folder.find():
             return
-        layout = self._folder.layout()
-        self._refuse_gone(layout.cut)
+        layout = self._layout()
         while self.position.segment in layout.segments and not self.ended:
             try:
                 segment = self._folder.segment(layout, self.position.segment)
             except FileNotFoundError:
                 # Sealed, or cut off, since.
-                layout = self._folder.layout()
-                self._refuse_gone(layout.cut)
+                layout = self._layout()
                 continue
             if not segment.sealed and not segment.begun:
                 return
@@ -75,7 +82,7 @@ class Cursor:
             self.number = segment.seal.number
             self._go(LogPosition(self.position.segment + 1, 0, 0), 0)
             if self.position.segment not in layout.segments:
-                layout = self._folder.layout()
+                layout = self._layout()
 
     def _entries(self, segment: Segment) -> Iterator[LogBatch]:
         if self.number is None:
@@ -83,6 +90,7 @@ class Cursor:
         for frame in segment.entries(self._offset, whole=self._whole):
             start = self.position
             if frame.entry < start.entry:
+                self.number = frame.number + frame.count
                 continue
             skipped = start.slot if frame.entry == start.entry else 0
             self._go(LogPosition(segment.number, frame.entry + 1, 0), frame.stop)
@@ -93,8 +101,16 @@ class Cursor:
     def _go(self, position: LogPosition, offset: int) -> None:
         self.position, self._offset = position, offset
 
+    def _layout(self) -> LogLayout:
+        layout = self._folder.layout(self.position.segment)
+        self._refuse_gone(layout.cut)
+        return layout
+
     def _refuse_gone(self, cut: Cut) -> None:
-        if self.position < cut.position:
+        if self.position < cut.position and self._beyond is not None:
+            self._go(self._beyond(), 0)
+            self.number = None
+        elif self.position < cut.position:
             raise RetentionGap(
                 f"{self._folder}: the next position to read is {self.position}, the first that is still there is "
                 f"{cut.position}: what lies between was cut off before it was read. "

@@ -58,6 +58,7 @@ class LogFolder:
         self.storage = storage
         self.id = ""
         self.appends = False
+        self._sealed_known: int | None = None
 
     def __repr__(self) -> str:
         return self.storage.url
@@ -99,8 +100,9 @@ class LogFolder:
     # -- claims --------------------------------------------------------------------------------------------------
 
     def claim(self) -> int:
-        """Fence every writer before; the epoch of the new one."""
-        data = encode_document({"log": self.id, "writer": uuid.uuid4().hex})
+        """Fence every writer before; the epoch of the new one. The claim says which segment was sealed last: whoever
+        looks misses it if it is lost."""
+        data = encode_document({"log": self.id, "newest": self.layout().newest, "writer": uuid.uuid4().hex})
         epoch = self.epoch() + 1
         while (held := put_or_read(self.storage, _claim(epoch), data)) is not None and bytes(held) != data:
             epoch += 1
@@ -120,23 +122,39 @@ class LogFolder:
 
     # -- segments ------------------------------------------------------------------------------------------------
 
-    def layout(self) -> LogLayout:
-        """What there is now. CorruptLog if a segment is missing."""
-        # In this order: a segment that is sealed meanwhile is seen, and one that is cut off meanwhile is not missed.
-        opened = [_open_parts(name) for name in self.storage.list("o")]
-        sealed = [int(name) for name in self.storage.list("s")]
-        cut = self._cut()
-        first = cut.position.segment
-        newest = sealed[-1] if sealed else 0
-        stop = max(newest + 1, first)
-        missing = sorted(set(range(min(first, newest), stop)) - {0, *sealed})
-        if missing:
-            raise CorruptLog(
-                f"{self}: segment {missing[0]} is missing, and {stop - 1} is there. Restore {sealed_name(missing[0])} "
-                f"from a copy; or read on from segment {missing[-1] + 1}, and count what is lost"
-            )
-        last = max((parts for parts in opened if parts[0] == newest + 1), default=None)
-        return LogLayout(cut, range(first, stop), newest, last)
+    def layout(self, start: int = 0) -> LogLayout:
+        """What there is now. CorruptLog if a segment is missing, from number ``start`` on."""
+        missing: list[int] = []
+        while True:
+            # In this order: a segment that is sealed meanwhile is seen, and what is behind an open one as well.
+            opened = [_open_parts(name) for name in self.storage.list("o")]
+            sealed = [int(name) for name in self.storage.list("s")]
+            cut = self._cut()
+            first, newest, known = cut.position.segment, sealed[-1] if sealed else 0, self._known()
+            last = max((parts for parts in opened if parts[0] > newest), default=None)
+            stop = max(newest + 1, first, known + 1, last[0] if last else 0)
+            # Of what was cut off, the segment before the first is kept where it is the newest.
+            lost = sorted(set(range(max(start, first - (newest < first)), stop)) - {0, *sealed})
+            if not lost:
+                self._sealed_known = max(newest, known)
+                return LogLayout(cut, range(first, stop), newest, last)
+            if lost == missing:
+                behind = max(newest, last[0] if last else 0)
+                there = f"{behind} is there" if behind > lost[0] else "it was there"
+                raise CorruptLog(
+                    f"{self}: segment {lost[0]} is missing, and {there}. Restore {sealed_name(lost[0])} from a "
+                    f"copy; or read on from segment {lost[-1] + 1}, and count what is lost"
+                )
+            # It may have been sealed and cut off since it was looked for.
+            missing = lost
+
+    def _known(self) -> int:
+        """The newest segment that is known to have been sealed: seen here, or by the last writer that came."""
+        if self._sealed_known is None:
+            name = f"c/{self.storage.list('c')[-1]}"
+            facts = _claim_facts(self.storage.read(name), f"{self}/{name}")
+            self._sealed_known = int(facts.get("newest", 0))
+        return self._sealed_known
 
     def segment(self, layout: LogLayout, number: int) -> Segment:
         """A segment of a layout. FileNotFoundError if it was sealed or cut off since."""
@@ -161,15 +179,31 @@ class LogFolder:
         for number in self.storage.list("s")[:-1]:
             if int(number) < first:
                 self.storage.delete(f"s/{number}")
-        for other in self.storage.list("t")[:-1]:
+        cuts = self._cuts()
+        for other in sorted(cuts, key=lambda name: _order(cuts[name]))[:-1]:
             self.storage.delete(f"t/{other}")
 
     def _cut(self) -> Cut:
-        names = self.storage.list("t")
-        if not names:
-            return Cut()
-        number, _, position = names[-1].partition("-")
-        return Cut(int(number), LogPosition.from_text(position))
+        return max(self._cuts().values(), key=_order, default=Cut())
+
+    def _cuts(self) -> dict[str, Cut]:
+        cuts = {}
+        for name in self.storage.list("t"):
+            number, _, position = name.partition("-")
+            cuts[name] = Cut(int(number), LogPosition.from_text(position))
+        return cuts
+
+
+def _order(cut: Cut) -> tuple[LogPosition, int]:
+    return cut.position, cut.number
+
+
+def _claim_facts(data: Any, place: str) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = decode_document(data, place)
+        return facts
+    except CorruptCheckpoint as error:
+        raise CorruptLog(f"{error}: it tells what the log had when its writer came. Restore it from a copy") from error
 
 
 def sealed_name(segment: int) -> str:

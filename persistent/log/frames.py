@@ -78,6 +78,10 @@ class Frame:
         found: bytes = data.slice(start, self.mark_bytes).to_pybytes()
         return found
 
+    def checksum(self, data: pa.Buffer) -> int:
+        """The CRC-32 of all of it, and of its place."""
+        return int.from_bytes(data.slice(self.start + _CHECKED_BYTES, 8).to_pybytes(), "little")
+
     @property
     def _offsets(self) -> int:
         return self.start + HEADER_BYTES + _TIME_BYTES * self.count

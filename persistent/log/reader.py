@@ -42,6 +42,7 @@ class LogReader:
         self._lease_ms = lease_ms
         self._before = before
         self._version, self._state = load_state(store, reader)
+        self._refuse_another_log()
         self._cursor = self._opened()
         self._begin = self._cursor.position
         self._leased = False
@@ -66,10 +67,16 @@ class LogReader:
     def read(self) -> Iterator[LogBatch]:
         """What there is now. StillRunning if another reader has this id; Fenced if one has taken it over."""
         if not self._leased:
+            self._refuse_another_log()
             # Nothing is written before there is something to read.
             if next(self._cursor.take(), None) is None:
                 return
-            self._take_lease()
+            try:
+                self._take_lease()
+            except BaseException:
+                # That was a look: who tries again finds the same.
+                self._cursor = self._cursor_at(self._begin)
+                raise
         for batch in self._cursor.take():
             if self._before:
                 self.mark(batch)
@@ -77,8 +84,7 @@ class LogReader:
             yield batch
             if not self._before:
                 self.mark(batch)
-            if 1_000 * (monotonic_s() - self._flushed_s) >= self._every_ms:
-                self.flush()
+            self._flush_when_due()
 
     def follow(self, *, stop: threading.Event | None = None, poll_ms: int = 100) -> Iterator[LogBatch]:
         """As ``read``, and then what comes, until the log ends, or ``stop`` is set."""
@@ -92,8 +98,7 @@ class LogReader:
                     return
             if not self._cursor.ended:
                 stop.wait(poll_ms / 1_000)
-                if 1_000 * (monotonic_s() - self._flushed_s) >= min(self._every_ms, self._lease_ms // 2):
-                    self.flush()
+                self._flush_when_due()
 
     def mark(self, batch: LogBatch) -> None:
         """Say that a batch, and all before it, has been processed: who leaves a loop early may."""
@@ -114,20 +119,29 @@ class LogReader:
             finally:
                 self._leased = False
 
+    def _flush_when_due(self) -> None:
+        """Every so often, and in time for the lease."""
+        if 1_000 * (monotonic_s() - self._flushed_s) >= min(self._every_ms, self._lease_ms // 2):
+            self.flush()
+
     # -- the lease -------------------------------------------------------------------------------------------------
 
     def _opened(self) -> Cursor:
         text = self._state.position
         return self._cursor_at(LogPosition.from_text(text) if text else None)
 
-    def _take_lease(self) -> None:
+    def _refuse_another_log(self) -> str:
+        """The id of the log, "" if there is none yet. Refused if the position is of another: it names other records, or
+        none."""
         log = self._log_id()
+        if "" not in (log, self._state.log) and self._state.log != log:
+            raise Refused(f"{self!r} has read another log, {self._state.log}. Read this one, {log}, under another id")
+        return log
+
+    def _take_lease(self) -> None:
         while True:
             self._version, self._state = load_state(self._store, self._reader)
-            if self._state.log not in ("", log):
-                raise Refused(
-                    f"{self!r} has read another log, {self._state.log}. Read this one, {log}, under another id"
-                )
+            log = self._refuse_another_log()
             now = wall_ms()
             if self._state.until > now:
                 raise StillRunning(

@@ -17,9 +17,9 @@ import numpy as np
 
 from persistent.clock import Duration, duration_ms, wall_ms
 from persistent.errors import InvalidPipeline, RetentionGap
-from persistent.log.cursor import Cursor, LogBatch, batch_of, find_segment
-from persistent.log.folder import Cut, LogFolder
-from persistent.log.frames import CONTENT_BYTES_MAX, Kind
+from persistent.log.cursor import Cursor, LogBatch, find_segment
+from persistent.log.folder import Cut, LogFolder, LogLayout
+from persistent.log.frames import CONTENT_BYTES_MAX, Frame, Kind
 from persistent.log.position import BEGINNING, LogPosition
 from persistent.log.reader import LogReader
 from persistent.log.segments import Segment
@@ -55,8 +55,8 @@ class SegmentedLog:
 
     ``segment_bytes``: a segment is sealed when it has so many. ``sync``: when what a writer acknowledges is durable:
     "always"; after so many entries; at the latest after a time, such as "1 s"; "never", which means when its segment is
-    sealed. ``keep_age``, ``keep_bytes``: what is older, or comes before so many bytes, is cut off, by whole segments,
-    when a segment is sealed. Without them all is kept.
+    sealed; on a local disk alone, elsewhere it is always. ``keep_age``, ``keep_bytes``: what is older, or comes before
+    so many bytes, is cut off, by whole segments, when one is sealed, or many small ones are. Without them all is kept.
 
     >>> log = SegmentedLog("memory://doctest-log")
     >>> with log.writer() as writer:
@@ -96,6 +96,17 @@ class SegmentedLog:
         return self._folder.storage
 
     @property
+    def address(self) -> str:
+        """Equal for two at one place: on a disk it is where symbolic links lead."""
+        storage = self._folder.storage
+        return f"log {os.path.realpath(storage.url) if storage.local and storage.shared else storage.url}"
+
+    @property
+    def durable(self) -> bool:
+        """Whether an entry is durable when it is acknowledged: sync="always"."""
+        return self._policy.each
+
+    @property
     def id(self) -> str:
         """The id of the log, which no other has; "" while nothing was written."""
         return self._folder.id if self._folder.find() else ""
@@ -116,7 +127,7 @@ class SegmentedLog:
         position = min(before, self._looked(self._safe_end) if ends.next_number else ends.next)
         if position <= ends.first:
             return ends.first
-        self._folder.cut(Cut(self._number_of(position), position))
+        self._folder.cut(Cut(self._number_of(position, ends), position))
         return position
 
     def _safe_end(self) -> LogPosition:
@@ -160,7 +171,7 @@ class SegmentedLog:
         ``on_gap``: where the position was cut off: "fail" with RetentionGap, or go on with the "earliest" or "latest"
         position. ``whole``: also what was acknowledged and is hidden, since a loss of power, until the next writer
         comes; or is just being added. CorruptLog if an acknowledged byte is wrong."""
-        yield from Cursor(self._folder, self._start(start, on_gap), whole=whole).take()
+        yield from self._cursor(start, on_gap, whole=whole).take()
 
     def follow(
         self,
@@ -171,8 +182,8 @@ class SegmentedLog:
         stop: threading.Event | None = None,
     ) -> Iterator[LogBatch]:
         """As ``read``, and then what comes, until the log ends, or ``stop`` is set. ``poll``: how long to wait before
-        looking again."""
-        cursor = Cursor(self._folder, self._start(start, on_gap))
+        looking again. ``on_gap``: also where what comes next is cut off meanwhile."""
+        cursor = self._cursor(start, on_gap)
         stop, wait_s = stop or threading.Event(), duration_ms(poll, "poll") / 1_000
         while not cursor.ended and not stop.is_set():
             yield from cursor.take()
@@ -206,7 +217,7 @@ class SegmentedLog:
                 position = self.ends().next
             elif position is None and isinstance(initial, int):
                 position = self.position_at(initial, on_gap="fail" if on_gap == "fail" else "earliest")
-            return Cursor(self._folder, self._start(position, on_gap))
+            return self._cursor(position, on_gap)
 
         every_ms, lease_ms, before = duration_ms(every, "every"), duration_ms(lease, "lease"), mark == "before"
         times = {"every_ms": every_ms, "lease_ms": lease_ms}
@@ -232,22 +243,33 @@ class SegmentedLog:
         """The number of the first record with this time or a later one that is still there."""
         return self._looked(lambda: self._at(time))[1] if self._folder.find() else 0
 
-    def position_of(self, number: int) -> LogPosition:
+    def position_of(self, number: int, *, whole: bool = False) -> LogPosition:
         """The position of the record with this number, or of the next to come. RetentionGap if it was cut off;
-        ValueError if it is not there yet."""
+        ValueError if it is not there yet. ``whole``: as for ``read``."""
         ends = self.ends()
+        stop = ends.whole_number if whole else ends.next_number
         if number < ends.first_number:
             raise RetentionGap(
                 f"{self!r}: record {number:,} was cut off, the first that is still there is {ends.first_number:,}"
             )
-        if number > ends.next_number:
-            raise ValueError(f"{self!r}: there is no record {number:,}, the next will be {ends.next_number:,}")
-        found: LogPosition = self._looked(lambda: self._position(number))
+        if number > stop:
+            raise ValueError(f"{self!r}: there is no record {number:,}, the next will be {stop:,}")
+        found: LogPosition = self._looked(lambda: self._position(number, whole))
         return found
+
+    def fingerprint_of(self, number: int) -> str | None:
+        """A text that no other record under this number has: its place, and the checksum of its entry. A number is used
+        again where an entry that was not synced is lost, or the log is an older copy. None if it was cut off, "" if it
+        is not there."""
+        return self._looked(lambda: self._fingerprint(number)) if self._folder.find() else ""
 
     def mark(self) -> bytes:
         """The mark of the last entry that has one; b"" if there is none."""
         return last_mark(self._folder)
+
+    def _cursor(self, start: LogPosition | None, on_gap: str, *, whole: bool = False) -> Cursor:
+        beyond = None if on_gap == "fail" else lambda: self._start(BEGINNING, on_gap)
+        return Cursor(self._folder, self._start(start, on_gap), whole=whole, beyond=beyond)
 
     def _start(self, start: LogPosition | None, on_gap: str) -> LogPosition:
         if on_gap not in _ON_GAP:
@@ -304,16 +326,33 @@ class SegmentedLog:
         ends = self._ends()
         return ends.next, ends.next_number
 
-    def _position(self, number: int) -> LogPosition:
+    def _position(self, number: int, whole: bool) -> LogPosition:
+        after = BEGINNING
+        for segment, frame in self._entries_to(self._folder.layout(), number, whole):
+            if number < frame.number + frame.count:
+                return LogPosition(segment.number, frame.entry, number - frame.number)
+            after = LogPosition(segment.number, frame.entry + 1, 0)
+        return max(after, self._ends().next)
+
+    def _fingerprint(self, number: int) -> str | None:
         layout = self._folder.layout()
+        if number < layout.cut.number:
+            return None
+        for segment, frame in self._entries_to(layout, number, whole=True):
+            if number < frame.number + frame.count:
+                return f"{LogPosition(segment.number, frame.entry, 0)}-{frame.checksum(segment.data):08x}"
+        return ""
+
+    def _entries_to(self, layout: LogLayout, number: int, whole: bool) -> Iterator[tuple[Segment, Frame]]:
+        """The entries of the segment that has the record with a number, if one has it, up to that record's."""
         segment = find_segment(self._folder, layout, lambda head: head.number <= number)
         if segment is not None:
-            for frame in segment.entries():
-                if frame.number <= number < frame.number + frame.count:
-                    return batch_of(segment, frame, number - frame.number).first
-        return self._ends().next
+            for frame in segment.entries(whole=whole):
+                if frame.number <= number:
+                    yield segment, frame
 
-    def _number_of(self, position: LogPosition) -> int:
+    def _number_of(self, position: LogPosition, ends: LogEnds) -> int:
         cursor = Cursor(self._folder, position)
         found = next(cursor.take(), None)
-        return cursor.number or 0 if found is None else found.number
+        number = cursor.number if found is None else found.number
+        return ends.next_number if number is None else number

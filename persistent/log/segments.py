@@ -42,8 +42,16 @@ class SoFar:
 
 
 def head(log: str, segment: int, epoch: int, so_far: SoFar, *, each: bool, writer: str = "") -> bytes:
-    """The first frame of a segment. ``each``: every entry is synced before it is acknowledged."""
-    facts = {"bytes": so_far.bytes_before, "each": each, "epoch": epoch, "log": log, "writer": writer}
+    """The first frame of a segment. ``each``: every entry is synced before it is acknowledged. ``noted``: and noted
+    when it is, synced or not."""
+    facts = {
+        "bytes": so_far.bytes_before,
+        "each": each,
+        "epoch": epoch,
+        "log": log,
+        "noted": True,
+        "writer": writer,
+    }
     mark = canonical_json(facts).encode()
     parts = encode(
         Kind.HEAD, seed_of(log, segment), entry=0, number=so_far.number, durable=0, last=so_far.last, mark=mark
@@ -163,7 +171,9 @@ class Segment:
     def _visible(self, start: int) -> Sequence[Frame]:
         whole = self._whole(start)
         if not self.facts["each"]:
-            return whole
+            # A segment of the first form has no notes of what is acknowledged and not synced.
+            noted = max((frame.entry for frame in whole if frame.kind is not Kind.DATA), default=0)
+            return [frame for frame in whole if frame.entry < noted] if self.facts.get("noted") else whole
         durable = max(chain((frame.durable for frame in whole), [0]))
         return [frame for frame in whole if frame.stop <= durable]
 

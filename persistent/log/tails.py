@@ -98,8 +98,8 @@ class _Adding:
 
 
 class OpenTail(_Adding):
-    """An open segment on a local disk. An entry is written, synced, then the claims are looked at, then a NOTE says so:
-    in this order nothing that is noted is lost, whoever claims meanwhile."""
+    """An open segment on a local disk. An entry is written, synced if that is due, then the claims are looked at, then
+    a NOTE says so: in this order nothing that is noted is lost, whoever claims meanwhile."""
 
     def __init__(self, folder: LogFolder, epoch: int, segment: int, so_far: SoFar, *, each: bool) -> None:
         super().__init__(folder, epoch, segment, so_far)
@@ -108,13 +108,13 @@ class OpenTail(_Adding):
 
     def flush(self, *, sync: bool) -> None:
         self._failed = True
-        self._file.append(self._parts)
-        self._parts = []
+        added, self._parts = self._parts, []
+        self._file.append(added)
         if sync:
             self._file.sync()
         self._refuse_fenced()
-        if sync:
-            self._note()
+        if sync or added:
+            self._note(sync=sync)
         self._failed = False
 
     def roll(self) -> None:
@@ -144,8 +144,9 @@ class OpenTail(_Adding):
         self.size = self.durable = len(begun)
         self._failed = False
 
-    def _note(self) -> None:
-        self.durable = self.size
+    def _note(self, *, sync: bool = True) -> None:
+        """Say what is acknowledged, and after a ``sync`` that it is durable."""
+        self.durable = self.size if sync else self.durable
         so_far = self.so_far
         number, durable = so_far.number, self.durable
         note = encode(Kind.NOTE, self._seed, entry=so_far.entries, number=number, durable=durable, last=so_far.last)
@@ -176,7 +177,8 @@ class PutTail(_Adding):
         self._begin(segment, so_far)
 
     def flush(self, *, sync: bool) -> None:
-        if sync and self.so_far.entries:
+        # What is not put would be gone with the process.
+        if self.so_far.entries:
             self.roll()
 
     def roll(self) -> None:

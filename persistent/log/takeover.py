@@ -6,7 +6,7 @@ was fenced.
 
 from __future__ import annotations
 
-from persistent.errors import Fenced, Refused
+from persistent.errors import Fenced, InvalidPipeline, Refused
 from persistent.log.folder import LogFolder, sealed_name
 from persistent.log.frames import Kind
 from persistent.log.segments import Segment, SoFar, seal
@@ -15,8 +15,14 @@ from persistent.storage.protocol import put_or_read
 
 
 def take_over(folder: LogFolder, *, each: bool) -> Tail:
-    """The tail of a new writer. ``each``: it syncs every entry. Refused if the log has ended; CorruptLog."""
+    """The tail of a new writer. ``each``: it syncs every entry. Refused if the log has ended; InvalidPipeline if
+    nothing grows here and it does not sync every entry; CorruptLog."""
     folder.make()
+    if not folder.appends and not each:
+        raise InvalidPipeline(
+            f"{folder}: on this store nothing is there before it is put, so an entry that is acknowledged without that "
+            "would be lost with the process. Leave sync= out, and append many records at a time"
+        )
     _refuse_ended(folder, _ends(folder)[0])
     epoch = folder.claim()
     last, left = _ends(folder)

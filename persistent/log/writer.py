@@ -24,6 +24,8 @@ from persistent.log.tails import Tail, damaged
 
 RECORD_BYTES_MAX = 16 << 20
 _SLOT_BYTES = 12
+_ROLLS_MAX = 100
+"""Small segments that may be sealed before retention looks again, which reads some of them."""
 
 
 @dataclass
@@ -52,6 +54,7 @@ class LogWriter:
         self._policy = policy
         self._segment_bytes = segment_bytes
         self._on_roll = on_roll
+        self._rolled = tail.segment, tail.so_far.bytes_before
         self._changed = threading.Condition()
         self._waiting: list[_Waiting] = []
         self._busy = False
@@ -181,10 +184,17 @@ class LogWriter:
         if tail.size >= self._segment_bytes:
             tail.roll()
             self._unsynced = 0
-            self._on_roll()
+        self._note_rolls()
         self._set_timer()
         for entry, position in zip(group, added):
             entry.position = position
+
+    def _note_rolls(self) -> None:
+        """Tell of sealed segments: of each that is full, and where each flush seals one, of so many bytes, or many."""
+        now = self._tail.segment, self._tail.so_far.bytes_before
+        if now[1] - self._rolled[1] >= self._segment_bytes or now[0] - self._rolled[0] >= _ROLLS_MAX:
+            self._rolled = now
+            self._on_roll()
 
     def _set_timer(self) -> None:
         """With a time in the policy, what is acknowledged last is synced too, though nothing comes after it."""
@@ -232,6 +242,11 @@ class LogWriter:
         return found
 
 
+def is_entry(records: int, size: int) -> bool:
+    """Whether so many records, of so many bytes with their mark, are not too many for one entry."""
+    return size + _SLOT_BYTES * records + 16 <= CONTENT_BYTES_MAX
+
+
 def _column(records: Any, mark: bytes, place: str) -> pa.BinaryArray:
     column = records if isinstance(records, pa.BinaryArray) else pa.array(records, pa.binary())
     if not len(column) and not mark:
@@ -247,6 +262,6 @@ def _column(records: Any, mark: bytes, place: str) -> pa.BinaryArray:
             f"{place}: record {int(sizes.argmax())} has {int(sizes.max()):,} bytes, and a log takes "
             f"{RECORD_BYTES_MAX:,}: put it into a file, and its name into the log"
         )
-    if int(offsets[-1]) - int(offsets[0]) + _SLOT_BYTES * len(column) + len(mark) + 16 > CONTENT_BYTES_MAX:
+    if not is_entry(len(column), int(offsets[-1]) - int(offsets[0]) + len(mark)):
         raise Refused(f"{place}: an entry holds at most {CONTENT_BYTES_MAX:,} bytes: append these records in several")
     return column

@@ -24,7 +24,7 @@ class OffsetStore(Protocol):
         """The version of the document of a reader, and the document; (0, b"") if there is none."""
 
     def swap(self, reader: str, version: int, data: bytes) -> bool:
-        """Replace the document if it still has this version; whether it did."""
+        """Replace the document if it still has this version; whether it did, and no other has replaced it since."""
 
     def close(self) -> None:
         """End the connection."""

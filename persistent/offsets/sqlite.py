@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+from persistent.clients.sqlite_file import connected
 from persistent.errors import StorageError
 
 _TABLE = "persistent_offsets"
-_WAIT_SECONDS = 60.0
+_WAIT_MS = 60_000
 
 
 class SqliteOffsets:
@@ -52,8 +53,7 @@ class SqliteOffsets:
     @contextmanager
     def _transaction(self, what: str) -> Iterator[sqlite3.Connection]:
         try:
-            with closing(sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)) as database:
-                database.execute("PRAGMA synchronous = FULL")
+            with closing(connected(self.path, _WAIT_MS)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 database.execute(
                     f"CREATE TABLE IF NOT EXISTS {_TABLE} "

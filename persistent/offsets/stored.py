@@ -1,4 +1,8 @@
-"""Offsets in a folder of a store: each document is a file with the next number, put if absent."""
+"""Offsets in a folder of a store: each document is a file with the next number, put if absent.
+
+All but the newest numbers are deleted, so one that is old can be put again. Who has put a number has replaced the
+document only if it is the newest then.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,11 @@ class StoredOffsets:
             answer = Put.WON if self.load(reader) == (version + 1, data) else self._storage.put_if_absent(name, data)
         if answer is not Put.WON and self.load(reader) != (version + 1, data):
             return False
-        for number in self._storage.list(reader)[:-_KEPT]:
+        names = self._storage.list(reader)
+        if int(names[-1]) != version + 1:
+            # Others have gone on meanwhile. Ours, if it is left, is older than what is kept.
+            return False
+        for number in names[:-_KEPT]:
             self._storage.delete(f"{reader}/{number}")
         return True
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,9 +13,9 @@ import pyarrow as pa
 from persistent.codec.documents import canonical_json
 from persistent.errors import InvalidPipeline, PersistentError, StorageError
 from persistent.log import LogWriter, SegmentedLog
-from persistent.log.writer import RECORD_BYTES_MAX
+from persistent.log.writer import RECORD_BYTES_MAX, is_entry
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import json_rows
+from persistent.sinks.json_lines import check_texts, json_rows
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import with_revision
@@ -23,20 +24,26 @@ from persistent.text.spelling import spelled
 
 _TAKEOVERS_MAX: Final = 10
 _ESCAPED_MAX: Final = 12
+_MARK_BYTES: Final = 256
 
 
 class LogSink:
     """Appends to the log at ``url``, a path or the URL of a store, or to a ``SegmentedLog``: a JSON object for each
     row, with the number of its batch as ``revision``.
 
-    The rows of a batch are one entry, so a reader sees all or none of them. Drivers fence each other; nothing else may
-    write to this log.
+    The rows of a batch are one entry, so a reader sees all or none of them; those of more than 1 GB are several, one
+    after the other. Drivers fence each other; nothing else may write to this log.
     """
 
     @spelled
     def __init__(self, url: str | os.PathLike[str] | Storage | SegmentedLog) -> None:
         self.log = url if isinstance(url, SegmentedLog) else SegmentedLog(url)
-        self.address = f"log {self.log.storage.url}"
+        if not self.log.durable:
+            raise InvalidPipeline(
+                f"{self.log!r} does not sync each entry, and a checkpoint counts its outputs as published: a loss of "
+                "power would take them for good. Leave its sync= out: a checkpoint is one entry, and costs one sync"
+            )
+        self.address = self.log.address
         self._writer: LogWriter | None = None
 
     def __repr__(self) -> str:
@@ -56,7 +63,8 @@ class LogSink:
             self._change(lambda writer: self._claim(writer, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than a record may be."""
+        """InvalidPipeline for a row that is larger than a record may be, or a time without a text."""
+        check_texts(outputs, repr(self))
         if _ESCAPED_MAX * outputs.nbytes <= RECORD_BYTES_MAX and outputs.num_columns < 1_000:
             return
         for row, text in enumerate(text for texts in json_rows(outputs) for text in texts):
@@ -134,14 +142,34 @@ class LogSink:
         return found
 
     def _write(self, writer: LogWriter, batch: OutputBatch) -> None:
+        """The rows of a batch, and its mark with the last of them. What comes before the last entry has the mark that
+        was there, and how many rows of this batch have come: whoever goes on after a crash passes over them."""
+        before, done = self._there(writer, batch.url), _begun(writer.mark, batch)
         rows: list[bytes] = []
-        for table in batch.tables():
-            self.check(table, batch.key)
-            rows += [text for texts in json_rows(with_revision(table, batch.number)) for text in texts]
+        size = _MARK_BYTES
+        for text in islice(self._texts(batch), done, None):
+            if rows and not is_entry(len(rows) + 1, size + len(text)):
+                done += len(rows)
+                self._append(writer, rows, before, part=[batch.number, done])
+                rows, size = [], _MARK_BYTES
+            rows.append(text)
+            size += len(text)
         self._append(writer, rows, SinkMark(batch.job, batch.number))
 
-    def _append(self, writer: LogWriter, rows: list[bytes], mark: SinkMark) -> None:
-        writer.append_many(rows, mark=canonical_json(mark.__dict__).encode())
+    def _texts(self, batch: OutputBatch) -> Iterator[bytes]:
+        for table in batch.tables():
+            self.check(table, batch.key)
+            for texts in json_rows(with_revision(table, batch.number)):
+                yield from texts
+
+    def _append(self, writer: LogWriter, rows: list[bytes], mark: SinkMark, **more: Any) -> None:
+        writer.append_many(rows, mark=canonical_json({**mark.__dict__, **more}).encode())
+
+
+def _begun(mark: bytes, batch: OutputBatch) -> int:
+    """How many rows of this batch are there."""
+    number, rows = json.loads(mark).get("part", (None, 0))
+    return int(rows) if number == batch.number else 0
 
 
 def _mark(data: bytes, sink: LogSink) -> SinkMark | None:

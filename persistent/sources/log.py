@@ -84,7 +84,7 @@ class LogSource:
         options.require_choice("on_gap", on_gap, ON_GAP)
         storage = url.storage if isinstance(url, SegmentedLog) else open_storage(url)
         self.log = SegmentedLog(storage)
-        self.address = f"log {storage.url}"
+        self.address = self.log.address
         self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
@@ -97,6 +97,8 @@ class LogSource:
         except (TypeError, ValueError) as error:
             raise InvalidPipeline(f'{error}; start= also takes "earliest" and "latest"') from error
         self._plans = OffsetPlans(repr(self), on_gap=on_gap, idle_timeout_ms=None)
+        self._seen: list[Any] = []
+        self._is_missing = False
 
     def __repr__(self) -> str:
         return f"LogSource({self.log.storage.url!r})"
@@ -110,16 +112,19 @@ class LogSource:
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
         """What to read next."""
         self._require_recorded(state.recorded)
+        self._require_there(state.recorded, follow)
         kept = self._kept(state.recorded, state.positions.get(_PARTITION, 0))
         plan = self._plans.plan(state, budget, {_PARTITION: kept}, partial(self._begins, kept))
-        recorded = {**plan.recorded, **self._facts(), "log": self.log.id}
+        self._require_read(state.recorded, state.positions.get(_PARTITION, 0))
+        recorded = {**plan.recorded, **self._facts(), "log": self.log.id, **self._last(state.recorded, plan.end)}
         if plan.splits or self._schema is not None:
             recorded["schema"] = to_json(self._fixed_schema(state.recorded, plan.splits))
         return replace(plan, recorded=recorded)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
-        """Raise SourceChanged if the log that was read is not the one that was planned."""
+        """Raise SourceChanged if the log that was read is not the one that was planned, or has other records."""
         self._require_same(recorded)
+        self._require_read(recorded, recorded.get("last", (-1,))[0] + 1)
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan are gone, and may be passed over."""
@@ -151,6 +156,19 @@ class LogSource:
     def acknowledge(self, positions: Positions) -> None:
         """Nothing to do: the writer of a log decides what is kept."""
 
+    def warnings(self) -> tuple[str, ...]:
+        """That a run which follows still waits for the log itself."""
+        return (f"{self!r}: there is no log yet: check the path, or start what writes it",) if self._is_missing else ()
+
+    def _require_there(self, recorded: Mapping[str, Any], follow: bool) -> None:
+        """SourceError if nothing was ever written there, unless it is waited for."""
+        self._is_missing = not self.log.id and not recorded.get("log")
+        if self._is_missing and not follow:
+            raise SourceError(
+                f"{self!r}: there is no log; check the path, start what writes it (a LogSink makes it with its first "
+                "outputs), or run with follow=True to wait for it"
+            )
+
     def _kept(self, recorded: Mapping[str, Any], read: int) -> Kept:
         self._require_same(recorded)
         ends = self.log.ends()
@@ -169,6 +187,29 @@ class LogSource:
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read another log there, {recorded['log']}; this one is "
                 f"{found or 'not there'}. Give it that one; 'persistent restart' goes on from a clock"
+            )
+
+    def _last(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
+        """The last record before the end of a plan, and what tells it from another under its number."""
+        number = end.get(_PARTITION, 0) - 1
+        if number < 0 or recorded.get("last", (-1,))[0] == number:
+            return {}
+        self._seen = [number, self.log.fingerprint_of(number)]
+        return {"last": self._seen}
+
+    def _require_read(self, recorded: Mapping[str, Any], read: int) -> None:
+        """Raise SourceChanged if the last record before ``read`` is not the one that was recorded. Looked at once in a
+        process: it takes a loss of power, or other files, to make it another."""
+        number, known = last = list(recorded.get("last", (-1, None)))
+        if not known or number != read - 1 or last == self._seen:
+            return
+        found, self._seen = self.log.fingerprint_of(number), last
+        if found is not None and found != known:
+            self._seen = []
+            raise SourceChanged(
+                f"{self!r}: record {number:,} is no longer the one that was read there. A loss of power took what was "
+                "not synced, or the log is an older copy, and others were written under the same numbers since. "
+                "'persistent restart' goes on from a clock; a fresh checkpoint reads what there is"
             )
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -228,7 +269,8 @@ class LogSource:
     def _batches(self, start: int, stop: int) -> Iterator[LogBatch]:
         """The records ``start <= number < stop``, cut from their entries."""
         try:
-            for batch in self.log.read(self.log.position_of(start), whole=True) if start < stop else ():
+            there = start < stop and start < self.log.ends().whole_number
+            for batch in self.log.read(self.log.position_of(start, whole=True), whole=True) if there else ():
                 yield batch[: stop - batch.number]
                 start = batch.number + len(batch)
                 if start >= stop:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 import threading
 from pathlib import Path
+from shutil import copytree
+from typing import Any
 
 import numpy as np
 import pytest
 
-from persistent.errors import CorruptLog, InvalidPipeline, RetentionGap
-from persistent.log import BEGINNING, LogPosition, SegmentedLog, segmented
+from persistent.errors import CorruptLog, Fenced, InvalidPipeline, RetentionGap
+from persistent.log import BEGINNING, LogPosition, SegmentedLog, segmented, segments, takeover
 from persistent.log.cursor import Cursor
+from persistent.log.tails import OpenTail
 from persistent.storage import LocalStorage
 from tests.log.logs import KINDS, place, positions, values
 
@@ -109,6 +112,64 @@ def test_what_is_not_synced_is_not_cut(tmp_path: Path) -> None:
     assert log.truncate(LogPosition(9, 0, 0)) == BEGINNING
     adding.close()
     assert log.truncate(LogPosition(9, 0, 0)) > BEGINNING
+
+
+def test_readers_see_nothing_of_a_writer_that_is_fenced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not synced, it would be seen before the writer looks for the claims of others: who takes over has not kept it."""
+    log = SegmentedLog(tmp_path / "log", sync="never")
+    adding = log.writer()
+    adding.append(b"acknowledged")
+    cursor, found, real = log._cursor(BEGINNING, "fail"), [], takeover._seal
+
+    def slow(*args: Any) -> None:
+        with pytest.raises(Fenced):
+            adding.append(b"ghost")
+        found.extend(cursor.take())
+        real(*args)
+
+    monkeypatch.setattr(takeover, "_seal", slow)
+    with SegmentedLog(tmp_path / "log", sync="never").writer() as other:
+        other.append(b"next")
+    found.extend(cursor.take())
+    assert [batch.records.to_pylist() for batch in found] == [[b"acknowledged"], [b"next"]]
+
+
+def test_a_segment_of_the_first_form_is_read_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its writer noted nothing that it did not sync: its entries would be out of sight until the next one comes."""
+    real = segments.canonical_json
+    monkeypatch.setattr(segments, "canonical_json", lambda facts: real({**facts, "noted": False}))
+    monkeypatch.setattr(OpenTail, "_note", lambda self, sync=True: None)
+    log = SegmentedLog(tmp_path / "log", sync="never")
+    adding = log.writer()
+    adding.append(b"one")
+    assert values(log) == [b"one"]
+
+
+def test_a_number_that_is_used_again_is_told_apart(url: str) -> None:
+    """The records of a loss of power have their numbers and places, and are others."""
+    log = filled(url)
+    found = [log.fingerprint_of(number) for number in range(60)]
+    assert len({text for text in found if text}) == 20 and found[0] == found[2] != found[3]
+    log.truncate(log.position_of(31))
+    with log.writer() as adding:
+        adding.append(b"60")
+    assert [log.fingerprint_of(number) for number in (30, 31, 59, 61)] == [None, found[31], found[59], ""]
+    assert SegmentedLog(f"{url}-other").fingerprint_of(0) == ""
+
+
+def test_another_record_at_the_same_place_is_told_apart(tmp_path: Path) -> None:
+    """A log that was restored from an older copy goes on with the same segments."""
+    log = SegmentedLog(tmp_path / "log")
+    with log.writer() as adding:
+        adding.append(b"one", time=1)
+    copytree(tmp_path / "log", tmp_path / "copy")
+    found = []
+    for name, text in (("log", b"two"), ("copy", b"2nd")):
+        other = SegmentedLog(tmp_path / name)
+        with other.writer() as adding:
+            adding.append(text, time=2)
+        found.append([other.fingerprint_of(number) for number in (0, 1)])
+    assert found[0][0] == found[1][0] and found[0][1] != found[1][1] and found[0][1].startswith("2-0-0-")
 
 
 def test_a_follower_sees_what_comes_until_the_end(url: str) -> None:
@@ -215,3 +276,49 @@ def test_a_reader_writes_nothing(tmp_path: Path) -> None:
     log = SegmentedLog(LocalStorage(tmp_path / "log"))
     assert len(values(log)) == 60 and log.ends().next_number == 60
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_cut_within_a_segment_knows_its_number(url: str) -> None:
+    """With the number of another record, a source finds a gap in every run, or reads other records."""
+    log = SegmentedLog(url)
+    adding = log.writer()
+    for number in range(5):
+        adding.append_many([b"%d" % number, b"x"])
+    middle, end = positions(log)[7], log.ends().next
+    assert log.truncate(middle) == middle == log.ends().first and log.ends().first_number == 7
+    assert log.truncate(end) == end == log.ends().first and log.ends().first_number == 10
+    assert values(log) == []
+    adding.append(b"next")
+    assert [(batch.number, batch.records.to_pylist()) for batch in log.read()] == [(10, [b"next"])]
+
+
+@pytest.mark.parametrize(("on_gap", "first"), [("earliest", 31), ("latest", 60)])
+def test_a_reader_that_is_overtaken_goes_on_as_it_was_told(url: str, tmp_path: Path, on_gap: str, first: int) -> None:
+    """It would end with the advice that it was given already."""
+    log = filled(url)
+    reading = log.reader("one", tmp_path / "offsets.db", on_gap=on_gap)
+    cursor = log._cursor(BEGINNING, on_gap)
+    assert next(cursor.take()).number == next(reading.read()).number == 0
+    log.truncate(positions(log)[31])
+    numbers = [batch.number for one in (cursor.take(), reading.read()) for batch in one]
+    with log.writer() as adding:
+        adding.append(b"60")
+        numbers += [batch.number for one in (cursor.take(), reading.read()) for batch in one]
+    assert min(numbers) == first and numbers.count(60) == 2
+
+
+def test_a_lost_segment_is_told_and_can_be_passed_over(tmp_path: Path) -> None:
+    """Reading would end there as if it were the end, and the next writer would use its numbers again."""
+    adding = SegmentedLog(tmp_path / "log", segment_bytes=1_024).writer()
+    for _ in range(20):
+        adding.append(bytes(200))
+    newest = sorted((tmp_path / "log" / "s").iterdir())[-1]
+    for _ in range(2):
+        adding.append(b"behind")
+    newest.unlink()
+    log = SegmentedLog(tmp_path / "log")
+    behind = LogPosition(int(newest.name) + 1, 0, 0)
+    for act in (lambda: values(log), log.writer, log.ends):
+        with pytest.raises(CorruptLog, match=rf"segment {int(newest.name)} is missing.*from segment {behind.segment}"):
+            act()
+    assert values(log, behind)[-1] == b"behind" and adding.is_current()

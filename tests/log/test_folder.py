@@ -107,3 +107,59 @@ def test_the_highest_cut_counts_and_the_newest_segment_stays(storage: MemoryStor
     folder.cut(Cut(30, LogPosition(4, 0, 0)))
     layout = folder.layout()
     assert storage.list("s") == [sealed_name(3)[2:]] and (layout.segments, layout.newest) == (range(4, 4), 3)
+
+
+def test_the_newest_segment_is_missed_where_anything_is_behind_it(storage: MemoryStorage, folder: LogFolder) -> None:
+    """Reading would end before it without an error, and the next writer would give its numbers away again."""
+    storage.write(sealed_name(1), b"")
+    storage.write(open_name(3, 1), b"")
+    with pytest.raises(CorruptLog, match=r"segment 2 is missing, and 3 is there\. .*read on from segment 3"):
+        folder.layout()
+    layout = folder.layout(3)
+    assert (layout.open, layout.segments.stop) == ((3, 1), 4)
+
+
+def test_what_the_last_writer_found_is_missed(storage: MemoryStorage, folder: LogFolder) -> None:
+    """Without a single segment the log would look as if nothing had ever been written."""
+    for number in (1, 2):
+        storage.write(sealed_name(number), b"")
+    folder.claim()
+    for number in (1, 2):
+        storage.delete(sealed_name(number))
+    again = LogFolder(storage)
+    again.make()
+    with pytest.raises(CorruptLog, match="segment 1 is missing, and it was there"):
+        again.layout()
+    storage.write("c/" + "2".zfill(20), b"damaged")
+    again = LogFolder(storage)
+    again.make()
+    with pytest.raises(CorruptLog, match="what the log had when its writer came"):
+        again.layout()
+
+
+def test_a_segment_that_is_sealed_and_cut_off_meanwhile_is_not_missed(folder: LogFolder) -> None:
+    """A reader would stop for damage that is none."""
+    storage = folder.storage
+    storage.write(sealed_name(1), b"")
+    listed = storage.list
+    hurried = []
+
+    def busy(name: str) -> list[str]:
+        found = listed(name)
+        if name == "s" and not hurried:
+            hurried.append(name)
+            for number in (2, 3, 4):
+                storage.write(sealed_name(number), b"")
+            folder.cut(Cut(9, LogPosition(4, 0, 0)))
+        return found
+
+    storage.list = busy  # type: ignore[method-assign]
+    assert folder.layout().segments == range(4, 5) and hurried
+
+
+def test_the_cut_of_the_highest_position_counts(storage: MemoryStorage, folder: LogFolder) -> None:
+    """Entries with a mark alone have no records: the position goes on and the number does not."""
+    storage.write(sealed_name(1), b"")
+    for entry in (9, 10):
+        folder.cut(Cut(5, LogPosition(1, entry, 0)))
+    assert folder.layout().cut == Cut(5, LogPosition(1, 10, 0)) and len(storage.list("t")) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -160,6 +161,17 @@ def test_one_reader_an_id(log: SegmentedLog, store: StoredOffsets, times: Times)
     assert numbers(log.reader("one", store)) == []
 
 
+def test_who_has_to_wait_for_an_id_misses_nothing(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """Each try took a record, and after the last one it seemed that there was nothing to read."""
+    next(iter(log.reader("one", store, lease="30 s").read()))
+    waiting = log.reader("one", store)
+    for _ in range(9):
+        with pytest.raises(StillRunning):
+            numbers(waiting)
+    times.ms += 30_001
+    assert numbers(waiting) == list(range(6))
+
+
 def test_a_closed_reader_leaves_its_id(log: SegmentedLog, store: StoredOffsets) -> None:
     """The next one need not wait for the lease."""
     with log.reader("one", store) as first:
@@ -183,6 +195,46 @@ def test_a_reader_that_waits_keeps_its_lease(log: SegmentedLog, store: StoredOff
     with log.reader("one", store, lease="60 s") as reading:
         assert len(list(reading.follow(stop=Passing()))) == 6
     assert Passing.waits == 9 and not stop.is_set()
+
+
+@pytest.mark.parametrize("mark", ["after", "before"])
+def test_a_reader_that_reads_keeps_its_lease(mark: str, log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """However seldom its position is to be stored: another would take the id of one that is alive."""
+    with log.reader("one", store, lease="60 s", every="10 min", mark=mark) as reading:
+        for batch in reading.read():
+            assert load_state(store, "one")[1].until > times.ms
+            if batch.number < 5:
+                with pytest.raises(StillRunning):
+                    numbers(log.reader("one", store))
+            times.ms += 30_000
+    assert load_state(store, "one")[1].until == 0
+
+
+def test_a_reader_that_slept_hands_out_nothing(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """With mark="before" nothing is read twice: also by two, one of which wakes up in the middle of a flush."""
+    waking = StoredOffsets(store._storage)
+    slept: list[int] = []
+
+    class Sleepy:
+        url = store._storage.url
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store._storage, name)
+
+        def put_if_absent(self, name: str, data: bytes) -> Any:
+            if asleep.is_set() and not slept:
+                times.ms += 60_001
+                slept.extend(numbers(log.reader("one", waking, mark="before")))
+            return store._storage.put_if_absent(name, data)
+
+    asleep = threading.Event()
+    first = log.reader("one", StoredOffsets(Sleepy()), mark="before")  # type: ignore[arg-type]
+    batches = first.read()
+    seen = [int(next(batches).records[0].as_py())]
+    asleep.set()
+    with pytest.raises(Fenced):
+        next(batches)
+    assert seen == [0] and slept == [1, 2, 3, 4, 5]
 
 
 def test_a_position_never_goes_back(log: SegmentedLog, store: StoredOffsets) -> None:
@@ -214,6 +266,24 @@ def test_the_position_of_another_log_is_refused(log: SegmentedLog, store: Stored
     add(other, range(9, 20))
     with pytest.raises(Refused, match="has read another log"):
         numbers(other.reader("one", store))
+    with pytest.raises(Refused, match="has read another log"):
+        other.reader("one", store, on_gap="latest")
+
+
+@pytest.mark.parametrize("on_gap", ["fail", "earliest", "latest"])
+def test_a_log_that_was_made_anew_is_another(on_gap: str, store: StoredOffsets, tmp_path: Path) -> None:
+    """As long as it is shorter than the first was, nothing would be read, for ever and without a word."""
+    add(SegmentedLog(tmp_path / "log"), range(6))
+    with SegmentedLog(tmp_path / "log").reader("one", store) as reading:
+        assert len(numbers(reading)) == 6
+    shutil.rmtree(tmp_path / "log")
+    waiting = SegmentedLog(tmp_path / "log").reader("one", store, on_gap=on_gap)
+    assert numbers(waiting) == []
+    add(SegmentedLog(tmp_path / "log"), range(2))
+    with pytest.raises(Refused, match="has read another log"):
+        numbers(waiting)
+    with pytest.raises(Refused, match="has read another log"):
+        SegmentedLog(tmp_path / "log").reader("one", store, on_gap=on_gap)
 
 
 def test_a_corrupt_position_is_an_error(log: SegmentedLog, store: StoredOffsets) -> None:
@@ -234,6 +304,7 @@ KILLED = textwrap.dedent(
     """
     import os, signal, sys
     from persistent.log import SegmentedLog, LogReader
+    from persistent.offsets import LevelDbOffsets
     folder, mark, at, where = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
     def die(here, left=[at]):
         if here == where:
@@ -246,7 +317,8 @@ KILLED = textwrap.dedent(
         put(self, until)
         die("after flush")
     LogReader._put = dying_put
-    with SegmentedLog(folder + "/log").reader("one", folder + "/o.db", mark=mark, every=0, lease=0) as reading:
+    stores = {"sqlite": folder + "/o.db", "folder": "file://" + folder + "/o", "leveldb": LevelDbOffsets(folder + "/l")}
+    with SegmentedLog(folder + "/log").reader("one", stores[sys.argv[5]], mark=mark, every=0, lease=0) as reading:
         for batch in reading.read():
             die("before")
             with open(folder + "/done", "ab") as done:
@@ -256,16 +328,29 @@ KILLED = textwrap.dedent(
 )
 
 
+_MOMENTS = ("before", "after", "before flush", "after flush")
+KILLS = [
+    *((mark, where, "sqlite") for mark in ("after", "before") for where in _MOMENTS),
+    *(
+        (mark, where, store)
+        for store in ("folder", "leveldb")
+        for mark, where in (("after", "after"), ("before", "after flush"))
+    ),
+]
+
+
 @pytest.mark.crash
-@pytest.mark.parametrize("mark", ["after", "before"])
-@pytest.mark.parametrize("where", ["before", "after", "before flush", "after flush"])
-def test_killed_with_9(mark: str, where: str, tmp_path: Path) -> None:
-    """Marked after it is processed, a batch is never lost; marked before, never there twice."""
+@pytest.mark.parametrize(("mark", "where", "store"), KILLS)
+def test_killed_with_9(mark: str, where: str, store: str, tmp_path: Path) -> None:
+    """Marked after it is processed, a batch is never lost; marked before, never there twice. In each store: one that
+    answers before it has written goes back behind the mark."""
+    if store == "leveldb":
+        pytest.importorskip("plyvel")
     log = SegmentedLog(tmp_path / "log")
     add(log, range(6))
     killed = 0
     for at in (2, 1, 10**6):
-        words = [sys.executable, "-c", KILLED, str(tmp_path), mark, str(at), where]
+        words = [sys.executable, "-c", KILLED, str(tmp_path), mark, str(at), where, store]
         killed += subprocess.run(words, cwd=ROOT, timeout=300).returncode == -9
     done = [int(text) for text in (tmp_path / "done").read_bytes().split()]
     assert killed == 2 and done == sorted(done)

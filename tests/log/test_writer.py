@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from persistent.errors import Fenced, Refused, StorageError
+from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
 from persistent.log import SegmentedLog, writer
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.storage.disk import OsDisk
@@ -117,13 +117,42 @@ def test_some_at_once_are_put_together_where_nothing_grows() -> None:
     """On S3 each acknowledged entry is a file."""
     storage = MemoryStorage(f"puts-{id(object())}")
     storage.clear()
-    log = SegmentedLog(storage, sync=3)
+    log = SegmentedLog(storage)
     adding = log.writer()
-    for number in range(4):
-        adding.append(b"%d" % number)
+    adding.append_many([b"0", b"1", b"2"])
     assert len(storage.list("s")) == 1 and values(log) == [b"0", b"1", b"2"]
-    adding.close()
+    adding.append(b"3")
     assert len(storage.list("s")) == 2 and values(log) == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("sync", [3, "never", "1 s"])
+def test_what_is_acknowledged_is_put_where_nothing_grows(sync: Any) -> None:
+    """It would be in the memory of the writer alone, and gone with its process."""
+    storage = MemoryStorage(f"acknowledged-{sync}")
+    storage.clear()
+    with pytest.raises(InvalidPipeline, match=r"would be lost with the process\. Leave sync= out"):
+        SegmentedLog(storage, sync=sync).writer()
+    assert not storage.list("s") and storage.list("c") == ["0" * 20]
+
+
+def test_retention_comes_while_a_writer_lives(url: str) -> None:
+    """On a store each flush seals a segment, and none of them is full: the disk would run full of them."""
+    log = SegmentedLog(url, segment_bytes=1_024, keep_bytes=4_000)
+    adding = log.writer()
+    for _ in range(60):
+        adding.append(bytes(50))
+    ends = log.ends()
+    assert 4 <= ends.next_number - ends.first_number <= 5_500 / 50 * 0.5 and ends.first_number
+
+
+def test_retention_comes_for_many_small_segments() -> None:
+    """A few bytes at a time, it would take years until the first is cut off."""
+    storage = MemoryStorage("retention-of-small-segments")
+    storage.clear()
+    adding = SegmentedLog(storage, keep_bytes=1).writer()
+    for _ in range(writer._ROLLS_MAX):
+        adding.append(b"x")
+    assert len(storage.list("s")) == 1
 
 
 def test_a_second_writer_fences_the_first(url: str) -> None:

@@ -7,12 +7,14 @@ import sys
 import uuid
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
-from persistent.storage import MemoryStorage
+from persistent.storage import MemoryStorage, Put
 from persistent.testing.faults import FaultyStorage, Operations
 
 
@@ -28,6 +30,12 @@ def test_sqlite_stands_beside_other_tables(tmp_path: Path) -> None:
     assert SqliteOffsets(tmp_path / "a.db").swap("one", 0, b"a")
     with closing(sqlite3.connect(tmp_path / "a.db")) as database:
         assert database.execute("SELECT count(*) FROM mine").fetchall() == [(0,)]
+
+
+def test_a_position_in_sqlite_outlasts_a_loss_of_power(tmp_path: Path) -> None:
+    """Where it is stored before a batch is handed out, that batch would be read twice."""
+    with SqliteOffsets(tmp_path / "a.db")._transaction("look into") as database:
+        assert database.execute("PRAGMA synchronous").fetchone() == (3,)
 
 
 def test_what_is_no_sqlite_is_told(tmp_path: Path) -> None:
@@ -52,6 +60,30 @@ def test_leveldb_is_for_one_process(tmp_path: Path) -> None:
     second.close()
 
 
+def test_each_write_to_leveldb_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not by default: a loss of power would take the position back, of what is read at most once too."""
+    plyvel = pytest.importorskip("plyvel")
+    told: list[dict[str, Any]] = []
+
+    class Told:
+        def __init__(self, *words: Any, **options: Any) -> None:
+            self.database = plyvel.DB(*words, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.database, name)
+
+        def put(self, *words: Any, **options: Any) -> None:
+            told.append(options)
+            self.database.put(*words, **options)
+
+    stand_in = SimpleNamespace(DB=Told, Error=plyvel.Error)
+    monkeypatch.setitem(sys.modules, "plyvel", stand_in)
+    store = LevelDbOffsets(tmp_path / "a")
+    assert store.swap("one", 0, b"a") and store.swap("one", 1, b"b")
+    store.close()
+    assert told == [{"sync": True}] * 2
+
+
 def test_leveldb_without_its_library_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is an extra."""
     monkeypatch.setitem(sys.modules, "plyvel", None)
@@ -70,6 +102,29 @@ def test_a_store_that_does_not_answer_is_asked(how: str) -> None:
         except StorageError:
             continue
         assert done and StoredOffsets(storage).load("one") == (2, b"b")
+
+
+def test_an_old_number_that_is_free_again_replaces_nothing() -> None:
+    """Numbers that are deleted can be put again: by a reader that slept since it looked."""
+    for later in range(1, 6):
+        storage = MemoryStorage(uuid.uuid4().hex)
+        others = StoredOffsets(storage)
+        assert others.swap("one", 0, b"a")
+
+        class Sleepy:
+            url = storage.url
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(storage, name)  # noqa: B023
+
+            def put_if_absent(self, name: str, data: bytes) -> Put:
+                for version in range(1, later + 1):  # noqa: B023
+                    assert others.swap("one", version, b"other")  # noqa: B023
+                return storage.put_if_absent(name, data)  # noqa: B023
+
+        assert not StoredOffsets(Sleepy()).swap("one", 1, b"b")  # type: ignore[arg-type]
+        assert others.load("one") == (1 + later, b"other") and others.swap("one", 1 + later, b"c")
+        assert len(storage.list("one")) == 2
 
 
 def test_a_store_keeps_few_documents() -> None:

@@ -28,6 +28,7 @@ CASES = 20_000
 _FAILURES_MAX = 20
 _SURVIVORS_MAX = 6
 _STEPS = 14
+_CALM = 20
 _POLICIES: tuple[str | int, ...] = ("always", "always", "always", 3, "never")
 _LOG = "/log"
 
@@ -86,7 +87,8 @@ class World:
             self.instants.append(Instant(verb, path, data, self.disk.copy(), self.told))
 
     def follow(self) -> None:
-        """A follower goes on: it is given every record once, in order, but for those that were cut off before."""
+        """A follower goes on: it is given every record once, in order, up to the last that was acknowledged, but for
+        those that were cut off before."""
         cursor = self._cursor
         try:
             found = [(batch.first, batch.records.to_pylist()) for batch in cursor.take()]
@@ -98,7 +100,7 @@ class World:
         expected = [
             (max(position, self._following_from), entry)
             for position, entry in self.told.entries
-            if position[:2] >= self._following_from[:2] and position < cursor.position
+            if position[:2] >= self._following_from[:2]
         ]
         wanted = [(position, list(entry[position.slot :])) for position, entry in expected if entry[position.slot :]]
         assert found == wanted, f"a follower was given {found} instead of {wanted}"
@@ -237,12 +239,16 @@ class Sweep:
         if not self._holds(f"{name}: calm", lambda: story(calm, self.drawn, self._names)):
             return
         assert calm.instants is not None
+        for more in range(_CALM):
+            self._calm(f"{name}, calm {more}", policy)
         for instant in self.drawn.sample(calm.instants, min(len(calm.instants), 40)):
             told = self._looked_at(instant, policy)
             for what, disk, lost in self.crashes(instant):
                 self._recover(f"{name}: {what}", disk, told, policy, power_lost=lost, again=True)
         for instant in self.drawn.sample(calm.instants, min(len(calm.instants), 6)):
             self._overtaken(name, instant, policy)
+        for at in random.Random(name).sample(range(1, 60), 8):
+            self._woken(name, policy, at)
         self._flipped(name, calm, policy)
 
     def crashes(self, instant: Instant) -> Iterator[tuple[str, SimulatedDisk, bool]]:
@@ -302,6 +308,48 @@ class Sweep:
         writer.close()
         world.synced()
         check(world)
+
+    def _calm(self, name: str, policy: str | int) -> None:
+        """A story in which nobody dies."""
+        world = World(SimulatedDisk(), policy, files=self.files)
+        if not self.is_over:
+            self._holds(name, lambda: story(world, random.Random(name), self._names))
+
+    def _woken(self, name: str, policy: str | int, at: int) -> None:
+        """The writer before goes on at an operation of the one that takes over: what a reader sees of it stays."""
+        if self.is_over:
+            return
+        disk = SimulatedDisk()
+        first, second = World(disk, policy, files=self.files), World(disk, policy, files=self.files)
+        reader = World(disk, policy, files=self.files)
+        seen: dict[LogPosition, bytes] = {}
+        left = [at]
+
+        def looks(verb: str, path: str, data: bytes) -> None:
+            for batch in reader.log.read():
+                seen.update(
+                    (batch.first._replace(slot=slot), one) for slot, one in enumerate(batch.records.to_pylist())
+                )
+
+        def wakes(verb: str, path: str, data: bytes) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                first.before = looks
+                with suppress(Fenced):
+                    first.append(writer, [b"woken %d" % next(self._names)])
+                second.told = first.told
+
+        writer = first.log.writer()
+        first.append(writer, [b"first %d" % next(self._names)])
+        second.told, second.before = first.told, wakes
+
+        def both() -> None:
+            second.append(second.log.writer(), [b"second %d" % next(self._names)])
+            there = dict(check(second))
+            gone = [one for one in seen.items() if there.get(one[0]) != one[1]]
+            assert not gone, f"a reader saw {gone[0]}, and it is gone"
+
+        self._holds(f"{name}: woken at operation {at} of the next", both)
 
     def _overtaken(self, name: str, instant: Instant, policy: str | int) -> None:
         """Another writer takes over at an operation of the first, which then goes on."""

@@ -55,7 +55,7 @@ def _only_noted(segment: Segment, mark: bytes) -> segments.Remains:
     return segments.Remains(whole[-1].stop if whole else segment.head.stop, so_far, False)
 
 
-_real_ends, _real_seal, _real_entries = takeover._ends, segments.seal, Segment.entries
+_real_ends, _real_seal, _real_entries, _real_visible = takeover._ends, segments.seal, Segment.entries, Segment._visible
 
 
 def _passing(segment: Segment, start: int = 0, **options: Any) -> Any:
@@ -103,6 +103,14 @@ MUTANTS = (
     LogMutant(
         "readers see what is not synced",
         planted=lambda: patch.object(Segment, "_visible", lambda self, start: self._whole(start)),
+    ),
+    LogMutant(
+        "readers see what no note says",
+        planted=lambda: patch.object(
+            Segment,
+            "_visible",
+            lambda self, start: _real_visible(self, start) if self.facts["each"] else self._whole(start),
+        ),
     ),
     LogMutant("a frame is believed", planted=lambda: patch.object(segments, "frame_at", _unchecked)),
     LogMutant(

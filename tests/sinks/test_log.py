@@ -208,3 +208,54 @@ def test_one_job_feeds_another(tmp_path: Path) -> None:
     second = Pipeline(source=LogSource(tmp_path / "log"), task=Sums(), checkpoint=storage())
     second.run(engine="embedded")
     assert sorted((row["page"], row["value"]) for row in second.state().to_pylist()) == [("a", 20), ("b", 25)]
+
+
+@pytest.mark.parametrize("sync", ["never", 3, "1 s"])
+def test_a_log_that_loses_what_it_has_published_is_refused(sync: Any, tmp_path: Path) -> None:
+    """The checkpoint counts its outputs as published, and nobody would write them again."""
+    with pytest.raises(InvalidPipeline, match="Leave its sync= out"):
+        LogSink(SegmentedLog(tmp_path, sync=sync))
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_more_than_an_entry_holds_is_several(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was refused after the commit, and every run from then on failed alike."""
+    monkeypatch.setattr(writer, "CONTENT_BYTES_MAX", 1_000)
+    place = LocalStorage(tmp_path / "log") if kind == "file" else storage()
+    first = driver(place)
+    staged = first.stage(1, list(range(25))) + first.stage(1, list(range(25, 40)))
+    for fails in (2, 1, 3):
+        sink = LogSink(place)
+        count, real = iter(range(100)), writer.LogWriter.append_many
+
+        def dies(self: Any, *args: Any, count: Any = count, fails: int = fails, real: Any = real, **words: Any) -> Any:
+            if next(count) == fails:
+                raise KeyboardInterrupt
+            return real(self, *args, **words)
+
+        with monkeypatch.context() as dying, pytest.raises(KeyboardInterrupt):
+            dying.setattr(writer.LogWriter, "append_many", dies)
+            sink.deliver(first.batch(1, 0, staged))
+        assert sink.newest(first.job) == 0
+    for _ in range(2):
+        LogSink(place).deliver(first.batch(1, 0, staged))
+    assert [row["value"] for row in rows(SegmentedLog(place))] == list(range(40))
+    assert LogSink(place).newest(first.job) == 1
+    again = first.stage(2, [99])
+    first.publish(2, 1, again)
+    assert [row["value"] for row in rows(SegmentedLog(place))] == [*range(40), 99]
+
+
+def test_a_sink_does_not_write_where_a_source_reads_through_a_link(tmp_path: Path) -> None:
+    """The results would be counted as input, again and again: the run never ends."""
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "logs")
+    source = LogSource(tmp_path / "logs" / "a", format="bytes")
+    with pytest.raises(InvalidPipeline, match="writes where"):
+        Pipeline(
+            source=source,
+            task=Totals(),
+            sink=LogSink(tmp_path / "link" / "a"),
+            checkpoint=f"memory://{uuid.uuid4()}",
+        ).run(engine="embedded")
+    assert LogSink(storage()).address.startswith("log memory://")

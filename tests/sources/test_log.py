@@ -6,6 +6,7 @@ import json
 import pickle
 import random
 import uuid
+from os import truncate
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,56 @@ def test_what_a_loss_of_power_hides_was_read_all_the_same() -> None:
     assert hidden
 
 
+@pytest.mark.parametrize("lost", ["committed", "planned"])
+def test_records_under_numbers_that_were_read_are_not_passed_over(lost: str, tmp_path: Path) -> None:
+    """The power took what was not synced, and others have its numbers: the first of them would count as read."""
+    log = SegmentedLog(tmp_path / "log", sync="never")
+    adding = log.writer()
+    sizes = []
+    for n in range(10):
+        adding.append(json.dumps({"n": n}).encode(), time=0)
+        (left,) = (tmp_path / "log" / "o").iterdir()
+        sizes.append(left.stat().st_size)
+    plan = planned(LogSource(log))
+    left.chmod(0o600)
+    truncate(left, sizes[4])
+    fill(log, range(5, 13))
+    state = SourceState(plan.end, plan.recorded)
+    source = LogSource(log)
+    for _ in range(2):
+        with pytest.raises(SourceChanged, match="record 9 is no longer the one that was read there"):
+            source.confirm(plan.recorded) if lost == "planned" else planned(source, state)
+    earlier = {name: value for name, value in plan.recorded.items() if name != "last"}
+    again = planned(LogSource(log), SourceState(plan.end, earlier))
+    assert read(source, again) == [10, 11, 12] and again.recorded["last"][0] == 12
+    assert planned(source, SourceState({"log": 7}, plan.recorded)).end == {"log": 13}
+
+
+def test_what_was_read_and_cut_off_is_not_missed(log: SegmentedLog) -> None:
+    """Retention takes what has been read: that is what it is for."""
+    plan = planned(LogSource(log))
+    log.truncate(LogPosition(10**6, 0, 0))
+    fill(log, range(30, 33))
+    assert read(LogSource(log), planned(LogSource(log), SourceState(plan.end, plan.recorded))) == [30, 31, 32]
+
+
+def test_a_step_that_was_planned_is_read_though_its_end_is_hidden() -> None:
+    """The loss of power came between plan and commit: the run would fail until somebody opens the log to write."""
+    calls = SimulatedFiles(SimulatedDisk())
+    log = SegmentedLog(LocalStorage("/log", disk=calls))
+    adding = log.writer()
+    for n in (0, 4):
+        adding.append_many([json.dumps({"n": one}).encode() for one in range(n, n + 4)], [0] * 4)
+    first = planned(LogSource(log), rows=6)
+    second = planned(LogSource(log), SourceState(first.end, first.recorded))
+    hidden = 0
+    for disk in calls.disk.survivors(random.Random(0), 50):
+        left = SegmentedLog(LocalStorage("/log", disk=SimulatedFiles(disk)))
+        hidden += left.ends().next_number == 4
+        assert read(LogSource(left), second) == [6, 7]
+    assert hidden
+
+
 def test_what_is_no_json_is_a_dead_letter() -> None:
     """It costs only itself."""
     log = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
@@ -207,6 +258,29 @@ def test_it_says_what_it_cannot_do(log: SegmentedLog) -> None:
         adding.append(b"")
     with pytest.raises(SourceError, match="Say schema="):
         planned(LogSource(empty))
+
+
+def test_a_log_that_is_not_there_is_missed_or_waited_for(tmp_path: Path, log: SegmentedLog) -> None:
+    """A mistyped path would be a log without records: no rows, and no error."""
+    source = LogSource(tmp_path / "typo")
+    with pytest.raises(SourceError, match=r"LogSource\('.*typo'\): there is no log; check the path.* follow=True"):
+        planned(source)
+    assert not (tmp_path / "typo").exists()
+    waiting = source.plan(SourceState({}), Budget(10), follow=True)
+    assert not waiting.splits and "typo'): there is no log yet" in source.warnings()[0]
+    # Who has waited for it and has not seen it does no better without.
+    with pytest.raises(SourceError, match="there is no log"):
+        planned(source, SourceState(waiting.end, waiting.recorded))
+    made = SegmentedLog(tmp_path / "typo")
+    with made.writer():
+        # One without records is there.
+        assert not planned(source).splits and source.warnings() == ()
+    fill(made, range(3))
+    plan = planned(source, SourceState(waiting.end, waiting.recorded))
+    assert read(source, plan) == [0, 1, 2]
+    # One that was read and is gone is told as before.
+    with pytest.raises(SourceChanged, match="this one is not there"):
+        planned(LogSource(tmp_path / "other"), SourceState(plan.end, plan.recorded))
 
 
 def test_who_can_reach_it(tmp_path: Path, log: SegmentedLog) -> None:
