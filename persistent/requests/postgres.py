@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from persistent.clients.postgres_session import Patiences, Session, settings_of
 from persistent.clock import Duration, duration_ms
 from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, is_answered
+from persistent.requests.work_session import WorkSession
+
+T = TypeVar("T")
+
+_AFTER = "Do not acknowledge the request: it comes again, and is done once"
 
 
 class PostgresRequestLog:
-    """The requests of the database at ``dsn`` (``pip install 'persistent-monoids[postgres]'``).
+    """The requests of the database at ``dsn`` (``pip install 'persistent-monoids[postgres]'``), for any number of
+    threads: each request has a connection to itself, and leaves it to the next one as it was.
 
     ``connect_timeout``: how long to wait for the server at first; ``server_away``: once it has answered;
     ``call_timeout``: the longest that one statement may take.
@@ -24,71 +33,112 @@ class PostgresRequestLog:
         server_away: Duration = "5 min",
         call_timeout: Duration = "1 min",
     ) -> None:
-        settings = settings_of(dsn)
-        self._name = f"PostgresRequestLog({settings.get('host', '')!r}, {settings.get('dbname', '')!r})"
-        patiences = Patiences(
+        self._settings = settings_of(dsn, "PostgresRequestLog")
+        host, database = self._settings.get("host", ""), self._settings.get("dbname", "")
+        self._name = f"PostgresRequestLog({host!r}, {database!r})"
+        self._patiences = Patiences(
             duration_ms(connect_timeout, "connect_timeout"),
             duration_ms(call_timeout, "call_timeout"),
             duration_ms(server_away, "server_away"),
         )
-        self._session = Session(settings, patiences, self._name)
-        self._made = False
+        self._table = ""
+        self._idle: dict[int, list[Session]] = {}
 
     def __repr__(self) -> str:
         return self._name
 
-    def answer(self, requester: str, id: int, work: Callable[[Session], bytes]) -> bytes:
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_idle": {}}
+
+    def answer(self, requester: str, id: int, work: Callable[[WorkSession], bytes]) -> bytes:
         """The reply to a request: of ``work``, whose changes through ``session.execute(statement, words)`` are
         committed with it; or the same as before. Where the connection is lost, ``work`` is called again; what it raises
-        undoes all of it. Refused for an id below the last; StorageError."""
+        undoes all of it. Refused for an id below the last; StorageError, also where ``work`` ends its transaction, or
+        swallows an error of the database."""
         checked_request(requester, id)
-        self._make()
 
         def act(session: Session) -> bytes:
             # The row is there before it is locked: of two that ask at once one waits here.
             session.execute(
-                f"INSERT INTO {TABLE} (requester, id, reply) VALUES (%s, -1, '') ON CONFLICT DO NOTHING", [requester]
+                f"INSERT INTO {self._table} (requester, id, reply) VALUES (%s, -1, '') ON CONFLICT DO NOTHING",
+                [requester],
             )
             found = self._last(session, requester)
             if is_answered(found, requester, id, repr(self)):
                 assert found is not None
                 return found.reply
-            reply = checked_reply(work(session))
-            session.execute(f"UPDATE {TABLE} SET id = %s, reply = %s WHERE requester = %s", [id, reply, requester])
-            return reply
+            return self._worked(session, requester, id, work)
 
-        return self._session.transact("answer from", act)
+        return self._transact("answer from", act)
 
     def last(self, requester: str) -> int:
         """The id that was answered last, -1 if none was: a requester that has forgotten goes on behind it."""
-        self._make()
-        found = self._session.transact("read", lambda session: self._last(session, requester))
+        found = self._transact("read", lambda session: self._last(session, requester))
         return -1 if found is None else found.id
 
     def forget(self, requester: str) -> None:
         """Forget a requester, for good: it must never ask again."""
-        self._make()
-        self._session.transact(
-            "write to", lambda session: session.execute(f"DELETE FROM {TABLE} WHERE requester = %s", [requester])
+        self._transact(
+            "write to", lambda session: session.execute(f"DELETE FROM {self._table} WHERE requester = %s", [requester])
         )
 
     def close(self) -> None:
-        """End the connection; the next call makes another."""
-        self._session.close()
+        """End the connections that no request has; the next call makes another."""
+        for session in self._idle.pop(os.getpid(), []):
+            session.close()
+
+    def _worked(self, session: Session, requester: str, id: int, work: Callable[[WorkSession], bytes]) -> bytes:
+        """The reply of the work, stored if the transaction is still the one that it began in."""
+        begun = session.execute("SELECT txid_current()").fetchone()[0]
+        given = WorkSession(session, repr(self))
+        try:
+            reply = checked_reply(work(given))
+        except Exception as error:
+            given.check_not_ended(error)
+            raise
+        given.check_whole()
+        stored = session.execute(
+            f"UPDATE {self._table} SET id = %s, reply = %s WHERE requester = %s AND txid_current() = %s",
+            [id, reply, requester, begun],
+        )
+        if stored.rowcount != 1:
+            raise given.ended()
+        return reply
 
     def _last(self, session: Session, requester: str) -> Answered | None:
-        rows = session.execute(f"SELECT id, reply FROM {TABLE} WHERE requester = %s FOR UPDATE", [requester]).fetchall()
+        rows = session.execute(
+            f"SELECT id, reply FROM {self._table} WHERE requester = %s FOR UPDATE", [requester]
+        ).fetchall()
         return Answered(rows[0][0], bytes(rows[0][1])) if rows else None
 
-    def _make(self) -> None:
-        if not self._made:
-            self._session.transact("make a table in", _make_table)
-            self._made = True
+    def _transact(self, what: str, act: Callable[[Session], T]) -> T:
+        with self._session() as session:
+            if not self._table:
+                self._table = session.transact("make a table in", _make_table)
+            return session.transact(what, act)
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """A session that no other thread has. Of another process, which has forked this one, none is taken."""
+        idle = self._idle.setdefault(os.getpid(), [])
+        try:
+            session = idle.pop()
+        except IndexError:
+            session = Session(self._settings, self._patiences, self._name, after=_AFTER, has_answered=bool(self._table))
+        yield session
+        # What a work has set would hold for the next one: another role, another schema.
+        session.reset()
+        if self._idle.get(os.getpid()) is idle:
+            idle.append(session)
+        else:
+            session.close()
 
 
-def _make_table(session: Session) -> None:
+def _make_table(session: Session) -> str:
+    """The full name of the table: what a work sets as its path of schemas finds no other."""
     # Two that make it at once would meet in the catalogue.
     session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [TABLE])
     session.execute(
         f"CREATE TABLE IF NOT EXISTS {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL)"
     )
+    return str(session.execute("SELECT quote_ident(current_schema()) || '.' || %s", [TABLE]).fetchone()[0])

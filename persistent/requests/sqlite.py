@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+from persistent.clients.sqlite_file import connected
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, is_answered
@@ -37,14 +38,16 @@ class SqliteRequestLog:
 
     def answer(self, requester: str, id: int, work: Callable[[sqlite3.Connection], bytes]) -> bytes:
         """The reply to a request: of ``work``, whose changes through the connection are committed with it; or the same
-        as before. What ``work`` raises undoes all of it. Refused for an id below the last; StorageError."""
+        as before. What ``work`` raises undoes all of it, and so does its trying to end the transaction. Refused for an
+        id below the last; StorageError."""
         checked_request(requester, id)
         with self._transaction() as database:
             found = self._last(database, requester)
             if is_answered(found, requester, id, repr(self)):
                 assert found is not None
                 return found.reply
-            reply = checked_reply(work(database))
+            with self._kept_whole(database):
+                reply = checked_reply(work(database))
             database.execute(
                 f"INSERT INTO {TABLE} (requester, id, reply) VALUES (?, ?, ?) "
                 "ON CONFLICT (requester) DO UPDATE SET id = excluded.id, reply = excluded.reply",
@@ -68,22 +71,46 @@ class SqliteRequestLog:
         return Answered(*rows[0]) if rows else None
 
     @contextmanager
+    def _kept_whole(self, database: sqlite3.Connection) -> Iterator[None]:
+        """Refuse statements that would end the transaction, and all after SQLite itself has rolled it back: what came
+        then would be committed alone. StorageError, also where the work has swallowed that."""
+        refused: list[str | None] = []
+
+        def answered(action: int, word: str | None, *_: str | None) -> int:
+            if action != sqlite3.SQLITE_TRANSACTION and database.in_transaction:
+                return sqlite3.SQLITE_OK
+            refused.append(word)
+            return sqlite3.SQLITE_DENY
+
+        database.set_authorizer(answered)
+        cause: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            if not refused:
+                raise
+            cause = error
+        if refused or not database.in_transaction:
+            raise StorageError(
+                f"{self!r}: the work of a request has tried to end its transaction, or had it rolled back (ON CONFLICT "
+                "ROLLBACK): its changes and the reply would no longer be one, so nothing of it was done. Leave COMMIT "
+                "and ROLLBACK to the log, which are also in commit(), rollback(), executescript() and 'with "
+                "database:'; a SAVEPOINT may be rolled back"
+            ) from cause
+        database.set_authorizer(None)
+
+    @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is alone in writing; whatever is raised in it undoes it."""
         try:
-            with closing(sqlite3.connect(self.path, timeout=self._lock_ms / 1000, isolation_level=None)) as database:
-                database.execute("PRAGMA synchronous = FULL")
+            # What is prepared anew each time is looked at each time.
+            with closing(connected(self.path, self._lock_ms, cached_statements=0)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 database.execute(
                     f"CREATE TABLE IF NOT EXISTS {TABLE} "
                     "(requester TEXT PRIMARY KEY, id INTEGER NOT NULL, reply BLOB NOT NULL)"
                 )
                 yield database
-                if not database.in_transaction:
-                    raise StorageError(
-                        f"{self!r}: the work of a request has ended the transaction itself: its changes and the reply "
-                        "are no longer one. Leave COMMIT and ROLLBACK to the log"
-                    )
                 database.execute("COMMIT")
         except sqlite3.Error as error:
             raise StorageError(

@@ -7,7 +7,8 @@ import subprocess
 import sys
 import textwrap
 import threading
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -59,15 +60,77 @@ def test_effect_and_row_are_one(log: SqliteRequestLog) -> None:
     assert done(log) == 0 and log.answer("a", 1, work) == b"reply 1"
 
 
-def test_a_work_that_commits_is_found_out(log: SqliteRequestLog) -> None:
-    """Its effect would be there without its row, and come twice."""
+def committed_by_with(database: sqlite3.Connection) -> None:
+    with database:
+        work(database)
 
-    def committing(database: sqlite3.Connection) -> bytes:
-        database.execute("COMMIT")
-        return b""
 
-    with pytest.raises(StorageError, match="Leave COMMIT and ROLLBACK to the log"):
-        log.answer("a", 1, committing)
+def rolled_back_by_sqlite(database: sqlite3.Connection) -> None:
+    database.execute("CREATE TEMP TABLE one (x UNIQUE)")
+    database.execute("INSERT INTO one VALUES (1)")
+    with suppress(sqlite3.IntegrityError):
+        database.execute("INSERT OR ROLLBACK INTO one VALUES (1)")
+
+
+def rolled_back_then_written(database: sqlite3.Connection) -> None:
+    rolled_back_by_sqlite(database)
+    with suppress(sqlite3.DatabaseError):
+        work(database)
+
+
+ENDINGS: dict[str, Callable[[sqlite3.Connection], object]] = {
+    "COMMIT": lambda database: database.execute("COMMIT"),
+    "commit": lambda database: database.commit(),
+    "COMMIT and BEGIN": lambda database: [database.execute(words) for words in ("COMMIT", "BEGIN")],
+    "rollback": lambda database: database.rollback(),
+    "with": committed_by_with,
+    "a script": lambda database: database.executescript("SELECT 1"),
+    "an isolation": lambda database: setattr(database, "isolation_level", None),
+    "ON CONFLICT ROLLBACK": rolled_back_by_sqlite,
+    "writing after it": rolled_back_then_written,
+}
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_work_cannot_end_its_transaction(how: str, swallows: bool, raises: bool, log: SqliteRequestLog) -> None:
+    """Its effect would be there without its reply, and come twice; or its reply without its effect."""
+
+    def ending(database: sqlite3.Connection) -> bytes:
+        work(database)
+        with suppress(*([sqlite3.Error] if swallows else [])):
+            ENDINGS[how](database)
+        if raises:
+            raise ConnectionError("the printer is away")
+        return b"paid"
+
+    # Where SQLite has rolled back, and nothing came after it, the error of the work is the whole story.
+    whole = raises and how == "ON CONFLICT ROLLBACK"
+    expected, said = (ConnectionError, "printer") if whole else (StorageError, "Leave COMMIT and ROLLBACK to the log")
+    with pytest.raises(expected, match=said):
+        log.answer("a", 1, ending)
+    assert done(log) == 0 and log.last("a") == -1
+    assert log.answer("a", 1, work) == b"reply 1" and done(log) == 1
+
+
+def test_a_savepoint_is_the_work_s_own(log: SqliteRequestLog) -> None:
+    """It ends nothing."""
+
+    def careful(database: sqlite3.Connection) -> bytes:
+        work(database)
+        database.execute("SAVEPOINT careful")
+        work(database)
+        database.execute("ROLLBACK TO careful")
+        database.execute("RELEASE careful")
+        return b"one"
+
+    assert log.answer("a", 1, careful) == b"one" and done(log) == 1
+
+
+def test_a_reply_outlasts_a_loss_of_power(log: SqliteRequestLog) -> None:
+    """The journal would come back, and the stored reply with its effect go."""
+    assert log.answer("a", 1, lambda database: b"%d" % database.execute("PRAGMA synchronous").fetchone()[0]) == b"3"
 
 
 def test_its_space_is_one_row_a_requester(log: SqliteRequestLog) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from persistent.clients.postgres_session import Session
-from persistent.errors import Refused
+from persistent.errors import Refused, StorageError
 from persistent.requests import PostgresRequestLog
+from persistent.requests.work_session import WorkSession
 from tests.servers.postgres import PostgresServer
 from tests.servers.suites import PostgresSuite
 
@@ -22,20 +28,17 @@ class Shop:
     def __init__(self, server: PostgresServer) -> None:
         self.table = f"{PostgresSuite().place(Path())}.done"
         self.schema = self.table.partition(".")[0]
+        self.server = server
         self.log = PostgresRequestLog(server.url())
         server.ask(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
         server.ask(f"CREATE TABLE {self.table} (id INT)")
 
-    def work(self, session: Session) -> bytes:
+    def work(self, session: Session | WorkSession) -> bytes:
         session.execute(f"INSERT INTO {self.table} VALUES (1)")
         return b"reply %d" % session.execute(f"SELECT count(*) FROM {self.table}").fetchone()[0]
 
     def done(self) -> int:
-        return int(
-            self.log._session.transact(
-                "count", lambda session: session.execute(f"SELECT count(*) FROM {self.table}").fetchone()[0]
-            )
-        )
+        return int(self.server.ask(f"SELECT count(*) FROM {self.table}")[0][0])
 
 
 @pytest.fixture
@@ -59,7 +62,7 @@ def test_a_repeated_request_has_the_same_reply(shop: Shop) -> None:
 def test_a_work_that_fails_has_done_nothing(shop: Shop) -> None:
     """It may be asked for again."""
 
-    def failing(session: Session) -> bytes:
+    def failing(session: WorkSession) -> bytes:
         shop.work(session)
         raise ZeroDivisionError
 
@@ -88,7 +91,7 @@ def test_a_connection_that_is_lost_under_way_changes_nothing(shop: Shop) -> None
     """The work is called again, and its first changes are gone."""
     calls = []
 
-    def cut_once(session: Session) -> bytes:
+    def cut_once(session: WorkSession) -> bytes:
         reply = shop.work(session)
         calls.append(reply)
         if len(calls) == 1:
@@ -97,3 +100,147 @@ def test_a_connection_that_is_lost_under_way_changes_nothing(shop: Shop) -> None
 
     assert shop.log.answer(shop.table, 1, cut_once) == b"reply 1"
     assert len(calls) == 2 and shop.done() == 1
+
+
+def test_threads_of_one_log_are_on_their_own(shop: Shop) -> None:
+    """On one connection the COMMIT of one would take what another then undoes; and a work that fails cut the others."""
+    both = threading.Barrier(2)
+    raised = threading.Event()
+    said: dict[str, object] = {}
+
+    def fine(session: WorkSession) -> bytes:
+        shop.work(session)
+        both.wait(60)
+        assert raised.wait(60)
+        return b"fine"
+
+    def failing(session: WorkSession) -> bytes:
+        shop.work(session)
+        both.wait(60)
+        raise ZeroDivisionError
+
+    def ask(name: str, work: Callable[[WorkSession], bytes]) -> None:
+        try:
+            said[name] = shop.log.answer(shop.table + name, 1, work)
+        except ZeroDivisionError:
+            said[name] = "failed"
+            raised.set()
+
+    threads = [threading.Thread(target=ask, args=words) for words in (("a", fine), ("b", failing))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert said == {"a": b"fine", "b": "failed"}
+    assert shop.done() == 1 and [shop.log.last(shop.table + name) for name in "ab"] == [1, -1]
+
+
+def test_a_session_s_transactions_take_turns(shop: Shop) -> None:
+    """What one thread undoes would be in the COMMIT of another; a sink may be given to two pipelines."""
+    session = Session(shop.log._settings, shop.log._patiences, "session")
+    both, met = threading.Barrier(2), []
+
+    def meeting(session: Session) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+            met.append(1)
+
+    threads = [threading.Thread(target=session.transact, args=("meet", meeting)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not met and pickle.loads(pickle.dumps(session)).transact("ask", lambda it: it.transaction) == "INTRANS"
+    session.close()
+
+
+ENDINGS: dict[str, Callable[[WorkSession], object]] = {
+    "COMMIT": lambda session: session.execute("COMMIT"),
+    "a new one": lambda session: session.execute("ROLLBACK; BEGIN"),
+    "out of its hands": lambda session: session._session.execute("ROLLBACK"),
+    "a new one, out of its hands": lambda session: session._session.execute("ROLLBACK; BEGIN"),
+}
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize("how", ENDINGS)
+def test_a_work_cannot_end_its_transaction(how: str, swallows: bool, shop: Shop) -> None:
+    """A reply would be stored, and nothing done; or done, and come again."""
+
+    def ending(session: WorkSession) -> bytes:
+        shop.work(session)
+        with suppress(*([StorageError] if swallows else [])):
+            ENDINGS[how](session)
+        return b"paid"
+
+    assert shop.log.answer(shop.table, 1, shop.work) == b"reply 1"
+    for requester, id in ((shop.table, 2), (shop.table + "new", 1)):
+        with pytest.raises(StorageError, match="Leave COMMIT and ROLLBACK to the log"):
+            shop.log.answer(requester, id, ending)
+    assert shop.done() == 1 and [shop.log.last(shop.table + end) for end in ("", "new")] == [1, -1]
+    assert shop.log.answer(shop.table, 2, shop.work) == b"reply 2"
+
+
+def test_an_error_that_a_work_swallows_is_no_lost_server(shop: Shop) -> None:
+    """It was tried again, for minutes, until the patience with a server that is away was over."""
+    calls: list[int] = []
+
+    def swallowing(session: WorkSession, then: str = "") -> bytes:
+        calls.append(1)
+        shop.work(session)
+        with suppress(Exception):
+            session.execute("SELECT 1 / 0")
+        if then:
+            session.execute(then)
+        return b"paid"
+
+    with pytest.raises(StorageError, match="gone on after an error of the database"):
+        shop.log.answer(shop.table, 1, swallowing)
+    with pytest.raises(StorageError, match=r"its error was caught.*Do not acknowledge"):
+        shop.log.answer(shop.table, 1, lambda session: swallowing(session, "SELECT 1"))
+    assert len(calls) == 2 and shop.done() == 0 and shop.log.last(shop.table) == -1
+
+
+def test_a_savepoint_is_the_work_s_own(shop: Shop) -> None:
+    """What may fail is tried behind one."""
+
+    def careful(session: WorkSession) -> bytes:
+        shop.work(session)
+        session.execute("SAVEPOINT a")
+        with suppress(Exception):
+            session.execute("SELECT 1 / 0")
+        session.execute("ROLLBACK TO a")
+        return b"one"
+
+    assert shop.log.answer(shop.table, 1, careful) == b"one" and shop.done() == 1
+
+
+def test_what_a_work_sets_ends_with_it(shop: Shop) -> None:
+    """The next request would ask a table of another schema, and find nothing answered."""
+
+    def moving(session: WorkSession) -> bytes:
+        shop.work(session)
+        session.execute(f"SET search_path TO {shop.schema}")
+        session.execute("CREATE TABLE IF NOT EXISTS persistent_requests (requester TEXT, id BIGINT, reply BYTEA)")
+        return b"moved"
+
+    assert shop.log.answer(shop.table, 1, moving) == b"moved" == shop.log.answer(shop.table, 1, moving)
+    path: list[Any] = []
+    shop.log.answer(shop.table, 2, lambda session: path.extend(session.execute("SHOW search_path").fetchone()) or b"")
+    assert shop.done() == 1 and shop.schema not in path[0]
+
+
+def test_a_fork_has_connections_of_its_own(shop: Shop) -> None:
+    """Two processes on one connection read each other's replies."""
+    assert shop.log.answer(shop.table, 1, shop.work) == b"reply 1"
+    taken = shop.log._idle[os.getpid()][0]
+    child = os.fork()
+    if child == 0:
+        with suppress(BaseException), shop.log._session() as session:
+            os._exit(0 if session is not taken else 3)
+        os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with shop.log._session() as session:
+        assert session is taken
+    shop.log.close()
+    assert pickle.loads(pickle.dumps(shop.log)).last(shop.table) == 1
