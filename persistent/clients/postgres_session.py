@@ -12,17 +12,22 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, TypeVar
 
-from persistent.errors import InvalidPipeline
+from persistent.clients.secrets import without
+from persistent.clock import monotonic_s
+from persistent.errors import InvalidPipeline, StorageError
 from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
 from persistent.storage.retries import Patience, Retrying
 
 T = TypeVar("T")
 
 _TRIES_MAX = 1_000_000
-_CONNECT_SECONDS = 10
+_CONNECT_SECONDS_MIN, _CONNECT_SECONDS_MAX = 2, 10
+"""Of one try, which never lasts beyond what is left. The client takes one second for two."""
 _AWAY = "Start the server, or check the network"
+_AFTER_A_RUN = "Then run again: the last checkpoint is good"
 _REMEDIES = {
     "28": "Give valid credentials: in the dsn, PGPASSWORD or a password file",
     "3D000": "Correct the name of the database in the dsn, or create it",
@@ -38,9 +43,13 @@ _REMEDIES = {
     "name that is in it; where the server demands one of the client, sslcert= and sslkey=",
     "22P05": "The encoding of the database has no such character: give the sink a database in UTF8",
     "23505": "Something else writes rows of the same key",
+    "25P02": "A statement before it failed, and its error was caught: let it be raised, or begin a SAVEPOINT before a "
+    "statement that may fail, and roll back to it",
+    "23502": "Let the column be null: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL",
+    "23514": "Change the constraint; or, if the table is partitioned, make the partition of the row",
 }
 """By SQLSTATE, or its class."""
-_TRANSIENT = ("08", "53300", "53400", "57P", "40", "55P03", "57014", "25P0")
+_TRANSIENT = ("08", "53300", "53400", "57P", "40", "55P03", "57014", "25P03")
 _REFUSED = {
     "no encryption": "TLS demanded",
     "pg_hba.conf": "28",
@@ -73,20 +82,34 @@ class Patiences:
 
 class Session:
     """A connection to the server of ``settings``, made when it is needed and again when it is lost. ``name``: for
-    errors. Pickled, it is settings alone."""
+    errors; ``after``: what to do when their cause is mended. Threads take turns. Pickled, it is settings alone."""
 
-    def __init__(self, settings: Mapping[str, Any], patiences: Patiences, name: str) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        patiences: Patiences,
+        name: str,
+        *,
+        after: str = _AFTER_A_RUN,
+        has_answered: bool = False,
+    ) -> None:
         self._settings = dict(settings)
         self._patiences = patiences
         self._name = name
-        self._has_answered = False
+        self._after = after
+        self._turn = threading.Lock()
+        self._has_answered = has_answered
+        self._until_s = 0.0
         self._connection: Any = None
 
     def __repr__(self) -> str:
         return f"Session({self._name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None, "_has_answered": False}
+        return {**self.__dict__, "_connection": None, "_has_answered": False, "_turn": None}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state, _turn=threading.Lock())
 
     def close(self) -> None:
         """End the connection."""
@@ -97,8 +120,13 @@ class Session:
 
     def transact(self, what: str, act: Callable[[Session], T]) -> T:
         """Do ``act`` in a transaction, and all of it again where the server was away. StorageError."""
+        with self._turn:
+            return self._transacted(what, act)
+
+    def _transacted(self, what: str, act: Callable[[Session], T]) -> T:
         wait_ms = self._patiences.away_ms if self._has_answered else self._patiences.connect_ms
-        patience = Patience(_TRIES_MAX, wait_ms / 1000)
+        patience = Patience(_TRIES_MAX, wait_ms / 1000, clock=monotonic_s)
+        self._until_s = monotonic_s() + wait_ms / 1000
         retrying = Retrying(what, self._name, patience, explain=self._failure_of)
         failures = (psycopg().Error, OSError)
 
@@ -116,14 +144,29 @@ class Session:
                 return found  # type: ignore[return-value]
             if not isinstance(answer, Moved):
                 raise answer
+            self._until_s = monotonic_s() + wait_ms / 1000
+
+    def reset(self) -> None:
+        """Forget what was set on the connection; or end it, if that cannot be done."""
+        if self._connection is not None:
+            try:
+                self.execute("DISCARD ALL")
+            except Exception:
+                self.close()
+
+    @property
+    def transaction(self) -> str:
+        """What the client knows of the transaction: INTRANS, INERROR, IDLE; UNKNOWN if the connection is lost."""
+        return str(self._connection.info.transaction_status.name)
 
     def execute(self, statement: str, words: Iterable[Any] = ()) -> Any:
-        """The cursor of a statement."""
+        """The cursor of a statement. ``words``: in their order; a mapping: by name."""
+        given = words if isinstance(words, Mapping) else tuple(words)
         with self._limited():
-            return self._connection.execute(statement, tuple(words) or None)
+            return self._connection.execute(statement, given or None)
 
-    def copy(self, statement: str, pieces: Iterable[bytes]) -> None:
-        """Send pieces of a file to a COPY. The time is that of a piece."""
+    def copy(self, statement: str, pieces: Iterable[bytes]) -> int:
+        """Send pieces of a file to a COPY; how many rows it has taken. The time is that of a piece."""
         with self._connection.cursor() as cursor, ExitStack() as stack:
             with self._limited():
                 copy = stack.enter_context(cursor.copy(statement))
@@ -132,6 +175,7 @@ class Session:
                     copy.write(piece)
             with self._limited():
                 stack.close()
+            return int(cursor.rowcount)
 
     def _once(self, act: Callable[[Session], T]) -> T:
         try:
@@ -139,7 +183,9 @@ class Session:
                 self._connection = self._connect()
             self.execute("BEGIN")
             found = act(self)
-            self.execute("COMMIT")
+            done = self.execute("COMMIT").statusmessage
+            if done != "COMMIT":
+                raise StorageError(f"{self._name}: the server has undone a transaction that had failed ({done})")
         except BaseException:
             # The server ends the transaction with the connection.
             self.close()
@@ -148,7 +194,7 @@ class Session:
         return found
 
     def _connect(self) -> Any:
-        ms = self._patiences.call_ms
+        ms, left_s = self._patiences.call_ms, self._until_s - monotonic_s()
         limits = f"-c statement_timeout={ms} -c lock_timeout={ms} -c idle_in_transaction_session_timeout={ms}"
         given = {
             "application_name": "persistent",
@@ -157,7 +203,7 @@ class Session:
             # What COPY is sent, whatever the dsn, the environment or the database prefers.
             "client_encoding": "UTF8",
             "options": f"{self._settings.get('options', '')} {limits}".strip(),
-            "connect_timeout": max(2, min(_CONNECT_SECONDS, self._patiences.connect_ms // 1000)),
+            "connect_timeout": max(_CONNECT_SECONDS_MIN, min(_CONNECT_SECONDS_MAX, ceil(left_s))),
         }
         return psycopg().connect(**given, autocommit=True, prepare_threshold=None)
 
@@ -178,20 +224,14 @@ class Session:
         text = self._scrubbed(str(error).strip().partition("\n")[0])
         state = getattr(error, "sqlstate", None) or _refusal(text)
         if not state:
-            return StoreFailure(FaultKind.UNANSWERED, text, f"{_AWAY}. {_CHECK}")
+            return StoreFailure(FaultKind.UNANSWERED, text, f"{_AWAY}. {self._after}")
         fault = FaultKind.UNANSWERED if state.startswith(_TRANSIENT) else FaultKind.PERMANENT
         remedy = next((remedy for code, remedy in _REMEDIES.items() if state.startswith(code)), "")
-        return StoreFailure(fault, text, f"{remedy}. {_CHECK}" if remedy else _CHECK)
+        return StoreFailure(fault, text, f"{remedy}. {self._after}" if remedy else self._after)
 
     def _scrubbed(self, text: str) -> str:
-        for name in ("password", "sslpassword"):
-            secret = self._settings.get(name)
-            if secret:
-                text = text.replace(str(secret), "...")
-        return without_secrets(text)
-
-
-_CHECK = "Then run again: the last checkpoint is good"
+        hidden = [str(self._settings.get(name) or "") for name in ("password", "sslpassword")]
+        return without_secrets(without(hidden, text, "..."))
 
 
 def _refusal(text: str) -> str:
@@ -206,27 +246,27 @@ def _cut(connection: Any) -> None:
         line.shutdown(socket.SHUT_RDWR)
 
 
-def psycopg() -> Any:
+def psycopg(what: str = "PostgresSink") -> Any:
     """The client of PostgreSQL. InvalidPipeline, naming the extra, if it is not installed."""
     try:
         import psycopg as client
     except ImportError as error:
         raise InvalidPipeline(
-            f"PostgresSink needs the client of PostgreSQL ({error}): pip install 'persistent-monoids[postgres]'"
+            f"{what} needs the client of PostgreSQL ({error}): pip install 'persistent-monoids[postgres]'"
         ) from error
     return client
 
 
-def settings_of(dsn: str) -> dict[str, Any]:
+def settings_of(dsn: str, what: str = "PostgresSink") -> dict[str, Any]:
     """The settings in a connection string or URL. InvalidPipeline, without a word of it, if it cannot be read."""
-    client = psycopg()
+    client = psycopg(what)
     found: dict[str, Any] | None = None
     if isinstance(dsn, str) and dsn:
         with suppress(client.Error):
             found = client.conninfo.conninfo_to_dict(dsn)
     if found is None:
         raise InvalidPipeline(
-            "PostgresSink dsn= cannot be read (it is not shown, as it may hold a password): give "
+            f"{what} dsn= cannot be read (it is not shown, as it may hold a password): give "
             "'postgresql://user@host:5432/database' or 'host=... dbname=... user=...', a % in it as %25"
         )
     return found

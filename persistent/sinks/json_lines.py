@@ -11,14 +11,19 @@ import json
 from collections.abc import Collection, Iterator
 from decimal import Context
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from monoids.arrays import python_list
 from monoids.encoding import to_json
+from persistent.errors import InvalidPipeline
 
 _ROWS_AT_ONCE = 65_536
 _ALL_DIGITS = Context(prec=76)
+_YEARS = np.array(["-32767-01-01", "32768-01-01"], "datetime64[s]").astype(np.int64).tolist()
+"""From when to when, in seconds since 1970, Arrow has a text for a time; for others it has words."""
+_A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _ESCAPED = r'[\x00-\x1f\x7f"\\]'
 
 
@@ -71,14 +76,33 @@ def with_shortest_decimals(table: pa.Table, names: Collection[str]) -> pa.Table:
     return table
 
 
+def check_texts(table: pa.Table, place: str) -> None:
+    """InvalidPipeline for a timestamp that has no text: for sinks that write one only after it is committed."""
+    for name, column in zip(table.column_names, table.columns):
+        if pa.types.is_timestamp(column.type):
+            _check_years(column, f"{place}: column {name!r}: ")
+
+
+def _check_years(column: pa.Array | pa.ChunkedArray, place: str) -> None:
+    unit = column.type.unit
+    first, end = (year * _A_SECOND[unit] for year in _YEARS)
+    for number in pc.min_max(column.cast(pa.int64())).as_py().values():
+        if number is not None and not first <= number < end:
+            raise InvalidPipeline(
+                f"{place}the timestamp of {number} {unit} since 1970 is outside of the years -32767 to 32767, and has "
+                "no text: give it another value in the task, or None"
+            )
+
+
 def iso_texts(column: pa.Array) -> pa.Array:
-    """Timestamps as ISO 8601 in UTC, null where they are.
+    """Timestamps as ISO 8601 in UTC, null where they are. InvalidPipeline for one that has no such text.
 
     >>> iso_texts(pa.array([0, None], pa.timestamp("s"))).to_pylist()
     ['1970-01-01T00:00:00.000Z', None]
     """
     kind = column.type
     unit = "ms" if kind.unit == "s" else kind.unit
+    _check_years(column, "")
     instants = column.cast(pa.timestamp(unit, kind.tz)).cast(pa.int64()).cast(pa.timestamp(unit))
     texts = pc.replace_substring(instants.cast(pa.large_string()), " ", "T")
     return _concatenated(texts, "Z")

@@ -6,20 +6,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from persistent.clients.kafka_settings import Connection, check_place, checked_settings
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import json_rows, with_shortest_decimals
+from persistent.sinks.json_lines import check_texts, json_rows, with_shortest_decimals
 from persistent.sinks.kafka_place import KafkaPlace
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
+from persistent.sinks.message_rows import most_bytes, row_text, with_revision
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.text.spelling import spelled
 
 _WINDOW: Final = ("window_start", "window_end")
-_REVISION: Final = "revision"
 _FIXED: Final = {
     "bootstrap.servers": "servers= names them",
     "transactional.id": "it belongs to the topic, so that drivers fence each other",
@@ -116,8 +115,9 @@ class KafkaSink:
         place.change("claim", lambda: self._claim(place, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than a message may be."""
-        if self._max_bytes is None or _most_bytes(outputs) <= self._max_bytes:
+        """InvalidPipeline for a row that is larger than a message may be, or a time without a text."""
+        check_texts(outputs, repr(self))
+        if self._max_bytes is None or most_bytes(outputs) <= self._max_bytes:
             return
         row = 0
         for keys, values in self._messages(outputs, key, 0):
@@ -125,7 +125,7 @@ class KafkaSink:
                 size = len(value) + len(key_bytes or b"")
                 if size > self._max_bytes:
                     raise InvalidPipeline(
-                        f"{self!r}: {_row_text(outputs, row, key)} is a message of {size:,} bytes, and the topic takes "
+                        f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, and the topic takes "
                         f"{self._max_bytes:,}. Raise max.message.bytes of the topic, or make the value smaller"
                     )
                 row += 1
@@ -197,34 +197,13 @@ class KafkaSink:
         names = [name for name in key if name not in _WINDOW] if self.key is None else list(self.key)
         table = with_shortest_decimals(table, {*key, *names})
         keyed = table.select(names)
-        if _REVISION not in table.column_names:
-            table = table.append_column(_REVISION, pa.repeat(pa.scalar(number, pa.int64()), table.num_rows))
+        table = with_revision(table, number)
         for start in range(0, table.num_rows, _ROWS):
             (values,) = json_rows(table.slice(start, _ROWS))
             yield next(json_rows(keyed.slice(start, _ROWS))) if names else [None] * len(values), values
 
 
 _ROWS: Final = 65_536
-
-
-def _most_bytes(outputs: pa.Table) -> int:
-    """What no row exceeds as JSON, roughly; beyond all bounds for nested values."""
-    most = 0
-    for name, column in zip(outputs.column_names, outputs.columns):
-        kind = column.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            # An escaped byte has six, and a key is there twice.
-            most += 12 * (pc.max(pc.binary_length(column)).as_py() or 0)
-        elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-            return 1 << 62
-        most += 2 * (6 * len(name) + 100)
-    return most
-
-
-def _row_text(outputs: pa.Table, row: int, key: tuple[str, ...]) -> str:
-    """A row by its key."""
-    texts = [f"{name}={str(outputs.column(name)[row].as_py())[:100]!r}" for name in key]
-    return f"the row with {', '.join(texts)}" if texts else f"row {row}"
 
 
 def _milliseconds(value: Any, name: str) -> int:

@@ -14,7 +14,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from persistent.clients.kafka_client import KafkaClient, Topic, error_name
+from persistent.clients.kafka_client import KafkaClient, Topic
+from persistent.clients.kafka_errors import error_name
 from persistent.clients.kafka_settings import Connection
 from persistent.clock import monotonic_s
 from persistent.errors import Fenced, StorageError
@@ -26,6 +27,7 @@ logger = logging.getLogger("persistent.sinks")
 _CALL_SECONDS: Final = 10.0
 _FENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.1
+_HEAR_SECONDS: Final = 1.0
 _NOTE_SECONDS: Final = 5.0
 _TAIL: Final = 1_000
 """So many offsets from the end the mark is looked for first."""
@@ -108,9 +110,29 @@ class KafkaPlace:
         self.close()
         self._id = found.id
         self._producer = self.client.producer({**self._settings, _OF_CLIENT: self._limit()})
-        self._producer.init_transactions(_FENCE_SECONDS)
+        self._begin()
         self._mark = self._read(found)
         return self._mark
+
+    def _begin(self) -> None:
+        """Fence all producers before ours. The call is resumed, so that what its connections report is heard."""
+        from confluent_kafka import KafkaException
+
+        until = monotonic_s() + _FENCE_SECONDS
+        while True:
+            try:
+                self._producer.init_transactions(_HEAR_SECONDS)
+                return
+            except KafkaException as error:
+                self._hear()
+                if error_name(error) != "_TIMED_OUT" or monotonic_s() > until:
+                    raise
+
+    def _hear(self) -> None:
+        """Hear what the connections of the producer report, which they do while somebody polls. StorageError if a
+        broker has refused one for good."""
+        self._producer.poll(0)
+        self.client.check_refused(f"write to {self.topic}")
 
     def write(self, rows: Iterable[tuple[list[Any], list[bytes]]], mark: SinkMark) -> None:
         """Write rows, as keys and values, and move the mark, in one transaction. Only after ``fenced``."""
@@ -181,6 +203,7 @@ class KafkaPlace:
             while start < stop:
                 message = consumer.poll(_POLL_SECONDS)
                 if message is None:
+                    self.client.check_refused(f"read {self.marks}")
                     if monotonic_s() - heard > _FENCE_SECONDS:
                         raise TimeoutError(f"{self.marks} is silent")
                     continue
@@ -223,6 +246,7 @@ class KafkaPlace:
         left, moved, noted = len(self._producer), monotonic_s(), monotonic_s()
         while left > most and self._failed is None:
             self._producer.poll(_WAIT_SECONDS)
+            self.client.check_refused(f"write to {self.topic}")
             now = monotonic_s()
             if len(self._producer) < left:
                 left, moved = len(self._producer), now
@@ -242,6 +266,7 @@ class KafkaPlace:
                 self._producer.commit_transaction(_CALL_SECONDS)
                 return
             except KafkaException as error:
+                self._hear()
                 waited = monotonic_s() - began
                 if not error.args[0].retriable() or waited > self.client.server_away_s:
                     raise
@@ -280,7 +305,7 @@ class KafkaPlace:
             return name
         if self._failed is not None:
             return f"{name}: {self._failed.str()}"
-        return self.client.cause(error)
+        return self.client.reports.cause(error)
 
 
 _OF_TOPIC, _OF_CLIENT = "max.message.bytes", "message.max.bytes"

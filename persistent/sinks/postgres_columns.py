@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -15,6 +15,7 @@ import pyarrow.csv as csv
 from monoids.arrays import python_list
 from monoids.encoding import to_json
 from persistent.errors import InvalidPipeline
+from persistent.sinks.column_limits import check_times, leaves
 
 _ROWS_AT_ONCE = 65_536
 _OPTIONS: Any = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -46,7 +47,22 @@ _WIDER = {
 }
 """What holds every value of a type too."""
 NAME_BYTES_MAX = 63
+_COLUMNS_MAX = 1_600
+_KEY_BYTES_MAX = 2_600
+"""A row of an index has at most 2,704 bytes, numbers and headers among them."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
+_WRITABLE: tuple[Callable[[pa.DataType], bool], ...] = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_timestamp,
+    pa.types.is_time,
+    pa.types.is_decimal,
+    pa.types.is_duration,
+    pa.types.is_null,
+)
 _NUMERIC = re.compile(r"numeric\((\d+),(\d+)\)")
 
 
@@ -64,7 +80,8 @@ def type_of(kind: pa.DataType) -> str:
     if types.is_time(kind):
         return "time without time zone"
     if types.is_decimal(kind):
-        return f"numeric({kind.precision},{kind.scale})"
+        # Without a scale below zero, which servers before 15 do not know.
+        return f"numeric({kind.precision - min(kind.scale, 0)},{max(kind.scale, 0)})"
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return "bytea"
     if types.is_duration(kind):
@@ -98,26 +115,44 @@ def short_name(name: str) -> str:
     return name if len(name.encode()) <= NAME_BYTES_MAX else f"persistent_{sha256(name.encode()).hexdigest()[:32]}"
 
 
-def check_names(columns: pa.Schema, place: str) -> None:
-    """InvalidPipeline for a column with the name of one that each table has already."""
-    taken = [name for name in columns.names if name in _SYSTEM_COLUMNS]
-    if taken:
-        raise InvalidPipeline(
-            f"{place}: each table of PostgreSQL has a column {taken[0]!r} of its own: rename the field of the record, "
-            "or the key"
-        )
+def check_columns(columns: pa.Schema, place: str) -> None:
+    """InvalidPipeline for columns that a table of PostgreSQL cannot have: by their names, types or number."""
+    if len(columns) > _COLUMNS_MAX:
+        raise InvalidPipeline(f"{place}: a table has at most {_COLUMNS_MAX} columns, and the outputs {len(columns)}")
+    for field in columns:
+        name, remedy = field.name, "rename the field of the record, or the key"
+        if name in _SYSTEM_COLUMNS:
+            raise InvalidPipeline(f"{place}: each table of PostgreSQL has a column {name!r} of its own: {remedy}")
+        if not name or "\0" in name or len(name.encode()) > NAME_BYTES_MAX:
+            raise InvalidPipeline(
+                f"{place}: the name of a column has 1 to {NAME_BYTES_MAX} bytes and no NUL, {name!r:.80} does not: "
+                f"{remedy}"
+            )
+        if not _is_writable(field.type):
+            raise InvalidPipeline(
+                f"{place}: column {name!r} is of type {field.type}, which cannot be written into PostgreSQL: give the "
+                "monoid another output_type"
+            )
+
+
+def _is_writable(kind: pa.DataType) -> bool:
+    types = pa.types
+    if types.is_dictionary(kind):
+        return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
+    if types.is_union(kind) or types.is_run_end_encoded(kind):
+        return False
+    if types.is_nested(kind):
+        return all(_is_writable(kind.field(place).type) for place in range(kind.num_fields))
+    return kind in _TYPES or any(is_one(kind) for is_one in _WRITABLE)
 
 
 def check_values(outputs: pa.Table, place: str) -> None:
-    """InvalidPipeline for text with a NUL, or a time finer than microseconds."""
+    """InvalidPipeline for text with a NUL, a time finer than microseconds, or one outside the years 1 to 9999."""
     for name, column in zip(outputs.column_names, outputs.columns):
         kind = column.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            if pc.any(pc.match_substring(column, "\0")).as_py():
-                raise InvalidPipeline(
-                    f"{place}: column {name!r} has a text with a NUL character, which text cannot hold"
-                )
-        elif (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns":
+        for where, values in leaves(name, column):
+            _check_text(values, where, place)
+        if (pa.types.is_timestamp(kind) or pa.types.is_time(kind)) and kind.unit == "ns":
             try:
                 column.cast(_microseconds(kind))
             except pa.ArrowInvalid as error:
@@ -125,6 +160,35 @@ def check_values(outputs: pa.Table, place: str) -> None:
                     f"{place}: column {name!r} has a time in nanoseconds, and those of the server are "
                     "microseconds: round it in the task"
                 ) from error
+    check_times(outputs, place)
+
+
+def _check_text(values: pa.Array, where: str, place: str) -> None:
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        found = pc.match_substring(values, "\0")
+        if pc.any(found).as_py():
+            raise InvalidPipeline(
+                f"{place}: column {where!r} has a text with a NUL character, which text cannot hold: "
+                f"{values.filter(found)[0].as_py()!r:.80}. Replace it in the task"
+            )
+
+
+def check_key_sizes(outputs: pa.Table, key: Sequence[str], place: str) -> None:
+    """InvalidPipeline for a key that no index can hold."""
+    columns = [(name, outputs.column(name)) for name in key]
+    texts = [(name, one) for name, one in columns if pa.types.is_string(one.type) or pa.types.is_binary(one.type)]
+    longest = {name: pc.max(pc.binary_length(one)).as_py() or 0 for name, one in texts}
+    if sum(longest.values()) <= _KEY_BYTES_MAX:
+        return
+    sizes = sum(pc.fill_null(pc.binary_length(one), 0).to_numpy().astype("int64") for _, one in texts)
+    largest = int(sizes.max())
+    if largest > _KEY_BYTES_MAX:
+        at = int(sizes.argmax())
+        texts_there = ", ".join(f"{name}={one[at].as_py()!r:.40}..." for name, one in texts)
+        raise InvalidPipeline(
+            f"{place}: a key has {largest} bytes ({texts_there}), and an index of PostgreSQL takes {_KEY_BYTES_MAX}: "
+            'make the key shorter in the task, as by its hash, or use mode="append"'
+        )
 
 
 def csv_pieces(outputs: pa.Table) -> Iterator[bytes]:

@@ -14,6 +14,8 @@ from persistent.sinks.protocol import Retreat
 REVISION = "revision"
 MARKS = "persistent_marks"
 BATCH = "persistent_batch"
+INCOMING = "persistent_incoming"
+_BEFORE = "persistent_before_"
 _ORDER = "persistent_order"
 MODES = ("append", "upsert")
 
@@ -29,7 +31,13 @@ def quoted(*parts: str) -> str:
 
 def images_name(table: str) -> str:
     """The table of the rows that ``table`` held before they were replaced."""
-    return f"persistent_before_{table}"
+    return f"{_BEFORE}{table}"
+
+
+def check_table_name(name: str, what: str) -> None:
+    """InvalidPipeline for the name of a table that is beside each table of results."""
+    if name.lower() in (MARKS, INCOMING) or name.lower().startswith(_BEFORE):
+        raise InvalidPipeline(f"{what}: {name} is a table of the sink's own: choose another name")
 
 
 def checked_mode(mode: str, kind: str) -> str:
@@ -41,12 +49,14 @@ def checked_mode(mode: str, kind: str) -> str:
 
 @dataclass(frozen=True)
 class Statements:
-    """``target`` and ``images``, quoted; ``columns`` of the target, and those of its ``key``."""
+    """``target`` and ``images``, quoted; ``columns`` of the target, and those of its ``key``; ``insert``: the verb that
+    lets nothing be dropped."""
 
     target: str
     images: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    insert: str = "INSERT"
 
     @property
     def names(self) -> str:
@@ -58,12 +68,11 @@ class Statements:
         return f"DELETE FROM {self.target} WHERE {quoted(REVISION)} >= {first}"
 
     def save(self, source: str, number: int) -> str:
-        """Keep what the rows of ``source`` will replace; a revision of null says that there was no row."""
+        """Keep what the rows of ``source`` will replace. What they add is told by its revision."""
         values = [self._image(name) for name in self.columns]
-        same = " AND ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in self.key)
         return (
             f"INSERT INTO {self.images} ({quoted(BATCH)}, {self.names}) SELECT {number}, {', '.join(values)} "
-            f"FROM {source} s LEFT JOIN {self.target} t ON {same}"
+            f"FROM {source} s JOIN {self.target} t ON {self._same('t', 's')}"
         )
 
     def upsert(self, source: str) -> str:
@@ -76,32 +85,34 @@ class Statements:
         return f"DELETE FROM {self.images} WHERE {quoted(BATCH)} <= {oldest}"
 
     def restore(self, first: int) -> tuple[str, ...]:
-        """Put back what the batches from ``first`` on have replaced: of each key, what the first of them found."""
-        keys, since = _list(self.key), f"{quoted(BATCH)} >= {first}"
+        """Take back what the batches from ``first`` on have put: what was there before them returns, the rest goes.
+        All that they put has a revision of theirs, and what they replaced first a lower one."""
+        since = f"{quoted(BATCH)} >= {first}"
+        before = f"{since} AND {quoted(REVISION)} < {first}"
         numbered = (
-            f"SELECT {self.names}, row_number() OVER (PARTITION BY {keys} ORDER BY {quoted(BATCH)}) AS {_ORDER} "
-            f"FROM {self.images} WHERE {since}"
+            f"SELECT {self.names}, row_number() OVER (PARTITION BY {_list(self.key)} ORDER BY {quoted(BATCH)}) "
+            f"AS {_ORDER} FROM {self.images} WHERE {before}"
         )
-        found = f"(SELECT * FROM ({numbered}) AS numbered WHERE {_ORDER} = 1) AS found"
-        absent = f"SELECT {keys} FROM {found} WHERE {quoted(REVISION)} IS NULL"
-        present = f"(SELECT {self.names} FROM {found} WHERE {quoted(REVISION)} IS NOT NULL) AS present"
+        found = f"(SELECT {self.names} FROM ({numbered}) AS numbered WHERE {_ORDER} = 1) AS found"
+        kept = f"SELECT 1 FROM {self.images} AS s WHERE {before} AND {self._same(self.target, 's')}"
         return (
-            f"DELETE FROM {self.target} WHERE ({keys}) IN ({absent})",
-            self._put(present),
+            f"DELETE FROM {self.target} WHERE {quoted(REVISION)} >= {first} AND NOT EXISTS ({kept})",
+            self._put(found),
             f"DELETE FROM {self.images} WHERE {since}",
         )
 
+    def _same(self, one: str, other: str) -> str:
+        return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in self.key)
+
     def _image(self, name: str) -> str:
-        if name == REVISION:
-            # A row that others put there has none, and yet it was there.
-            return f"CASE WHEN t.{quoted(self.key[0])} IS NOT NULL THEN coalesce(t.{quoted(name)}, 0) END"
-        return f"{'s' if name in self.key else 't'}.{quoted(name)}"
+        # A row that others put there has no revision.
+        return f"coalesce(t.{quoted(name)}, 0)" if name == REVISION else f"t.{quoted(name)}"
 
     def _put(self, source: str) -> str:
         changed = [quoted(name) for name in self.columns if name not in self.key]
         values = ", ".join(f"{name} = excluded.{name}" for name in changed)
         return (
-            f"INSERT INTO {self.target} ({self.names}) SELECT {self.names} FROM {source} WHERE true "
+            f"{self.insert} INTO {self.target} ({self.names}) SELECT {self.names} FROM {source} WHERE true "
             f"ON CONFLICT ({_list(self.key)}) DO UPDATE SET {values}"
         )
 
@@ -148,6 +159,38 @@ def check_kept(kept_from: int, retreat: Retreat, place: str) -> None:
             f"back behind {retreat.first}. Go back once more with 'persistent rollback {retreat.url} {retreat.id} "
             "--outputs=again': then the rows that follow replace those, or are added to them"
         )
+
+
+def check_unclaimed(place: str, target: str, highest: int, number: int) -> None:
+    """StorageError for a table without a mark that has revisions above ``number``, of batches that no job of ours has
+    published: an upsert would leave them as they are, and a rollback delete them."""
+    if highest > number:
+        revision = quoted(REVISION)
+        raise StorageError(
+            f"{place} has rows with a {REVISION} above {number}, as high as {highest}, and no mark of the job that "
+            "wrote them: they are results of another checkpoint, or a copy of them. Give the sink another table; or "
+            f"make them rows of your own: UPDATE {target} SET {revision} = NULL WHERE {revision} > {number}"
+        )
+
+
+def check_taken(place: str, taken: int, rows: int, mode: str) -> None:
+    """StorageError if the table has taken other rows than it was given."""
+    if taken != rows:
+        others = f", or has a higher {REVISION} under the same key" if mode == "upsert" else ""
+        raise StorageError(
+            f"{place} has taken {taken} of {rows} rows: a trigger drops the others{others}. Nothing of this batch is "
+            "there. Remove the cause, then run again: the last checkpoint is good"
+        )
+
+
+def gone(place: str, number: int, creation: str, mode: str) -> StorageError:
+    """The error for a table that is no longer there, but its mark is. ``creation``: the statement that makes it."""
+    missing = "keys that no longer change are missing" if mode == "upsert" else "what was added before is missing"
+    return StorageError(
+        f"{place} is gone, and by its mark this job has published there, up to batch {number}. Restore it from a copy "
+        f"as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or go on with "
+        f'an empty one, mode="{mode}", in which {missing}: {creation}'
+    )
 
 
 def wrong_column(place: str, name: str, found: str, expected: str, remedy: str) -> StorageError:

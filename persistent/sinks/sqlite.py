@@ -6,37 +6,38 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from monoids.arrays import python_list
-from monoids.encoding import to_json
+from persistent.clients.sqlite_file import connected
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import EXACTLY_ONCE, Promise
-from persistent.sinks.json_lines import iso_texts, with_shortest_decimals
+from persistent.sinks.column_limits import check_distinct, check_times
+from persistent.sinks.json_lines import with_shortest_decimals
 from persistent.sinks.marks import SinkMark, claimed, has_retreated, is_published, is_settled
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.sinks.sql import (
-    BATCH,
+    INCOMING,
     MARKS,
     Statements,
     check_kept,
     check_keys,
+    check_table_name,
+    check_taken,
+    check_unclaimed,
     checked_mode,
     columns_of,
+    gone,
     images_name,
-    no_unique_index,
     quoted,
     with_revision,
-    wrong_column,
 )
+from persistent.sinks.sqlite_table import INSERT, SqliteTable, insert_rows
 from persistent.text.spelling import spelled
 
-_ROWS_AT_ONCE = 65_536
-_INCOMING = "persistent_incoming"
 _INT64_MAX = (1 << 63) - 1
 _REMEDIES = {
     "locked": "Another program holds it: end that, or wait longer with lock_timeout=",
@@ -74,8 +75,11 @@ class SqliteSink:
             )
         if not isinstance(table, str) or not table or table.startswith("sqlite_"):
             raise InvalidPipeline(f"SqliteSink table={table!r}: give the name of a table")
+        check_table_name(table, f"SqliteSink table={table!r}")
         self.table = table
         self.mode = checked_mode(mode, "SqliteSink")
+        self._claimed = pa.schema([])
+        self._table = SqliteTable(self.path, table, self.mode)
         self.lock_ms = duration_ms(lock_timeout, "lock_timeout")
         self.address = f"{os.path.realpath(self.path)} table {table.lower()}"
 
@@ -89,13 +93,19 @@ class SqliteSink:
     def claim(self, claim: Claim) -> None:
         """Claim the table for a job, and check its columns. StorageError, InvalidPipeline."""
         columns = columns_of(claim.schema, claim.key, self.mode, repr(self))
+        check_distinct(columns.names, repr(self))
+        self._claimed = columns
         with self._transaction("claim") as database:
             found = self._mark(database)
-            self._move(database, found, claimed(found, claim, repr(self)))
-            self._check_table(database, columns, claim.key)
+            mark = claimed(found, claim, repr(self))
+            is_there = self._is_there(database, mark, columns, claim.key)
+            self._move(database, found, mark, made=is_there)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a null or a NaN in the key of an upsert, or an integer beyond those of SQLite."""
+        """InvalidPipeline for a null or a NaN in the key of an upsert, an integer beyond those of SQLite, or a time
+        outside the years 1 to 9999."""
+        check_distinct(outputs.column_names, repr(self))
+        check_times(outputs, repr(self))
         if self.mode == "upsert":
             check_keys(outputs, key, repr(self))
             for name in key:
@@ -107,7 +117,10 @@ class SqliteSink:
                     )
         for name, column in zip(outputs.column_names, outputs.columns):
             if column.type == pa.uint64() and (pc.max(column).as_py() or 0) > _INT64_MAX:
-                raise InvalidPipeline(f"{self!r}: column {name!r} has an integer above {_INT64_MAX}, SQLite's largest")
+                raise InvalidPipeline(
+                    f"{self!r}: column {name!r} has the integer {pc.max(column)}, and SQLite's largest is "
+                    f"{_INT64_MAX}: give the monoid another output_type, as decimal128(20, 0)"
+                )
 
     def deliver(self, batch: OutputBatch) -> None:
         """Write the rows of a batch and its mark. Fenced, StagedMissing, StorageError."""
@@ -125,7 +138,7 @@ class SqliteSink:
                     self._write(database, found, batch)
             found = self._mark(database)
             if not has_retreated(found, retreat, repr(self)):
-                self._take_back(database, retreat)
+                self._take_back(database, found, retreat)
                 self._move(database, found, SinkMark(retreat.job, retreat.number))
 
     def newest(self, job: str) -> int:
@@ -146,7 +159,7 @@ class SqliteSink:
                 database.execute("BEGIN IMMEDIATE")
                 database.execute(
                     f"CREATE TABLE IF NOT EXISTS {MARKS} (target TEXT COLLATE NOCASE PRIMARY KEY, job TEXT NOT NULL, "
-                    "number INTEGER NOT NULL, mode TEXT NOT NULL, kept_from INTEGER NOT NULL)"
+                    "number INTEGER NOT NULL, mode TEXT NOT NULL, kept_from INTEGER NOT NULL, made INTEGER NOT NULL)"
                 )
                 yield database
                 database.execute("COMMIT")
@@ -157,187 +170,117 @@ class SqliteSink:
             ) from error
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(self.path, timeout=self.lock_ms / 1000, isolation_level=None)
+        return connected(self.path, self.lock_ms)
 
     def _mark(self, database: sqlite3.Connection) -> SinkMark | None:
         rows = database.execute(f"SELECT job, number FROM {MARKS} WHERE target = ?", (self.table,)).fetchall()
         return SinkMark(*rows[0]) if rows else None
 
-    def _move(self, database: sqlite3.Connection, found: SinkMark | None, mark: SinkMark) -> None:
-        """Set the mark. What was written in another mode is not taken back in this one."""
+    def _move(
+        self, database: sqlite3.Connection, found: SinkMark | None, mark: SinkMark, *, made: bool = False
+    ) -> None:
+        """Set the mark. ``made``: the table is there, and this job's. What was written in another mode is not taken
+        back in this one."""
         database.execute(
-            f"INSERT INTO {MARKS} VALUES (:target, :job, :number, :mode, 0) ON CONFLICT (target) DO UPDATE SET "
-            "job = :job, number = :number, mode = :mode, kept_from = iif(mode = :mode, kept_from, :found)",
+            f"INSERT INTO {MARKS} VALUES (:target, :job, :number, :mode, 0, :made) ON CONFLICT (target) DO UPDATE SET "
+            "job = :job, number = :number, mode = :mode, kept_from = iif(mode = :mode, kept_from, :found), "
+            "made = made OR :made",
             {
                 "target": self.table,
                 "mode": self.mode,
                 "found": 0 if found is None else found.number,
+                "made": int(made),
                 **mark.__dict__,
             },
         )
+
+    def _is_made(self, database: sqlite3.Connection) -> bool:
+        """Whether the table was there once as this job's."""
+        rows = database.execute(f"SELECT made FROM {MARKS} WHERE target = ?", (self.table,)).fetchall()
+        return bool(rows and rows[0][0])
 
     def _kept_from(self, database: sqlite3.Connection) -> int:
         """The number of the newest batch that can no longer be taken back."""
         rows = database.execute(f"SELECT kept_from FROM {MARKS} WHERE target = ?", (self.table,)).fetchall()
         return int(rows[0][0]) if rows else 0
 
+    def _keep_from(self, database: sqlite3.Connection, number: int) -> None:
+        database.execute(f"UPDATE {MARKS} SET kept_from = max(kept_from, ?) WHERE target = ?", (number, self.table))
+
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def _write(self, database: sqlite3.Connection, found: SinkMark | None, batch: OutputBatch) -> None:
+        has_rows = False
         for outputs in batch.tables():
             self.check(outputs, batch.key)
             columns = columns_of(outputs.schema, batch.key, self.mode, repr(self))
-            if not self._check_table(database, columns, batch.key):
-                self._make_table(database, columns, batch.key)
-            self._insert(database, with_revision(outputs, batch.number), batch)
+            if has_rows:
+                self._table.check(database, columns, batch.key)
+            elif not self._is_there(database, found, columns, batch.key):
+                database.execute(self._table.creation(columns, batch.key))
+            has_rows = True
+            self._insert(database, with_revision(outputs, batch.number), found, batch)
         if self.mode == "upsert" and batch.oldest > self._kept_from(database):
-            database.execute(self._statements((), ()).forget(batch.oldest))
-            database.execute(f"UPDATE {MARKS} SET kept_from = ? WHERE target = ?", (batch.oldest, self.table))
-        self._move(database, found, SinkMark(batch.job, batch.number))
+            if self._table.columns(database, images_name(self.table)):
+                database.execute(self._statements((), ()).forget(batch.oldest))
+            self._keep_from(database, batch.oldest)
+        self._move(database, found, SinkMark(batch.job, batch.number), made=has_rows)
 
-    def _insert(self, database: sqlite3.Connection, outputs: pa.Table, batch: OutputBatch) -> None:
+    def _insert(
+        self, database: sqlite3.Connection, outputs: pa.Table, found: SinkMark | None, batch: OutputBatch
+    ) -> None:
         outputs = with_shortest_decimals(outputs, batch.key)
         statements = self._statements(outputs.column_names, batch.key)
         if self.mode == "append":
-            _insert_rows(database, statements.target, outputs)
-            return
-        incoming = quoted("temp", _INCOMING)
-        database.execute(
-            f"CREATE TEMP TABLE {quoted(_INCOMING)} AS SELECT {statements.names} FROM {statements.target} LIMIT 0"
-        )
-        _insert_rows(database, incoming, outputs)
-        kept = self._statements(self._fit_images(database, outputs.column_names), batch.key)
-        database.execute(kept.save(incoming, batch.number))
-        database.execute(statements.upsert(incoming))
-        database.execute(f"DROP TABLE {incoming}")
+            taken = insert_rows(database, statements.target, outputs)
+        else:
+            incoming = quoted("temp", INCOMING)
+            rows = f"SELECT {statements.names} FROM {statements.target} LIMIT 0"
+            database.execute(f"CREATE TEMP TABLE {quoted(INCOMING)} AS {rows}")
+            insert_rows(database, incoming, outputs)
+            shared, was_there = self._table.fit_images(database, outputs.column_names)
+            if not was_there and found is not None:
+                # What earlier batches have replaced is not known, if they have.
+                self._keep_from(database, found.number)
+            database.execute(self._statements(shared, batch.key).save(incoming, batch.number))
+            taken = database.execute(statements.upsert(incoming)).rowcount
+            database.execute(f"DROP TABLE {incoming}")
+        check_taken(str(self._table), taken, outputs.num_rows, self.mode)
 
-    def _take_back(self, database: sqlite3.Connection, retreat: Retreat) -> None:
-        if retreat.first is None or not self._columns(database, self.table):
+    def _take_back(self, database: sqlite3.Connection, found: SinkMark | None, retreat: Retreat) -> None:
+        if retreat.first is None:
+            return
+        if not self._table.columns(database, self.table):
+            self._check_not_gone(database, found, self._claimed, retreat.key)
             return
         check_kept(self._kept_from(database), retreat, repr(self))
         if self.mode == "append":
             database.execute(self._statements((), ()).take_back(retreat.first))
-        elif self._columns(database, images_name(self.table)):
-            for statement in self._statements(self._fit_images(database), retreat.key).restore(retreat.first):
+        elif self._table.columns(database, images_name(self.table)):
+            for statement in self._statements(self._table.fit_images(database)[0], retreat.key).restore(retreat.first):
                 database.execute(statement)
+        elif self._table.highest_revision(database) >= retreat.first:
+            check_kept(retreat.number, retreat, repr(self))
 
     def _statements(self, columns: Iterable[str], key: Iterable[str]) -> Statements:
-        return Statements(quoted(self.table), quoted(images_name(self.table)), tuple(columns), tuple(key))
+        return Statements(self._table.target, self._table.images, tuple(columns), tuple(key), INSERT)
 
     # -- the table -----------------------------------------------------------------------------------------------
 
-    def _check_table(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> bool:
-        """Whether the table is there. StorageError if it has another shape."""
-        found = self._columns(database, self.table)
-        if not found:
+    def _is_there(
+        self, database: sqlite3.Connection, found: SinkMark | None, columns: pa.Schema, key: Sequence[str]
+    ) -> bool:
+        """Whether the table is there, for rows after the mark. StorageError if it is not what it should be."""
+        if not self._table.check(database, columns, key):
+            self._check_not_gone(database, found, columns, key)
             return False
-        for field in columns:
-            expected, place = _type_of(field.type), f"{self.path}: table {self.table!r}"
-            kind = found.get(field.name)
-            if kind is None:
-                remedy = f"Add it: ALTER TABLE {quoted(self.table)} ADD COLUMN {quoted(field.name)} {expected}"
-                raise wrong_column(place, field.name, "missing", f"one of type {expected}", remedy)
-            if not pa.types.is_null(field.type) and _affinity(kind) not in (expected, _NUMBERS.get(expected)):
-                remedy = "Give the sink another table, or change this one"
-                raise wrong_column(place, field.name, f"of type {kind or 'BLOB'}", f"{expected} ({field.type})", remedy)
-        if self.mode == "upsert" and set(key) not in self._unique(database):
-            raise no_unique_index(f"{self.path}: table {self.table!r}", self.table, quoted(self.table), key)
-        if self.mode == "upsert":
-            self._check_collations(database, key)
+        if not self._is_made(database):
+            number = 0 if found is None else found.number
+            check_unclaimed(str(self._table), self._table.target, self._table.highest_revision(database), number)
         return True
 
-    def _check_collations(self, database: sqlite3.Connection, key: Sequence[str]) -> None:
-        """StorageError for a key in which unlike texts are equal: two keys would be one row."""
-        found = database.execute(
-            "SELECT info.name, info.coll FROM pragma_index_list(?) AS list, pragma_index_xinfo(list.name) AS info "
-            "WHERE list.\"unique\" AND info.key AND info.coll <> 'BINARY'",
-            (self.table,),
-        ).fetchall()
-        for name, collation in found:
-            if name in key:
-                place, remedy = f"{self.path}: table {self.table!r}", "Give the sink another table, or change this one"
-                text = f"compared by {collation}, to which unlike texts are equal"
-                raise wrong_column(place, name, text, "each key apart", remedy)
-
-    def _make_table(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> None:
-        lines = [f"{quoted(field.name)} {_type_of(field.type)}" for field in columns]
-        if self.mode == "upsert":
-            lines = [f"{line} NOT NULL" if name in key else line for name, line in zip(columns.names, lines)]
-            lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
-        database.execute(f"CREATE TABLE {quoted(self.table)} ({', '.join(lines)})")
-
-    def _columns(self, database: sqlite3.Connection, table: str) -> dict[str, str]:
-        """The columns of a table with their declared types; none if there is no such table."""
-        rows = database.execute("SELECT name, type FROM pragma_table_info(?)", (table,)).fetchall()
-        return {name: kind.upper() for name, kind in rows}
-
-    def _fit_images(self, database: sqlite3.Connection, columns: Sequence[str] = ()) -> tuple[str, ...]:
-        """Make the table of what upserts replace, with these columns and those of earlier outputs: what it has of the
-        target's columns. They have no type, so that values stay as they are."""
-        name = images_name(self.table)
-        table, found = quoted(name), self._columns(database, name)
-        if not found:
-            database.execute(f"CREATE TABLE {table} ({quoted(BATCH)} INTEGER)")
-            database.execute(f"CREATE INDEX {quoted(f'{name}_batch')} ON {table} ({quoted(BATCH)})")
-        shared = [one for one in self._columns(database, self.table) if one in found or one in columns]
-        for column in shared:
-            if column not in found:
-                database.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(column)}")
-        return tuple(shared)
-
-    def _unique(self, database: sqlite3.Connection) -> list[set[str]]:
-        """The sets of columns that a unique index is of."""
-        rows = database.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0", (self.table,)).fetchall()
-        indexes = database.execute(
-            "SELECT list.name, info.name FROM pragma_index_list(?) AS list, pragma_index_info(list.name) AS info "
-            'WHERE list."unique" AND NOT list.partial',
-            (self.table,),
-        ).fetchall()
-        found = {index: {name for other, name in indexes if other == index} for index, _ in indexes}
-        return [{name for (name,) in rows}, *found.values()]
-
-
-_NUMBERS = {"INTEGER": "NUMERIC", "REAL": "NUMERIC"}
-
-
-def _type_of(kind: pa.DataType) -> str:
-    """The type of a column for values of this type."""
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind):
-        return "INTEGER"
-    if pa.types.is_floating(kind):
-        return "REAL"
-    return "BLOB" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "TEXT"
-
-
-def _affinity(declared: str) -> str:
-    """What SQLite makes of a declared type, by its own rule."""
-    for words, affinity in ((("INT",), "INTEGER"), (("CHAR", "CLOB", "TEXT"), "TEXT"), (("BLOB",), "BLOB")):
-        if any(word in declared for word in words):
-            return affinity
-    if not declared:
-        return "BLOB"
-    return "REAL" if any(word in declared for word in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
-
-
-def _insert_rows(database: sqlite3.Connection, table: str, outputs: pa.Table) -> None:
-    columns, values = ", ".join(map(quoted, outputs.column_names)), ", ".join("?" * outputs.num_columns)
-    for start in range(0, outputs.num_rows, _ROWS_AT_ONCE):
-        piece = outputs.slice(start, _ROWS_AT_ONCE).combine_chunks()
-        rows = zip(*(_values(column.combine_chunks()) for column in piece.columns))
-        database.executemany(f"INSERT INTO {table} ({columns}) VALUES ({values})", rows)
-
-
-def _values(column: pa.Array) -> list[Any]:
-    """A column as values of SQLite. Timestamps are ISO 8601 in UTC, nested values JSON, decimals their digits."""
-    kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return column.to_numpy().tolist() if not column.null_count else python_list(column)
-    if pa.types.is_boolean(kind) or pa.types.is_duration(kind):
-        return python_list(column.cast(pa.int8() if pa.types.is_boolean(kind) else pa.int64()))
-    if pa.types.is_timestamp(kind):
-        return python_list(iso_texts(column))
-    if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
-        return python_list(column.cast(pa.string()))
-    if pa.types.is_nested(kind):
-        return [None if value is None else to_json(value) for value in python_list(column)]
-    return python_list(column)
+    def _check_not_gone(
+        self, database: sqlite3.Connection, found: SinkMark | None, columns: pa.Schema, key: Sequence[str]
+    ) -> None:
+        if found is not None and self._is_made(database):
+            raise gone(str(self._table), found.number, self._table.creation(columns, key), self.mode)

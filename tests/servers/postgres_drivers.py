@@ -48,9 +48,9 @@ class DeadlySession(Session):
         self._step()
         return super().execute(statement, words)
 
-    def copy(self, statement: str, pieces: Iterable[bytes]) -> None:
+    def copy(self, statement: str, pieces: Iterable[bytes]) -> int:
         self._step()
-        super().copy(statement, pieces)
+        return super().copy(statement, pieces)
 
     def _step(self) -> None:
         if DeadlySession.count == self.at:
@@ -87,7 +87,7 @@ def main(url: str, schema: str, folder: str) -> None:
         place = (str(row["page"]), int(str(row["ts"])) // 10 * 10)
         expected[place] = expected.get(place, 0) + 1
     killed, wrong = 0, []
-    for mode, every in (("append", 1), ("upsert", 2)):
+    for mode, every in (("append", 1), ("upsert", 3)):
         for at in range(0, _KILLS_MAX, every):
             table, checkpoint = f"{schema}.{mode}_{at}", f"{folder}/{mode}-{at}"
             status = forked(url, table, checkpoint, mode, at)

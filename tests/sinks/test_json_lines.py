@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids.encoding import to_json
-from persistent.sinks.json_lines import _ROWS_AT_ONCE, encode_json_lines, json_rows, with_shortest_decimals
+from persistent.errors import InvalidPipeline
+from persistent.sinks.json_lines import _ROWS_AT_ONCE, check_texts, encode_json_lines, json_rows, with_shortest_decimals
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
@@ -140,3 +141,18 @@ def test_a_decimal_key_is_one_text_at_every_scale() -> None:
             found = with_shortest_decimals(pa.table({"key": exact, "value": exact}), {"key", "absent"})
         assert found["key"].to_pylist() == ["1.5", "100", "0", "-2.5", "0.00000001", "12345678901234567890.12", None]
         assert found["value"].type == kind and found.column_names == ["key", "value"]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+def test_a_time_without_a_text_is_an_error(unit: str) -> None:
+    """Readers found "<valueToutTofTrange" in place of a time."""
+    seconds = {"s": 1, "ms": 1_000, "us": 1_000_000}[unit]
+    first, last = -1_096_193_779_200, 971_890_963_199
+    within = pa.table({"at": pa.array([first * seconds, last * seconds, None], pa.timestamp(unit))})
+    assert [row["at"][:6] for row in parsed(within)[:2]] == ["-32767", "32767-"]
+    for outside in (first * seconds - 1, (last + 1) * seconds):
+        with pytest.raises(InvalidPipeline, match=f"timestamp of {outside} {unit} .* give it another value"):
+            encode_json_lines(pa.table({"at": pa.array([outside], pa.timestamp(unit))}))
+        with pytest.raises(InvalidPipeline, match=r"^sink: column 'at': the timestamp of"):
+            check_texts(pa.table({"n": [1], "at": pa.array([outside], pa.timestamp(unit))}), "sink")
+    check_texts(within, "sink")

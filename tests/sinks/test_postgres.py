@@ -10,8 +10,10 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pytest
+import tenacity
 
 from persistent import InvalidPipeline, PostgresSink, StorageError
+from persistent.clients import postgres_session
 from persistent.sinks.protocol import Claim
 from persistent.storage.failures import FaultKind
 
@@ -34,7 +36,8 @@ def test_a_password_is_nowhere_to_be_seen() -> None:
 
 def test_options_that_cannot_be_are_refused() -> None:
     """A misspelled mode would add what was to be replaced."""
-    wrong: list[dict[str, Any]] = [{"mode": "replace"}, {"table": "a.b.c"}, {"table": ""}, {"table": ".b"}]
+    tables = ["a.b.c", "", ".b", "persistent_marks", "public.persistent_before_visits", "Persistent_Incoming"]
+    wrong: list[dict[str, Any]] = [{"mode": "replace"}, *({"table": table} for table in tables)]
     for options in wrong:
         with pytest.raises(InvalidPipeline, match=r"PostgresSink (mode|table)="):
             PostgresSink(**{"dsn": DSN, "table": "visits", **options})
@@ -51,6 +54,8 @@ def test_names_are_looked_at_before_the_server_is_asked() -> None:
     sink = PostgresSink(DSN, "visits", connect_timeout="1 ms")
     with pytest.raises(InvalidPipeline, match="a column 'xmin' of its own"):
         sink.claim(Claim("job", schema=pa.schema([("xmin", pa.int64())])))
+    with pytest.raises(InvalidPipeline, match="a column 'ctid' of its own"):
+        sink.check(pa.table({"ctid": [1]}), ())
 
 
 def test_text_is_sent_in_utf8_whatever_the_dsn_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,6 +64,32 @@ def test_text_is_sent_in_utf8_whatever_the_dsn_says(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(psycopg, "connect", lambda **settings: given.append(settings))
     PostgresSink(f"{DSN}?client_encoding=LATIN1", "visits")._session._connect()
     assert given[0]["client_encoding"] == "UTF8" and given[0]["password"] == SECRET
+
+
+@pytest.mark.parametrize(("patience_s", "hangs_from"), [(6, 0.0), (6, 3.0), (60, 55.0)])
+def test_the_last_try_ends_with_the_patience(
+    patience_s: int, hangs_from: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that hangs after it has refused would be waited for nearly twice as long as was said."""
+    now = 0.0
+
+    def connect(**settings: Any) -> None:
+        nonlocal now
+        if now >= hangs_from:
+            now += settings["connect_timeout"]
+            raise psycopg.errors.ConnectionTimeout("connection timeout expired")
+        raise psycopg.OperationalError("connection refused")
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.setattr(postgres_session, "monotonic_s", lambda: now)
+    monkeypatch.setattr(tenacity.nap, "sleep", sleep)
+    with pytest.raises(StorageError, match="cannot claim PostgresSink"):
+        PostgresSink(DSN, "visits", connect_timeout=f"{patience_s} s").claim(Claim("job"))
+    assert patience_s / 2 < now <= patience_s + 2
 
 
 def test_it_travels_as_settings() -> None:

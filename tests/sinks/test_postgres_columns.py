@@ -6,7 +6,15 @@ import pyarrow as pa
 import pytest
 
 from persistent.errors import InvalidPipeline
-from persistent.sinks.postgres_columns import check_names, check_values, csv_pieces, fits, short_name, type_of
+from persistent.sinks.postgres_columns import (
+    check_columns,
+    check_key_sizes,
+    check_values,
+    csv_pieces,
+    fits,
+    short_name,
+    type_of,
+)
 from persistent.sinks.sql import images_name
 
 
@@ -42,6 +50,18 @@ def test_what_the_server_has_no_place_for_is_told_before() -> None:
     check_values(pa.table({"a": ["x", None], "t": pa.array([1_000, None], pa.timestamp("ns"))}), "t")
     with pytest.raises(InvalidPipeline, match="'a' has a text with a NUL"):
         check_values(pa.table({"a": ["x\0y"]}), "t")
+    nested = pa.array([[("a", [{"b": "x\0y"}])]], pa.map_(pa.string(), pa.list_(pa.struct([("b", pa.string())]))))
+    for column, text in (
+        (nested, r"'a.value.b' has a text with a NUL character, .*: 'x\\x00y'\. Replace it"),
+        (pa.array([[("x\0y", [])]], nested.type), r"'a.key' has a text with a NUL"),
+        (pa.array(["x\0y"], pa.large_string()), "'a' has a text with a NUL"),
+        (pa.array(["x\0y"]).dictionary_encode(), "'a' has a text with a NUL"),
+        (pa.array([3 * 10**6], pa.int32()).cast(pa.date32()), "'a' has the date of 3000000 days"),
+        (pa.array([3 * 10**8], pa.int32()).cast(pa.date32()), "'a' has the date of 300000000 days since 1970, which"),
+        (pa.array([[2**45]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("s"))), "'a' has the timestamp of"),
+    ):
+        with pytest.raises(InvalidPipeline, match=f"t: column {text}"):
+            check_values(pa.table({"a": column}), "t")
     for kind in (pa.timestamp("ns", "UTC"), pa.time64("ns")):
         with pytest.raises(InvalidPipeline, match="'t' has a time in nanoseconds"):
             check_values(pa.table({"t": pa.array([1], kind)}), "t")
@@ -59,5 +79,47 @@ def test_a_column_that_every_table_has_is_refused_by_name() -> None:
     """The server says no only when the first batch is due, and a committed batch cannot be changed."""
     for name in ("xmin", "ctid", "tableoid"):
         with pytest.raises(InvalidPipeline, match=f"a column '{name}' of its own: rename"):
-            check_names(pa.schema([("page", pa.string()), (name, pa.int64())]), "the sink")
-    check_names(pa.schema([("page", pa.string()), ("XMIN", pa.int64())]), "the sink")
+            check_columns(pa.schema([("page", pa.string()), (name, pa.int64())]), "the sink")
+    for name in ("n" * 64, "é" * 32, "", "a\0b"):
+        with pytest.raises(InvalidPipeline, match=r"has 1 to 63 bytes and no NUL, .* does not: rename the field"):
+            check_columns(pa.schema([("page", pa.string()), (name, pa.int64())]), "the sink")
+    check_columns(pa.schema([("n" * 63, pa.int64()), ("é" * 31, pa.int64())]), "the sink")
+    check_columns(pa.schema([("page", pa.string()), ("XMIN", pa.int64())]), "the sink")
+
+
+def test_a_column_that_cannot_be_written_is_refused_by_its_type() -> None:
+    """The client has no text for it, and the first batch would end every run."""
+    fine = [pa.null(), pa.large_binary(), pa.binary(3), pa.decimal256(70, -2), pa.duration("s"), pa.time32("s")]
+    fine += [pa.list_(pa.struct([("a", pa.date32())])), pa.dictionary(pa.int8(), pa.string()), pa.float16()]
+    check_columns(pa.schema([(f"c{place}", kind) for place, kind in enumerate(fine)]), "the sink")
+    union = pa.dense_union([pa.field("a", pa.int64())])
+    for kind in (
+        *(pa.string_view(), pa.binary_view(), pa.month_day_nano_interval(), pa.uuid(), union),
+        *(pa.run_end_encoded(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.int64())),
+        *(pa.list_(pa.month_day_nano_interval()), pa.map_(pa.string(), pa.struct([("a", union)]))),
+    ):
+        with pytest.raises(InvalidPipeline, match=r"column 'x' is of type .*, which cannot be written into PostgreSQL"):
+            check_columns(pa.schema([("page", pa.string()), ("x", kind)]), "the sink")
+    with pytest.raises(InvalidPipeline, match="at most 1600 columns, and the outputs 1601"):
+        check_columns(pa.schema([(f"c{place}", pa.int8()) for place in range(1_601)]), "the sink")
+
+
+def test_a_key_that_no_index_holds_is_told_before() -> None:
+    """The server says no when the batch is due: "index row size exceeds maximum 2704"."""
+    keys = pa.table({"a": ["x" * 1_300, "y" * 2_600, None], "b": [b"z" * 1_300, b"", None], "n": [1, 2, 3]})
+    check_key_sizes(keys, ("a", "b", "n"), "t")
+    longer = pa.concat_tables([keys, pa.table({"a": ["x" * 1_300], "b": [b"z" * 1_301], "n": [4]})])
+    with pytest.raises(
+        InvalidPipeline, match=r"t: a key has 2601 bytes \(a='x+'?\.\.\., b=b'z+.*\), .*make the key shorter"
+    ):
+        check_key_sizes(longer, ("a", "b", "n"), "t")
+    check_key_sizes(longer, ("n",), "t")
+    check_key_sizes(longer, ("a",), "t")
+    check_key_sizes(longer.slice(0, 0), ("a", "b"), "t")
+
+
+def test_decimals_have_no_scale_below_zero() -> None:
+    """Servers before 15 have none: the table could not be made."""
+    found = [type_of(pa.decimal128(5, scale)) for scale in (-3, 0, 5)]
+    assert found == ["numeric(8,0)", "numeric(5,0)", "numeric(5,5)"]
+    assert fits("numeric(9,0)", found[0]) and not fits("numeric(7,0)", found[0])

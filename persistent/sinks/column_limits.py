@@ -1,0 +1,95 @@
+"""Column limits are what a database holds of a column: workers look before anything is committed, because what is
+committed can only be published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from persistent.errors import InvalidPipeline
+
+_DAYS = (-719_162, 2_932_896)
+"""The first day of the year 1 and the last of 9999, in days since 1970."""
+_SECONDS_A_DAY = 86_400
+_A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+def leaves(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.Array]]:
+    """The values of a column that are not nested, under the names of where they are.
+
+    >>> [(name, values.to_pylist()) for name, values in leaves("a", pa.chunked_array([[{"b": [1, 2]}, None]]))]
+    [('a.b', [1, 2])]
+    """
+    for chunk in column.chunks:
+        yield from _leaves(name, chunk)
+
+
+def _leaves(name: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    kind = values.type
+    if pa.types.is_struct(kind):
+        for field, child in zip(kind, values.flatten()):
+            yield from _leaves(f"{name}.{field.name}", child)
+    elif pa.types.is_map(kind):
+        # Without the offsets of this very slice: its items may be a few of many.
+        items = values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+        yield from _leaves(name, items)
+    elif pa.types.is_nested(kind):
+        yield from _leaves(name, pc.list_flatten(values))
+    elif pa.types.is_dictionary(kind):
+        yield name, values.dictionary_decode().drop_null()
+    else:
+        yield name, values.drop_null()
+
+
+def check_times(outputs: pa.Table, place: str) -> None:
+    """InvalidPipeline for a date or timestamp outside the years 1 to 9999, or a time of no day: as text it would be
+    another, or none."""
+    for name, column in zip(outputs.column_names, outputs.columns):
+        for where, values in leaves(name, column):
+            bounds = _bounds(values.type)
+            if bounds is None or not len(values):
+                continue
+            low, high, unit = bounds
+            numbers = values.view(pa.int64() if values.type.bit_width == 64 else pa.int32())
+            found = pc.min_max(numbers).as_py()
+            for number in found.values():
+                if not low <= number <= high:
+                    what = f"{number} {unit}" if pa.types.is_time(values.type) else f"{number} {unit} since 1970"
+                    raise InvalidPipeline(
+                        f"{place}: column {where!r} has the {_word(values.type)} of {what}, which is not in "
+                        f"{'a day' if pa.types.is_time(values.type) else 'the years 1 to 9999'}: give it another "
+                        "value in the task, or None"
+                    )
+
+
+def _word(kind: pa.DataType) -> str:
+    return "time" if pa.types.is_time(kind) else "date" if pa.types.is_date(kind) else "timestamp"
+
+
+def _bounds(kind: pa.DataType) -> tuple[int, int, str] | None:
+    """The least and the largest integer of a type of times that can be written, and its unit."""
+    low, high = _DAYS
+    if kind == pa.date32():
+        return low, high, "days"
+    if kind == pa.date64() or pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        unit = "ms" if kind == pa.date64() else kind.unit
+        day = _SECONDS_A_DAY * _A_SECOND[unit]
+        return (0, day - 1, unit) if pa.types.is_time(kind) else (low * day, (high + 1) * day - 1, unit)
+    return None
+
+
+def check_distinct(names: Sequence[str], place: str) -> None:
+    """InvalidPipeline for two names that differ in the case of their letters alone.
+
+    >>> check_distinct(["page", "value"], "t")
+    """
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise InvalidPipeline(
+                f"{place}: the columns {other!r} and {name!r} are one to SQLite: rename a field of the record, or the "
+                "key"
+            )

@@ -1,0 +1,196 @@
+"""A table of SQLite as a sink finds it: made for the outputs, or checked against them, or refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from monoids.arrays import python_list
+from monoids.encoding import to_json
+from persistent.errors import StorageError
+from persistent.sinks.json_lines import iso_texts
+from persistent.sinks.sql import BATCH, REVISION, images_name, no_unique_index, quoted, wrong_column
+
+INSERT = "INSERT OR ABORT"
+"""Whatever a constraint of the table says of conflicts, as to replace or to ignore rows."""
+_ROWS_AT_ONCE = 65_536
+_COMPUTED = "COMPUTED"
+"""In the place of a declared type."""
+_NUMBERS = {"INTEGER": "NUMERIC", "REAL": "NUMERIC"}
+
+
+@dataclass(frozen=True)
+class SqliteTable:
+    """``name`` in the file at ``path``; ``mode``: of the sink."""
+
+    path: str
+    name: str
+    mode: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: table {self.name!r}"
+
+    @property
+    def target(self) -> str:
+        """Its name in statements."""
+        return quoted(self.name)
+
+    @property
+    def images(self) -> str:
+        """The name in statements of the table of what upserts have replaced."""
+        return quoted(images_name(self.name))
+
+    def check(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> bool:
+        """Whether the table is there. StorageError if it has another shape, or is no table."""
+        found, remedy = self.columns(database, self.name), "Give the sink another table, or change this one"
+        if not found:
+            return False
+        self._check_kind(database)
+        for field in columns:
+            self._check_column(field, found, remedy)
+        for name, kind in self._wanted(database).items():
+            if name not in columns.names and len(columns) > 1:
+                raise wrong_column(str(self), name, f"{kind} NOT NULL without a default", "to leave it out", remedy)
+        if self.mode == "upsert" and set(key) not in self._unique(database):
+            raise no_unique_index(str(self), self.name, self.target, key)
+        if self.mode == "upsert":
+            self._check_collations(database, key)
+        return True
+
+    def creation(self, columns: pa.Schema, key: Sequence[str]) -> str:
+        """The statement that makes the table."""
+        lines = [f"{quoted(field.name)} {_type_of(field.type)}" for field in columns]
+        if self.mode == "upsert":
+            lines = [f"{line} NOT NULL" if name in key else line for name, line in zip(columns.names, lines)]
+            lines.append(f"PRIMARY KEY ({', '.join(map(quoted, key))})")
+        return f"CREATE TABLE {self.target} ({', '.join(lines)})"
+
+    def columns(self, database: sqlite3.Connection, table: str) -> dict[str, str]:
+        """The columns of a table with their declared types; none if there is no such table."""
+        rows = database.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
+        return {name: _COMPUTED if hidden in (2, 3) else kind.upper() for name, kind, hidden in rows}
+
+    def highest_revision(self, database: sqlite3.Connection) -> int:
+        """The highest revision of its rows; 0 if there is none."""
+        ((found,),) = database.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchall()
+        return int(found or 0)
+
+    def fit_images(self, database: sqlite3.Connection, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
+        """Make the table of what upserts replace, with these columns and those of earlier outputs: what it has of the
+        target's columns, and whether it was there. They have no type, so that values stay as they are."""
+        name = images_name(self.name)
+        table, found = quoted(name), self.columns(database, name)
+        if not found:
+            database.execute(f"CREATE TABLE {table} ({quoted(BATCH)} INTEGER)")
+            database.execute(f"CREATE INDEX {quoted(f'{name}_batch')} ON {table} ({quoted(BATCH)})")
+        shared = [one for one in self.columns(database, self.name) if one in found or one in columns]
+        for column in shared:
+            if column not in found:
+                database.execute(f"ALTER TABLE {table} ADD COLUMN {quoted(column)}")
+        return tuple(shared), bool(found)
+
+    def _check_kind(self, database: sqlite3.Connection) -> None:
+        """StorageError for a view, or a table of another program's."""
+        query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"
+        ((kind, statement),) = database.execute(query, (self.name,)).fetchall()
+        if kind == "view" or statement.upper().startswith("CREATE VIRTUAL"):
+            what = "a view" if kind == "view" else "a virtual table"
+            raise StorageError(f"{self!s} is {what}, and the sink needs a table. Give the sink another table")
+
+    def _check_column(self, field: pa.Field, found: dict[str, str], remedy: str) -> None:
+        expected, kind = _type_of(field.type), found.get(field.name)
+        other = next((name for name in found if name.lower() == field.name.lower()), None)
+        if kind is None and other is not None:
+            rename = f"ALTER TABLE {self.target} RENAME COLUMN {quoted(other)} TO {quoted(field.name)}"
+            raise wrong_column(str(self), field.name, f"there as {other!r}", "it as it is", f"Rename it: {rename}")
+        if kind is None:
+            add = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}"
+            raise wrong_column(str(self), field.name, "missing", f"one of type {expected}", add)
+        if kind == _COMPUTED:
+            raise wrong_column(str(self), field.name, "computed by SQLite", "one to write into", remedy)
+        if not pa.types.is_null(field.type) and _affinity(kind) not in (expected, _NUMBERS.get(expected)):
+            found_type, needed = f"of type {kind or 'BLOB'}", f"{expected} ({field.type})"
+            raise wrong_column(str(self), field.name, found_type, needed, remedy)
+
+    def _check_collations(self, database: sqlite3.Connection, key: Sequence[str]) -> None:
+        """StorageError for a key in which unlike texts are equal: two keys would be one row."""
+        found = database.execute(
+            "SELECT info.name, info.coll FROM pragma_index_list(?) AS list, pragma_index_xinfo(list.name) AS info "
+            "WHERE list.\"unique\" AND info.key AND info.coll <> 'BINARY'",
+            (self.name,),
+        ).fetchall()
+        for name, collation in found:
+            if name in key:
+                text = f"compared by {collation}, to which unlike texts are equal"
+                remedy = "Give the sink another table, or change this one"
+                raise wrong_column(str(self), name, text, "each key apart", remedy)
+
+    def _wanted(self, database: sqlite3.Connection) -> dict[str, str]:
+        """The columns of which a row must say a value, with their declared types."""
+        rows = database.execute(
+            'SELECT name, upper(type) FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL '
+            "AND NOT (pk AND upper(type) = 'INTEGER')",
+            (self.name,),
+        ).fetchall()
+        return dict(rows)
+
+    def _unique(self, database: sqlite3.Connection) -> list[set[str]]:
+        """The sets of columns that a unique index is of."""
+        rows = database.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0", (self.name,)).fetchall()
+        indexes = database.execute(
+            "SELECT list.name, info.name FROM pragma_index_list(?) AS list, pragma_index_info(list.name) AS info "
+            'WHERE list."unique" AND NOT list.partial',
+            (self.name,),
+        ).fetchall()
+        found = {index: {name for other, name in indexes if other == index} for index, _ in indexes}
+        return [{name for (name,) in rows}, *found.values()]
+
+
+def _type_of(kind: pa.DataType) -> str:
+    """The type of a column for values of this type."""
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_duration(kind):
+        return "INTEGER"
+    if pa.types.is_floating(kind):
+        return "REAL"
+    return "BLOB" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "TEXT"
+
+
+def _affinity(declared: str) -> str:
+    """What SQLite makes of a declared type, by its own rule."""
+    for words, affinity in ((("INT",), "INTEGER"), (("CHAR", "CLOB", "TEXT"), "TEXT"), (("BLOB",), "BLOB")):
+        if any(word in declared for word in words):
+            return affinity
+    if not declared:
+        return "BLOB"
+    return "REAL" if any(word in declared for word in ("REAL", "FLOA", "DOUB")) else "NUMERIC"
+
+
+def insert_rows(database: sqlite3.Connection, table: str, outputs: pa.Table) -> int:
+    """Insert outputs; how many rows the table has taken."""
+    columns, values = ", ".join(map(quoted, outputs.column_names)), ", ".join("?" * outputs.num_columns)
+    taken = 0
+    for start in range(0, outputs.num_rows, _ROWS_AT_ONCE):
+        piece = outputs.slice(start, _ROWS_AT_ONCE).combine_chunks()
+        rows = zip(*(_values(column.combine_chunks()) for column in piece.columns))
+        taken += database.executemany(f"{INSERT} INTO {table} ({columns}) VALUES ({values})", rows).rowcount
+    return taken
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """A column as values of SQLite. Timestamps are ISO 8601 in UTC, nested values JSON, decimals their digits."""
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return column.to_numpy().tolist() if not column.null_count else python_list(column)
+    if pa.types.is_boolean(kind) or pa.types.is_duration(kind):
+        return python_list(column.cast(pa.int8() if pa.types.is_boolean(kind) else pa.int64()))
+    if pa.types.is_timestamp(kind):
+        return python_list(iso_texts(column))
+    if pa.types.is_decimal(kind) or pa.types.is_date(kind) or pa.types.is_time(kind):
+        return python_list(column.cast(pa.string()))
+    if pa.types.is_nested(kind):
+        return [None if value is None else to_json(value) for value in python_list(column)]
+    return python_list(column)
