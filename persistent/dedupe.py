@@ -1,12 +1,14 @@
-"""Deduplication drops the copies of a record that its sender sends again: each number of an origin counts once.
+"""Deduplication drops the copies of a record that its sender sends again: each number of an origin, or each id, counts
+once.
 
-A record is a *copy* if a record of the same origin, epoch and sequence was seen before. What was seen is state of the
-checkpoint, in panes of event time: it moves with the state and the positions, in one commit, and expires by the clock.
+A record is a *copy* if a record of the same origin, epoch and sequence, or of the same id, was seen before. What was
+seen is state of the checkpoint, in panes of event time: it moves with the state and the positions, in one commit, and
+expires by the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,17 +18,31 @@ from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
 
 _PANES = 4
+_NOTHING = "nothing"
+_KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
+    "integers": (pa.types.is_integer,),
+    "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "bytes": (
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_binary_view,
+        pa.types.is_fixed_size_binary,
+    ),
+    "booleans": (pa.types.is_boolean,),
+    _NOTHING: (pa.types.is_null,),
+}
 
 
 @dataclass(frozen=True)
 class Dedupe:
     """Which columns of the source name a record, and how long a copy can be recognised.
 
-    ``origin``: who sent it; several columns if a sender has lanes that count on their own. ``sequence``: its number,
-    an integer that no other record of the origin has. ``epoch``: which life of the sender it is, if numbers begin again
-    after a restart. ``within``: how far behind the clock (event time) a record may be; older ones cannot be judged, and
-    are late. ``restamped``: copies have timestamps of their own. By default a copy has the timestamp of the original:
-    a number that returns in a record younger than all of its origin was given to another record, a dead letter.
+    ``origin``: who sent it; several columns if a sender has lanes that count on their own. ``sequence``: its number, an
+    integer that no other record of the origin has; None if the origin is an id (see ``by_id``). ``epoch``: which life
+    of the sender it is, if numbers begin again after a restart. ``within``: how far behind the clock (event time) a
+    record may be; older ones cannot be judged, and are late. ``restamped``: copies have timestamps of their own. By
+    default a copy has the timestamp of the original: a number that returns in a record younger than all of its origin
+    was given to another record, a dead letter.
     InvalidPipeline for names that are no text, or a ``within`` below 1 ms.
 
     >>> Dedupe(origin="sender", sequence="number", within="1 h").within_ms
@@ -34,17 +50,18 @@ class Dedupe:
     """
 
     origin: str | Sequence[str]
-    sequence: str
+    sequence: str | None
     epoch: str | None = None
     within: Duration = "15 min"
     restamped: bool = False
 
     def __post_init__(self) -> None:
-        names = (*self.origins, self.sequence, *(() if self.epoch is None else (self.epoch,)))
-        if not self.origins or not all(isinstance(name, str) and name for name in names):
+        if not self.origins or not all(isinstance(name, str) and name for name in self.names):
             raise InvalidPipeline(f'{self!r}: name columns of the source, Dedupe(origin="sender", sequence="number")')
-        if len(set(names)) != len(names):
+        if len(set(self.names)) != len(self.names):
             raise InvalidPipeline(f"{self!r}: origin, sequence and epoch are different columns")
+        if self.by_ids and self.epoch is not None:
+            raise InvalidPipeline(f"{self!r}: an id is given once, in all lives of its sender; leave epoch= out")
         try:
             within_ms = duration_ms(self.within, "within")
         except (TypeError, ValueError) as error:
@@ -53,6 +70,27 @@ class Dedupe:
             raise InvalidPipeline(f'{self!r}: within is at least 1 ms; write "15 min"')
         if not isinstance(self.restamped, bool):
             raise InvalidPipeline(f"{self!r}: restamped is True or False")
+
+    @classmethod
+    def by_id(cls, id: str | Sequence[str], *, within: Duration = "15 min", restamped: bool = True) -> Dedupe:
+        """Recognise copies by an id that no other record has: a UUID, the message id of a broker. ``id``: its column,
+        or the columns that are one only together. The whole ids are compared, never their hashes. ``restamped=False``:
+        an id that returns in a record younger than the one seen was given twice, and that record is a dead letter.
+
+        >>> Dedupe.by_id("message_id", within="1 h").said()
+        'copies of a record by (message_id) count once, within 1 h of event time; older records are late'
+        """
+        return cls(id, None, within=within, restamped=restamped)
+
+    @property
+    def by_ids(self) -> bool:
+        """Whether each record has an id of its own, and no number."""
+        return self.sequence is None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns that name a record."""
+        return (*self.keys, *(() if self.sequence is None else (self.sequence,)))
 
     @property
     def origins(self) -> tuple[str, ...]:
@@ -84,26 +122,41 @@ class Dedupe:
         'copies of a record by (sender, number) count once, within 15 min of event time; older records are late'
         """
         within = self.within if isinstance(self.within, str) else f"{self.within} ms"
-        named = ", ".join((*self.keys, self.sequence))
+        named = ", ".join(self.names)
         return f"copies of a record by ({named}) count once, within {within} of event time; older records are late"
 
 
-def checked(dedupe: Any, sources: Collection[str]) -> Dedupe | None:
-    """What a pipeline with sources of these names was given as ``dedupe``. InvalidPipeline if it cannot serve them."""
-    if dedupe is not None and not isinstance(dedupe, Dedupe):
-        raise InvalidPipeline(f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), or None')
-    if dedupe is not None and len(sources) > 1:
+def checked(dedupe: Any, sources: Collection[str]) -> dict[str, Dedupe]:
+    """What a pipeline with sources of these names was given as ``dedupe``, by source. InvalidPipeline for sources that
+    it does not have, and for anything else.
+
+    >>> by_id, sources = Dedupe.by_id("id"), ["orders", "visits"]
+    >>> sorted(checked(by_id, sources)), sorted(checked({"orders": by_id}, sources))
+    (['orders', 'visits'], ['orders'])
+    """
+    if dedupe is None or isinstance(dedupe, Dedupe):
+        return {} if dedupe is None else dict.fromkeys(sources, dedupe)
+    if not isinstance(dedupe, Mapping) or not all(isinstance(one, Dedupe) for one in dedupe.values()):
         raise InvalidPipeline(
-            f"dedupe= recognises copies within one source, and this pipeline reads {', '.join(sources)}: leave it out, "
-            "or give each source a pipeline of its own"
+            f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), a mapping of sources to such, or None'
         )
-    return dedupe
+    for name in dedupe:
+        if name not in sources:
+            raise InvalidPipeline(f"dedupe: there is no source {name!r}; there are {', '.join(sources)}")
+    return dict(dedupe)
+
+
+def said(dedupe: Mapping[str, Dedupe], sources: Collection[str]) -> list[str]:
+    """What is promised of copies in each source, in clauses."""
+    if len(sources) == 1:
+        return [one.said() for one in dedupe.values()]
+    return [f"of {name}, {one.said()}" for name, one in sorted(dedupe.items())]
 
 
 def check_columns(dedupe: Dedupe, schema: pa.Schema) -> None:
     """InvalidPipeline unless the source has these columns, with whole numbers or text for who sent a record, and whole
     numbers for its sequence."""
-    for name in (*dedupe.keys, dedupe.sequence):
+    for name in dedupe.names:
         if name not in schema.names:
             raise InvalidPipeline(
                 f"dedupe: the source has no column {name!r}; its columns are {', '.join(schema.names)}. Name "
@@ -112,13 +165,30 @@ def check_columns(dedupe: Dedupe, schema: pa.Schema) -> None:
         check_type(dedupe, name, schema.field(name).type)
 
 
+def kinds_of(dedupe: Dedupe, schema: pa.Schema) -> dict[str, str]:
+    """By column of the origin and epoch: what its values are. Equal values of one kind are the same name, whatever
+    their type; those of two kinds never are. A column without values is left out.
+
+    >>> found = pa.schema([("till", pa.int32()), ("life", pa.large_string()), ("n", pa.int64())])
+    >>> kinds_of(Dedupe(origin="till", sequence="n", epoch="life"), found)
+    {'till': 'integers', 'life': 'text'}
+    """
+    kinds = {name: _kind(schema.field(name).type) for name in dedupe.keys}
+    return {name: kind for name, kind in kinds.items() if kind not in ("", _NOTHING)}
+
+
+def _kind(type_: pa.DataType) -> str:
+    """What values of this type are; "" if they cannot name a record."""
+    held = type_.value_type if pa.types.is_dictionary(type_) else type_
+    held = held.storage_type if isinstance(held, pa.UuidType) else held
+    return next((kind for kind, tests in _KINDS.items() if any(is_such(held) for is_such in tests)), "")
+
+
 def check_type(dedupe: Dedupe, name: str, type_: pa.DataType) -> None:
     """InvalidPipeline unless values of this type can be in that column."""
-    held = type_.value_type if pa.types.is_dictionary(type_) else type_
-    if pa.types.is_integer(held) or pa.types.is_null(held):
+    kind = _kind(type_)
+    if kind in ("integers", _NOTHING):
         return
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    binaries = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary)
-    if name == dedupe.sequence or not any(is_kind(held) for is_kind in (*texts, *binaries, pa.types.is_boolean)):
+    if name == dedupe.sequence or not kind:
         wanted = "integers" if name == dedupe.sequence else "integers, text or bytes"
         raise InvalidPipeline(f"dedupe: the column {name!r} holds {type_}, and must hold {wanted}")

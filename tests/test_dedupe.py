@@ -6,10 +6,13 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +20,7 @@ from monoids import Count
 from persistent import (
     Dedupe,
     Embedded,
+    FileSource,
     FingerprintChanged,
     InvalidPipeline,
     MemorySource,
@@ -24,14 +28,18 @@ from persistent import (
     PersistentTask,
     Pipeline,
     Refused,
+    Retention,
     WindowState,
     tumbling,
 )
 from persistent.checkpoint.log import Log
+from persistent.checkpoint.parts import SeenPart
+from persistent.cli import main
 from persistent.codec import KEY_GROUPS
 from persistent.dedupe import check_columns
-from persistent.operations import merge, restart, rollback, savepoint
-from persistent.storage import MemoryStorage
+from persistent.operations import merge, rollback, savepoint
+from persistent.storage import LocalStorage, MemoryStorage
+from persistent.text.figures import clock_text
 from persistent.verify import verify
 from persistent.worker.merge_runs import read_rows
 from persistent.worker.seen_state import seen_job, seen_monoid
@@ -103,7 +111,7 @@ def seen(url: str, at: int | None = None) -> dict[str, set[int]]:
     assert newest is not None
     part = newest.manifest.source.seen
     assert part is not None
-    job = seen_job(replace(pipeline(url, []).job(), storage=storage), BY_NUMBER, part.pane_ms)
+    job = seen_job(replace(pipeline(url, []).job(), storage=storage), "memory", part.pane_ms)
     found: dict[str, set[int]] = {}
     for run in part.runs:
         rows = read_rows(job, run, 0, KEY_GROUPS)
@@ -151,17 +159,46 @@ def test_each_number_counts_once_in_any_steps_splits_and_runs(
             }
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    sent=st.lists(st.integers(0, 25), min_size=1, max_size=60),
+    step_rows=st.integers(1, 30),
+    threads=st.integers(1, 4),
+    stop=st.integers(1, 60),
+    is_text=st.booleans(),
+)
+def test_each_id_counts_once_in_any_steps_splits_and_runs(
+    sent: list[int], step_rows: int, threads: int, stop: int, is_text: bool
+) -> None:
+    """Ids without numbers: those of a broker. Sent again in any order, by anyone, with a time of their own."""
+    for url in _url():
+        ids = [str(uuid.UUID(int=n)) if is_text else uuid.UUID(int=n).bytes for n in sent]
+        rows = [row("ab"[at % 2], n, 10_000 + at, id=id) for at, (n, id) in enumerate(zip(sent, ids))]
+        for end in sorted({min(stop, len(rows)), len(rows)}):
+            job = pipeline(url, rows[:end], dedupe=Dedupe.by_id("id", within=100), step_rows=step_rows, lag=90)
+            job.run(engine=Embedded(threads=threads))
+            assert sum(counted(job).values()) == len(set(sent[:end]))
+            assert account(url) == {
+                "read": end,
+                "processed": len(set(sent[:end])),
+                "late": 0,
+                "dead": 0,
+                "duplicate": end - len(set(sent[:end])),
+            }
+
+
+@pytest.mark.parametrize("by_ids", [False, True])
 @settings(max_examples=60, deadline=None)
 @given(
     sent=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 60)), min_size=1, max_size=50),
     step_rows=st.integers(1, 12),
 )
-def test_expiry_is_by_the_clock_of_the_steps_before(sent: list[tuple[int, int]], step_rows: int) -> None:
+def test_expiry_is_by_the_clock_of_the_steps_before(sent: list[tuple[int, int]], step_rows: int, by_ids: bool) -> None:
     """What is too old is late and never counts twice; what is judged is judged exactly. Compared step by step with a
     mapping of number to pane. The panes are 5 ms: a fourth of what is remembered."""
     for url in _url():
         rows = [row("a", n, 1_000 + ts) for n, ts in sent]
-        dedupe = replace(BY_NUMBER, within=20, restamped=True)
+        dedupe = Dedupe.by_id("n", within=20) if by_ids else replace(BY_NUMBER, within=20, restamped=True)
         job = pipeline(url, rows, dedupe=dedupe, step_rows=step_rows, lag=3)
         job.run(engine=Embedded(threads=1))
         known: dict[int, int] = {}
@@ -328,16 +365,61 @@ def test_a_savepoint_takes_along_what_was_seen(url: str) -> None:
         assert counted(job) == {"a": 7} and verify(storage_of(other)).ok
 
 
-def test_restart_and_merge_are_refused(url: str) -> None:
-    """What was seen has no clock to be cut at, and two jobs may have seen the same."""
+def test_merge_is_refused(url: str) -> None:
+    """Two jobs may have seen the same: each has counted it."""
     rows = [row("a", n, 100 + n) for n in range(6)]
-    job = pipeline(url, rows, task=Windows(), discard_closed=True)
-    job.run(engine="embedded")
-    with pytest.raises(Refused, match=r"cannot be set to a clock.*persistent rollback"):
-        restart(job, 100, outputs="retract")
+    pipeline(url, rows).run(engine="embedded")
     for other in _url():
         with pytest.raises(Refused, match=r"cannot be merged|both"):
             merge(url, url, other)
+
+
+def by_type(url: str, folder: Path, origin: pa.DataType) -> Pipeline:
+    """A job that reads the origins of CSV as this type."""
+    schema = pa.schema([("ts", pa.int64()), ("origin", origin), ("n", pa.int64())])
+    source = FileSource(str(folder / "*.csv"), timestamp="ts", timestamp_unit="ms", schema=schema)
+    return Pipeline(source=source, task=Visits(), checkpoint=url, dedupe=BY_NUMBER)
+
+
+def kinds(url: str) -> dict[str, str]:
+    newest = Log(storage_of(url)).newest()
+    assert newest is not None and newest.manifest.source.seen is not None
+    return dict(newest.manifest.source.seen.kinds)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (pa.int64(), pa.string(), "'origin', which held integers and is read as text now"),
+        (pa.string(), pa.binary(), "'origin', which held text and is read as bytes now"),
+        (pa.int64(), pa.bool_(), "'origin', which held integers and is read as booleans now"),
+    ],
+)
+def test_names_of_another_kind_are_refused(
+    first: pa.DataType, second: pa.DataType, said: str, url: str, tmp_path: Path
+) -> None:
+    """The origin 1 is not the text "1": every copy would count again, without a word."""
+    text = "ts,origin,n\n1000,1,1\n2000,1,2\n"
+    (tmp_path / "a.csv").write_text(text)
+    by_type(url, tmp_path, first).run(engine="embedded")
+    (tmp_path / "b.csv").write_text(text)
+    with pytest.raises(FingerprintChanged, match=said):
+        by_type(url, tmp_path, second).run(engine="embedded")
+    by_type(url, tmp_path, first).run(engine="embedded")
+    assert account(url)["processed"] == account(url)["duplicate"] == 2
+
+
+def test_types_of_one_kind_are_one_name(url: str, tmp_path: Path) -> None:
+    """A checkpoint without kinds, of before they were kept, goes on, and has them from then on."""
+    text = "ts,origin,n\n1000,1,1\n2000,1,2\n"
+    (tmp_path / "a.csv").write_text(text)
+    by_type(url, tmp_path, pa.int64()).run(engine="embedded")
+    assert kinds(url) == {"origin": "integers"}
+    (tmp_path / "b.csv").write_text(text)
+    read = SeenPart.from_json
+    with patch.object(SeenPart, "from_json", lambda body: read({**body, "kinds": {}})):
+        by_type(url, tmp_path, pa.int32()).run(engine="embedded")
+    assert kinds(url) == {"origin": "integers"} and account(url)["duplicate"] == 2
 
 
 def test_another_identity_is_refused_and_another_time_is_not(url: str) -> None:
@@ -375,6 +457,40 @@ def test_a_job_that_begins_to_deduplicate_says_what_it_does_not_know(url: str) -
     assert account(url) == {"read": 5, "processed": 4, "late": 0, "dead": 0, "duplicate": 1}
 
 
+class Acknowledged(MemorySource):
+    """Remembers what it was told that it may forget."""
+
+    def acknowledge(self, positions: Any) -> None:
+        self.told = {**getattr(self, "told", {}), **positions}
+
+
+def test_a_copy_is_acknowledged_again(url: str) -> None:
+    """Whoever sent it again did not hear of the first time, and would send it for ever. Any part of what was read may
+    come again: all, every other, the last."""
+    rows = [row("a", n, 1_000 + n) for n in range(6)]
+    for again in ([], rows, rows[::2], rows[-1:]):
+        rows = [*rows, *again]
+        source = Acknowledged(rows, timestamp="ts", ordered=True, max_out_of_orderness="100 ms")
+        options = {"task": Visits(), "dedupe": BY_NUMBER, "retention": Retention(last=1)}
+        job = Pipeline(source=source, checkpoint=url, **options)
+        report = job.run(engine="embedded")
+        assert report.duplicates == len(rows) - 6 and counted(job) == {"a": 6}
+        assert source.told == {"memory": (0, len(rows))}
+
+
+def test_what_is_held_is_shown(url: str, tmp_path: Path) -> None:
+    """Who sizes a machine must see how much is remembered, and since when."""
+    rows = [row(origin, n, 1_000 + 400 * n) for n in range(9) for origin in "abc"]
+    pipeline(str(tmp_path), rows, step_rows=3).run(engine="embedded")
+    newest = Log(LocalStorage(tmp_path)).newest()
+    assert newest is not None and newest.manifest.source.seen is not None
+    held = newest.manifest.source.seen
+    shown = CliRunner().invoke(main, ["show", str(tmp_path)]).output
+    (line,) = (line for line in shown.splitlines() if line.startswith("  seen"))
+    assert f"{sum(run.rows_left for run in held.runs)} rows of origins and panes" in line
+    assert f"not older than {clock_text(held.expired)}" in line and held.expired == 3_000
+
+
 # -- what is said ------------------------------------------------------------------------------------------------
 
 
@@ -385,6 +501,31 @@ def test_the_report_says_that_most_were_copies_and_who_was_silent(url: str) -> N
     assert "2 of 4 records read were copies, and did not count. If a sender begins its numbers again" in str(report)
     assert "an origin was silent for 700 ms, more than half of within=1000 of dedupe" in str(report)
     assert report.duplicates == 2
+
+
+def test_the_report_says_how_far_behind_copies_come(url: str) -> None:
+    """Those that come a little later still could not be judged, and nobody would know that within= is short."""
+    rows = [row("a", 1, 100), row("a", 2, 800), row("a", 1, 800), row("a", 3, 801), row("a", 4, 802)]
+    report = pipeline(url, rows, dedupe=Dedupe.by_id("n", within=1_000), step_rows=1).run(engine="embedded")
+    assert "a copy came 700 ms behind the clock, more than half of within=1000 of dedupe" in str(report)
+    assert "silent" not in str(report) and account(url)["duplicate"] == 1
+    for other in _url():
+        few = pipeline(other, rows, dedupe=Dedupe.by_id("n", within=1_400), step_rows=1).run(engine="embedded")
+        assert "behind the clock" not in str(few)
+
+
+def test_a_record_without_an_id_is_a_dead_letter(url: str) -> None:
+    """A publisher that leaves the message id out: whether its message is a copy cannot be known."""
+    rows = [row("a", 1, 100, id="x"), row("a", 2, 101, id=None), row("a", 2, 101, id="x")]
+    job = pipeline(url, rows, dedupe=Dedupe.by_id("id"))
+    job.run(engine="embedded")
+    assert [one["reason"] for one in job.dead_letters().to_pylist()] == ["no id: dedupe needs them to recognise a copy"]
+    assert account(url) == {"read": 3, "processed": 1, "late": 0, "dead": 1, "duplicate": 1}
+    held = Log(storage_of(url)).newest()
+    assert held is not None and held.manifest.source.seen is not None and verify(storage_of(url)).ok
+    assert dict(held.manifest.source.seen.columns) == {"origin": ["id"], "sequence": None, "epoch": None}
+    with pytest.raises(FingerprintChanged, match=r"recognised by \(id\), this pipeline has dedupe by \(origin, n\)"):
+        pipeline(url, rows).run(engine="embedded")
 
 
 def test_the_guarantee_mentions_it(url: str) -> None:
@@ -400,6 +541,8 @@ def test_the_guarantee_mentions_it(url: str) -> None:
         ({"origin": (), "sequence": "n"}, "name columns of the source"),
         ({"origin": "a", "sequence": "a"}, "are different columns"),
         ({"origin": "a", "sequence": "n", "epoch": "n"}, "are different columns"),
+        ({"origin": "a", "sequence": None, "epoch": "e"}, "an id is given once, in all lives of its sender"),
+        ({"origin": "", "sequence": None}, "name columns of the source"),
         ({"origin": "a", "sequence": "n", "within": "soon"}, "is not a duration"),
         ({"origin": "a", "sequence": "n", "within": 0}, "at least 1 ms"),
         ({"origin": "a", "sequence": "n", "restamped": "yes"}, "True or False"),
@@ -419,7 +562,4 @@ def test_a_source_without_the_columns_is_refused_before_anything_is_read(url: st
         pipeline(url, [row(1.5, 1, 1)]).run(engine="embedded")
     with pytest.raises(InvalidPipeline, match=r'dedupe=True: give Dedupe\(origin="sender"'):
         pipeline(url, [], dedupe=True)
-    two = {name: MemorySource([], timestamp="ts") for name in ("east", "west")}
-    with pytest.raises(InvalidPipeline, match=r"dedupe= recognises copies within one source.* reads east, west"):
-        Pipeline(source=two, task=Visits(), checkpoint=url, dedupe=BY_NUMBER)
     check_columns(BY_NUMBER, pa.schema({"origin": pa.dictionary(pa.int8(), pa.string()), "n": pa.int8()}))

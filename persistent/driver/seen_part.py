@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
+
+import pyarrow as pa
 
 from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
+from persistent.checkpoint.plan import StepPlan
 from persistent.codec import Run
-from persistent.dedupe import Dedupe
+from persistent.dedupe import Dedupe, kinds_of
 from persistent.errors import FingerprintChanged
-from persistent.worker.job import Folded, FoldRuns
+from persistent.worker.job import Folded, FoldRuns, Job
 from persistent.worker.seen_items import SeenBefore
 
 DROPPED = "dedupe"
@@ -23,76 +27,105 @@ def begun(dedupe: Dedupe | None) -> SeenPart | None:
     return None if dedupe is None else SeenPart(dedupe.columns(), dedupe.pane_ms)
 
 
-def seen_of(manifest: Manifest, dedupe: Dedupe | None) -> SeenPart | None:
-    """What was seen up to this checkpoint; of a job that begins to deduplicate, nothing."""
-    found = held(manifest)
-    return begun(dedupe) if dedupe is None or found is None or manifest.base == 0 else found
-
-
-def held(manifest: Manifest) -> SeenPart | None:
-    """What a checkpoint has seen; of several sources, none has."""
-    return next((source.seen for source in manifest.sources.values() if source.seen is not None), None)
-
-
-def seen_before(manifest: Manifest, dedupe: Dedupe | None) -> SeenBefore | None:
-    """What the splits of the step after this checkpoint are told."""
-    seen = seen_of(manifest, dedupe)
-    if seen is None or dedupe is None:
+def seen_of(manifest: Manifest, dedupe: Mapping[str, Dedupe], source: str) -> SeenPart | None:
+    """What was seen of a source up to this checkpoint; of one that begins to deduplicate, nothing."""
+    if source not in dedupe:
         return None
-    return SeenBefore(seen.runs, seen.horizon(manifest.clock.watermark, dedupe.within_ms), seen.pane_ms)
+    found = manifest.sources[source].seen if source in manifest.sources and manifest.base else None
+    return begun(dedupe[source]) if found is None else found
+
+
+def seen_before(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> dict[str, SeenBefore]:
+    """What the splits of each source are told in the step after this checkpoint."""
+    before = {}
+    for name, one in dedupe.items():
+        seen = seen_of(manifest, dedupe, name)
+        assert seen is not None
+        before[name] = SeenBefore(seen.runs, seen.horizon(manifest.clock.watermark, one.within_ms), seen.pane_ms)
+    return before
 
 
 def seen_after(
-    manifest: Manifest,
-    dedupe: Dedupe | None,
+    seen: SeenPart,
+    dedupe: Dedupe,
     new: Iterable[Run],
     folded: Sequence[tuple[FoldRuns, Folded]],
     watermark: int,
-) -> SeenPart | None:
-    """What was seen after a step that wrote these new runs, and moved the clock to ``watermark``."""
-    seen = seen_of(manifest, dedupe)
-    if seen is None or dedupe is None:
-        return None
+    *,
+    kinds: Mapping[str, str] = MappingProxyType({}),
+) -> SeenPart:
+    """What was seen after a step that wrote these new runs, of names of these kinds, and moved the clock to
+    ``watermark``."""
     runs, expired = seen.runs, seen.horizon(watermark, dedupe.within_ms)
     for item, one in folded:
         if not one.failure:
             runs = replaced(runs, item.merge, one.run)
     runs = tuple(run for run in (*runs, *new) if run.pane_max >= expired)
-    return replace(seen, expired=expired, runs=runs)
+    return replace(seen, expired=expired, runs=runs, kinds={**seen.kinds, **kinds})
+
+
+def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
+    """What the values that name a record are, by source, in what a plan reads."""
+    return {
+        name: kinds_of(job.dedupe[name], job.sources[name].schema(one.recorded))
+        for name, one in plan.sources.items()
+        if name in job.dedupe and one.splits
+    }
+
+
+def check_kinds(found: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:
+    """FingerprintChanged if what was seen has names of another kind than this schema: no copy would be recognised."""
+    seen = found.sources[source].seen
+    for name, kind in kinds_of(dedupe, schema).items() if seen is not None and seen.runs else ():
+        had = seen.kinds.get(name, kind) if seen is not None else kind
+        if had != kind:
+            where = f" of {source}" if len(found.sources) > 1 else ""
+            raise FingerprintChanged(
+                f"{url}: copies{where} were recognised by {name!r}, which held {had} and is read as {kind} now: none "
+                "would be, and each would count again. Give the source the type that it had (schema=); or read it "
+                "again into a new checkpoint and sink"
+            )
 
 
 def check_seen(found: Manifest, expected: Manifest, dropped: Sequence[str], url: str) -> None:
     """FingerprintChanged if the checkpoint recognises copies, and this pipeline would not, or by other columns."""
-    had, has = held(found), held(expected)
-    if had is None or found.base == 0 or (has is not None and dict(has.columns) == dict(had.columns)):
-        return
-    if has is not None:
+    for name, source in found.sources.items() if found.base else ():
+        has = expected.sources[name].seen if name in expected.sources else None
+        where = f" of {name}" if len(found.sources) > 1 else ""
+        if source.seen is not None:
+            _check_columns(source.seen, has, dropped, url, where)
+
+
+def _check_columns(had: SeenPart, has: SeenPart | None, dropped: Sequence[str], url: str, where: str) -> None:
+    if has is not None and dict(has.columns) != dict(had.columns):
         raise FingerprintChanged(
-            f"{url}: copies were recognised by {_columns(had)}, this pipeline has dedupe by {_columns(has)}. Put it "
-            "back; or read the source again into a new checkpoint and sink"
+            f"{url}: copies{where} were recognised by {_columns(had)}, this pipeline has dedupe by {_columns(has)}. "
+            "Put it back; or read the source again into a new checkpoint and sink"
         )
-    if DROPPED not in dropped:
+    if has is None and DROPPED not in dropped:
         raise FingerprintChanged(
-            f"{url}: copies are recognised by {_columns(had)}, and this pipeline has no dedupe=: they would count. Put "
-            f"it back; or forget what was seen: Pipeline(allow_dropped=[{DROPPED!r}])"
+            f"{url}: copies{where} are recognised by {_columns(had)}, and this pipeline has no dedupe=: they would "
+            f"count. Put it back; or forget what was seen: Pipeline(allow_dropped=[{DROPPED!r}])"
         )
 
 
-def notes(found: Manifest, dedupe: Dedupe | None) -> Iterator[tuple[str, str]]:
+def notes(found: Manifest, dedupe: Mapping[str, Dedupe]) -> Iterator[tuple[str, str]]:
     """What a run that begins or ends deduplication does to records read before."""
-    if found.base == 0:
-        return
-    if dedupe is not None and held(found) is None:
-        yield (
-            "dedupe",
-            f"deduplication begins after checkpoint {found.base}: what was read before is not known, so a copy of it "
-            "counts again",
-        )
-    if dedupe is None and held(found) is not None:
-        yield "dedupe", "deduplication ends: what was seen is forgotten, and copies count from now on"
+    for name, source in found.sources.items() if found.base else ():
+        where = f" of {name}" if len(found.sources) > 1 else ""
+        if name in dedupe and source.seen is None:
+            yield (
+                f"dedupe{where}",
+                f"deduplication{where} begins after checkpoint {found.base}: what was read before is not known, so a "
+                "copy of it counts again",
+            )
+        if name not in dedupe and source.seen is not None:
+            yield (
+                f"dedupe{where}",
+                f"deduplication{where} ends: what was seen is forgotten, and copies count from now on",
+            )
 
 
 def _columns(seen: SeenPart) -> str:
-    epoch = seen.columns["epoch"]
-    names = [*seen.columns["origin"], *([epoch] if epoch else []), seen.columns["sequence"]]
+    names = [*seen.columns["origin"], *filter(None, (seen.columns["epoch"], seen.columns["sequence"]))]
     return f"({', '.join(names)})"

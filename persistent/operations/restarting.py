@@ -11,26 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-import numpy as np
-
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
-from persistent.checkpoint.parts import Account, SourcePart, TaskClock
+from persistent.checkpoint.parts import Account, SeenPart, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry, at_one
 from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
-from persistent.errors import Refused
 from persistent.operations.fencing import check_not_running, committed, fenced
-from persistent.operations.rolling_back import check_outputs, readable, rolled_back
+from persistent.operations.restarting_seen import check_cuts, rows_between, seen_until
+from persistent.operations.rolling_back import check_can_take_back, check_left_out, check_outputs, readable, rolled_back
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
 from persistent.sources.protocol import Source, SourceState, TimeReplayableSource
 from persistent.worker.job import Job
-from persistent.worker.merge_runs import read_rows, write_run
+from persistent.worker.merge_runs import write_run
+
+_FIRST_PANE = -(1 << 63)
 
 
 def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool = False) -> Entry:
@@ -48,20 +48,18 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     log = Log(job.storage)
     kept = readable(log)
     check_not_running(log, kept.newest.manifest.epoch, take_over=take_over)
+    check_can_take_back(kept.newest.manifest, outputs, log.storage.url)
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
-    if job.dedupe is not None or any(one.seen is not None for one in kept.newest.manifest.sources.values()):
-        raise Refused(
-            f"{job.storage.url}: this job recognises copies (dedupe=), and what it has seen cannot be set to a clock: "
-            "records read again would pass for copies. Go back to a checkpoint, with 'persistent rollback', or read "
-            "the source again into a new checkpoint and sink"
-        )
-    checkpoint_as_of(log, job.task, job.state, clock)
+    check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
+    found = checkpoint_as_of(log, job.task, job.state, clock)
+    check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
         target = checkpoint_as_of(log, job.task, job.state, clock).manifest
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
-        copy = _as_of(target, clock, begins, tuple(_runs_before(job, target, clock, attempt)))
+        seen = {name: seen_until(job, name, source, clock, attempt) for name, source in target.sources.items()}
+        copy = _as_of(target, clock, begins, seen, tuple(_runs_before(job, target, clock, attempt)))
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
 
 
@@ -73,7 +71,13 @@ def _begins(source: Source, before: SourcePart, clock: int) -> SourceState:
     return SourceState(dict.fromkeys(before.partitions, first), carried(before.recorded))
 
 
-def _as_of(target: Manifest, clock: int, begins: Mapping[str, SourceState], runs: tuple[Run, ...]) -> Manifest:
+def _as_of(
+    target: Manifest,
+    clock: int,
+    begins: Mapping[str, SourceState],
+    seen: Mapping[str, SeenPart | None],
+    runs: tuple[Run, ...],
+) -> Manifest:
     """The manifest of the state before the clock, over sources that are read from these positions."""
     operator = target.operator
     unread = {
@@ -86,6 +90,8 @@ def _as_of(target: Manifest, clock: int, begins: Mapping[str, SourceState], runs
             index=(),
             since=clock,
             idle=(),
+            readings=(),
+            seen=seen[name],
         )
         for name, begin in begins.items()
     }
@@ -103,8 +109,5 @@ def _as_of(target: Manifest, clock: int, begins: Mapping[str, SourceState], runs
 
 def _runs_before(job: Job, target: Manifest, clock: int, attempt: Attempt) -> Iterator[Run]:
     """The runs without the rows after the clock, one at a time."""
-    for run in target.operator.state.runs:
-        rows = read_rows(job, run, run.low, run.high)
-        rows = rows.take(np.flatnonzero(rows.panes < clock))
-        if len(rows):
-            yield write_run(job, attempt, rows, run.first, run.last, run.low, run.high)[0]
+    for run, rows in rows_between(job, target.operator.state.runs, _FIRST_PANE, clock):
+        yield write_run(job, attempt, rows, run.first, run.last, run.low, run.high)[0]

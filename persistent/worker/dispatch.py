@@ -29,6 +29,6 @@ class Work:
             return map_split(self.job, item, self.seen)
         if isinstance(item, CloseShard):
             return close_shard(self.job, item)
-        if item.seen_ms is not None and self.job.dedupe is not None:
-            return compact_runs(seen_job(self.job, self.job.dedupe, item.seen_ms), item)
+        if item.seen_of is not None:
+            return compact_runs(seen_job(self.job, item.seen_of, item.seen_ms), item)
         return compact_runs(self.job, item)

@@ -1,4 +1,4 @@
-"""A split judges each record by its (origin, epoch, sequence): new, a copy, used again, without a name, or too old.
+"""A split judges each record by its (origin, epoch, sequence), or its id.
 
 A record is judged by what the committed state has seen, by what earlier splits of the step have taken (where the driver
 says so), and by the records before it in the split. So the fate of all is a function of the state and the plan:
@@ -7,6 +7,8 @@ says so), and by the records before it in the split. So the fate of all is a fun
     used again      the number was seen, and the record is younger than all of its origin: no copy of any of them
     too old         the number was not seen, and its pane has expired: it cannot be judged
     new             all others; from now on they are seen, whatever becomes of them
+
+An id is an origin with one record, of number 0.
 """
 
 from __future__ import annotations
@@ -59,6 +61,8 @@ class Duplicates:
         self._cache = cache
         self._own: list[GroupSums] = []
         self._spans: list[SeenSpan] = []
+        self.oldest_copy: int | None = None
+        """The timestamp of the oldest record of which a copy came; for numbers, of the oldest copy."""
 
     def judge(self, batch: pa.RecordBatch, times: Integers) -> Column:
         """The fate of each record, in the order of the split. What is new is seen from now on."""
@@ -72,7 +76,7 @@ class Duplicates:
 
     def reasons(self, batch: pa.RecordBatch, rows: Integers, fates: Column) -> list[str]:
         """Why each of these rows is a dead letter."""
-        names = (*self._dedupe.keys, self._dedupe.sequence)
+        names = self._dedupe.names
         values = {name: _column(batch, name).take(pa.array(rows)).to_pylist() for name in names}
         return [self._reason({name: values[name][at] for name in names}, fate) for at, fate in enumerate(fates)]
 
@@ -81,8 +85,13 @@ class Duplicates:
             missing = [name for name, value in values.items() if value is None]
             if missing:
                 return f"no {' and no '.join(missing)}: dedupe needs them to recognise a copy"
-            return f"{self._dedupe.sequence} {values[self._dedupe.sequence]} is beyond 64 bits"
+            return f"{self._dedupe.sequence} {values[str(self._dedupe.sequence)]} is beyond 64 bits"
         named = ", ".join(f"{name} {value!r:.60}" for name, value in values.items())
+        if self._dedupe.by_ids:
+            return (
+                f"{named} was seen before, in an older record: no copy, unless copies have times of their own "
+                "(restamped=True)"
+            )
         advice = "" if self._dedupe.epoch else "; if the sender began again, give dedupe its epoch="
         return f"{named} was seen before, and this record is younger than all of its origin: no copy{advice}"
 
@@ -112,6 +121,7 @@ class Duplicates:
             if not self._dedupe.restamped and younger.any():
                 younger &= times > _latest_before(codes, times, is_new, latest)
                 fates[younger] = int(Fate.USED_AGAIN)
+            self._note_oldest(np.maximum(latest[codes], originals) if self._dedupe.by_ids else times, copies)
         rows = np.flatnonzero(is_new)
         if len(rows):
             self._take(codes[rows], keys, hashes, numbers[rows], times[rows], committed)
@@ -135,6 +145,10 @@ class Duplicates:
         (table,) = concat([(table,) for table, _ in parts])
         return united(table, np.concatenate([owners for _, owners in parts]), count), latest, committed
 
+    def _note_oldest(self, times: Integers, copies: Mask) -> None:
+        oldest = int(times[copies].min())
+        self.oldest_copy = oldest if self.oldest_copy is None else min(oldest, self.oldest_copy)
+
     def _committed(self, hashes: Words) -> list[GroupSums]:
         return list(self._cache.parts(self._storage, self._before, hashes))
 
@@ -143,6 +157,18 @@ class Duplicates:
     ) -> None:
         """These records are seen. ``old``: the latest timestamp that the committed state has of each key."""
         step = self._before.pane_ms
+        if self._dedupe.by_ids and (hashes[1:] > hashes[:-1]).all():
+            self._own.append(_singles(codes, keys, hashes, times, step))
+        else:
+            self._own.append(self._grouped(codes, keys, numbers, times))
+        if len(self._own) > _FOLD_PARTS:
+            self._own = [fold(seen_monoid(), self._own, step)]
+        found = SeenSpan.of_ids(hashes[codes]) if self._dedupe.by_ids else None
+        self._spans.append(found or SeenSpan.of(codes, hashes, numbers, times, old))
+
+    def _grouped(self, codes: Integers, keys: tuple[pa.Array, ...], numbers: Integers, times: Integers) -> GroupSums:
+        """The ranges of these numbers, and their latest timestamps, by key and pane."""
+        step = self._before.pane_ms
         starts, panes = _distinct(times // step)
         held, segments = _distinct(codes * len(starts) + panes)
         ranges = united(Ragged.singles((numbers, numbers)), segments, len(held))
@@ -150,10 +176,7 @@ class Duplicates:
         np.maximum.at(latest, segments, times)
         of_key, of_pane = held // len(starts), starts[held % len(starts)] * step
         columns = (ranges, latest, np.broadcast_to(np.True_, len(held)))
-        self._own.append(group_by(seen_monoid(), [key.take(pa.array(of_key)) for key in keys], of_pane, columns, step))
-        if len(self._own) > _FOLD_PARTS:
-            self._own = [fold(seen_monoid(), self._own, step)]
-        self._spans.append(SeenSpan.of(codes, hashes, numbers, times, old))
+        return group_by(seen_monoid(), [key.take(pa.array(of_key)) for key in keys], of_pane, columns, step)
 
 
 @dataclass(frozen=True)
@@ -171,6 +194,8 @@ class _Names:
         for name in dedupe.keys:
             keys.append(_typed(dedupe, batch, name))
             valid &= np.asarray(keys[-1].is_valid())
+        if dedupe.sequence is None:
+            return _Names(tuple(keys), np.zeros(len(batch), np.int64), valid)
         column = _typed(dedupe, batch, dedupe.sequence)
         if pa.types.is_uint64(column.type):
             column = pc.if_else(pc.greater(column, pa.scalar(2**63 - 1, pa.uint64())), None, column)
@@ -190,6 +215,7 @@ def _typed(dedupe: Dedupe, batch: pa.RecordBatch, name: str) -> pa.Array:
     check_type(dedupe, name, column.type)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    column = column.storage if isinstance(column.type, pa.UuidType) else column
     for is_kind, plain in ((pa.types.is_string_view, pa.string()), (pa.types.is_binary_view, pa.binary())):
         column = column.cast(plain) if is_kind(column.type) else column
     return column
@@ -212,6 +238,15 @@ def _numbered(columns: Sequence[pa.Array], rows: Integers) -> tuple[Integers, tu
     firsts = np.empty(int(codes.max()) + 1, np.int64)
     firsts[codes] = np.arange(len(codes))
     return codes, tuple(dictionary.take(pa.array(indices[firsts])) for dictionary, indices in encoded)
+
+
+def _singles(codes: Integers, keys: tuple[pa.Array, ...], hashes: Words, times: Integers, step: int) -> GroupSums:
+    """The rows of new ids, of one record each: sorted by hash, of which no two are alike."""
+    order = np.argsort(codes)
+    codes, times = codes[order], times[order]
+    number = np.zeros(len(codes), np.int64)
+    columns = (Ragged.singles((number, number)), times, np.broadcast_to(np.True_, len(codes)))
+    return GroupSums(hashes[codes], tuple(key.take(pa.array(codes)) for key in keys), times // step * step, columns)
 
 
 def _distinct(values: Integers) -> tuple[Integers, Integers]:

@@ -40,7 +40,8 @@ class Job:
     storage: Storage
     dead_letters: bool
     discard_closed: bool = False
-    dedupe: Dedupe | None = None
+    dedupe: Mapping[str, Dedupe] = field(default_factory=dict)
+    """By source; without an entry, no copies are recognised."""
 
     def outlets(self) -> dict[str, Outlet]:
         """Each sink with the place where its outputs wait."""
@@ -88,13 +89,14 @@ class CloseShard:
 
 @dataclass(frozen=True)
 class FoldRuns:
-    """Compact runs. ``closed``: panes that only closed windows need are dropped. ``seen_ms``: the runs are of what was
-    seen, in panes of that size."""
+    """Compact runs. ``closed``: panes that only closed windows need are dropped. ``seen_of``: the runs are of what was
+    seen of that source, in panes of ``seen_ms``."""
 
     attempt: Attempt
     merge: Merge
     closed: int
-    seen_ms: int | None = None
+    seen_of: str | None = None
+    seen_ms: int = 0
 
 
 @dataclass(frozen=True)

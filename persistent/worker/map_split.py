@@ -73,20 +73,21 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
 
 
 def _duplicates(job: Job, item: MapSplit, cache: SeenCache | None) -> Duplicates | None:
-    if job.dedupe is None or item.seen is None:
+    if item.seen is None:
         return None
-    return Duplicates(job, job.dedupe, item.seen, cache or SeenCache())
+    return Duplicates(job, job.dedupe[item.source], item.seen, cache or SeenCache())
 
 
 def _seen_after(job: Job, item: MapSplit, seen: Duplicates) -> SeenAfter:
     """What the split has seen, its run written."""
-    rows = seen.rows()
+    rows, oldest = seen.rows(), seen.oldest_copy
+    behind_ms = 0 if oldest is None else max(0, item.watermark - oldest)
     if rows is None:
-        return SeenAfter(None, seen.span())
-    assert job.dedupe is not None and item.seen is not None
-    whose = seen_job(job, job.dedupe, item.seen.pane_ms)
+        return SeenAfter(None, seen.span(), behind_ms)
+    assert item.seen is not None
+    whose = seen_job(job, item.source, item.seen.pane_ms)
     run, _ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
-    return SeenAfter(run, seen.span())
+    return SeenAfter(run, seen.span(), behind_ms)
 
 
 @dataclass
@@ -130,7 +131,7 @@ def _judge(
         if seen is not None:
             kept, nameless, copies, old = _judge_copies(seen, records, kept, aside, tally)
             dead, again, late = dead + nameless, again + copies, late + old
-        if window is not None and window.first_number(lowest) * window.every_ms + window.size_ms <= item.watermark:
+        if window is not None and window.end_of(window.first_number(lowest)) <= item.watermark:
             is_late, partly = window.late(times, item.watermark)
             if kept is not None:
                 is_late, partly = is_late & kept, partly & kept

@@ -27,7 +27,7 @@ class SeenBefore:
 @dataclass(frozen=True)
 class SeenSpan:
     """By hash of the key, ascending: the first and last number seen, the first and last timestamp, and the latest
-    timestamp of the committed state (-1: none)."""
+    timestamp of the committed state (-1: none). Of ids, the hashes alone."""
 
     hashes: Words
     firsts: Integers
@@ -47,11 +47,20 @@ class SeenSpan:
         return SeenSpan(hashes[held], first, last, begin, end, before[held])
 
     @staticmethod
+    def of_ids(hashes: Words) -> SeenSpan:
+        """The span of ids with these hashes."""
+        none = np.zeros(0, np.int64)
+        return SeenSpan(np.unique(hashes), none, none, none, none, none)
+
+    @property
+    def is_of_ids(self) -> bool:
+        return len(self.firsts) < len(self.hashes)
+
+    @staticmethod
     def joined(spans: Sequence[SeenSpan]) -> SeenSpan:
         """One span of all, from first to last."""
-        none = np.zeros(0, np.int64)
-        if not spans:
-            return SeenSpan(none.astype(np.uint64), none, none, none, none, none)
+        if not spans or spans[0].is_of_ids:
+            return SeenSpan.of_ids(np.concatenate([np.zeros(0, np.uint64), *(span.hashes for span in spans)]))
         columns = [np.concatenate([getattr(span, field.name) for span in spans]) for field in fields(SeenSpan)]
         order = np.argsort(columns[0], kind="stable")
         hashes, *others = (column[order] for column in columns)
@@ -64,14 +73,18 @@ class SeenSpan:
 
 @dataclass(frozen=True)
 class SeenAfter:
-    """What a split has seen: a run of it, if anything, and its span."""
+    """What a split has seen: a run of it, if anything, and its span. ``behind_ms``: how far behind the clock the oldest
+    record was of which a copy came."""
 
     run: Run | None
     span: SeenSpan
+    behind_ms: int = 0
 
 
 def silence_ms(spans: Sequence[SeenSpan]) -> int:
-    """The longest time that an origin was silent for, between one split and the next, or since the committed state."""
+    """The longest time that an origin was silent for, between one split and the next, or since the committed state. An
+    id has no second record."""
+    spans = [span for span in spans if not span.is_of_ids]
     if not spans:
         return 0
     columns: list[Integers] = [

@@ -23,7 +23,6 @@ from monoids.text import Words
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice
 from persistent.codec import KEY_GROUPS, Run, decode_run
 from persistent.codec.runs import groups_of
-from persistent.dedupe import Dedupe
 from persistent.sources.lru_cache import LruCache
 from persistent.state import WindowState
 from persistent.storage import Storage
@@ -52,11 +51,11 @@ class _SeenTask(PersistentTask):
         self.name = folder
 
 
-def seen_job(job: Job, dedupe: Dedupe, pane_ms: int) -> Job:
-    """The job whose state is what was seen, to write, read and fold its runs."""
+def seen_job(job: Job, source: str, pane_ms: int) -> Job:
+    """The job whose state is what was seen of the source of that name, to write, read and fold its runs."""
     state = WindowState(seen_monoid(), Window(pane_ms, pane_ms))
-    (source,) = job.sources.values()
-    return Job(_SeenTask(dedupe.keys, source.kind), state, job.sources, {}, job.storage, False)
+    task = _SeenTask(job.dedupe[source].keys, job.sources[source].kind)
+    return Job(task, state, job.sources, {}, job.storage, False)
 
 
 def numbers_of(rows: GroupSums) -> Ragged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from monoids import Count
@@ -13,8 +14,9 @@ from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import SeenPart
 from persistent.codec import KEY_GROUPS, Run
+from persistent.driver import seen_part
 from persistent.driver.commit import first_manifest
-from persistent.driver.seen_part import begun, check_seen, notes, seen_after, seen_before, seen_of
+from persistent.driver.seen_part import begun, check_seen
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Folded, FoldRuns, Job
 
@@ -28,12 +30,40 @@ class Visits(PersistentTask):
 
 def manifest(dedupe: Dedupe | None, seen: SeenPart | None = None, watermark: int = 0, base: int = 3) -> Any:
     state = NonWindowState(Count())
-    job = Job(Visits(), state, {"memory": MemorySource([])}, {}, MemoryStorage("seen-part"), False, dedupe=dedupe)
+    job = Job(
+        Visits(),
+        state,
+        {"memory": MemorySource([])},
+        {},
+        MemoryStorage("seen-part"),
+        False,
+        dedupe={} if dedupe is None else {"memory": dedupe},
+    )
     found = first_manifest(job, "nonce")
     ((name, source),) = found.sources.items()
     clocks = {task: replace(clock, watermark=watermark) for task, clock in found.clocks.items()}
     sources = {name: replace(source, seen=seen or source.seen)}
     return replace(found, sources=sources, clocks=clocks, id=base, base=base)
+
+
+def named(dedupe: Dedupe | None) -> dict[str, Dedupe]:
+    return {} if dedupe is None else {"memory": dedupe}
+
+
+def seen_of(last: Any, dedupe: Dedupe | None) -> Any:
+    return seen_part.seen_of(last, named(dedupe), "memory")
+
+
+def seen_before(last: Any, dedupe: Dedupe | None) -> Any:
+    return seen_part.seen_before(last, named(dedupe)).get("memory")
+
+
+def seen_after(last: Any, dedupe: Dedupe, *rest: Any) -> Any:
+    return seen_part.seen_after(seen_of(last, dedupe), dedupe, *rest)
+
+
+def notes(last: Any, dedupe: Dedupe | None) -> Any:
+    return seen_part.notes(last, named(dedupe))
 
 
 def run(name: str, pane: int, last: int | None = None) -> Run:
@@ -63,7 +93,7 @@ def test_what_expired_never_comes_back() -> None:
 def test_folds_replace_their_inputs_unless_they_failed() -> None:
     """A failed fold that counted would forget all that it was to sum."""
     part = SeenPart(BY_NUMBER.columns(), 10, 0, (run("a", 0), run("b", 20)))
-    item = FoldRuns(Attempt(1, 1), Merge(part.runs, 0, KEY_GROUPS), 0, 10)
+    item = FoldRuns(Attempt(1, 1), Merge(part.runs, 0, KEY_GROUPS), 0, "memory", 10)
     for one, expected in (
         (Folded(run("sum", 0, 20), None), ["sum", "new"]),
         (Folded(None, None, "no memory"), ["a", "b", "new"]),
@@ -101,3 +131,22 @@ def test_a_run_that_begins_or_ends_it_says_so() -> None:
     ]
     for quiet in (notes(manifest(None, base=0), BY_NUMBER), notes(manifest(BY_NUMBER), BY_NUMBER)):
         assert list(quiet) == []
+
+
+def test_the_kinds_of_names_are_kept_and_must_not_change() -> None:
+    """By names of another kind nothing would be recognised, and every copy count."""
+    begun = seen_after(manifest(BY_NUMBER), BY_NUMBER, [run("a", 70)], (), 77)
+    assert begun is not None and begun.kinds == {}
+    found = seen_part.seen_after(begun, BY_NUMBER, (), (), 77, kinds={"origin": "text"})
+    assert found.kinds == {"origin": "text"}
+    assert seen_part.seen_after(found, BY_NUMBER, (), (), 77).kinds == {"origin": "text"}, "of a step without records"
+
+    def check(seen: SeenPart | None, origin: pa.DataType) -> None:
+        schema = pa.schema([("origin", origin), ("n", pa.int64())])
+        seen_part.check_kinds(manifest(BY_NUMBER, seen=seen), BY_NUMBER, "memory", schema, "url")
+
+    with pytest.raises(FingerprintChanged, match=r"^url: copies were recognised by .origin., which held text and is"):
+        check(found, pa.int64())
+    for seen, origin in ((found, pa.large_string()), (found, pa.null()), (begun, pa.int64()), (None, pa.int64())):
+        check(seen, origin)
+    check(replace(found, runs=()), pa.int64())

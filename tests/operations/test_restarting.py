@@ -6,7 +6,9 @@ import pytest
 
 from monoids import Sum
 from persistent import (
+    FunctionSink,
     MemorySink,
+    Refused,
     Retention,
     WindowState,
     tumbling,
@@ -58,3 +60,15 @@ def test_restart_goes_behind_what_a_state_without_windows_has_closed() -> None:
     assert verify(job.storage).ok
     job.run(engine="embedded")
     assert shown(job.state()) == totals(ROWS)
+
+
+def test_a_sink_that_cannot_take_back_refuses_a_restart_that_needs_it() -> None:
+    """Set to the clock, the job could not run."""
+    job = pipeline(sink=FunctionSink(lambda table, id: None))
+    job.run(engine="embedded")
+    newest = Log(job.storage).newest()
+    with pytest.raises(Refused, match=r"the sink 'function' of this job cannot take back"):
+        restart(job, 0, outputs="retract")
+    assert Log(job.storage).newest() == newest
+    restart(job, 0, outputs="again")
+    assert job.run(engine="embedded").steps

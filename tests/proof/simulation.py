@@ -30,6 +30,7 @@ from persistent.errors import EngineError, Fenced, PersistentError, Refused, Sto
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from tests.proof.result import Result
+from tests.proof.simulation_copies import drawn_copies, sent_again
 from tests.proof.simulation_mutants import MUTANTS, mutated
 from tests.proof.simulation_oracle import Oracle
 from tests.proof.simulation_schedule import Process, Schedule, SimulatedStorage
@@ -43,7 +44,7 @@ except ImportError:
 
 SEEDS = 2_000
 COMMANDS = ("rollback", "pin", "unpin", "compact", "collect") if operations else ()
-WINDOWS = ((10, 10), (10, 4), None)
+WINDOWS = ((10, 10, 0), (10, 4, 0), (10, 10, 3), (10, 4, 1), None)
 _ALIVE_MAX = 3
 _MUTANT_SEEDS = 300
 _PAGES = ("a", "b", None, "é")
@@ -116,6 +117,10 @@ class Simulation:
         self.borders: list[list[int]] = []
         # By a random of its own: what else is drawn from a seed stays as it was.
         self.copies = random.Random(f"copies {self.seed}").random() < 0.4
+        again = random.Random(f"sent again {self.seed}")
+        self.recognised = drawn_copies(again)
+        if self.recognised is not None:
+            self.coming = sent_again(self.coming, self.recognised, again)
         self.happened: set[str] = set()
         name = f"simulation-{self.seed}"
         self.checkpoint, self.sink = MemoryStorage(f"{name}-c"), MemoryStorage(f"{name}-s")
@@ -124,7 +129,14 @@ class Simulation:
             self.sinks["second"] = MemoryStorage(f"{name}-s2")
         self.come(drawn.randrange(1, len(self.coming)))
         self.oracle = Oracle(
-            self.checkpoint, self.sinks, self.window, self.lag_ms, self.rows, self.rows_before, self._reader
+            self.checkpoint,
+            self.sinks,
+            self.window,
+            self.lag_ms,
+            self.rows,
+            self.rows_before,
+            self._reader,
+            self.recognised,
         )
 
     # -- the input -------------------------------------------------------------------------------------------------
@@ -171,6 +183,7 @@ class Simulation:
             step_rows=self.step_rows,
             on_error="dead-letter",
             retention=self.retention,
+            dedupe=self.recognised.dedupe if self.recognised else None,
         )
 
     def _reader(self) -> Pipeline:

@@ -11,8 +11,9 @@ from unittest import mock
 from persistent.checkpoint import garbage
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.successor import Entry
-from persistent.driver import commit, publish, recover, step_effects
+from persistent.driver import commit, publish, recover, seen_part, step_effects
 from persistent.sinks.file import FileSink
 
 
@@ -43,6 +44,21 @@ def _inputs_stay(runs: Any, merge: Any, output: Any) -> Any:
     return (*runs, output) if output is not None else runs
 
 
+def _inputs_go(runs: Any, merge: Any, output: Any) -> Any:
+    return tuple(run for run in runs if run not in merge.inputs)
+
+
+def _early(self: SeenPart, watermark: int, within_ms: int) -> int:
+    return max(self.expired, (watermark - within_ms // 2) // self.pane_ms * self.pane_ms)
+
+
+def _fence_without_seen(self: Log, manifest: Manifest) -> Entry:
+    if manifest.kind != "fence":
+        return _PUT(self, manifest)
+    parts = {name: replace(one, seen=one.seen and replace(one.seen, runs=())) for name, one in manifest.sources.items()}
+    return _PUT(self, replace(manifest, sources=parts))
+
+
 _PUT, _PUBLISH = Log.put, publish.publish
 
 Patch = tuple[Any, str, Any]
@@ -59,6 +75,11 @@ MUTANTS: Mapping[str, Patch] = {
     "garbage is whatever is not live": (garbage, "is_abandoned", lambda name, epoch, id: True),
     "only what the newest manifest names is live": (publish, "_live", lambda manifest, kept: manifest.files()),
     "a fold does not replace its inputs": (commit, "replaced", _inputs_stay),
+    "what was seen is not committed": (commit, "seen_after", lambda seen, *rest: seen),
+    "what was seen is forgotten where it is folded": (seen_part, "replaced", _inputs_go),
+    "what was seen expires too early": (SeenPart, "horizon", _early),
+    "splits that have seen the same both count it": (step_effects, "set_apart", lambda bench, *found: found),
+    "a fence forgets what was seen": (Log, "put", _fence_without_seen),
 }
 
 

@@ -24,7 +24,7 @@ from persistent.codec import decode_table
 from persistent.driver.publish import aside_name
 from persistent.sinks.file import FileSink
 from persistent.storage import MemoryStorage
-from tests.proof.simulation_twin import Snapshot, Step
+from tests.proof.simulation_twin import Copies, Snapshot, Span, Step
 
 _DIGITS = 20
 
@@ -36,14 +36,15 @@ class Oracle:
         self,
         checkpoint: MemoryStorage,
         sinks: Mapping[str, MemoryStorage],
-        window: tuple[int, int] | None,
+        window: Span | None,
         lag_ms: int,
         rows: Sequence[Any],
         rows_before: Callable[[tuple[int, int]], int],
         reader: Callable[[], Pipeline],
+        copies: Copies | None = None,
     ) -> None:
         self.checkpoint, self.sinks = checkpoint, sinks
-        self.window, self.lag_ms = window, lag_ms
+        self.window, self.lag_ms, self.copies = window, lag_ms, copies
         self.rows, self.rows_before, self.reader = rows, rows_before, reader
         self.chain: dict[int, tuple[Manifest, str]] = {}
         self.snapshots: dict[int, Snapshot] = {}
@@ -121,14 +122,15 @@ class Oracle:
         ((partition, end),) = read.end.items()
         rows = self.rows[self.rows_before(read.start[partition]) : self.rows_before(end)]
         step = Step(rows, plan.task.close_at, plan.task.ends, read.cap.get(partition))
-        return self.snapshots[old.id].after(step, self.window, self.lag_ms)
+        return self.snapshots[old.id].after(step, self.window, self.lag_ms, self.copies)
 
     def _check_account(self, new: Manifest, expected: Snapshot) -> None:
         (account,) = new.accounts.values()
-        found = account.read, account.late, account.dead, new.clock.watermark, new.clock.end_of_input
-        wanted = expected.read, expected.late_count, expected.dead_count, expected.watermark, expected.ended
+        found = account.read, account.late, account.dead, account.duplicate, new.clock.watermark, new.clock.end_of_input
+        counts = expected.read, expected.late_count, expected.dead_count, expected.duplicates
+        wanted = *counts, expected.watermark, expected.ended
         _require(account.balances, f"{account} does not balance")
-        _require(found == wanted, f"manifest {new.id}: read, late, dead, clock, end: {found}, not {wanted}")
+        _require(found == wanted, f"manifest {new.id}: read, late, dead, duplicate, clock, end: {found}, not {wanted}")
 
     def _check_state(self, new: Manifest, expected: Snapshot) -> None:
         table = self._reader.state(at=new.id)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
+from persistent import Dedupe
 from tests.proof import simulation
 from tests.proof.simulation import COMMANDS, simulated
+from tests.proof.simulation_copies import drawn_copies, sent_again
 from tests.proof.simulation_mutants import MUTANTS, mutated
-from tests.proof.simulation_twin import Snapshot, Step
+from tests.proof.simulation_twin import Copies, Snapshot, Step
 
 SEEDS = 12
 QUICK = (
@@ -19,6 +23,11 @@ QUICK = (
     "a step does not publish",
     "only what the newest manifest names is live",
     "a fold does not replace its inputs",
+    "what was seen is not committed",
+    "what was seen is forgotten where it is folded",
+    "what was seen expires too early",
+    "splits that have seen the same both count it",
+    "a fence forgets what was seen",
 )
 
 
@@ -60,16 +69,46 @@ def test_a_rule_taken_out_of_the_code_is_missed(name: str) -> None:
 def test_the_twin_counts_as_one_counts_by_hand() -> None:
     """A twin that is wrong as the code is wrong would agree with it."""
     rows = [{"id": number, "ts": ts, "page": "a", "n": n} for number, (ts, n) in enumerate([(3, 1), (14, 2), (-1, 3)])]
-    first = Snapshot().after(Step(rows, 0, False, None), (10, 10), 0)
+    first = Snapshot().after(Step(rows, 0, False, None), (10, 10, 0), 0)
     assert first.sums == {("a", 0): (1, 1, 1), ("a", 10): (1, 2, 2)}
     assert (first.read, first.dead, first.watermark, first.outputs) == (3, (2,), 14, ())
     late = [{"id": 3, "ts": 9, "page": "a", "n": 1}, {"id": 4, "ts": 15, "page": "a", "n": -5}]
-    second = first.after(Step(late, 14, False, None), (10, 10), 0)
+    second = first.after(Step(late, 14, False, None), (10, 10, 0), 0)
     assert second.outputs == (("a", 0, 1, 1, 1),)
     assert second.sums == {("a", 10): (1, 2, 2)}
     assert (second.late, second.dead, second.late_count, second.dead_count) == ((3,), (4,), 1, 2)
-    sliding = first.after(Step(late[:1], 14, False, None), (10, 4), 0)
+    sliding = first.after(Step(late[:1], 14, False, None), (10, 4, 0), 0)
     assert sliding.late == (3,) and sliding.late_count == 0
+
+
+def test_the_twin_judges_copies_as_one_does_by_hand() -> None:
+    """A plain mapping of names to panes: what it says is the definition. Panes of 5 ms, for 20 ms."""
+    copies = Copies(Dedupe(origin="origin", sequence="number", epoch="epoch", within=20))
+    sent = [("a", 0, 1, 30), ("a", 0, 3, 31), ("a", 0, 1, 30), ("a", 1, 1, 32), (None, 0, 9, 33), ("b", 0, 1, 34)]
+    rows = [
+        {"id": id, "origin": origin, "epoch": epoch, "number": number, "ts": ts, "page": "p", "n": 1}
+        for id, (origin, epoch, number, ts) in enumerate(sent)
+    ]
+    first = Snapshot().after(Step(rows, 0, False, None), None, 0, copies)
+    assert first.sums == {("p", None): (4, 4, 1)}
+    assert (first.read, first.duplicates, first.dead, first.watermark) == (6, 1, (4,), 34)
+    assert first.seen == {("a", 0, 1): 30, ("a", 0, 3): 30, ("a", 1, 1): 30, ("b", 0, 1): 30}
+    ahead = first.after(Step([{**rows[0], "id": 6, "number": 4, "ts": 58}], 0, False, None), None, 0, copies)
+    assert ahead.watermark == 58 and len(ahead.seen) == 5, "what expires is decided by the clock before"
+    last = ahead.after(Step([{**rows[0], "id": 7}, {**rows[0], "id": 8, "ts": 35}], 0, False, None), None, 0, copies)
+    assert (last.late, last.duplicates, set(last.seen)) == ((7,), 1, {("a", 0, 4), ("a", 0, 1)})
+
+
+def test_senders_send_again_in_many_seeds() -> None:
+    """A seed without copies says nothing of them."""
+    counts = Counter(type(drawn_copies(random.Random(f"sent again {seed}"))).__name__ for seed in range(200))
+    assert counts["Copies"] > 60
+    copies = Copies(Dedupe.by_id("uid", within=20))
+    rows = [{"id": number, "ts": 3 * number, "page": "a", "n": 1} for number in range(20)]
+    sent = sent_again(rows, copies, random.Random(1))
+    names = [copies.name(row) for row in sent]
+    assert len(sent) == 30 and len({row["id"] for row in sent}) == 30
+    assert None in names and sum(count > 1 for count in Counter(names).values()) >= 5
 
 
 def test_what_is_made_small_is_there() -> None:

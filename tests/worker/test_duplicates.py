@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -25,6 +26,8 @@ from persistent.worker.seen_state import SeenCache, seen_job, seen_monoid
 
 PANE_MS = 10
 BY_NUMBER = Dedupe(origin="origin", sequence="n", within=40)
+BY_ID = Dedupe.by_id("n", within=40)
+BY_TWO = Dedupe.by_id(("origin", "n"), within=40, restamped=False)
 BY_EPOCH = Dedupe(origin=("origin", "lane"), sequence="n", epoch="epoch", within=40)
 
 
@@ -50,7 +53,8 @@ class Plainly:
                 del panes[pane]
 
     def judge(self, row: dict[str, Any], horizon: int) -> Fate:
-        key, number, time = tuple(row[name] for name in self.dedupe.keys), row["n"], row["ts"]
+        key, time = tuple(row[name] for name in self.dedupe.keys), row["ts"]
+        number = 0 if self.dedupe.by_ids else row["n"]
         if None in key or number is None or not -(2**63) <= number < 2**63:
             return Fate.NAMELESS
         seen, panes = self.numbers.setdefault(key, {}), self.latest.setdefault(key, {})
@@ -65,9 +69,10 @@ class Plainly:
         return Fate.NEW
 
 
-def job(storage: Any = None) -> Job:
-    state = NonWindowState(Count())
-    return Job(Visits(), state, {"memory": MemorySource([])}, {}, storage or MemoryStorage("unit"), False)
+def job(storage: Any = None, dedupe: Dedupe = BY_NUMBER) -> Job:
+    state, source = NonWindowState(Count()), MemorySource([])
+    place = storage or MemoryStorage("unit")
+    return Job(Visits(), state, {"memory": source}, {}, place, False, dedupe={"memory": dedupe})
 
 
 def batch_of(rows: list[dict[str, Any]], numbers: pa.DataType) -> pa.RecordBatch:
@@ -93,7 +98,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 60), st.lists(ROWS, max_size=30)), min
 CUTS = st.lists(st.integers(0, 30), max_size=3)
 
 
-@pytest.mark.parametrize("dedupe", [BY_NUMBER, BY_EPOCH, replace(BY_NUMBER, restamped=True)], ids=repr)
+@pytest.mark.parametrize("dedupe", [BY_NUMBER, BY_EPOCH, replace(BY_NUMBER, restamped=True), BY_ID, BY_TWO], ids=repr)
 @settings(max_examples=150)
 @given(steps=STEPS, cuts=CUTS)
 def test_every_record_meets_the_fate_that_a_plain_set_gives_it(
@@ -102,7 +107,7 @@ def test_every_record_meets_the_fate_that_a_plain_set_gives_it(
     """A copy judged new counts twice, a new record judged a copy never counts. In whatever batches the rows come, and
     whatever was folded: the steps go through runs, with a horizon that moves on."""
     plainly, storage, runs, horizon = Plainly(dedupe), MemoryStorage("fates"), [], 0
-    made = seen_job(job(storage), dedupe, PANE_MS)
+    made = seen_job(job(storage, dedupe), "memory", PANE_MS)
     cache = SeenCache()
     for id, (ahead, rows) in enumerate(steps, 1):
         horizon = max(horizon, ahead // PANE_MS * PANE_MS)
@@ -114,6 +119,7 @@ def test_every_record_meets_the_fate_that_a_plain_set_gives_it(
             some = rows[start:stop]
             found += split.judge(batch_of(some, pa.int64()), times_of(some)).tolist()
         assert found == [plainly.judge(row, horizon) for row in rows], (id, horizon)
+        assert (split.oldest_copy is None) == (Fate.COPY not in found and Fate.USED_AGAIN not in found)
         seen = split.rows()
         if seen is not None:
             runs.append(write_run(made, Attempt(1, id), seen, id, id)[0])
@@ -174,6 +180,65 @@ def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> Non
         assert split.judge(batch_of(rows, pa.int64()), times_of(rows)).tolist() == [expected]
 
 
+@pytest.mark.parametrize("collide", [False, True])
+def test_ids_are_compared_whole(collide: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of ids with one hash, the second record is another one: dropped, it would be lost. Before and after its run."""
+    if collide:
+        monkeypatch.setattr("monoids.hashing._finish", lambda state: state & np.uint64(1))
+    storage, runs = MemoryStorage("ids"), []
+    made = seen_job(job(storage, BY_ID), "memory", PANE_MS)
+    ids = pa.array([str(uuid.UUID(int=number)) for number in (*range(20, 11, -1), 17, *range(15, 8, -1), 9)])
+    expected = [Fate.NEW] * 9 + [Fate.COPY] * 5 + [Fate.NEW] * 3 + [Fate.COPY]
+    for id, again in ((1, False), (2, True)):
+        split = Duplicates(made, BY_ID, SeenBefore(tuple(runs), 0, PANE_MS), SeenCache())
+        fates = split.judge(pa.RecordBatch.from_arrays([ids], ["n"]), np.arange(len(ids)))
+        assert fates.tolist() == ([Fate.COPY] * len(ids) if again else expected)
+        assert split.oldest_copy == (0 if again else 3)
+        seen = split.rows()
+        assert (seen is None) == again and len(split.span().hashes) == (0 if again else 2 if collide else 12)
+        if seen is not None:
+            placed = list(zip(seen.hashes.tolist(), seen.keys[0].to_pylist()))
+            assert placed == sorted(placed), "else a fold takes one id for two"
+            runs.append(write_run(made, Attempt(1, id), seen, id, id)[0])
+    storage.clear()
+
+
+def test_an_id_is_of_any_type_that_says_who_sent_it() -> None:
+    """Brokers give text, files bytes and UUIDs; dictionaries and views are the same ids as plain columns."""
+    values = [uuid.UUID(int=number) for number in (1, 2, 1)]
+    ids = {
+        "uuid": pa.array([value.bytes for value in values], pa.binary(16)).cast(pa.uuid()),
+        "fixed": pa.array([value.bytes for value in values], pa.binary(16)),
+        "text": pa.array(map(str, values)),
+        "words": pa.array(map(str, values)).dictionary_encode(),
+        "view": pa.array(map(str, values), pa.string_view()),
+        "number": pa.array([value.int for value in values]),
+    }
+    for type_, column in ids.items():
+        split = Duplicates(job(), BY_ID, SeenBefore((), 0, PANE_MS), SeenCache())
+        batch = pa.RecordBatch.from_arrays([column], ["n"])
+        assert split.judge(batch, np.array([5, 5, 5])).tolist() == [Fate.NEW, Fate.NEW, Fate.COPY], type_
+    split = Duplicates(job(), BY_ID, SeenBefore((), 0, PANE_MS), SeenCache())
+    for type_, expected in (("uuid", Fate.NEW), ("fixed", Fate.COPY), ("text", Fate.NEW), ("words", Fate.COPY)):
+        batch = pa.RecordBatch.from_arrays([ids[type_]], ["n"])
+        assert split.judge(batch, np.array([5, 5, 5])).tolist()[0] == expected, type_
+    with pytest.raises(InvalidPipeline, match=r"dedupe: the column 'n' holds double, and must hold integers, text"):
+        split.judge(pa.RecordBatch.from_arrays([pa.array([1.0])], ["n"]), np.array([5]))
+
+
+def test_an_id_given_twice_is_told_from_a_copy_by_its_time() -> None:
+    """Where copies have the timestamp of their original, an id in a younger record is another record's."""
+    split = Duplicates(job(), BY_TWO, SeenBefore((), 0, PANE_MS), SeenCache())
+    batch = pa.RecordBatch.from_arrays([pa.array(["a"] * 3 + [None]), pa.array([7] * 4)], ["origin", "n"])
+    fates = split.judge(batch, np.array([5, 5, 6, 5]))
+    assert fates.tolist() == [Fate.NEW, Fate.COPY, Fate.USED_AGAIN, Fate.NAMELESS]
+    assert split.reasons(batch, np.array([2, 3]), fates[2:]) == [
+        "origin 'a', n 7 was seen before, in an older record: no copy, unless copies have times of their own "
+        "(restamped=True)",
+        "no origin: dedupe needs them to recognise a copy",
+    ]
+
+
 def test_what_earlier_splits_have_seen_is_a_copy_here() -> None:
     """Two lanes of a source carry the same message: the driver tells the later one."""
     first = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
@@ -221,7 +286,7 @@ def test_a_column_of_another_type_stops_the_run() -> None:
 def test_many_batches_are_folded_and_forget_nothing() -> None:
     """A long split keeps few parts; what they hold must outlive the folds."""
     storage = MemoryStorage("many")
-    made = seen_job(job(storage), BY_NUMBER, PANE_MS)
+    made = seen_job(job(storage, BY_NUMBER), "memory", PANE_MS)
     split = Duplicates(made, BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     for start in range(0, 300, 10):
         rows = [{"origin": "ab"[n % 2], "lane": 0, "epoch": 1, "n": n, "ts": start} for n in range(start, start + 20)]

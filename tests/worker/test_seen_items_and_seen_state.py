@@ -48,6 +48,15 @@ def test_a_span_holds_the_bounds_of_each_key() -> None:
     assert not len(SeenSpan.joined([]).hashes)
 
 
+def test_the_span_of_ids_is_their_hashes() -> None:
+    """A split has as many ids as records: a bound for each would be sent to the driver for nothing."""
+    one = SeenSpan.of_ids(np.array([9, 3, 9], np.uint64))
+    both = SeenSpan.joined([one, SeenSpan.of_ids(np.array([4, 3], np.uint64))])
+    assert one.hashes.tolist() == [3, 9] and both.hashes.tolist() == [3, 4, 9]
+    assert one.is_of_ids and not len(both.before) and not span(7, 0, 0, 0, 0, 0).is_of_ids
+    assert silence_ms([one, both]) == 0
+
+
 def test_the_longest_silence_is_that_between_what_was_seen_and_what_comes() -> None:
     """A sender that is new was not silent, and one that two splits read is not silent in between."""
     assert silence_ms([]) == 0
@@ -72,9 +81,8 @@ def storage() -> Iterator[MemoryStorage]:
 
 def written(storage: Any, panes: list[int]) -> tuple[Job, list[Run]]:
     """A run for each pane, in which 400 senders have sent the number of the pane."""
-    job = seen_job(
-        Job(Visits(), NonWindowState(Count()), {"memory": MemorySource([])}, {}, storage, False), BY_NUMBER, 10
-    )
+    of, dedupe = {"memory": MemorySource([])}, {"memory": BY_NUMBER}
+    job = seen_job(Job(Visits(), NonWindowState(Count()), of, {}, storage, False, dedupe=dedupe), "memory", 10)
     runs = []
     for id, pane in enumerate(panes, 1):
         keys = [pa.array([f"{key}".encode() for key in range(KEYS)])]

@@ -1,0 +1,63 @@
+"""What was seen of a source is cut at the clock of a restart, as the state is.
+
+    seen before the clock + the records of the source from the clock on = seen of all records
+
+Only whole panes can be kept. Of the pane that holds the clock nothing is: where copies have the timestamps of their
+originals, those before the clock are in the state with them, and are passed over as they are read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from monoids.groupby.summing import GroupSums
+from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.names import Attempt
+from persistent.checkpoint.parts import SeenPart, SourcePart
+from persistent.codec import Run
+from persistent.driver.seen_part import begun, check_seen
+from persistent.errors import Refused
+from persistent.worker.job import Job
+from persistent.worker.merge_runs import read_rows, write_run
+from persistent.worker.seen_state import seen_job
+
+
+def check_cuts(job: Job, newest: Manifest, expected: Manifest, clock: int, dropped: Sequence[str]) -> None:
+    """Refused if what was seen of a source cannot be cut at this clock: a copy with a timestamp of its own, after the
+    clock, would count beside its original, before it. FingerprintChanged as in ``check_seen``."""
+    check_seen(newest, expected, dropped, job.storage.url)
+    for name, dedupe in job.dedupe.items():
+        seen = newest.sources[name].seen if name in newest.sources else None
+        if seen is not None and dedupe.restamped and clock % seen.pane_ms:
+            below = clock // seen.pane_ms * seen.pane_ms
+            raise Refused(
+                f"{job.storage.url}: what was seen to recognise copies (dedupe=) is kept in panes of {seen.pane_ms} "
+                f"ms, and cannot be cut at {clock}: a copy after it would count again. Restart as of clock {below} or "
+                f"{below + seen.pane_ms}"
+            )
+
+
+def seen_until(job: Job, name: str, source: SourcePart, clock: int, attempt: Attempt) -> SeenPart | None:
+    """What was seen of a source in the panes before the clock. The records of the pane that holds it are read again:
+    those before the clock are in the state, and so are copies with their timestamps; those after it are new."""
+    if source.seen is None or name not in job.dedupe:
+        return begun(job.dedupe.get(name))
+    seen, border = source.seen, clock // source.seen.pane_ms * source.seen.pane_ms
+    whose = seen_job(job, name, seen.pane_ms)
+    runs = [
+        write_run(whose, attempt, rows, run.first, run.last, run.low, run.high)[0]
+        for run, rows in rows_between(whose, seen.runs, seen.expired, border)
+    ]
+    return replace(seen, expired=min(seen.expired, border), runs=tuple(runs))
+
+
+def rows_between(job: Job, runs: Sequence[Run], start: int, stop: int) -> Iterator[tuple[Run, GroupSums]]:
+    """The rows of each run in the panes ``start <= pane < stop``, one run at a time."""
+    for run in runs:
+        rows = read_rows(job, run, run.low, run.high)
+        rows = rows.take(np.flatnonzero((rows.panes >= start) & (rows.panes < stop)))
+        if len(rows):
+            yield run, rows
