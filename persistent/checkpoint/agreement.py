@@ -21,6 +21,8 @@ def manifest_agrees(body: Mapping[str, Any]) -> None:
         _check_same(source["positions"], partitions, f"{place}.positions")
         for part in ("largest", "idle"):
             _check_among(source[part], partitions, f"{place}.{part}")
+        for number, reading in enumerate(source.get("readings", ())):
+            _check_among(reading["until"], partitions, f"{place}.readings[{number}].until")
     for task, operator in body["operators"].items():
         _check_among(operator["inputs"], body["sources"], f"operators.{task}.inputs", "sources")
         for name, accounts in body["ledger"][task].items():

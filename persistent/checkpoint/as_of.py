@@ -87,7 +87,8 @@ class _Asked:
         """Why none of these manifests knows the clock, and what to do."""
         state, clock = self.state, self.clock
         if not state.panes.is_cut(clock):
-            return f", and {utc_text(clock)} is not on the grid of {state.panes}"
+            before = utc_text(state.panes.cut_before(clock))
+            return f", and it is not on the grid of this state, {state.panes}: the one before is {before}"
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
         operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]

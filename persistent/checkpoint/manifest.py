@@ -30,7 +30,15 @@ from persistent.checkpoint.parts import (
     TaskClock,
     partition_name,
 )
-from persistent.checkpoint.shapes import DEDUPLICATION, FORMATS, MANY_SINKS, MANY_SOURCES, check_format, check_known
+from persistent.checkpoint.shapes import (
+    DEDUPLICATION,
+    FORMATS,
+    MANY_SINKS,
+    MANY_SOURCES,
+    READINGS,
+    check_format,
+    check_known,
+)
 from persistent.clock import Clock
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, both, check_shape
@@ -194,6 +202,7 @@ class Manifest:
             MANY_SOURCES: len(self.sources) > 1,
             MANY_SINKS: len(self.sinks) > 1,
             DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
+            READINGS: any(one.readings for one in self.sources.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

@@ -86,19 +86,23 @@ Accounts = Mapping[str, Account]
 @dataclass(frozen=True)
 class SeenPart:
     """What was seen of a source's records, to recognise copies. ``columns``: that name a record. ``pane_ms``: the panes
-    of its ``runs``. ``expired``: panes before that time (ms) are gone."""
+    of its ``runs``. ``expired``: panes before that time (ms) are gone. ``kinds``: what the values of its key columns
+    are; none, as long as that is not known."""
 
     columns: Mapping[str, Any]
     pane_ms: int
     expired: int = 0
     runs: tuple[Run, ...] = ()
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     def horizon(self, watermark: int, within_ms: int) -> int:
         """The first pane that counts at this watermark. It never goes back."""
         return max(self.expired, (watermark - within_ms) // self.pane_ms * self.pane_ms)
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
+        kinds = {"kinds": dict(self.kinds)} if self.kinds else {}
+        others = {name: value for name, value in self.__dict__.items() if name != "kinds"}
+        return {**others, "runs": [run.to_json() for run in self.runs], **kinds}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> SeenPart:
@@ -106,11 +110,28 @@ class SeenPart:
 
 
 @dataclass(frozen=True)
+class ReadBefore:
+    """How records before the positions ``until`` were read: what was ``recorded`` then. Nothing, if that is forgotten.
+    A partition that it does not name was not read so."""
+
+    until: Positions
+    recorded: Mapping[str, Any]
+
+    def to_json(self, codec: str) -> dict[str, Any]:
+        return {"until": positions_to_json(codec, self.until), "recorded": dict(self.recorded)}
+
+    @staticmethod
+    def from_json(codec: str, body: Mapping[str, Any]) -> ReadBefore:
+        return ReadBefore(positions_from_json(codec, body["until"]), body["recorded"])
+
+
+@dataclass(frozen=True)
 class SourcePart:
     """The positions of a source, and what is recorded of it. ``partitions``: in the order in which they joined.
     ``largest``: the largest timestamp processed of each partition; ``idle``: the partitions that the clock does not
     wait for. ``since``: records of an earlier time (ms) were counted in a reading before, at positions that are
-    gone. ``seen``: with deduplication, what was seen of its records."""
+    gone. ``seen``: with deduplication, what was seen of its records. ``readings``: how records were read before that
+    changed, oldest first."""
 
     kind: str
     partitions: tuple[str, ...]
@@ -122,9 +143,11 @@ class SourcePart:
     idle: tuple[str, ...] = ()
     codec: str = ORDINAL_OFFSET.name
     seen: SeenPart | None = None
+    readings: tuple[ReadBefore, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """``seen`` is written only if it is there, so that releases without it can read all others."""
+        """``seen`` and ``readings`` are written only if there are any, so that releases without them can read all
+        others."""
         return {
             "kind": self.kind,
             "codec": self.codec,
@@ -136,6 +159,7 @@ class SourcePart:
             "index": [run.to_json() for run in self.index],
             "since": self.since,
             **({} if self.seen is None else {"seen": self.seen.to_json()}),
+            **({"readings": [one.to_json(self.codec) for one in self.readings]} if self.readings else {}),
         }
 
     @property
@@ -156,6 +180,7 @@ class SourcePart:
             tuple(body["idle"]),
             body["codec"],
             SeenPart.from_json(body["seen"]) if "seen" in body else None,
+            tuple(ReadBefore.from_json(body["codec"], one) for one in body.get("readings", ())),
         )
 
 

@@ -39,7 +39,9 @@ MANY_SINKS = "several sinks"
 """Features of a manifest or plan of format 3 of a job with more than one of them."""
 DEDUPLICATION = "deduplication"
 """The feature of a manifest that holds what was seen of a source's records: without it copies would count."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION})
+READINGS = "readings"
+"""The feature of a manifest that holds how records were read before that changed."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions may go back."""
@@ -98,13 +100,30 @@ def named(shape: Any) -> Any:
 _SEEN = fields(
     {
         "columns": fields(
-            {"origin": sequence(text(10_000), 1_000), "sequence": text(10_000), "epoch": optional(text(10_000))}
+            {
+                "origin": sequence(text(10_000), 1_000),
+                "sequence": optional(text(10_000)),
+                "epoch": optional(text(10_000)),
+            }
         ),
         "pane_ms": whole(1),
         "expired": whole(),
         "runs": RUNS,
-    }
+    },
+    {"kinds": mapping(text(10_000), text(200), _PARTS_MAX)},
 )
+_READINGS = sequence(fields({"until": _POSITIONS, "recorded": mapping(text(1_000), anything, _PARTS_MAX)}), _PARTS_MAX)
+
+
+def _readings_agree(source: Any) -> None:
+    """The positions of each reading fit the codec of the source."""
+    for number, reading in enumerate(source.get("readings", ())):
+        try:
+            agree({"codec": source["codec"], **reading}, ("until",))
+        except Misfit as misfit:
+            raise misfit.below(f"readings[{number}]") from misfit.__cause__
+
+
 _SOURCE = both(
     fields(
         {
@@ -118,9 +137,10 @@ _SOURCE = both(
             "index": RUNS,
             "since": optional(whole()),
         },
-        {"seen": _SEEN},
+        {"seen": _SEEN, "readings": _READINGS},
     ),
     lambda source: agree(source, ("positions",)),
+    _readings_agree,
 )
 _OPERATOR = both(
     fields(

@@ -110,6 +110,9 @@ def _depth(body: bytes) -> int:
 
 
 def _check_value(value: Any, depth: int) -> None:
+    if isinstance(value, str):
+        _check_text(value)
+        return
     if depth >= DOCUMENT_DEPTH_MAX and isinstance(value, Mapping | list | tuple):
         raise ValueError(f"a value is nested deeper than {DOCUMENT_DEPTH_MAX}, which a checkpoint cannot hold")
     if isinstance(value, float):
@@ -118,9 +121,7 @@ def _check_value(value: Any, depth: int) -> None:
         raise ValueError(
             f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as text"
         )
-    if isinstance(value, str):
-        _check_text(value)
-    elif isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         for name, inner in value.items():
             if not isinstance(name, str):
                 raise ValueError(f"the name {name!r} is not text")

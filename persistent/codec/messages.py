@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -72,6 +73,13 @@ class BatchLayout:
 
 def read_schema(message: pa.Buffer) -> BatchLayout:
     """The schema in a message of its own. Malformed, or another ValueError, for a message that we did not write."""
+    return _read_schema(bytes(message))
+
+
+@lru_cache
+def _read_schema(data: bytes) -> BatchLayout:
+    """The same; one schema stands in every run of a state, and is checked once."""
+    message = pa.py_buffer(data)
     header, body_size = _header(message, _SCHEMA)
     if body_size:
         raise Malformed("a schema with a body")

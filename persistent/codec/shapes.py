@@ -118,8 +118,11 @@ def sequence(shape: Shape, length_max: int) -> Shape:
     def check(value: Any) -> None:
         _check_container(value, list)
         _check_length(value, length_max)
-        for number, item in enumerate(value):
-            _descend(shape, item, f"[{number}]")
+        try:
+            for number, item in enumerate(value):  # noqa: B007
+                shape(item)
+        except Misfit as misfit:
+            raise misfit.below(f"[{number}]") from misfit.__cause__
 
     return check
 
@@ -131,8 +134,11 @@ def items(*shapes: Shape) -> Shape:
         _check_container(value, list)
         if len(value) != len(shapes):
             raise Misfit(f"has {len(value)} values instead of {len(shapes)}")
-        for number, (shape, item) in enumerate(zip(shapes, value, strict=True)):
-            _descend(shape, item, f"[{number}]")
+        try:
+            for number, (shape, item) in enumerate(zip(shapes, value)):  # noqa: B007
+                shape(item)
+        except Misfit as misfit:
+            raise misfit.below(f"[{number}]") from misfit.__cause__
 
     return check
 
@@ -143,9 +149,15 @@ def mapping(key: Shape, shape: Shape, length_max: int) -> Shape:
     def check(value: Any) -> None:
         _check_container(value, dict)
         _check_length(value, length_max)
-        for name, item in value.items():
-            _descend(key, name, f"the key {_printed(name)}")
-            _descend(shape, item, f"{name:.60}")
+        try:
+            for name, item in value.items():
+                in_key = True
+                key(name)
+                in_key = False
+                shape(item)
+        except Misfit as misfit:
+            place = f"the key {_printed(name)}" if in_key else f"{name:.60}"
+            raise misfit.below(place) from misfit.__cause__
 
     return check
 
@@ -159,10 +171,14 @@ def fields(required: Mapping[str, Shape], more: Mapping[str, Shape] | None = Non
         for name in required:
             if name not in value:
                 raise Misfit(f"{name} is missing")
-        for name, item in value.items():
-            if name not in shapes:
-                raise Misfit(f"{_printed(name)} is unknown here")
-            _descend(shapes[name], item, name)
+        unknown = value.keys() - shapes.keys()
+        if unknown:
+            raise Misfit(f"{_printed(next(name for name in value if name in unknown))} is unknown here")
+        try:
+            for name, item in value.items():
+                shapes[name](item)
+        except Misfit as misfit:
+            raise misfit.below(name) from misfit.__cause__
 
     return check
 
@@ -175,13 +191,6 @@ def both(*shapes: Shape) -> Shape:
             shape(value)
 
     return check
-
-
-def _descend(shape: Shape, value: Any, place: str) -> None:
-    try:
-        shape(value)
-    except Misfit as misfit:
-        raise misfit.below(place) from misfit.__cause__
 
 
 def _check_container(value: Any, kind: type) -> None:

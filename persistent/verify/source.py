@@ -4,6 +4,8 @@
     mix    the same ones: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
     dead   at least the records that cannot be decoded or have no time
 
+Each record is read as it was when it was counted, whatever ``schema=`` has been since.
+
 Files that were read may have been deleted. Then only the rest can be compared, which is a warning.
 
 Lateness was decided by the clock of each step, which the source cannot show; that the parts of the account add up is
@@ -28,6 +30,7 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import Account, SourcePart, partition_name
 from persistent.checkpoint.positions import CODECS, PositionCodec
+from persistent.checkpoint.readings import Reading, readings_of
 from persistent.checkpoint.successor import Entry
 from persistent.driver.run_cache import RunCache
 from persistent.errors import InputGone, Refused, RetentionGap, SourceChanged
@@ -37,16 +40,20 @@ from persistent.sources.protocol import (
     Budget,
     LosingSource,
     Position,
-    Positions,
     Records,
     Source,
     SourceState,
+    Span,
     Split,
 )
 from persistent.verify.findings import Verification
 
 _ROWS = 4_000_000
 _PART = "source"
+
+
+class _Forgotten(Exception):
+    """How some of the records were read is no longer known."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +122,14 @@ def _verify_one(
             kind,
             "so the account cannot be compared with the source, which no longer has all that it had, as its retention "
             "says. A rollback to before what is gone would have to read it again",
+        )
+        return 0
+    except _Forgotten:
+        found.warn(
+            _PART,
+            kind,
+            "the account cannot be compared with the source: schema= or reader= was changed so often that the "
+            "checkpoint no longer knows how its first records were read",
         )
         return 0
     except InputGone as error:
@@ -206,7 +221,7 @@ def _counts(source: Source, part: SourcePart, index: pa.Table | None) -> Iterato
             if plan.skipped:
                 raise RetentionGap(f"{source!r} no longer has records of partition {', '.join(plan.skipped)}")
             splits = [split for split in plan.splits if split.partition in ends]
-            yield from pool.map(partial(_count, source, plan.recorded, codec, ends), splits)
+            yield from pool.map(partial(_count, source, part, plan.recorded), splits)
             positions = {**positions, **plan.end}
             if plan.appended is not None:
                 index = (
@@ -216,28 +231,57 @@ def _counts(source: Source, part: SourcePart, index: pa.Table | None) -> Iterato
                 )
 
 
-def _count(
-    source: Source, recorded: Mapping[str, Any], codec: PositionCodec, ends: Positions, split: Split
-) -> tuple[str, _RecordCount]:
-    end = ends[split.partition]
-    before = replace(split, spans=tuple(span for span in split.spans if codec.of(span.ordinal, span.start) < end))
+def _count(source: Source, part: SourcePart, recorded: Mapping[str, Any], split: Split) -> tuple[str, _RecordCount]:
+    """The records of a split, each as it was read when it was counted."""
     total = _RecordCount()
-    try:
-        for records in source.read(before, recorded):
-            total += _of_records(split.partition, records, codec.stop(end, records.ordinal))
-    except InputGone:
-        found = source.without_lost((before,), recorded) if isinstance(source, LosingSource) else None
-        if found is None:
-            raise
-        return _count(source, recorded, codec, ends, found[0])
+    for reading in readings_of(part, split.partition):
+        total += _count_of(source, part, reading, recorded, split)
     return split.partition, total
 
 
-def _of_records(partition: str, records: Records, limit: int | None) -> _RecordCount:
-    """The contribution of a batch to the account, judged as in a step, for records of offsets below ``limit`` only."""
-    letters = [one for one in records.dead if limit is None or one.offset < limit]
-    is_before = slice(None) if limit is None else records.offsets < limit
-    times, offsets = records.timestamps[is_before], records.offsets[is_before]
+def _count_of(
+    source: Source, part: SourcePart, reading: Reading, recorded: Mapping[str, Any], split: Split
+) -> _RecordCount:
+    """The records of a split that were read in one way."""
+    codec, end = CODECS[part.codec], part.positions[split.partition]
+    high = end if reading.high is None else min(reading.high, end)
+    spans = [
+        span for span in split.spans if codec.of(span.ordinal, span.start) < high and _reaches(codec, span, reading.low)
+    ]
+    if not spans:
+        return _RecordCount()
+    if reading.recorded is None:
+        raise _Forgotten(split.partition)
+    within, total = replace(split, spans=tuple(spans)), _RecordCount()
+    as_then = {**recorded, **reading.recorded}
+    try:
+        for records in source.read(within, as_then):
+            start, stop = codec.stop(reading.low, records.ordinal), codec.stop(high, records.ordinal)
+            total += _of_records(split.partition, records, start, stop)
+    except InputGone:
+        found = source.without_lost((within,), as_then) if isinstance(source, LosingSource) else None
+        if found is None:
+            raise
+        return _count_of(source, part, reading, recorded, found[0])
+    return total
+
+
+def _reaches(codec: PositionCodec, span: Span, low: Position) -> bool:
+    """Whether a span has a place at or behind a position."""
+    first = codec.stop(low, span.ordinal)
+    return first is not None and first < span.stop
+
+
+def _of_records(partition: str, records: Records, first: int | None, stop: int | None) -> _RecordCount:
+    """The contribution of a batch to the account, judged as in a step: of its records ``first <= offset < stop``.
+    ``first`` None: none of them; ``stop`` None: all from ``first`` on."""
+    if first is None:
+        return _RecordCount()
+    letters = [one for one in records.dead if first <= one.offset and (stop is None or one.offset < stop)]
+    within = records.offsets >= first
+    if stop is not None:
+        within &= records.offsets < stop
+    times, offsets = records.timestamps[within], records.offsets[within]
     dead = np.array([one.offset for one in letters], np.int64)
     mix = mix_records(partition, records.ordinal, offsets, np.where(times == NO_TIMESTAMP, -1, times))
     mix += mix_records(partition, records.ordinal, dead, np.full(len(dead), -1))

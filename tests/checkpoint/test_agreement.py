@@ -55,6 +55,10 @@ def refused(kind: type[Manifest] | type[StepPlan], data: bytes, change: Change, 
         (lambda body: body["ledger"]["Visits"].update(file={}), r"ledger\.Visits\.file: of none, the partitions are"),
         (of_inputs("b"), r"operators\.Visits\.inputs: b, the sources are file"),
         (
+            of_source(readings=[{"until": until, "recorded": {}} for until in ({"files": [1, 0]}, {"b": [1, 0]})]),
+            r"sources\.file\.readings\[1\]\.until: b, the partitions are files",
+        ),
+        (
             of_source(idle=[*"abcdefghijk"]),
             r"sources\.file\.idle: a, b, c, d, e, f, g, h, i, j, the partitions are files",
         ),

@@ -10,7 +10,7 @@ import pytest
 
 from persistent.checkpoint.manifest import FORMAT, HASH_VERSION, Manifest, check_name, manifest_sha256
 from persistent.checkpoint.names import Staged
-from persistent.checkpoint.parts import Aside, SinkBatch, SinkPart, TaskClock
+from persistent.checkpoint.parts import Aside, ReadBefore, SinkBatch, SinkPart, TaskClock
 from persistent.clock import Clock
 from persistent.codec import DOCUMENT_BYTES_MAX, canonical_json, decode_document, encode_document
 from persistent.errors import CorruptCheckpoint, LawBroken, NewerFormat
@@ -252,6 +252,7 @@ def test_a_document_names_what_earlier_releases_do_not_know() -> None:
         (one.sources, one.sinks, []),
         (several[0], one.sinks, ["several sources"]),
         (one.sources, several[1], ["several sinks"]),
+        ({"a": replace(one.source, readings=(ReadBefore({}, {}),))}, one.sinks, ["readings"]),
     ):
         assert replace(one, sources=sources, sinks=sinks)._features() == features
 

@@ -15,6 +15,7 @@ from persistent.checkpoint.parts import (
     Aside,
     Inheritance,
     OperatorState,
+    ReadBefore,
     SeenPart,
     SinkBatch,
     SinkPart,
@@ -66,10 +67,26 @@ def test_what_was_seen_is_read_as_it_was_written() -> None:
     one = SourcePart("MemorySource", ("memory",), {"memory": (0, 7)}, index=(run("e1-c1-i"),), seen=SEEN)
     assert SourcePart.from_json(one.to_json()) == one
     assert SeenPart.from_json(SEEN.to_json()) == SEEN
+    assert "kinds" not in SEEN.to_json(), "an empty one is no field more than before"
+    known = replace(SEEN, kinds={"o": "text"})
+    assert known.to_json()["kinds"] == {"o": "text"} and SeenPart.from_json(known.to_json()) == known
     assert one.runs == (run("e1-c1-i"), run("e1-c1-s"))
     plain = replace(one, seen=None)
     assert "seen" not in plain.to_json() and SourcePart.from_json(plain.to_json()) == plain
     assert plain.runs == (run("e1-c1-i"),)
+
+
+def test_how_records_were_read_is_read_as_it_was_written() -> None:
+    """They would be verified by another schema than that which counted them."""
+    readings = (ReadBefore({"f": (2, 7)}, {"schema": ["a"]}), ReadBefore({}, {}))
+    one = SourcePart("FileSource", ("f",), {"f": (3, 0)}, readings=readings)
+    assert one.to_json()["readings"] == [
+        {"until": {"f": [2, 7]}, "recorded": {"schema": ["a"]}},
+        {"until": {}, "recorded": {}},
+    ]
+    assert SourcePart.from_json(one.to_json()) == one
+    plain = replace(one, readings=())
+    assert "readings" not in plain.to_json() and SourcePart.from_json(plain.to_json()) == plain
 
 
 def test_accounts_add_up() -> None:

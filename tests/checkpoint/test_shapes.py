@@ -293,7 +293,8 @@ def seen(columns: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any
     """The longest that a manifest may say of what was seen."""
     text = "c" * 10_000
     named = {"origin": [text] * 1_000, "sequence": text, "epoch": text, **(columns or {})}
-    return {"columns": named, "pane_ms": 1, "expired": 0, "runs": [], **changes}
+    kinds = {text: "k" * 200}
+    return {"columns": named, "pane_ms": 1, "expired": 0, "runs": [], "kinds": kinds, **changes}
 
 
 @pytest.mark.parametrize(
@@ -306,6 +307,8 @@ def seen(columns: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any
         (seen(pane_ms=0), "is not a whole number from 1"),
         (seen(expired="0"), "is not a whole number"),
         (seen(runs=[{}]), "runs"),
+        (seen(kinds={"c" * 10_001: "k"}), "has 10001 characters"),
+        (seen(kinds={"c": "k" * 201}), "has 201 characters"),
     ],
 )
 def test_bounds_of_what_was_seen(beyond: Any, says: str) -> None:
@@ -314,6 +317,28 @@ def test_bounds_of_what_was_seen(beyond: Any, says: str) -> None:
     check("manifest", "sources.file.seen", seen({"epoch": None}))
     with pytest.raises(Misfit, match=says):
         check("manifest", "sources.file.seen", beyond)
+
+
+def reading(until: Any = None, **recorded: Any) -> dict[str, Any]:
+    return {"until": {"p" * 1_000: [0, 0]} if until is None else until, "recorded": recorded or {"r" * 1_000: [1]}}
+
+
+@pytest.mark.parametrize(
+    ("beyond", "says"),
+    [
+        ([reading()] * 1_001, "readings: has 1001 values"),
+        ([reading({"p" * 1_001: [0, 0]})], "has 1001 characters"),
+        ([reading(**{"r" * 1_001: 1})], "has 1001 characters"),
+        ([reading(**{str(one): 1 for one in range(1_001)})], "has 1001 values"),
+        ([reading() | {"more": 1}], "'more' is unknown here"),
+        ([reading(), reading({"0": 5})], r"readings\[1\]\.until\.0: 5 is not a list"),
+    ],
+)
+def test_bounds_of_how_records_were_read(beyond: Any, says: str) -> None:
+    """Sealed, but of no driver of ours: found when it is read, not when records are verified by it."""
+    check("manifest", "sources.file.readings", [reading()] * 1_000)
+    with pytest.raises(Misfit, match=says):
+        check("manifest", "sources.file.readings", beyond)
 
 
 def test_a_task_that_leaves_a_source_unread_is_of_a_newer_release() -> None:

@@ -13,6 +13,7 @@ from persistent import (
 )
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
+from persistent.operations import restart
 from persistent.verify import Verification, verify_source
 from tests.verify.checkpoints import Visits, change_account, change_newest, pipeline, rows
 
@@ -76,6 +77,96 @@ def test_files_are_read_once_more_up_to_the_positions(tmp_path: Path) -> None:
     (tmp_path / "input" / "1.jsonl").write_text(text.replace('"bytes": 1', '"bytes": 2'))
     ((_, found),) = source_findings(made)
     assert "1.jsonl" in found
+
+
+def lines(count: int, begin: int, size: str) -> str:
+    """Lines of which every tenth has no whole number as its size."""
+    made = [
+        f'{{"ts": {1000 * n}, "page": "a", "country": "de", "bytes": 1, "size": {size if n % 10 else 1.5}}}'
+        for n in range(begin, begin + count)
+    ]
+    return "\n".join(made) + "\n"
+
+
+TEXT = {"ts": "int64", "page": "string", "country": "string", "bytes": "int64"}
+
+
+def sized(tmp_path: Path, kind: str | None, step_rows: int) -> Pipeline:
+    schema = TEXT if kind is None else {**TEXT, "size": kind}
+    source = FileSource(tmp_path / "input", timestamp="ts", timestamp_unit="ms", schema=schema)
+    place = str(tmp_path / "c")
+    return Pipeline(source=source, task=Visits(), checkpoint=place, discard_closed=True, step_rows=step_rows)
+
+
+def test_records_are_read_as_they_were_when_they_were_counted(tmp_path: Path) -> None:
+    """Another schema= is allowed, and makes dead letters of other records: whoever changed it would be told, with the
+    exit code of corruption, that the source no longer holds what was read."""
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "0.jsonl").write_text(lines(100, 0, "1"))
+    made = sized(tmp_path, "int64", 130)
+    made.run(engine="embedded")
+    (tmp_path / "input" / "1.jsonl").write_text(lines(100, 100, "1"))
+    # The step borders of the first two schemas lie within a file.
+    (tmp_path / "input" / "2.jsonl").write_text(lines(100, 200, "1"))
+    assert source_findings(made) == []
+    made = sized(tmp_path, "double", 50)
+    assert source_findings(made) == []
+    stop_after_a_step(made)
+    assert newest_of(Log(made.storage)).manifest.accounts["files"].read == 150
+    assert source_findings(made) == source_findings(sized(tmp_path, "int64", 50)) == []
+    made = sized(tmp_path, "int64", 30)
+    stop_after_a_step(made)
+    assert source_findings(made) == []
+    made = sized(tmp_path, None, 130)
+    made.run(engine="embedded")
+    account = newest_of(Log(made.storage)).manifest.accounts["files"]
+    assert (account.read, account.dead) == (300, 10 + 3)
+    assert source_findings(made) == source_findings(sized(tmp_path, "int64", 1)) == []
+    # What is wrong is still found, whatever reading it belongs to.
+    for change in ({"read": 299, "processed": account.processed - 1}, {"mix": account.mix + 1}):
+        change_newest(tmp_path / "c", lambda m, change=change: change_account(m, **change))  # type: ignore[misc]
+        assert len(source_findings(made)) == 1
+
+
+def test_a_restart_reads_by_the_present_schema(tmp_path: Path) -> None:
+    """Records that are read again count as they are read then, whatever read them before."""
+    (tmp_path / "input").mkdir()
+    (tmp_path / "input" / "0.jsonl").write_text(lines(100, 0, "1"))
+    sized(tmp_path, "int64", 50).run(engine="embedded")
+    (tmp_path / "input" / "1.jsonl").write_text(lines(100, 100, "1"))
+    made = sized(tmp_path, "double", 50)
+    made.run(engine="embedded")
+    assert newest_of(Log(made.storage)).manifest.source.readings
+    restart(made, clock=156_000, outputs="again")
+    made.run(engine="embedded")
+    account = newest_of(Log(made.storage)).manifest.accounts["files"]
+    assert (account.read, account.dead) == (200, 0)
+    assert source_findings(made) == []
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after_a_step(made: Pipeline) -> None:
+    def stop(report: object) -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped):
+        made.run(engine="embedded", on_step=stop)
+
+
+def test_a_schema_that_was_forgotten_is_no_fault(tmp_path: Path) -> None:
+    """After many changes the oldest are no longer known: what was read then would be compared by another schema."""
+    (tmp_path / "input").mkdir()
+    for number in range(18):
+        (tmp_path / "input" / f"{number:02}.jsonl").write_text(lines(10, 10 * number, "1"))
+        made = sized(tmp_path, "int64" if number % 2 else "double", 10)
+        made.run(engine="embedded")
+        if number < 17:
+            assert source_findings(made) == []
+    found = verify_source(made, newest_of(Log(made.storage)))
+    assert found.ok and "changed so often" in found.findings[0].text
 
 
 def three_files(tmp_path: Path, on_bad_file: str = "raise") -> Pipeline:
