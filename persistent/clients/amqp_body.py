@@ -1,0 +1,92 @@
+"""The body of an AMQP 1.0 message, which is how brokers keep the records of a stream.
+
+A message is sections: a descriptor each, with its value behind it (OASIS AMQP 1.0, 3.2). The body is one or more
+sections of data, whose bytes are put together, or one value.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_DATA: Final = 0x75
+_SEQUENCE: Final = 0x76
+_VALUE: Final = 0x77
+_BEFORE: Final = range(0x70, 0x75)
+"""Header, delivery annotations, message annotations, properties, application properties."""
+_FOOTER: Final = 0x78
+_NONE_OF_IT: Final = 'the record is not an AMQP 1.0 message. If its bytes are the value, say encoding="raw"'
+_FIXED: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+"""How many bytes a value has, by the first half of its constructor."""
+_SIZED: Final = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
+"""How many bytes say how many a value has."""
+_BYTES: Final = (0xA0, 0xB0, 0xA1, 0xB1)
+"""The constructors of bytes and of texts."""
+_NULL: Final = 0x40
+
+
+def message_of(body: bytes) -> bytes:
+    """A message with one section of data.
+
+    >>> message_of(b"hi").hex(" ")
+    '00 53 75 b0 00 00 00 02 68 69'
+    """
+    return b"\x00\x53\x75\xb0" + len(body).to_bytes(4, "big") + body
+
+
+def body_of(message: bytes) -> bytes | None:
+    """The body of a message; None of one without, which some clients write as no bytes at all. ValueError for what is
+    no message, or has another kind of body.
+
+    >>> body_of(message_of(b"hi")), body_of(b"\\x00\\x53\\x77\\x40")
+    (b'hi', None)
+    """
+    # Nearly all have nothing but data.
+    if message[:4] == b"\x00\x53\x75\xb0" and int.from_bytes(message[4:8], "big") == len(message) - 8:
+        return message[8:]
+    if message[:4] == b"\x00\x53\x75\xa0" and len(message) > 4 and message[4] == len(message) - 5:
+        return message[5:]
+    found: list[bytes | None] = []
+    at = 0
+    while at < len(message):
+        code, at = _descriptor(message, at)
+        start, stop = _value(message, at)
+        if code in (_DATA, _VALUE):
+            if message[at] == _NULL and code == _VALUE:
+                found.append(None)
+            elif message[at] in _BYTES:
+                found.append(message[start:stop])
+            else:
+                raise ValueError("the body of the message is neither bytes nor a text")
+        elif code == _SEQUENCE:
+            raise ValueError("the body of the message is an AMQP sequence")
+        elif code not in _BEFORE and code != _FOOTER:
+            raise ValueError(_NONE_OF_IT)
+        at = stop
+    parts = [part for part in found if part is not None]
+    return b"".join(parts) if parts else None
+
+
+def _descriptor(message: bytes, at: int) -> tuple[int, int]:
+    """The code of a section, and where its value begins."""
+    if message[at : at + 2] == b"\x00\x53" and len(message) > at + 3:
+        return message[at + 2], at + 3
+    if message[at : at + 2] == b"\x00\x80" and len(message) > at + 10:
+        return int.from_bytes(message[at + 2 : at + 10], "big"), at + 10
+    raise ValueError(_NONE_OF_IT)
+
+
+def _value(message: bytes, at: int) -> tuple[int, int]:
+    """Where the content of a value begins and ends."""
+    kind = message[at] >> 4
+    start = at + 1
+    if kind in _FIXED:
+        stop = start + _FIXED[kind]
+    elif kind in _SIZED:
+        width = _SIZED[kind]
+        size = int.from_bytes(message[start : start + width], "big")
+        start, stop = start + width, start + width + size
+    else:
+        raise ValueError(_NONE_OF_IT)
+    if stop > len(message):
+        raise ValueError(_NONE_OF_IT)
+    return start, stop

@@ -1,0 +1,53 @@
+"""An event loop of a thread of its own, for clients that know no other: the rest of us waits for what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotInTime
+from typing import Any, TypeVar
+from weakref import finalize
+
+T = TypeVar("T")
+
+
+class EventLoop:
+    """Runs coroutines for any thread. Its thread ends with this object, or with the process."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = loop = asyncio.new_event_loop()
+        threading.Thread(target=_serve, args=(loop,), name=name, daemon=True).start()
+        self._end = finalize(self, loop.call_soon_threadsafe, loop.stop)
+        # When the process ends, so does a daemon.
+        self._end.atexit = False
+
+    def run(self, answer: Coroutine[Any, Any, T], seconds: float) -> T:
+        """What ``answer`` returns or raises; TimeoutError after so long, and it is cancelled."""
+        found = self.spawn(answer)
+        try:
+            return found.result(seconds)
+        except NotInTime:
+            if not found.done():
+                found.cancel()
+            raise TimeoutError(f"no answer for {seconds:.0f} s") from None
+        except BaseException:
+            found.cancel()
+            raise
+
+    def spawn(self, answer: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin, and wait for nothing."""
+        return asyncio.run_coroutine_threadsafe(answer, self._loop)
+
+    def close(self) -> None:
+        """End it; what has not been answered never is."""
+        self._end()
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()

@@ -1,0 +1,166 @@
+"""A link is a connection to a RabbitMQ with one channel, used by one thread; it says what a failure of it means.
+
+lost      the connection is gone: it may come back, and what was not acknowledged or confirmed is open
+refused   the broker says no: to the user, the virtual host, a queue, an exchange; it will say so again
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from persistent.clients.secrets import without
+from persistent.clock import Duration, duration_ms
+from persistent.errors import InvalidPipeline
+
+_SOCKET_SECONDS: Final = 10
+_HEARTBEAT_SECONDS: Final = 30
+_REMEDIES: Final = {
+    403: "the user may not do that here: give a user and password in url=, and the permissions it needs",
+    404: "it is not there: create it, or name it in topology=, which declares it",
+    405: "another connection holds it alone: use a queue that is not exclusive",
+    406: "it is there with other arguments: declare it as it is, name it without declaring it, or delete it",
+    530: "there is no such virtual host, or it is not for this user: create it, or name another in url=",
+}
+_STREAM: Final = "it is a stream, and no queue: read it with RabbitStreamSource"
+_CODE: Final = re.compile(r"\((\d{3})[,)]")
+_TIMED_OUT: Final = (
+    "messages were not acknowledged for longer than its consumer_timeout: raise that of the broker, or make the steps "
+    "shorter, with a smaller prefetch= or step_rows="
+)
+
+
+class LinkLost(Exception):
+    """The connection is gone, or cannot be made now."""
+
+
+class LinkRefused(Exception):
+    """The broker has said no, with what to do about it."""
+
+
+@dataclass(frozen=True)
+class LinkPatience:
+    """How long to wait, in milliseconds: for a broker when a run begins, under way, and between two tries."""
+
+    connect_ms: int
+    away_ms: int
+    recovery_ms: int
+
+
+def patience(connect_timeout: Duration, server_away: Duration, recovery_interval: Duration) -> LinkPatience:
+    """The options of these names. InvalidPipeline."""
+    given = {"connect_timeout": connect_timeout, "server_away": server_away, "recovery_interval": recovery_interval}
+    try:
+        return LinkPatience(*(duration_ms(value, name) for name, value in given.items()))
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error
+
+
+def pika() -> Any:
+    """The client of RabbitMQ. InvalidPipeline, naming the extra, if it is not installed."""
+    try:
+        import pika as client
+    except ImportError as error:
+        raise InvalidPipeline(
+            f"queues of RabbitMQ need its client ({error}): pip install 'persistent-monoids[rabbitmq]'"
+        ) from error
+    return client
+
+
+class RabbitPlace:
+    """Where a broker is: the URL, of which the password is never shown."""
+
+    def __init__(self, url: Any) -> None:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        if parts is None or parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+            raise InvalidPipeline(
+                "url= cannot be read (it is not shown, as it may hold a password): give "
+                "'amqp://user:password@host:5672/virtual-host', with what is special as %2F"
+            )
+        self._url = url
+        self._secrets = {parts.password or "", unquote(parts.password or "")}
+        port = f":{parts.port}" if parts.port else ""
+        self.said = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+    def __repr__(self) -> str:
+        return f"RabbitPlace({self.said!r})"
+
+    def parameters(self) -> Any:
+        """How pika connects."""
+        found = pika().URLParameters(self._url)
+        query = urlsplit(self._url).query
+        found.heartbeat = found.heartbeat if "heartbeat" in query else _HEARTBEAT_SECONDS
+        found.socket_timeout = found.stack_timeout = found.blocked_connection_timeout = _SOCKET_SECONDS
+        return found
+
+    def scrubbed(self, text: str) -> str:
+        """A text of the client, without the password."""
+        return without(self._secrets, text, "...")
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        """Turn the errors of the client into LinkLost and LinkRefused."""
+        errors = pika().exceptions
+        try:
+            yield
+        except (errors.AMQPError, OSError) as error:
+            raise self.failure(error) from error
+
+    def failure(self, error: BaseException) -> Exception:
+        """What an error of the client means."""
+        said = getattr(error, "reply_text", "") or "; ".join(map(_said, error.args)) or type(error).__name__
+        text = self.scrubbed(said.partition("\n")[0]).strip()
+        found = _CODE.search(said)
+        code = getattr(error, "reply_code", None) or (int(found[1]) if found else 0)
+        if code == 406 and "timed out" in said:
+            return LinkRefused(f"{text}: {_TIMED_OUT}")
+        if code == 406 and "rabbit_stream_queue" in said:
+            return LinkRefused(_STREAM)
+        if code in _REMEDIES:
+            return LinkRefused(f"{text}: {_REMEDIES[code]}")
+        if isinstance(error, pika().exceptions.AMQPChannelError):
+            return LinkRefused(f"{text}: the broker has closed the channel")
+        return LinkLost(text)
+
+
+class Link:
+    """A blocking connection with one channel. LinkLost, LinkRefused."""
+
+    def __init__(self, place: RabbitPlace) -> None:
+        quieten()
+        self._place = place
+        with place.failures():
+            self.connection = pika().BlockingConnection(place.parameters())
+            self.channel = self.connection.channel()
+
+    @property
+    def version(self) -> str:
+        """Of the broker, "3.13.7"."""
+        said = self.connection._impl.server_properties or {}
+        return str(said.get("version", ""))
+
+    def close(self) -> None:
+        """End the connection; what is not acknowledged goes back to its queue."""
+        with suppress(Exception):
+            self.connection.close()
+
+
+def _said(cause: Any) -> str:
+    """An error that another one holds, by the innermost that says something."""
+    several = getattr(cause, "exceptions", None) or [None]
+    inner = several[-1] or getattr(cause, "exception", None) or getattr(cause, "__cause__", None)
+    if isinstance(cause, BaseException):
+        return _said(inner) if inner is not None else str(cause) or type(cause).__name__
+    return str(cause)
+
+
+def quieten() -> None:
+    """The client logs every failure that we raise, several times: leave that to who asked for it."""
+    client = logging.getLogger("pika")
+    if client.level == logging.NOTSET:
+        client.setLevel(logging.CRITICAL)

@@ -1,0 +1,193 @@
+"""A publisher sends messages to a RabbitMQ and returns when the broker has confirmed each; many are under way at once.
+
+A message that the broker could not route is returned, and confirmed all the same: an error. One that is refused (nack),
+or whose confirmation does not come, may be stored or not: it is sent again, and each time it is waited for twice as
+long. So is what was under way when the connection was lost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from persistent.clients.rabbit_link import Link, LinkLost, LinkPatience, RabbitPlace, pika, quieten
+from persistent.clients.rabbit_topology import Topology
+from persistent.clock import monotonic_s
+
+_AT_ONCE: Final = 2_000
+"""Messages under way."""
+_WAIT_MAX_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """A message to be sent."""
+
+    id: str
+    body: bytes
+    headers: dict[str, Any]
+
+
+class Unroutable(Exception):
+    """The broker has no queue for a message: its id, and what it said."""
+
+
+@dataclass
+class Publisher:
+    """Sends to ``exchange`` with ``routing_key``. ``confirm_ms``: how long the first confirmation is waited for."""
+
+    place: RabbitPlace
+    exchange: str
+    routing_key: str
+    topology: Topology
+    patience: LinkPatience
+    confirm_ms: int
+    confirmed: int = field(default=0, init=False)
+    resent: int = field(default=0, init=False)
+    """How many messages the broker has confirmed, and how many were sent again."""
+
+    def publish(self, messages: Sequence[Outgoing]) -> None:
+        """Send all of them. Unroutable, LinkRefused, LinkLost once the broker has been away for too long."""
+        open_ = list(messages)
+        wait_s, since, limit_ms = self.confirm_ms / 1_000, monotonic_s(), self.patience.connect_ms
+        while open_:
+            # Each try has a connection of its own: a confirmation that comes late belongs to none.
+            one = _Try(self, open_, wait_s)
+            try:
+                self._declare()
+                one.run()
+            except LinkLost as error:
+                one.error = error
+            if one.error is not None and not isinstance(one.error, LinkLost):
+                raise one.error
+            if one.begun:
+                limit_ms = self.patience.away_ms
+            if len(one.left) < len(open_):
+                since = monotonic_s()
+            open_ = one.left
+            if not open_:
+                return
+            if (monotonic_s() - since) * 1_000 >= limit_ms:
+                raise one.error or LinkLost(f"{len(open_):,} messages were refused, and none of them taken")
+            self.resent += one.unsure
+            wait_s = min(2 * wait_s, _WAIT_MAX_SECONDS) if one.begun else wait_s
+            threading.Event().wait(min(self.patience.recovery_ms / 1_000, wait_s, limit_ms / 1_000))
+
+    def _declare(self) -> None:
+        """What is to be there, as often as the broker may have lost it."""
+        if self.topology != Topology():
+            link = Link(self.place)
+            try:
+                with self.place.failures():
+                    self.topology.declare(link.channel)
+            finally:
+                link.close()
+
+
+class _Try:
+    """One connection: what it leaves unconfirmed is in ``left``. ``begun``: whether anything could be sent."""
+
+    def __init__(self, order: Publisher, messages: Sequence[Outgoing], wait_s: float) -> None:
+        self._order, self._wait_s = order, wait_s
+        self._messages = messages
+        self._sent = 0
+        self._under_way: dict[int, Outgoing] = {}
+        self._refused: list[Outgoing] = []
+        self._moved_s = monotonic_s()
+        self._connection: Any = None
+        self._channel: Any = None
+        self._is_over = False
+        self.begun = False
+        self.error: Exception | None = None
+
+    @property
+    def unsure(self) -> int:
+        """How many messages it has sent that the broker may have or not."""
+        return len(self._refused) + len(self._under_way)
+
+    @property
+    def left(self) -> list[Outgoing]:
+        """In their order: refused, not confirmed, not sent."""
+        open_ = {one.id for one in (*self._refused, *self._under_way.values())}
+        return [one for one in self._messages[: self._sent] if one.id in open_] + list(self._messages[self._sent :])
+
+    def run(self) -> None:
+        """Send what fits, until all is confirmed or nothing moves."""
+        quieten()
+        client = pika()
+        self._connection = client.SelectConnection(
+            self._order.place.parameters(),
+            on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
+            on_open_error_callback=lambda connection, error: self._fail(error),
+            on_close_callback=lambda connection, error: self._fail(error),
+        )
+        self._moved_s = monotonic_s()
+        self._watch()
+        try:
+            self._connection.ioloop.start()
+        finally:
+            self._connection.ioloop.close()
+
+    def _opened(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(lambda channel, error: self._fail(error))
+        channel.add_on_return_callback(self._returned)
+        channel.confirm_delivery(self._answered, callback=lambda frame: self._begin())
+
+    def _begin(self) -> None:
+        self.begun = True
+        self._moved_s = monotonic_s()
+        self._send()
+
+    def _send(self) -> None:
+        properties = pika().BasicProperties
+        order = self._order
+        while self._sent < len(self._messages) and len(self._under_way) < _AT_ONCE and not self.error:
+            one = self._messages[self._sent]
+            said = properties(content_type="application/json", delivery_mode=2, message_id=one.id, headers=one.headers)
+            self._channel.basic_publish(order.exchange, order.routing_key, one.body, said, mandatory=True)
+            self._sent += 1
+            self._under_way[self._sent] = one
+        if self._sent == len(self._messages) and not self._under_way:
+            self._stop()
+
+    def _answered(self, frame: Any) -> None:
+        """The broker has confirmed a message, or all up to one, or refused them."""
+        method = frame.method
+        self._moved_s = monotonic_s()
+        last = method.delivery_tag
+        for tag in [tag for tag in self._under_way if tag <= last] if method.multiple else [last]:
+            one = self._under_way.pop(tag)
+            if method.NAME == "Basic.Nack":
+                self._refused.append(one)
+            else:
+                self._order.confirmed += 1
+        self._send()
+
+    def _returned(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._give_up(Unroutable(f"message {properties.message_id}: {method.reply_text}"))
+
+    def _watch(self) -> None:
+        """Give up when nothing has moved for too long."""
+        if monotonic_s() - self._moved_s > self._wait_s:
+            self._give_up(LinkLost(f"no confirmation has come for {self._wait_s:g} s"))
+            return
+        self._connection.ioloop.call_later(min(0.2, self._wait_s / 4), self._watch)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.error is None and not self._is_over:
+            self.error = self._order.place.failure(error)
+        self._connection.ioloop.stop()
+
+    def _give_up(self, error: Exception) -> None:
+        self.error = self.error or error
+        self._stop()
+
+    def _stop(self) -> None:
+        self._is_over = True
+        if self._connection.is_open:
+            self._connection.close()
+        else:
+            self._connection.ioloop.stop()

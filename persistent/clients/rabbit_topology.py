@@ -1,0 +1,144 @@
+"""The topology of a broker is its exchanges, its queues and what binds them; who needs it declares it again whenever a
+connection begins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from persistent.errors import InvalidPipeline
+
+_KINDS: Final = ("classic", "quorum")
+_BYTES_MAX: Final = 255
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """An exchange that is declared: ``kind`` is "direct", "fanout", "topic" or "headers"."""
+
+    name: str
+    kind: str = "direct"
+    durable: bool = True
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require_name("Exchange", self.name)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue that is declared. ``kind``: "classic" or "quorum".
+
+    ``single_active_consumer``: one consumer at a time gets messages, the next when it is gone. ``delivery_limit``: a
+    quorum queue gives a message up that was returned so often; ``dead_letter_exchange``: where it goes then. ``name``
+    "": the broker gives it a name, another one for each connection, and deletes it when that ends.
+    """
+
+    name: str
+    kind: str = "classic"
+    durable: bool = True
+    single_active_consumer: bool = False
+    delivery_limit: int | None = None
+    dead_letter_exchange: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name:
+            _require_name("Queue", self.name)
+        if self.kind not in _KINDS:
+            raise InvalidPipeline(f"Queue kind={self.kind!r} is not known; it is one of {', '.join(_KINDS)}")
+        if self.kind == "quorum" and not (self.name and self.durable):
+            raise InvalidPipeline(f"{self!r}: a quorum queue has a name, and is durable")
+
+    @property
+    def said(self) -> dict[str, Any]:
+        """The arguments of its declaration.
+
+        >>> Queue("orders", kind="quorum", single_active_consumer=True).said
+        {'x-queue-type': 'quorum', 'x-single-active-consumer': True}
+        """
+        named = {
+            "x-queue-type": self.kind,
+            "x-single-active-consumer": self.single_active_consumer or None,
+            "x-delivery-limit": self.delivery_limit,
+            "x-dead-letter-exchange": self.dead_letter_exchange,
+        }
+        return {**{name: value for name, value in named.items() if value is not None}, **self.arguments}
+
+    @property
+    def drops(self) -> bool:
+        """Whether it deletes, for good, messages that were returned too often."""
+        limit = self.said.get("x-delivery-limit")
+        return limit is not None and limit >= 0 and "x-dead-letter-exchange" not in self.said
+
+    def drops_from(self, version: str) -> bool:
+        """Whether a broker of this version drops such messages, though nobody asked for it.
+
+        >>> Queue("orders", kind="quorum").drops_from("4.1.0"), Queue("orders", kind="quorum").drops_from("3.13.7")
+        (True, False)
+        """
+        is_quorum = self.kind == "quorum" and not {"x-delivery-limit", "x-dead-letter-exchange"} & self.said.keys()
+        return is_quorum and version.partition(".")[0].isdigit() and int(version.partition(".")[0]) >= 4
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Messages of ``exchange`` with this ``routing_key`` go to ``queue``."""
+
+    exchange: str
+    queue: str
+    routing_key: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require_name("Binding", self.exchange)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """What is declared when a connection begins: exchanges, then queues, then bindings; consumers come last.
+
+    What is there already stays as it is, if it has the same arguments; with others the broker refuses.
+    """
+
+    exchanges: tuple[Exchange, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    bindings: tuple[Binding, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, kind in (("exchanges", Exchange), ("queues", Queue), ("bindings", Binding)):
+            given = getattr(self, name)
+            if not isinstance(given, list | tuple) or not all(isinstance(one, kind) for one in given):
+                raise InvalidPipeline(f"Topology {name}={given!r}: give a list of {kind.__name__}(...)")
+            object.__setattr__(self, name, tuple(given))
+
+    def declare(self, channel: Any, also: Queue | None = None) -> dict[str, str]:
+        """Declare all of it, and the queue ``also``; the names that the broker gave, by those in the topology."""
+        for one in self.exchanges:
+            channel.exchange_declare(one.name, one.kind, durable=one.durable, arguments=dict(one.arguments))
+        names = {queue.name: _declare(channel, queue) for queue in self._all(also)}
+        for one_binding in self.bindings:
+            queue = names.get(one_binding.queue, one_binding.queue)
+            arguments = dict(one_binding.arguments)
+            channel.queue_bind(queue, one_binding.exchange, one_binding.routing_key, arguments=arguments)
+        return names
+
+    def _all(self, also: Queue | None) -> Iterator[Queue]:
+        yield from self.queues
+        if also is not None and also not in self.queues:
+            yield also
+
+
+def _declare(channel: Any, queue: Queue) -> str:
+    """Its name, as the broker says it."""
+    exclusive = not queue.name
+    durable = queue.durable and not exclusive
+    declared = channel.queue_declare(queue.name, durable=durable, exclusive=exclusive, arguments=queue.said)
+    name: str = declared.method.queue
+    return name
+
+
+def _require_name(what: str, name: Any) -> None:
+    if not isinstance(name, str) or not 0 < len(name.encode()) <= _BYTES_MAX:
+        raise InvalidPipeline(f"{what} {name!r}: its name is a text of 1 to {_BYTES_MAX} bytes")

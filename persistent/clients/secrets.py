@@ -1,0 +1,26 @@
+"""A secret is taken out of a text: wherever it stands, and if it is short where it stands by itself.
+
+Every ``a`` of a sentence is not the password ``a``: without that rule the sentence could not be read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_LONG_MIN: Final = 4
+
+
+def without(secrets: Iterable[str], text: str, sign: str) -> str:
+    """``text`` with ``sign`` in place of each secret; the empty text is none.
+
+    >>> without(["hunter2", "a"], "a table has no key hunter2-a", "***")
+    '*** table has no key ***-***'
+    """
+    for secret in sorted({*secrets} - {""}, key=len, reverse=True):
+        if len(secret) >= _LONG_MIN:
+            text = text.replace(secret, sign)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", lambda _: sign, text)
+    return text

@@ -1,0 +1,45 @@
+"""What a consumer has received and not acknowledged: of each record of the journal, the tag of its message.
+
+A tag means something on the channel that delivered it alone; those of a channel that is gone are forgotten, since the
+broker delivers their messages again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Unacknowledged:
+    """``generation``: how many channels there have been.
+
+    >>> held = Unacknowledged()
+    >>> held.begin(); held.add([7, 8], [1, 2]); held.up_to(7), len(held)
+    (1, 1)
+    >>> held.begin(); held.up_to(100), len(held)
+    (None, 0)
+    """
+
+    generation: int = 0
+    _held: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def begin(self) -> None:
+        """A new channel has been opened."""
+        self.generation += 1
+        self._held.clear()
+
+    def add(self, numbers: list[int], tags: list[int]) -> None:
+        """Records of these numbers are journaled; both ascend."""
+        self._held.extend(zip(numbers, tags, strict=True))
+
+    def up_to(self, number: int) -> int | None:
+        """The last tag of records with this number or a lower one, which are held no longer; None if there is none.
+        Acknowledge it together with all before."""
+        found = None
+        while self._held and self._held[0][0] <= number:
+            found = self._held.popleft()[1]
+        return found

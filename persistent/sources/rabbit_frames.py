@@ -1,0 +1,91 @@
+"""A journaled message is a frame: what the broker says of it, as JSON, and its body.
+
+version   1 byte
+length    4 bytes, big-endian, of the JSON
+JSON      {"id": ..., "key": ..., "sent": ms, "headers": {...}}; what is not there was not given
+body      as it was
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+_HEAD: Final = struct.Struct(">BI")
+_VERSION: Final = 1
+FIXED: Final[Mapping[str, pa.DataType]] = {
+    "_message_id": pa.string(),
+    "_routing_key": pa.string(),
+    "_sent": pa.timestamp("ms", "UTC"),
+}
+"""The columns of every message: the id that its publisher gave, its routing key, and when its publisher says it was
+sent."""
+
+
+def framed(properties: Any, routing_key: str, body: bytes) -> bytes:
+    """A message of pika as a frame. Headers that are no number, text, bytes or truth value are left out."""
+    said = {
+        "id": properties.message_id,
+        "key": routing_key,
+        "sent": None if properties.timestamp is None else properties.timestamp * 1_000,
+        "headers": {name: _plain(value) for name, value in (properties.headers or {}).items()},
+    }
+    text = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
+    return _HEAD.pack(_VERSION, len(text)) + text + body
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, bool | float | str):
+        return value
+    return int(value) if isinstance(value, int) else None
+
+
+def taken_apart(frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """What was said of each message, and its body. ValueError for a frame of another version."""
+    said, bodies = [], []
+    for frame in frames:
+        version, length = _HEAD.unpack_from(frame) if len(frame) >= _HEAD.size else (0, 0)
+        if version != _VERSION:
+            raise ValueError(f"a record is no message of version {_VERSION}")
+        begin = _HEAD.size + length
+        said.append(json.loads(frame[_HEAD.size : begin]))
+        bodies.append(frame[begin:])
+    return said, bodies
+
+
+def columns_of(said: Sequence[Mapping[str, Any]], headers: pa.Schema) -> list[pa.Array]:
+    """The columns of ``FIXED``, then those of ``headers``; null where the publisher gave none, or another type."""
+    fixed = [
+        pa.array([_text(one.get("id")) for one in said], pa.string()),
+        pa.array([_text(one.get("key")) for one in said], pa.string()),
+        pa.array([_whole(one.get("sent")) for one in said], pa.int64()).cast(FIXED["_sent"]),
+    ]
+    return fixed + [
+        pa.array([_cast(one["headers"].get(field.name), field.type) for one in said], field.type) for field in headers
+    ]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _whole(value: Any) -> int | None:
+    is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62
+    return value if is_one else None
+
+
+def _cast(value: Any, kind: pa.DataType) -> Any:
+    """The value in a column of this type, None if it does not fit."""
+    is_other = isinstance(value, bool) != pa.types.is_boolean(kind)
+    if value is None or is_other or (isinstance(value, float) and not pa.types.is_floating(kind)):
+        return None
+    try:
+        return pa.scalar(value, kind).as_py()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
