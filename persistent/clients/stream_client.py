@@ -1,0 +1,324 @@
+"""A client of RabbitMQ's streams asks a broker, again and again for as long as it may, and says in the end what was
+wrong.
+
+While a run begins it waits ``connect_timeout``; once the broker has answered, ``server_away``. It asks the leader of a
+stream, at the address that the broker advertises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+from typing import Any, Final, TypeAlias, TypeVar
+
+from persistent.clients.event_loop import EventLoop
+from persistent.clients.kept import Kept
+from persistent.clients.stream_connection import FIRST, LAST, OFFSET, TIMESTAMP, Chunk, Lost, StreamConnection
+from persistent.clients.stream_failures import stream_failure
+from persistent.clients.stream_settings import Address, StreamAccess
+from persistent.clock import monotonic_s
+from persistent.errors import InvalidPipeline, PersistentError, SourceError, StorageError
+from persistent.storage.failures import StoreFailure
+from persistent.storage.retries import Patience, Retrying
+
+T = TypeVar("T")
+Wait: TypeAlias = Callable[..., Any]
+"""Waits for a coroutine, for so many seconds."""
+
+_TRIES_MAX: Final = 1_000_000
+_CALL_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.5
+_LOOK_AGAIN_SECONDS: Final = 3.0
+_SILENT_SECONDS: Final = 30.0
+"""After so long without a chunk another connection is tried."""
+_SURE_SECONDS: Final = 3.0
+"""So long a broker has to say that there is no such stream."""
+_IDLE_CONNECTIONS: Final = 4
+_CREDIT: Final = 8
+
+
+class StreamClient:
+    """Asks one broker, or the nodes of one cluster. One for each source or sink in each process. ``failure``: what it
+    raises."""
+
+    def __init__(self, access: StreamAccess, failure: type[PersistentError] = SourceError) -> None:
+        _library()
+        self._access = access
+        self._failure = failure
+        self._has_answered = False
+        self._asked = 0
+        self._lock = Lock()
+        self._own_loop: EventLoop | None = None
+        self._leaders: dict[str, Address] = {}
+        self._idle: dict[Address, list[StreamConnection]] = {}
+
+    def __repr__(self) -> str:
+        return f"RabbitMQ at {self._access.text}"
+
+    # -- what there is -------------------------------------------------------------------------------------------
+
+    def kept(self, streams: Sequence[str]) -> dict[str, Kept]:
+        """The offsets that are kept and are in the log of the broker for good."""
+        return {one: self.asked(f"find the end of stream {one!r} of", one, _kept_of(one)) for one in streams}
+
+    def last(self, stream: str) -> Chunk | None:
+        """The newest chunk, None of an empty stream."""
+        return self.asked(f"find the end of stream {stream!r} of", stream, _last_of(stream))
+
+    def at_time(self, stream: str, ms: int) -> int:
+        """The first offset of the first chunk that the broker wrote at ``ms`` or later; the end, as it was before the
+        question, if there is none."""
+        end = self.last(stream)
+        found = self.chunk(stream, TIMESTAMP, max(ms, 0))
+        return found.first if found is not None else 0 if end is None else end.stop
+
+    def chunk(self, stream: str, kind: str, value: int | None = None) -> Chunk | None:
+        """The chunk where a reader from there would begin, None if there is none yet."""
+        what = f"look into stream {stream!r} of"
+        return self.asked(what, stream, lambda connection: connection.chunk(stream, kind, value))
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def chunks(self, stream: str, start: int, stop: int, look: Callable[[int], None]) -> Iterator[list[Chunk]]:
+        """The chunks with the records ``start <= offset < stop``, some at once; the first and the last may have others
+        too. It ends with a chunk that reaches ``stop``. ``look(offset)``: called while nothing comes; raises what
+        waiting does not mend."""
+        silent_since = looked = monotonic_s()
+        while start < stop:
+            connection = self._subscribed(stream, start)
+            began = monotonic_s()
+            try:
+                while start < stop and monotonic_s() - max(silent_since, began) < _SILENT_SECONDS:
+                    found = self._loop.run(connection.take(_POLL_SECONDS), _CALL_SECONDS)
+                    now = monotonic_s()
+                    if found:
+                        silent_since = looked = now
+                        start = found[-1].stop
+                        if start < stop:
+                            self._loop.run(connection.more(len(found)), _CALL_SECONDS)
+                        yield found
+                    elif now - looked > _LOOK_AGAIN_SECONDS:
+                        looked = now
+                        look(start)
+                    if now - silent_since > self.server_away_s:
+                        raise self.away(f"read stream {stream!r} of", "it sends nothing", now - silent_since)
+                self._loop.run(connection.unsubscribe(), _CALL_SECONDS)
+            except (Lost, OSError) as error:
+                self._dropped(stream, connection)
+                if monotonic_s() - silent_since > self.server_away_s:
+                    raise self.away(f"read stream {stream!r} of", str(error), monotonic_s() - silent_since) from None
+            except BaseException:
+                self._dropped(stream, connection)
+                raise
+            else:
+                self._loop.run(self._given_back(connection), _CALL_SECONDS)
+
+    def _subscribed(self, stream: str, start: int) -> StreamConnection:
+        async def begin() -> StreamConnection:
+            connection = await self._taken(stream)
+            try:
+                await connection.subscribe(stream, OFFSET, start, _CREDIT)
+            except BaseException:
+                await self._drop(stream, connection)
+                raise
+            return connection
+
+        return self.repeated(f"read stream {stream!r} of", lambda: self._loop.run(begin(), _CALL_SECONDS), stream)
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def asked(
+        self,
+        what: str,
+        stream: str,
+        ask: Callable[[StreamConnection], Coroutine[Any, Any, T]],
+        answers: tuple[type[Exception], ...] = (),
+        seconds: float = _CALL_SECONDS,
+    ) -> T:
+        """The answer of the leader of a stream, which may need some tries. ``answers``: errors of ``ask`` that are
+        raised as they are; ``seconds``: how long one try may take."""
+
+        async def once() -> T:
+            connection = await self._taken(stream)
+            try:
+                found = await ask(connection)
+            except BaseException:
+                await self._drop(stream, connection)
+                raise
+            await self._given_back(connection)
+            return found
+
+        return self.repeated(what, lambda: self._loop.run(once(), seconds), stream, answers)
+
+    @contextmanager
+    def connection(self, stream: str) -> Iterator[tuple[StreamConnection, Wait]]:
+        """A connection to the leader of a stream, which nobody else uses meanwhile, and what waits for its answers; one
+        that failed is not used again."""
+        connection = self._loop.run(self._taken(stream), _CALL_SECONDS)
+        try:
+            yield connection, self._loop.run
+        except BaseException:
+            self._dropped(stream, connection)
+            raise
+        self._loop.run(self._given_back(connection), _CALL_SECONDS)
+
+    def repeated(self, what: str, act: Callable[[], T], stream: str, answers: tuple[type[Exception], ...] = ()) -> T:
+        """``act()``, again with growing pauses, for as long as a broker may be away."""
+        seconds = self.server_away_s if self._has_answered else self._access.connect_timeout_ms / 1_000
+        began = monotonic_s()
+
+        def tried() -> T:
+            try:
+                found = act()
+            except Exception as error:
+                if type(error).__name__ == "StreamDoesNotExist" and monotonic_s() - began > min(
+                    _SURE_SECONDS, seconds / 2
+                ):
+                    raise NoStream from None
+                raise
+            self._has_answered = True
+            return found
+
+        retrying = Retrying(
+            what, repr(self), Patience(_TRIES_MAX, seconds), (*answers, NoStream, PersistentError), self._failure_of
+        )
+        try:
+            return retrying(tried)
+        except NoStream:
+            text = (
+                f"{self!r} has no stream {stream!r}. Create it, or correct the name or client={{'vhost': ...}}; a "
+                "queue of that name is no stream, and is for RabbitQueueSource and RabbitQueueSink"
+            )
+        except StorageError as error:
+            if type(error) is not StorageError:
+                raise
+            text = str(error)
+        raise self._failure(text)
+
+    def away(self, what: str, cause: str, seconds: float) -> PersistentError:
+        """The error for a broker that did not do ``what`` in time."""
+        failure = self._failure_of(Lost(cause))
+        return self._failure(f"cannot {what} {self!r}: {failure.cause} ({seconds:.0f} s). {failure.remedy}")
+
+    def _failure_of(self, error: BaseException) -> StoreFailure:
+        return stream_failure(error, self._access.redacted)
+
+    @property
+    def server_away_s(self) -> float:
+        return self._access.server_away_ms / 1_000
+
+    # -- connections, all of which live in the loop --------------------------------------------------------------
+
+    @property
+    def _loop(self) -> EventLoop:
+        with self._lock:
+            if self._own_loop is None:
+                self._own_loop = EventLoop("persistent-streams")
+            return self._own_loop
+
+    async def _seed(self) -> StreamConnection:
+        """A connection to any of the servers that were given."""
+        servers = self._access.servers
+        self._asked += 1
+        return await self._connected(servers[self._asked % len(servers)])
+
+    async def _taken(self, stream: str) -> StreamConnection:
+        """A connection to the leader of a stream, for one task alone."""
+        if stream in self._leaders:
+            return await self._connected(self._leaders[stream])
+        seed = await self._seed()
+        try:
+            found = await seed.leader(stream)
+        except BaseException:
+            await seed.close()
+            raise
+        if found in (seed.advertised, seed.address):
+            self._leaders[stream] = seed.address
+            return seed
+        await self._given_back(seed)
+        connection = await self._connected(found)
+        self._leaders[stream] = found
+        return connection
+
+    async def _connected(self, address: Address) -> StreamConnection:
+        idle = self._idle.get(address, [])
+        while idle:
+            found = idle.pop()
+            if found.is_alive:
+                return found
+            await self._end(found)
+        return await StreamConnection.opened(self._access, address)
+
+    async def _given_back(self, connection: StreamConnection) -> None:
+        idle = self._idle.setdefault(connection.address, [])
+        if connection.is_alive and len(idle) < _IDLE_CONNECTIONS:
+            idle.append(connection)
+        else:
+            await self._end(connection)
+
+    async def _drop(self, stream: str, connection: StreamConnection) -> None:
+        self._leaders.pop(stream, None)
+        await self._end(connection)
+
+    async def _end(self, connection: StreamConnection) -> None:
+        """End a connection, and wait for nothing: its farewell takes a moment."""
+        self._loop.spawn(connection.close())
+
+    def _dropped(self, stream: str, connection: StreamConnection) -> None:
+        with suppress(Exception):
+            self._loop.run(self._drop(stream, connection), _CALL_SECONDS)
+
+    def close(self) -> None:
+        """End all connections."""
+        with self._lock:
+            loop, self._own_loop = self._own_loop, None
+        if loop is not None:
+            with suppress(Exception):
+                loop.run(self._end_all(), _CALL_SECONDS)
+            loop.close()
+
+    async def _end_all(self) -> None:
+        idle, self._idle, self._leaders = self._idle, {}, {}
+        for found in idle.values():
+            for connection in found:
+                await connection.close()
+
+
+class NoStream(Exception):
+    """There is no such stream."""
+
+
+def _last_of(stream: str) -> Callable[[StreamConnection], Coroutine[Any, Any, Chunk | None]]:
+    async def ask(connection: StreamConnection) -> Chunk | None:
+        found = await connection.chunk(stream, LAST)
+        if found is not None or await connection.chunk(stream, FIRST) is None:
+            return found
+        # The newest is not with enough members of a cluster yet.
+        found = await connection.chunk(stream, LAST, seconds=_CALL_SECONDS / 2)
+        if found is None:
+            raise TimeoutError("the end of the stream is not confirmed")
+        return found
+
+    return ask
+
+
+def _kept_of(stream: str) -> Callable[[StreamConnection], Coroutine[Any, Any, Kept]]:
+    async def ask(connection: StreamConnection) -> Kept:
+        # The end first: what is deleted in between only narrows it.
+        last = await _last_of(stream)(connection)
+        first = None if last is None else await connection.chunk(stream, FIRST)
+        if last is None or first is None:
+            return Kept(0, 0)
+        return Kept(min(first.first, last.stop), last.stop)
+
+    return ask
+
+
+def _library() -> None:
+    try:
+        import rstream  # noqa: F401
+    except ImportError as error:
+        raise InvalidPipeline(
+            "the streams of RabbitMQ need a client: pip install 'persistent-monoids[rabbitmq]'"
+        ) from error

@@ -1,0 +1,311 @@
+"""A connection to the streams of a RabbitMQ: it asks for chunks, and appends with publishing ids.
+
+A *chunk* is what a broker keeps of a stream: consecutive records that came within a moment, with the time by the
+broker's clock. It is never changed, so a chunk that is another one now tells of another stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from persistent.clients.stream_settings import Address, StreamAccess
+
+T = TypeVar("T")
+logger = logging.getLogger("persistent.clients")
+
+FIRST: Final = "FIRST"
+LAST: Final = "LAST"
+OFFSET: Final = "OFFSET"
+TIMESTAMP: Final = "TIMESTAMP"
+FRAME_MAX: Final = 1 << 20
+_IDS: Final = 200
+_OURS: Final = 1 << 24
+"""Where the numbers of our own questions begin; those of the client begin at 1."""
+
+
+class Lost(Exception):
+    """The connection is gone, or says nothing that makes sense: another one may do better."""
+
+
+class NotTaken(Exception):
+    """The broker did not take records. ``id``: the first of their publishing ids, None if it does not say."""
+
+    def __init__(self, said: str, id: int | None = None) -> None:
+        super().__init__(said)
+        self.id = id
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The records ``first <= offset < stop`` of a stream; ``timestamp``: when the broker wrote them, in ms; ``epoch``:
+    of the leader that did; ``crc``: of their bytes."""
+
+    first: int
+    stop: int
+    timestamp: int
+    epoch: int
+    crc: int
+    frame: Any = field(repr=False, compare=False, default=None)
+
+    def messages(self) -> list[bytes]:
+        """The bytes of each. ValueError where they cannot be taken apart."""
+        try:
+            found: list[bytes] = self.frame.get_messages()
+        except Exception as error:
+            raise ValueError(f"the records cannot be taken apart: {error}") from error
+        if len(found) != self.stop - self.first:
+            raise ValueError(f"a chunk says that it has {self.stop - self.first} records, and has {len(found)}")
+        return found
+
+
+class StreamConnection:
+    """One connection, used by one task at a time."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._client: Any = None
+        self._closed = asyncio.Event()
+        self._subscription = 0
+        self._questions = count(_OURS)
+        self._frames: asyncio.Queue[Any] = asyncio.Queue()
+        self._confirmed: asyncio.Queue[int] = asyncio.Queue()
+        self._refused: list[NotTaken] = []
+
+    # -- opening -------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    async def opened(access: StreamAccess, address: Address) -> StreamConnection:
+        """A connection to this broker. The errors of rstream, OSError, TimeoutError."""
+        from rstream.client import Client
+
+        made = StreamConnection(address)
+        client: Any = Client(
+            *address,
+            ssl_context=access.tls(),
+            frame_max=FRAME_MAX,
+            heartbeat=access.heartbeat_seconds,
+            connection_name="persistent",
+            connection_closed_handler=made._hear_closed,
+        )
+        made._client = client
+        # It tells of its end only where it has streams.
+        client.add_stream("persistent")
+        begun: Any = client.start_task
+        # Nor does it tell where its listener ends with a frame that it cannot decode.
+        client.start_task = lambda name, work: begun(name, made._until_it_ends(work))
+
+        async def begin() -> None:
+            await client.start()
+            await client.authenticate(access.vhost, access.username, access.password)
+
+        try:
+            await made._answered(begin())
+        except BaseException:
+            await made.close()
+            raise
+        return made
+
+    @property
+    def is_alive(self) -> bool:
+        return bool(self._client.is_connection_alive()) and not self._closed.is_set()
+
+    @property
+    def frame_max(self) -> int:
+        """How many bytes a frame may have, as client and broker agreed."""
+        return int(self._client.frame_max) or FRAME_MAX
+
+    @property
+    def advertised(self) -> Address | None:
+        """How this broker wants to be called, if it says."""
+        said = self._client.server_properties or {}
+        if "advertised_host" not in said or "advertised_port" not in said:
+            return None
+        return str(said["advertised_host"]), int(said["advertised_port"])
+
+    async def close(self) -> None:
+        """End it, in whatever state it is."""
+        with suppress(Exception):
+            await self._client.close()
+
+    async def _answered(self, asked: Coroutine[Any, Any, T]) -> T:
+        """What is answered. Lost as soon as the connection is, of which the client does not tell those who wait."""
+        answer, closed = asyncio.ensure_future(asked), asyncio.ensure_future(self._closed.wait())
+        try:
+            await asyncio.wait((answer, closed), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise Lost("the connection was lost")
+            return answer.result()
+        finally:
+            answer.cancel()
+            closed.cancel()
+
+    async def _until_it_ends(self, work: Any) -> None:
+        try:
+            await work
+        except Exception as error:
+            logger.debug("a connection to %s:%d ends: %s", *self.address, type(error).__name__)
+            self._hear_closed()
+
+    def _hear_closed(self, info: Any = None) -> None:
+        self._closed.set()
+        self._frames.put_nowait(None)
+        self._confirmed.put_nowait(0)
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    async def leader(self, stream: str) -> Address:
+        """Where the leader of a stream is."""
+        leader, _ = await self._answered(self._client.query_leader_and_replicas(stream))
+        return str(leader.host), int(leader.port)
+
+    async def exists(self, stream: str) -> bool:
+        """Whether there is a stream of this name."""
+        return bool(await self._answered(self._client.stream_exists(stream)))
+
+    async def create(self, stream: str, arguments: dict[str, str]) -> None:
+        """Create a stream, unless it is there."""
+        from rstream.exceptions import StreamAlreadyExists
+
+        try:
+            await self._answered(self._client.create_stream(stream, arguments))
+        except StreamAlreadyExists:
+            return
+
+    async def chunk(self, stream: str, kind: str, value: int | None = None, seconds: float = 0) -> Chunk | None:
+        """The chunk where a reader from there would begin; None if the stream has none there for so long.
+
+        A broker sends what a subscription may have before it answers the next question.
+        """
+        await self.subscribe(stream, kind, value, credit=1)
+        try:
+            await self.exists(stream)
+            if self._frames.empty() and seconds:
+                return next(iter(await self.take(seconds)), None)
+            return None if self._frames.empty() else _chunk(self._frames.get_nowait())
+        finally:
+            await self.unsubscribe()
+
+    async def sequence(self, stream: str, name: str) -> int:
+        """The last publishing id under this name, 0 if there is none."""
+        from rstream import schema
+
+        # The client's own method takes an error for the answer 0.
+        asked = schema.QueryPublisherSequence(next(self._questions), publisher_ref=name, stream=stream)
+        wanted = schema.QueryPublisherSequenceResponse
+        answer: Any = await self._answered(self._client.sync_request(asked, wanted))
+        return int(answer.sequence)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def subscribe(self, stream: str, kind: str, value: int | None, credit: int) -> None:
+        """Be sent chunks from there on, so many before more are asked for."""
+        from rstream import schema
+        from rstream.constants import OffsetType
+
+        client = self._client
+        self._subscription = id = self._subscription % _IDS + 1
+        frames: asyncio.Queue[Any] = asyncio.Queue()
+        self._frames = frames
+
+        def hear(frame: Any) -> None:
+            if frame.subscription_id == id:
+                frames.put_nowait(frame)
+
+        await client.run_queue_listener_task(id, hear)
+        client.add_handler(schema.Deliver, hear, name=str(id))
+        begin = schema.OffsetSpec.from_params(OffsetType[kind], value)
+        await self._answered(client.subscribe(stream, id, begin, credit))
+
+    async def unsubscribe(self) -> None:
+        """End the subscription."""
+        from rstream import schema
+
+        id = self._subscription
+        self._client.remove_handler(schema.Deliver, name=str(id))
+        await self._client.stop_queue_listener_task(id)
+        if self.is_alive:
+            await self._answered(self._client.unsubscribe(id))
+
+    async def take(self, seconds: float) -> list[Chunk]:
+        """The chunks that have come; those that come first if there are none, empty after so long. Lost."""
+        try:
+            frames: list[Any] = [await asyncio.wait_for(self._frames.get(), seconds)]
+        except TimeoutError:
+            frames = []
+        while not self._frames.empty():
+            frames.append(self._frames.get_nowait())
+        found = [_chunk(frame) for frame in frames if frame is not None]
+        if not found and not self.is_alive:
+            raise Lost("the connection was lost")
+        return found
+
+    async def more(self, count: int) -> None:
+        """Be sent so many chunks more."""
+        await self._client.credit(self._subscription, count)
+
+    # -- appending -----------------------------------------------------------------------------------------------
+
+    async def declare(self, stream: str, name: str) -> None:
+        """Be the publisher of this name. Others of the same name may be there."""
+        from rstream import schema
+
+        self._confirmed, self._refused = asyncio.Queue(), []
+        self._client.add_handler(schema.PublishConfirm, self._hear_confirmed, name="confirm")
+        self._client.add_handler(schema.PublishError, self._hear_refused, name="error")
+        self._client.add_handler(schema.MetadataUpdate, self._hear_moved, name="moved")
+        await self._answered(self._client.declare_publisher(stream, name, 1))
+
+    async def retire(self) -> None:
+        """Be a publisher no more."""
+        await self._answered(self._client.delete_publisher(1))
+
+    async def publish(self, ids: Sequence[int], messages: Sequence[bytes]) -> None:
+        """Append records under these ids, in one frame. What has an id that is not above the last is passed over."""
+        from rstream import schema
+
+        rows = [schema.Message(id, None, message) for id, message in zip(ids, messages)]
+        await self._client.send_publish_frame(schema.Publish(publisher_id=1, messages=rows))
+        if not self.is_alive:
+            raise Lost("the connection was lost")
+
+    async def confirmed(self, seconds: float) -> int:
+        """How many records have been confirmed since it was asked last: those that are there, or were before.
+        TimeoutError after so long, Lost, NotTaken."""
+        try:
+            confirmed = await asyncio.wait_for(self._confirmed.get(), seconds)
+        except TimeoutError:
+            raise TimeoutError("records are not confirmed") from None
+        while not self._confirmed.empty():
+            confirmed += self._confirmed.get_nowait()
+        if self._refused:
+            raise self._refused[0]
+        if not confirmed and not self.is_alive:
+            raise Lost("the connection was lost")
+        return confirmed
+
+    def _hear_confirmed(self, frame: Any) -> None:
+        self._confirmed.put_nowait(len(frame.publishing_ids))
+
+    def _hear_refused(self, frame: Any) -> None:
+        codes = sorted({error.response_code for error in frame.errors})
+        said = f"it did not take {len(frame.errors)} records (code {', '.join(map(str, codes))})"
+        self._refused.append(NotTaken(said, min(error.publishing_id for error in frame.errors)))
+        self._confirmed.put_nowait(0)
+
+    def _hear_moved(self, frame: Any) -> None:
+        # The broker has forgotten the publisher.
+        code = frame.metadata_info.code
+        self._refused.append(NotTaken(f"the stream was deleted, or has another leader (code {code})"))
+        self._confirmed.put_nowait(0)
+
+
+def _chunk(frame: Any) -> Chunk:
+    first = int(frame.chunk_first_offset)
+    stop = first + int(frame.num_records)
+    return Chunk(first, stop, int(frame.timestamp), int(frame.epoch), int(frame.chunk_crc), frame)

@@ -1,0 +1,355 @@
+"""A source of RabbitMQ's streams: a stream is a partition, and the checkpoint holds the next offset of each.
+
+Workers read their splits from the broker themselves. Offsets without a record (the broker's own notes take some) are
+passed over, and are no gap. A broker has no name for a stream that a new one of the same name has not too: so the
+checkpoint records a chunk of each, and a stream where that is another one now is another stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+
+from persistent.clients.amqp_body import body_of
+from persistent.clients.kept import Kept
+from persistent.clients.stream_client import StreamClient
+from persistent.clients.stream_connection import OFFSET, Chunk
+from persistent.clients.stream_settings import check_stream, stream_access
+from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
+from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
+from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.sources import options
+from persistent.sources.message_columns import SAMPLE_ROWS, MessageColumns
+from persistent.sources.offsets import ON_GAP, OffsetPlans, reached, require_skew, starts
+from persistent.sources.protocol import (
+    Budget,
+    DeadRecord,
+    Positions,
+    Reached,
+    Records,
+    SourcePlan,
+    SourceState,
+    Split,
+)
+from persistent.sources.schemas import from_option
+from persistent.sources.values import JsonValues, MessageValue, RawValues
+from persistent.text.figures import utc_text
+from persistent.text.spelling import spelled
+
+_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
+_ENCODINGS: Final = ("amqp", "raw")
+_COUNTED: Final = "what it has counted was decoded by that"
+_TIME: Final = "_timestamp"
+_BATCH_ROWS: Final = 50_000
+_BATCH_BYTES: Final = 64 << 20
+_DEAD_BYTES_MAX: Final = 1 << 20
+
+
+class RabbitStreamSource:
+    """The records of a stream, or of several.
+
+    ``servers``: "host:port" of the plugin for streams, several with commas. ``stream``: a name, or a list of them; of a
+    super stream, those of its partitions. ``encoding``: "amqp", the body of an AMQP 1.0 message; "raw", the bytes of
+    the record. ``format``: "json", an object in each; "bytes", one column ``value``. ``schema``: the columns
+    to read of a JSON value, as in ``FileSource``; by default those of the first records. Beside them stands
+    ``_timestamp``, when the broker wrote the record.
+    ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
+    ``start``: where a new checkpoint begins: "earliest", "latest", or a point in time by the broker's clock.
+    ``on_gap``: where the broker has deleted records before they were read: "fail" with RetentionGap, or go on with the
+    "earliest" or "latest" offset and count what is passed over as ``skipped``.
+    ``idle_timeout``: the watermark does not wait for a stream at whose end the driver has been for so long; None: it
+    always waits.
+    ``max_out_of_orderness``: how far, in event time, a record of a stream may come behind a later one.
+    ``max_skew``: how far the event time of a record may be ahead of the broker's clock; ``persistent restart`` looks so
+    far back. Without meaning for ``_timestamp`` itself.
+    ``connect_timeout``: how long to wait for a broker when a run begins; ``server_away``: how long under way.
+    ``client``: {"username": ..., "password": ..., "vhost": ..., "tls": True, "ca": ..., "certificate": ..., "key": ...,
+    "heartbeat": seconds}.
+
+    With ``step_rows`` a step has so many offsets, with or without a record.
+    """
+
+    kind: str = "RabbitStreamSource"
+    codec: str = "offset/1"
+
+    @spelled
+    def __init__(
+        self,
+        servers: str,
+        stream: str | Sequence[str],
+        *,
+        encoding: str = "amqp",
+        format: str = "json",
+        schema: pa.Schema | Mapping[str, Any] | None = None,
+        timestamp: str = _TIME,
+        timestamp_unit: str | None = None,
+        start: str | Instant = "earliest",
+        on_gap: str = "fail",
+        idle_timeout: Duration | None = None,
+        max_out_of_orderness: Duration = 0,
+        max_skew: Duration = "1 min",
+        connect_timeout: Duration = "30 s",
+        server_away: Duration = "5 min",
+        client: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.streams = _streams(stream)
+        options.require_type("timestamp", timestamp, str, "'ts'")
+        options.require_unit(timestamp_unit)
+        options.require_choice("encoding", encoding, _ENCODINGS)
+        options.require_choice("format", format, tuple(_FORMATS))
+        options.require_choice("on_gap", on_gap, ON_GAP)
+        self._access = stream_access(servers, client, connect_timeout, server_away)
+        self.servers = servers
+        self.address = f"{self._access.text} streams {', '.join(self.streams)}"
+        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
+        self._encoding = encoding
+        given = None if schema is None else from_option(schema)
+        self._columns = MessageColumns(repr(self), _FORMATS[format](), given, (_TIME,), (timestamp, timestamp_unit))
+        try:
+            self._start = start if start in ("earliest", "latest") else instant_ms(start, "start")
+            self._skew_ms = 0 if timestamp == _TIME else duration_ms(max_skew, "max_skew")
+            idle_ms = None if idle_timeout is None else duration_ms(idle_timeout, "idle_timeout")
+        except (TypeError, ValueError) as error:
+            raise InvalidPipeline(f'{error}; start= also takes "earliest" and "latest"') from error
+        self._plans = OffsetPlans(repr(self), on_gap=on_gap, idle_timeout_ms=idle_ms)
+        self._own_client: StreamClient | None = None
+        self._last_kept: Mapping[str, Kept] = {}
+
+    def __repr__(self) -> str:
+        shown = self.streams[0] if len(self.streams) == 1 else list(self.streams)
+        return f"RabbitStreamSource({self.servers!r}, {shown!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_own_client": None}
+
+    @property
+    def _client(self) -> StreamClient:
+        if self._own_client is None:
+            self._own_client = StreamClient(self._access)
+        return self._own_client
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> Sequence[str]:
+        """None: all of them join with a plan, so that a checkpoint can be read without the broker."""
+        return ()
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        """What to read next of each stream, as equal as what is left allows."""
+        self._require_recorded(state.recorded)
+        kept = self._kept(state.recorded)
+        plan = self._plans.plan(state, budget, kept, self._begins)
+        recorded = {**plan.recorded, **self._facts(), "chunks": self._newest()}
+        if plan.splits or self._columns.is_given:
+            at = {**plan.end, **starts(plan.splits)}
+            recorded |= self._columns.recorded(state.recorded, partial(self._samples, at))
+        return replace(plan, recorded=recorded)
+
+    def confirm(self, recorded: Mapping[str, Any]) -> None:
+        """Raise SourceChanged if a stream that was read is not the one that was planned."""
+        for stream, chunk in recorded.get("chunks", {}).items():
+            self._require_same(stream, chunk)
+
+    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
+        """Whether records of a plan are gone, and may be passed over."""
+        return self._plans.has_forgotten(splits, self._kept(recorded))
+
+    def position_at(self, partition: str, clock: int) -> int:
+        """An offset before which no record has an event time of ``clock`` or later, if ``max_skew`` is right."""
+        return self._client.at_time(partition, clock - self._skew_ms)
+
+    def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
+        """The positions of a clock in the streams as they are now, which may be others; fields and times stay."""
+        at = {one: self.position_at(one, clock) for one in self.streams}
+        # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
+        kept = self._client.kept(self.streams)
+        carried = {name: recorded[name] for name in (*self._facts(), "schema") if name in recorded}
+        if "schema" in recorded:
+            require_skew(repr(self), at, kept, (clock, self._skew_ms), lambda split: self.read(split, recorded))
+        begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
+        return SourceState(at, {**carried, **begins, "chunks": self._newest()})
+
+    def reached(self, state: SourceState) -> Reached:
+        """How many offsets have been read, of those that the last plan found."""
+        return reached(state, self._last_kept)
+
+    def guarantee(self) -> Promise:
+        """Exactly-once, whatever offset the broker has noted for a consumer."""
+        return Promise(EXACTLY_ONCE, "offsets are in the checkpoint, and only what the broker has confirmed is read")
+
+    def acknowledge(self, positions: Positions) -> None:
+        """Nothing to do: the broker keeps records by its own retention."""
+
+    def _kept(self, recorded: Mapping[str, Any]) -> Mapping[str, Kept]:
+        self.confirm(recorded)
+        self._last_kept = self._client.kept(self.streams)
+        return self._last_kept
+
+    def _begins(self, streams: Sequence[str]) -> Mapping[str, int]:
+        if isinstance(self._start, int):
+            return {one: self._client.at_time(one, self._start) for one in streams}
+        return {
+            one: self._last_kept[one].first if self._start == "earliest" else self._last_kept[one].stop
+            for one in streams
+        }
+
+    # -- which stream it is --------------------------------------------------------------------------------------
+
+    def _newest(self) -> dict[str, Any]:
+        """A chunk of each stream that is not empty, by which it is known again: the newest, the last to be deleted."""
+        found = {one: self._client.last(one) for one in self.streams}
+        return {one: _identity(chunk) for one, chunk in found.items() if chunk is not None}
+
+    def _require_same(self, stream: str, known: Sequence[int]) -> None:
+        found = self._client.chunk(stream, OFFSET, known[0])
+        is_kept = found is not None and found.first <= known[0]
+        if found is not None and (_identity(found) == list(known) if is_kept else found.epoch >= known[3]):
+            return
+        raise SourceChanged(
+            f"stream {stream!r} was deleted and made again, or its end was cut off: the checkpoint has read one with a "
+            f"chunk at offset {known[0]:,} of {utc_text(known[2])}, this one has another there, or none. Its offsets "
+            "mean other records: go on from a clock with 'persistent restart', or read it into a fresh checkpoint"
+        )
+
+    # -- columns -------------------------------------------------------------------------------------------------
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        self._require_recorded(recorded)
+        return self._columns.schema(recorded)
+
+    def _facts(self) -> dict[str, Any]:
+        return {**self._columns.times(), "encoding": self._encoding}
+
+    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
+        reasons = {**options.TIMES, "format": _COUNTED, "encoding": _COUNTED}
+        options.require_recorded(recorded, self._facts(), reasons)
+
+    def _samples(self, at: Mapping[str, int]) -> Iterator[list[MessageValue]]:
+        """The first values of each stream."""
+        for stream in sorted(at):
+            sample = _Gathered()
+            for found in self._gathered(stream, at[stream], self._last_kept[stream].stop):
+                sample.add(found)
+                if len(sample.values) >= SAMPLE_ROWS:
+                    break
+            if sample.dead and not sample.values:
+                raise SourceError(f"{self!r}, offset {sample.dead[0].offset:,}: {sample.dead[0].reason}")
+            yield sample.values[:SAMPLE_ROWS]
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        for span in split.spans:
+            gathered = _Gathered()
+            for found in self._gathered(split.partition, span.start, span.stop):
+                gathered.add(found)
+                if len(gathered.values) >= _BATCH_ROWS or gathered.size >= _BATCH_BYTES:
+                    yield self._columns.records(gathered, recorded, gathered.dead)
+                    gathered = _Gathered()
+            if gathered.values or gathered.dead:
+                yield self._columns.records(gathered, recorded, gathered.dead)
+
+    def _gathered(self, stream: str, start: int, stop: int) -> Iterator[_Gathered]:
+        """The records ``start <= offset < stop``."""
+        look = partial(self._require_there, stream, stop)
+        for chunks in self._client.chunks(stream, start, stop, look):
+            found = _Gathered()
+            for chunk in chunks:
+                if start >= stop:
+                    break
+                if chunk.first > start:
+                    self._require_no_gap(stream, start)
+                try:
+                    found.take(chunk, start, stop, self._encoding == "amqp")
+                except ValueError as error:
+                    raise SourceError(
+                        f"{self!r}: stream {stream!r}, offsets {chunk.first:,} to {chunk.stop - 1:,}: {error}. Can "
+                        "rstream read it? A batch of a producer may be compressed in a way that it does not know"
+                    ) from error
+                start = max(start, chunk.stop)
+            yield found
+
+    def _require_no_gap(self, stream: str, offset: int) -> None:
+        """Raise RetentionGap if the broker has passed over records, from this offset on: it begins with the first that
+        it still has, and says nothing."""
+        first = self._client.kept([stream])[stream].first
+        if first > offset:
+            raise RetentionGap(
+                f"{self!r}, stream {stream!r}: offset {offset:,} is no longer there, the first is {first:,}: the "
+                "broker has deleted it since the step was planned. The next run plans the step again, as on_gap= says"
+            )
+
+    def _require_there(self, stream: str, stop: int, offset: int) -> None:
+        """Raise if the rest of a split is gone for good."""
+        kept = self._client.kept([stream])[stream]
+        if kept.stop < stop:
+            raise SourceChanged(
+                f"{self!r}, stream {stream!r}: a step was planned up to offset {stop:,}, and the stream ends at "
+                f"{kept.stop:,}: its end was cut off, or it was deleted and made again"
+            )
+        self._require_no_gap(stream, offset)
+
+
+class _Gathered:
+    """Records as columns. ``dead``: those that are no messages. ``size``: the bytes of all of them."""
+
+    def __init__(self) -> None:
+        self.values: list[MessageValue] = []
+        self.offsets: list[int] = []
+        self.dead: list[DeadRecord] = []
+        self.size = 0
+        self._times: list[int] = []
+
+    def take(self, chunk: Chunk, start: int, stop: int, is_amqp: bool) -> None:
+        """Add the records of a chunk that lie between. ValueError where it cannot be taken apart."""
+        messages = chunk.messages()
+        low, high = max(start - chunk.first, 0), max(stop - chunk.first, 0)
+        messages = messages[low:high]
+        values: list[MessageValue] = []
+        offsets: list[int] = []
+        for offset, message in enumerate(messages, chunk.first + low):
+            try:
+                values.append(body_of(message) if is_amqp else message)
+            except ValueError as error:
+                self.dead.append(DeadRecord(0, offset, str(error), message[:_DEAD_BYTES_MAX]))
+            else:
+                offsets.append(offset)
+        self.values += values
+        self.offsets += offsets
+        self._times += [chunk.timestamp] * len(values)
+        self.size += sum(map(len, messages))
+
+    def add(self, other: _Gathered) -> None:
+        """Add those of another, which come later."""
+        self.values += other.values
+        self.offsets += other.offsets
+        self.dead += other.dead
+        self.size += other.size
+        self._times += other._times
+
+    def column(self, name: str, rows: Sequence[int]) -> pa.Array:
+        """When the broker wrote some rows."""
+        times = self._times if len(rows) == len(self._times) else [self._times[row] for row in rows]
+        return pa.array(times, pa.timestamp("ms", "UTC"))
+
+
+def _identity(chunk: Chunk) -> list[int]:
+    """What another chunk does not have in common with this one. The epoch only grows."""
+    return [chunk.first, chunk.stop, chunk.timestamp, chunk.epoch, chunk.crc]
+
+
+def _streams(stream: Any) -> tuple[str, ...]:
+    """The option ``stream=``. InvalidPipeline."""
+    found = (stream,) if isinstance(stream, str) else tuple(stream) if isinstance(stream, list | tuple) else ()
+    if not found:
+        raise InvalidPipeline(f"stream={stream!r}: give the name of a stream, or a list of names, such as ['clicks']")
+    for one in found:
+        check_stream(one)
+    if len(set(found)) < len(found):
+        raise InvalidPipeline(f"stream={stream!r} names a stream twice")
+    return found
