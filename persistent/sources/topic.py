@@ -1,0 +1,251 @@
+"""A topic source reads the journal into which it takes a topic, so that what cannot replay replays.
+
+Positions are the numbers of records in the journal. A record that says what was lost is a dead letter.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from persistent.clock import Duration, bare
+from persistent.errors import InvalidPipeline, SourceChanged, SourceError
+from persistent.log import SegmentedLog
+from persistent.promises import EXACTLY_ONCE, Promise
+from persistent.sources import options
+from persistent.sources.log import LogSource
+from persistent.sources.protocol import Budget, DeadRecord, Positions, Reached, Records, SourcePlan, SourceState, Split
+from persistent.sources.reader import Unreadable
+from persistent.sources.schemas import from_json, from_option, to_json
+from persistent.sources.timestamps import milliseconds, require_readable, why_none
+from persistent.sources.values import JsonValues, RawValues
+from persistent.storage import Storage
+from persistent.text.spelling import spelled
+from persistent.topic.journal import TopicJournal
+from persistent.topic.options import JoinOptions, checked_address, checked_topic
+from persistent.topic.records import TopicRecord, decode_record
+
+_TIME: Final = "_timestamp"
+_OWN: Final = pa.schema(
+    [
+        ("_session", pa.string()),
+        ("_number", pa.int64()),
+        ("_delivery", pa.string()),
+        (_TIME, pa.timestamp("ms", "UTC")),
+    ]
+)
+_FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
+_SAMPLE_ROWS: Final = 1_000
+_DEAD_BYTES_MAX: Final = 1 << 20
+_COUNTED: Final = "what it has counted was decoded by that format"
+
+
+class TopicSource:
+    """The messages of ``topic`` from the ``TopicSender`` at ``address``, through the journal at ``journal``: a path or
+    URL, or a ``SegmentedLog``.
+
+    ``join``: how to join, and to recover what is missing. ``format``: "json", an object in each message; or "bytes",
+    one column ``value``. ``schema``: the columns to read of a JSON object, as in ``FileSource``; by default those of
+    the first messages. Beside them stand ``_session``, ``_number``, ``_delivery``, and ``_timestamp``, when it was
+    published by the clock of the sender. ``timestamp``: the column with the event time; ``timestamp_unit``, as in
+    ``FileSource``. ``max_out_of_orderness``: how far, in event time, a message may come behind a later one.
+    """
+
+    kind: str = "TopicSource"
+    codec: str = "offset/1"
+
+    @spelled
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        *,
+        journal: str | os.PathLike[str] | Storage | SegmentedLog,
+        join: JoinOptions | None = None,
+        format: str = "json",
+        schema: pa.Schema | Mapping[str, Any] | None = None,
+        timestamp: str = _TIME,
+        timestamp_unit: str | None = None,
+        max_out_of_orderness: Duration = 0,
+    ) -> None:
+        checked_address(address)
+        options.require_type("timestamp", timestamp, str, "'ts'")
+        options.require_unit(timestamp_unit)
+        options.require_choice("format", format, tuple(_FORMATS))
+        if join is not None and not isinstance(join, JoinOptions):
+            raise InvalidPipeline(f"join={join!r}: give JoinOptions(...), or None")
+        self._address, self._topic, self._join = address, checked_topic(topic), join or JoinOptions()
+        self._log = journal if isinstance(journal, SegmentedLog) else SegmentedLog(journal)
+        self._records = LogSource(self._log, format="bytes")
+        self.address = self._records.address
+        self.reach = self._records.reach
+        self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
+        self.bare = bare(max_out_of_orderness=max_out_of_orderness)
+        self._format: RawValues | JsonValues = _FORMATS[format]()
+        self._schema = None if schema is None else from_option(schema)
+        self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
+        self._journal: TopicJournal | None = None
+
+    def __repr__(self) -> str:
+        return f"TopicSource({self._address!r}, {self._topic!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_journal": None}
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def partitions(self) -> Sequence[str]:
+        """None: the journal joins with the first plan."""
+        return ()
+
+    def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
+        """What to read next: what has been journaled; without ``follow``, once all that is published is."""
+        self._require_recorded(state.recorded)
+        journal = self._running()
+        while not follow and not journal.wait_until_even("1 s"):
+            pass
+        plan = self._records.plan(replace(state, recorded=_inner(state.recorded)), budget, follow=follow)
+        if not plan.splits:
+            journal.check(ends=budget.ends)
+        recorded: dict[str, Any] = {"topic": self._topic, **self._facts(), "records": plan.recorded}
+        schema = self._fixed_schema(state.recorded, plan.splits)
+        if schema is not None:
+            recorded["schema"] = to_json(schema)
+        return replace(plan, recorded=recorded)
+
+    def confirm(self, recorded: Mapping[str, Any]) -> None:
+        """Raise SourceChanged if the journal that was read is not the one that was planned."""
+        self._records.confirm(_inner(recorded))
+
+    def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
+        """False: only what no checkpoint needs is cut off a journal."""
+        return False
+
+    def reached(self, state: SourceState) -> Reached:
+        """How many records have been read, of those that were journaled."""
+        return self._records.reached(replace(state, recorded=_inner(state.recorded)))
+
+    def guarantee(self) -> Promise:
+        """Exactly-once, of what was received."""
+        return Promise(
+            EXACTLY_ONCE,
+            "a message is journaled once, with the place behind it; what is lost before is a dead letter, by range",
+        )
+
+    def warnings(self) -> tuple[str, ...]:
+        """What the run has found that a user should know: that the beginning of the topic was not there."""
+        return () if self._journal is None else self._journal.warnings
+
+    def acknowledge(self, positions: Positions) -> None:
+        """Cut off the journal before these positions."""
+        ends = self._log.ends()
+        number = max(positions.values(), default=0)
+        if self._journal is not None and ends.first_number < number <= ends.next_number:
+            self._log.truncate(self._log.position_of(number))
+
+    def close(self) -> None:
+        """Leave the topic; the next run goes on where the journal ends."""
+        if self._journal is not None:
+            self._journal.stop()
+            self._journal = None
+
+    def _running(self) -> TopicJournal:
+        if self._journal is None:
+            self._journal = TopicJournal(self._log, self._address, self._topic, self._join)
+            weakref.finalize(self, self._journal.stop)
+            self._journal.start()
+        return self._journal
+
+    # -- columns -------------------------------------------------------------------------------------------------
+
+    def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
+        self._require_recorded(recorded)
+        return self._whole(from_json(recorded.get("schema", [])))
+
+    def _whole(self, payloads: pa.Schema) -> pa.Schema:
+        twice = sorted(set(payloads.names) & set(_OWN.names))
+        if twice:
+            raise InvalidPipeline(f"{self!r}: {twice[0]} is a field of the messages, and a column of their topic")
+        return pa.schema([*payloads, *_OWN])
+
+    def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
+        options.require_recorded(recorded, self._facts(), {**options.TIMES, "format": _COUNTED})
+
+    def _facts(self) -> dict[str, Any]:
+        return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
+
+    def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema | None:
+        """The columns of the messages; None while there is none that says."""
+        if self._schema is not None:
+            schema = self._schema
+        elif "schema" in recorded:
+            schema = from_json(recorded["schema"])
+        else:
+            found = self._inferred(splits[0].spans[0].start) if splits else None
+            if found is None:
+                return None
+            schema = found
+        require_readable(self._whole(schema), self._timestamp, self._timestamp_unit)
+        return schema
+
+    def _inferred(self, start: int) -> pa.Schema | None:
+        values: list[bytes] = []
+        for batch in self._log.read(self._log.position_of(start)):
+            records = self._decoded(batch.records.to_pylist())
+            values += [one.payload for one in records if one.payload is not None]
+            if len(values) >= _SAMPLE_ROWS:
+                break
+        try:
+            return self._format.infer(values[:_SAMPLE_ROWS]) if values else None
+        except Unreadable as error:
+            raise SourceError(f"{self!r}: {error}. Say schema=, and such messages are dead letters") from error
+
+    def _decoded(self, records: Sequence[bytes]) -> list[TopicRecord]:
+        try:
+            return [decode_record(record) for record in records]
+        except ValueError as error:
+            raise SourceChanged(f"{self!r}: {self._log.storage.url} holds {error}. Give it its own journal") from error
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
+        schema = from_json(recorded.get("schema", []))
+        for records in self._records.read(split, _inner(recorded)):
+            yield self._read(records, schema)
+
+    def _read(self, records: Records, schema: pa.Schema) -> Records:
+        """The messages of some records of the journal, and what is lost between them."""
+        found = self._decoded(records.batch.column("value").to_pylist())
+        there = [row for row, one in enumerate(found) if one.payload is not None]
+        decoded = self._format.decode([found[row].payload for row in there], schema)
+        rows = np.asarray(there, np.int64)[np.asarray(decoded.rows, np.int64)]
+        messages = [found[row] for row in rows.tolist()]
+        own = [
+            pa.array([one.session for one in messages], pa.string()),
+            pa.array([one.number for one in messages], pa.int64()),
+            pa.array([one.delivery for one in messages], pa.string()),
+            pa.array([one.time for one in messages], pa.int64()).cast(_OWN.field(_TIME).type),
+        ]
+        batch = pa.RecordBatch.from_arrays([*decoded.batch.columns, *own], schema=self._whole(schema))
+        dead = [(there[row], why, found[there[row]].payload or b"") for row, why in decoded.dead]
+        dead += [(row, one.why, b"") for row, one in enumerate(found) if one.payload is None]
+        letters = [
+            DeadRecord(0, int(records.offsets[row]), why, data[:_DEAD_BYTES_MAX]) for row, why, data in sorted(dead)
+        ]
+        time = batch.column(self._timestamp)
+        times = milliseconds(time, self._timestamp_unit)
+        why = partial(why_none, time, self._timestamp, self._timestamp_unit)
+        return Records(0, batch, times, records.offsets[rows], letters, why)
+
+
+def _inner(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the journal's own source has recorded."""
+    found: Mapping[str, Any] = recorded.get("records", {})
+    return found

@@ -1,0 +1,29 @@
+"""A topic between processes: a sender publishes and retains, receivers join when they like.
+
+messages.py   wire.py          what is said, and its bytes
+retention.py  sending.py       the sender: what it keeps, and its rules
+asks.py       ordering.py      one session as received: in order, each once, or told to be lost
+place.py      receiving.py     the receiver: finding a sender, and one session after the other
+catching_up.py                 how long it takes to catch up
+sender.py     receiver.py      both over TCP
+"""
+
+from persistent.topic.catching_up import CatchUp
+from persistent.topic.messages import MessagesLost, SessionBegan, SessionEnded, TopicMessage
+from persistent.topic.options import JoinOptions, Retain
+from persistent.topic.place import TopicPlace
+from persistent.topic.receiver import TopicReceiver
+from persistent.topic.sender import TopicSender
+
+__all__ = [
+    "CatchUp",
+    "JoinOptions",
+    "MessagesLost",
+    "Retain",
+    "SessionBegan",
+    "SessionEnded",
+    "TopicMessage",
+    "TopicPlace",
+    "TopicReceiver",
+    "TopicSender",
+]

@@ -1,0 +1,126 @@
+"""The options of a sender and a receiver, checked and in milliseconds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from persistent.clock import Duration, duration_ms
+from persistent.errors import InvalidPipeline
+from persistent.topic.messages import ASK_MAX, MessagesLost
+from persistent.topic.wire import PAYLOAD_BYTES_MAX, TEXT_BYTES_MAX
+
+BYTES_MAX_MIN = 64 << 10
+
+
+@dataclass(frozen=True)
+class Retain:
+    """What a sender retains for those who join late, and for gaps.
+
+    ``age`` and ``bytes`` are minimums, and all of them hold: a message goes once it is older than ``age`` *and* at
+    least ``bytes`` stay without it. Both 0: the newest message stays. ``bytes_max`` wins over both: no more is ever
+    retained, but for the newest message. Each message counts 64 bytes more than it has. InvalidPipeline.
+    """
+
+    age: Duration = 0
+    bytes: int = 0
+    bytes_max: int = 24 << 20
+
+    def __post_init__(self) -> None:
+        _checked_ms(self, "age")
+        _check_number(self, "bytes", 0)
+        _check_number(self, "bytes_max", BYTES_MAX_MIN)
+        if self.bytes > self.bytes_max:
+            raise InvalidPipeline(
+                f"{self!r}: bytes= is what is retained at least, and bytes_max= at most: raise bytes_max"
+            )
+
+    @property
+    def age_ms(self) -> int:
+        return duration_ms(self.age)
+
+
+@dataclass(frozen=True)
+class JoinOptions:
+    """How a receiver joins, and how it recovers what is missing.
+
+    ``late``: begin with what the sender retains, oldest first; False: with the next message. ``last``: with so many of
+    the newest at most, 0: with all. ``recover``: ask for what is missing among the live messages; False: report it.
+    ``window``: so many messages are asked for at once, the oldest first. ``retry``: ask again after so long; each time
+    twice as long, up to ``retry_max``. ``timeout``: how long a message is asked for until it is lost; it counts while
+    the sender can be reached. ``gap_delay``: how long to wait before asking, where a network may change the order.
+    ``cache``: a live message waits, while earlier ones are missing, if it is at most so many ahead; one that is further
+    ahead is asked for later. 0: none waits. ``burst``: a loss of more messages than this is called a burst.
+    ``discovery``, ``attempts``: how often to look for the sender, and how many times until it is given up.
+    ``silence``: a sender of which nothing is heard for so long is looked for again. InvalidPipeline.
+    """
+
+    late: bool = True
+    last: int = 0
+    recover: bool = True
+    window: int = 200
+    retry: Duration = "500 ms"
+    retry_max: Duration = "10 s"
+    timeout: Duration = "1 min"
+    gap_delay: Duration = 0
+    cache: int = 5_000
+    burst: int = 1_000
+    discovery: Duration = "1 s"
+    attempts: int = 60
+    silence: Duration = "10 s"
+
+    def __post_init__(self) -> None:
+        for name in ("late", "recover"):
+            if not isinstance(getattr(self, name), bool):
+                raise InvalidPipeline(f"{name}={getattr(self, name)!r}: give True or False")
+        for name, least in (("last", 0), ("cache", 0), ("burst", 0), ("window", 1), ("attempts", 1)):
+            _check_number(self, name, least)
+        if self.window > ASK_MAX:
+            raise InvalidPipeline(f"window={self.window!r}: give at most {ASK_MAX:,} messages")
+        for name in ("retry", "retry_max", "timeout", "discovery", "silence"):
+            if _checked_ms(self, name) < 1:
+                raise InvalidPipeline(f"{name}={getattr(self, name)!r}: give at least 1 ms")
+        _checked_ms(self, "gap_delay")
+
+    def is_burst(self, lost: MessagesLost) -> bool:
+        """Whether so many messages are lost at once."""
+        return len(lost) > self.burst
+
+    def ms(self, name: str) -> int:
+        """An option that is a duration, in milliseconds."""
+        return duration_ms(getattr(self, name), name)
+
+
+def _checked_ms(options: Retain | JoinOptions, name: str) -> int:
+    try:
+        return duration_ms(getattr(options, name), name)
+    except (TypeError, ValueError) as error:
+        raise InvalidPipeline(str(error)) from error
+
+
+def _check_number(options: Retain | JoinOptions, name: str, least: int) -> None:
+    value = getattr(options, name)
+    assert name in {field.name for field in fields(options)}
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidPipeline(f"{name}={value!r}: give a whole number, at least {least:,}")
+
+
+def checked_topic(topic: str) -> str:
+    """The name of a topic. InvalidPipeline."""
+    if not isinstance(topic, str) or not topic or len(topic.encode()) > TEXT_BYTES_MAX // 2:
+        raise InvalidPipeline(f"topic={topic!r}: give a name, of at most {TEXT_BYTES_MAX // 2} bytes")
+    return topic
+
+
+def checked_address(address: str) -> tuple[str, int]:
+    """Host and port of ``"127.0.0.1:7000"``. InvalidPipeline.
+
+    >>> checked_address("127.0.0.1:7000"), checked_address("[::1]:7000")
+    (('127.0.0.1', 7000), ('::1', 7000))
+    """
+    host, _, port = address.rpartition(":") if isinstance(address, str) else ("", "", "")
+    if not host or not port.isdecimal() or not port.isascii() or not 0 < int(port) < 2**16:
+        raise InvalidPipeline(f'address={address!r}: give host and port, such as "127.0.0.1:7000"')
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+__all__ = ["PAYLOAD_BYTES_MAX", "JoinOptions", "Retain", "checked_address", "checked_topic"]

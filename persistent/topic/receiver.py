@@ -1,0 +1,267 @@
+"""A topic receiver hands out the messages of a topic in order, as they come over TCP, and what was lost of them.
+
+The rules are in ``persistent.topic.receiving``; here is its connection, in a thread of its own. Who takes slowly is
+sent less: the connection is not read while much waits to be taken, and no time passes for what was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, cast
+
+from persistent.clock import Duration, duration_ms, monotonic_s
+from persistent.errors import SourceError
+from persistent.topic.catching_up import CatchUp
+from persistent.topic.messages import SessionEnded, TopicEvent
+from persistent.topic.options import JoinOptions, checked_address, checked_topic
+from persistent.topic.place import TopicPlace
+from persistent.topic.receiving import Dial, GiveUp, ReceiverEffect, Receiving, Tell
+from persistent.topic.sending import HangUp
+from persistent.topic.wire import RECEIVER_HEARS_BYTES_MAX, Frames, Garbled, encode
+
+_TICK_S = 0.05
+_WAITING_MAX = 20_000
+_LEAP_S = 1.0
+
+
+class TopicReceiver:
+    """Receives ``topic`` from the sender at ``address``, such as "127.0.0.1:7000", which may start later.
+
+    ``options``: how to join. ``place``: where one before has come to (its ``place``); without it, it joins anew.
+    ``follow``: after a session that has ended it looks for the next one until there is one, or it is closed.
+
+    >>> from persistent.topic import Retain, TopicSender
+    >>> sender = TopicSender("clicks", retain=Retain(age="1 min"))
+    >>> number = sender.publish(b"one")
+    >>> with TopicReceiver(sender.address, "clicks") as receiver:
+    ...     events = receiver.until_end()
+    ...     began, message = next(events), next(events)
+    ...     sender.close()
+    ...     message.payload, message.delivery, len(list(events))
+    (b'one', 'late-join', 1)
+    """
+
+    def __init__(
+        self,
+        address: str,
+        topic: str,
+        options: JoinOptions | None = None,
+        *,
+        place: TopicPlace | None = None,
+        follow: bool = False,
+    ) -> None:
+        self._host, self._port = checked_address(address)
+        self.address, self.topic = address, checked_topic(topic)
+        self._receiving = Receiving(topic, options or JoinOptions(), place, follow=follow)
+        self._changed = threading.Condition()
+        self._events: deque[TopicEvent] = deque()
+        self._end: str | None = None
+        self._closed = self._is_paused = False
+        self._link = self._token = 0
+        self._transport: asyncio.Transport | None = None
+        self._dialling: asyncio.Task[None] | None = None
+        self._now_s, self._looked_s = 0.0, monotonic_s()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=f"topic {topic}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"TopicReceiver({self.topic!r} from {self.address})"
+
+    def __iter__(self) -> Iterator[TopicEvent]:
+        """Everything that comes, in order, until no sender is found any more. SourceError, unless the last session has
+        ended by then."""
+        while True:
+            found = self.take()
+            if not found and self.has_ended:
+                return
+            yield from found
+
+    def until_end(self) -> Iterator[TopicEvent]:
+        """As far as the end of a session."""
+        for event in self:
+            yield event
+            if isinstance(event, SessionEnded):
+                return
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing comes any more, and everything was taken."""
+        with self._changed:
+            return not self._events and (self._closed or self._end is not None)
+
+    def take(self, wait: Duration = "1 s", most: int = 10_000) -> list[TopicEvent]:
+        """What has come, at most so many; none if nothing comes in this time. SourceError if the receiver has given up,
+        once everything was taken."""
+        with self._changed:
+            wait_s = duration_ms(wait, "wait") / 1_000
+            self._changed.wait_for(lambda: self._events or self._end is not None or self._closed, wait_s)
+            found = [self._events.popleft() for _ in range(min(most, len(self._events)))]
+            if not found and self._end:
+                raise SourceError(f"{self!r}: {self._end}")
+            resumes = self._is_paused and len(self._events) < _WAITING_MAX // 2
+        if resumes:
+            self._loop.call_soon_threadsafe(self._pause_or_go_on)
+        return found
+
+    def catching_up(self) -> CatchUp:
+        """How far behind it is, and how long it needs."""
+        with self._changed:
+            return self._receiving.catching_up()
+
+    def look(self) -> int:
+        """Ask where the sender stands; the token of the answer."""
+        with self._changed:
+            self._token += 1
+            token = self._token
+            if not self._closed:
+                self._loop.call_soon_threadsafe(self._do, lambda now: self._receiving.look(token))
+        return token
+
+    @property
+    def answered(self) -> tuple[int, str, int]:
+        """The token of the last answer, the session, and the number of the next message at that time."""
+        with self._changed:
+            return self._receiving.answered
+
+    @property
+    def tries(self) -> int:
+        """How often it has looked for a sender in vain, since one has answered."""
+        with self._changed:
+            return self._receiving.tries
+
+    def close(self) -> None:
+        """Receive nothing more."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    # -- in the thread of the connection -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._tick)
+        self._loop.run_forever()
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._hang_up()
+        self._loop.run_until_complete(asyncio.sleep(0))
+        self._loop.close()
+
+    def _now(self) -> int:
+        """Milliseconds that count: a process that was stopped has not waited for anything."""
+        looked = monotonic_s()
+        self._now_s += min(looked - self._looked_s, _LEAP_S)
+        self._looked_s = looked
+        return int(self._now_s * 1_000)
+
+    def _tick(self) -> None:
+        if not self._is_paused:
+            self._do(lambda now: self._receiving.tick(now))
+        self._loop.call_later(_TICK_S, self._tick)
+
+    def _do(self, step: Callable[[int], Sequence[ReceiverEffect]]) -> None:
+        """A step of the state machine, and what it leads to."""
+        frames = []
+        with self._changed:
+            for effect in step(self._now()):
+                match effect:
+                    case Tell(said):
+                        frames.append(encode(said))
+                    case Dial(link):
+                        self._dial(link)
+                    case HangUp(link):
+                        if link == self._link:
+                            self._hang_up()
+                    case GiveUp(reason):
+                        self._end = reason
+                        self._hang_up()
+                    case _:
+                        self._events.append(effect)
+            self._changed.notify_all()
+        if frames and self._transport is not None:
+            self._transport.write(b"".join(frames))
+        self._pause_or_go_on()
+
+    def _pause_or_go_on(self) -> None:
+        waiting, transport = len(self._events), self._transport
+        if not self._is_paused and waiting > _WAITING_MAX:
+            self._is_paused = True
+            if transport is not None and not transport.is_closing():
+                transport.pause_reading()
+        elif self._is_paused and waiting < _WAITING_MAX // 2:
+            self._is_paused = False
+            self._now()
+            if transport is not None and not transport.is_closing():
+                transport.resume_reading()
+
+    def _dial(self, link: int) -> None:
+        if self._dialling is not None:
+            self._dialling.cancel()
+        self._hang_up()
+        self._link = link
+        self._dialling = self._loop.create_task(self._connect(link))
+
+    async def _connect(self, link: int) -> None:
+        try:
+            await self._loop.create_connection(lambda: _ReceiverLink(self, link), self._host, self._port)
+        except OSError:
+            self._do(lambda now: self._receiving.unlinked(link, now))
+
+    def _hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    def _linked(self, link: int, transport: asyncio.Transport) -> None:
+        if link != self._link:
+            transport.abort()
+            return
+        self._transport = transport
+        self._do(lambda now: self._receiving.linked(link, now))
+
+    def _unlinked(self, link: int, transport: asyncio.Transport) -> None:
+        if transport is self._transport:
+            self._transport = None
+        self._do(lambda now: self._receiving.unlinked(link, now))
+
+
+class _ReceiverLink(asyncio.Protocol):
+    """A connection to a sender, or to whoever listens there."""
+
+    def __init__(self, receiver: TopicReceiver, link: int) -> None:
+        self._receiver, self._link = receiver, link
+        self._frames = Frames(RECEIVER_HEARS_BYTES_MAX)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._receiver._linked(self._link, self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        receiver, link = self._receiver, self._link
+        try:
+            said = self._frames.feed(data)
+        except Garbled as error:
+            reason = f"what listens there is no sender of this release: {error}"
+            receiver._do(lambda now: receiver._receiving.refused(link, reason))
+            return
+        receiver._do(lambda now: receiver._receiving.heard(link, said, now))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._receiver._unlinked(self._link, self._transport)

@@ -1,0 +1,256 @@
+"""The receiver as a state machine: it finds a sender, joins, and orders what comes, session after session. No I/O.
+
+A connection has a number, and belongs to one sender: what comes over an older one counts no more, so a message that
+was under way when a sender died cannot be taken for one of its successor.
+
+seeking     dial, say Hello, until the sender has said where it stands; so often, then give up
+joined      order what comes, ask for what is missing; after silence, seek again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from persistent.topic.catching_up import CatchUp, Meter
+from persistent.topic.messages import (
+    Gone,
+    Have,
+    Hello,
+    MessagesLost,
+    Refusal,
+    Sent,
+    SessionBegan,
+    SessionEnded,
+    Spoken,
+    Standing,
+    TopicEvent,
+)
+from persistent.topic.options import JoinOptions
+from persistent.topic.ordering import GONE, NOT_RETAINED, Ordering
+from persistent.topic.place import TopicPlace
+from persistent.topic.sending import HangUp
+
+NOT_LATE = "they were published while this receiver was away, and it does not join late"
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Connect to the sender; the connection has this number, and every other is forgotten."""
+
+    link: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Say this to the sender."""
+
+    said: Spoken
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The receiver has ended. ``reason``: what is wrong; "" if its last session has ended, and no other came."""
+
+    reason: str
+
+
+ReceiverEffect = Dial | HangUp | Tell | GiveUp | TopicEvent
+
+
+class Receiving:
+    """A receiver of ``topic`` that goes on from ``place``. Times are milliseconds of a clock that never goes back.
+
+    ``follow``: after a session that has ended it looks for the next one until there is one.
+    """
+
+    def __init__(
+        self, topic: str, options: JoinOptions, place: TopicPlace | None = None, *, follow: bool = False
+    ) -> None:
+        self.topic = topic
+        self.place = place or TopicPlace()
+        self.joined = False
+        self.given_up = False
+        self.ordering: Ordering | None = None
+        self._options, self._follows = options, follow
+        self._link = 0
+        self._is_linked = False
+        self._attempts = 0
+        self._due = 0
+        self._heard_at = 0
+        self._meter = Meter()
+        self._token = 0
+        self.answered = (0, "", 0)
+        """The last question that was answered, and with which session and number of the next message."""
+
+    @property
+    def tries(self) -> int:
+        """How often it has looked for a sender in vain, since one has answered."""
+        return max(self._attempts - 1, 0)
+
+    def look(self, token: int) -> list[ReceiverEffect]:
+        """Ask where the sender stands; ``token``: above all before."""
+        self._token = token
+        return [Tell(Hello(self.topic, token))] if self.joined else []
+
+    def catching_up(self) -> CatchUp:
+        """How far it is behind, and how long it needs."""
+        return self._meter.estimate(self.ordering.behind if self.ordering is not None else 0)
+
+    # -- connections ---------------------------------------------------------------------------------------------
+
+    def linked(self, link: int, now: int) -> list[ReceiverEffect]:
+        """A connection stands."""
+        if link != self._link or self._is_linked or self.given_up:
+            return [HangUp(link)]
+        self._is_linked, self._heard_at, self._due = True, now, now + self._options.ms("discovery")
+        return [Tell(Hello(self.topic, self._token))]
+
+    def unlinked(self, link: int, now: int) -> list[ReceiverEffect]:
+        """A connection is gone, or did not come about."""
+        if link != self._link or self.given_up:
+            return []
+        if self.joined:
+            self._due = now
+        self._forget()
+        return []
+
+    def _forget(self) -> None:
+        self._is_linked = self.joined = False
+        self._meter = Meter()
+        if self.ordering is not None:
+            self.ordering.unlinked()
+
+    def tick(self, now: int) -> list[ReceiverEffect]:
+        """Time has passed."""
+        if self.given_up:
+            return []
+        if self._is_linked and now - self._heard_at >= self._options.ms("silence"):
+            # The other end may be gone without a word.
+            link = self._link
+            self._forget()
+            self._due = now
+            return [HangUp(link), *self.tick(now)]
+        if self.joined and self.ordering is not None:
+            found = self._out(self.ordering.tick(now))
+            self._meter.sample(now, self.ordering.stop, self.ordering.next)
+            return [*found, *self._asks(now, again=True)]
+        if now < self._due:
+            return []
+        return self._seek(now)
+
+    def _seek(self, now: int) -> list[ReceiverEffect]:
+        self._attempts += 1
+        if self._attempts > self._options.attempts and not (self._follows and self.place.ended):
+            return [self._give_up(self._why_given_up())]
+        self._due = now + self._options.ms("discovery")
+        if self._is_linked:
+            return [Tell(Hello(self.topic, self._token))]
+        self._link += 1
+        return [Dial(self._link)]
+
+    def _give_up(self, reason: str) -> GiveUp:
+        self.given_up = True
+        return GiveUp(reason)
+
+    def _why_given_up(self) -> str:
+        if self.place.ended:
+            return ""
+        tries = f"no sender of the topic {self.topic!r} answered {self._options.attempts} times"
+        if self.ordering is None or not self.ordering.behind:
+            return f"{tries}. Start it, or look for it longer (attempts=)"
+        return (
+            f"{tries}; of its session {self.ordering.session} {self.ordering.behind:,} messages are not handed out, "
+            f"from number {self.ordering.next} on. A receiver that goes on from this place asks for them again"
+        )
+
+    def refused(self, link: int, reason: str) -> list[ReceiverEffect]:
+        """What listens there is no sender that it understands."""
+        return [self._give_up(reason)] if link == self._link and not self.given_up else []
+
+    # -- what is heard -------------------------------------------------------------------------------------------
+
+    def heard(self, link: int, said: Sequence[Spoken], now: int) -> list[ReceiverEffect]:
+        """These were said over a connection, in this order."""
+        found: list[ReceiverEffect] = []
+        for one in said:
+            if link != self._link or not self._is_linked or self.given_up:
+                return found
+            self._heard_at = now
+            found += self._hears(one, now)
+        found += self._asks(now, again=False)
+        order = self.ordering
+        if self.joined and order is not None and order.ended and not order.behind:
+            found.append(Tell(Have(order.session, order.next)))
+        return found
+
+    def _hears(self, said: Spoken, now: int) -> list[ReceiverEffect]:
+        order = self.ordering
+        if isinstance(said, Refusal):
+            return [self._give_up(said.reason)]
+        if isinstance(said, Standing) and said.token:
+            self.answered = (said.token, said.session, said.next)
+        if isinstance(said, Standing) and not self.joined:
+            return self._meets(said, now)
+        if not self.joined or order is None or getattr(said, "session", "") != order.session:
+            return []
+        match said:
+            case Standing():
+                return self._out(order.stands(said, now))
+            case Sent():
+                return self._out(order.comes(said, now))
+            case Gone(_, stop):
+                return self._out(order.gone(stop))
+        return []
+
+    def _asks(self, now: int, *, again: bool) -> list[ReceiverEffect]:
+        if not self.joined or self.ordering is None:
+            return []
+        return [Tell(ask) for ask in self.ordering.wanted(now, again=again)]
+
+    def _out(self, events: Sequence[TopicEvent]) -> list[ReceiverEffect]:
+        for event in events:
+            self.place = self.place.after(event)
+        return list(events)
+
+    # -- sessions ------------------------------------------------------------------------------------------------
+
+    def _meets(self, standing: Standing, now: int) -> list[ReceiverEffect]:
+        """A sender has answered for the first time on this connection."""
+        known = self.place.known(standing.session)
+        if known is not None and known > standing.next:
+            reason = (
+                f"the sender stands at {standing.next:,} in a session of which this receiver has {known:,} messages"
+            )
+            return [self._give_up(f"{reason}: two senders have one session, or the place is of another one")]
+        self.joined, self._attempts = True, 0
+        found: list[TopicEvent] = []
+        if self.ordering is None or self.ordering.session != standing.session:
+            found += self._leave(standing.session)
+            found += self._begin(standing, known)
+        assert self.ordering is not None
+        found += self.ordering.stands(standing, now)
+        return self._out(found)
+
+    def _leave(self, session: str) -> list[TopicEvent]:
+        """End the session before, if there was one."""
+        place = self.place
+        if not place.session or place.session == session or place.ended:
+            return []
+        return [SessionEnded(place.session, place.next, False)] if self.ordering is None else self.ordering.close()
+
+    def _begin(self, standing: Standing, known: int | None) -> list[TopicEvent]:
+        late, followed = self._options.late and standing.retains, bool(self.place.session)
+        if known is not None:
+            first, seam = known, standing.next if late else known
+        else:
+            first, seam = standing.low if late else standing.next, standing.next
+            if not followed and self._options.last:
+                first = max(first, standing.next - self._options.last)
+        self.ordering = Ordering(standing.session, first, seam, self._options)
+        if known is not None or not followed or not first:
+            return [SessionBegan(standing.session, first, seam)]
+        # Who was there before the sender began again is told what it has missed since.
+        reason = GONE if late else NOT_RETAINED if not standing.retains else NOT_LATE
+        session = standing.session
+        return [SessionBegan(session, 0, seam), MessagesLost(session, 0, first, reason)]

@@ -1,0 +1,60 @@
+"""What a sender retains: the newest messages of its session, without a hole.
+
+A message goes when every minimum allows it, or when the hard limit is passed; the newest stays.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from persistent.topic.messages import Sent
+from persistent.topic.options import Retain
+
+MESSAGE_BYTES = 64
+"""What a message counts beside its payload."""
+
+
+class Retained:
+    """The messages ``low <= number < next``. ``forced``: how many went because of the hard limit alone, before their
+    time. Without ``retain`` it keeps none."""
+
+    def __init__(self, retain: Retain | None) -> None:
+        self._retain = retain
+        self._messages: deque[tuple[int, Sent]] = deque()
+        self.bytes = 0
+        self.next = 0
+        self.forced = 0
+
+    @property
+    def low(self) -> int:
+        return self.next - len(self._messages)
+
+    def add(self, message: Sent, now: int) -> None:
+        """Retain one more message, and let go what may go. ``now``: ms, never back."""
+        assert message.number == self.next
+        self.next += 1
+        if self._retain is not None:
+            self._messages.append((now, message))
+            self.bytes += _size(message)
+            self.let_go(now)
+
+    def let_go(self, now: int) -> None:
+        """Let go what is past its time, or past the limit."""
+        while self._retain is not None and len(self._messages) > 1:
+            added, oldest = self._messages[0]
+            is_old = not self._retain.age_ms or now - added > self._retain.age_ms
+            may = is_old and self.bytes - _size(oldest) >= self._retain.bytes
+            if not may and self.bytes <= self._retain.bytes_max:
+                return
+            self.forced += not may
+            self.bytes -= _size(oldest)
+            self._messages.popleft()
+
+    def of(self, first: int, stop: int) -> list[Sent]:
+        """Those of a range that are there."""
+        low = self.low
+        return [self._messages[number - low][1] for number in range(max(first, low), min(stop, self.next))]
+
+
+def _size(message: Sent) -> int:
+    return len(message.payload) + MESSAGE_BYTES

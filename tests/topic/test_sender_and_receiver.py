@@ -1,0 +1,258 @@
+"""A sender and its receivers over TCP, in one process: what is published arrives, whoever else dials the port."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from persistent.errors import InvalidPipeline, Refused, SourceError
+from persistent.topic import (
+    JoinOptions,
+    MessagesLost,
+    Retain,
+    SessionBegan,
+    SessionEnded,
+    TopicMessage,
+    TopicPlace,
+    TopicReceiver,
+    TopicSender,
+)
+from persistent.topic.messages import Hello, Refusal, Sent, Standing
+from persistent.topic.ordering import NOT_RETAINED
+from persistent.topic.wire import PAYLOAD_BYTES_MAX, RECEIVER_HEARS_BYTES_MAX, Frames, encode
+
+ALL = Retain("1 h", bytes_max=1 << 30)
+QUICK = JoinOptions(discovery="100 ms", attempts=100_000, retry="50 ms")
+
+
+def until(is_so: Callable[[], Any]) -> None:
+    """Wait for something that comes for certain; the time limit of the test ends it otherwise."""
+    while not is_so():
+        time.sleep(0.005)
+
+
+def payloads(events: Any) -> list[bytes]:
+    return [event.payload for event in events if isinstance(event, TopicMessage)]
+
+
+def taken(receiver: TopicReceiver, count: int) -> list[Any]:
+    """The next events, up to so many messages."""
+    found: list[Any] = []
+    while count:
+        new = receiver.take(most=count)
+        count -= len(payloads(new))
+        found += new
+    return found
+
+
+def dialled(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def test_retained_then_live_to_several_receivers_then_the_end() -> None:
+    """One that was there before, one that comes late, and one that wants the live ones alone."""
+    with TopicSender("t", retain=ALL) as sender, TopicReceiver(sender.address, "t", QUICK) as early:
+        until(lambda: sender.receivers == 1)
+        assert [sender.publish(b"%d" % number) for number in range(3)] == [0, 1, 2]
+        with (
+            TopicReceiver(sender.address, "t", QUICK) as late,
+            TopicReceiver(sender.address, "t", JoinOptions(late=False)) as live,
+        ):
+            until(lambda: sender.receivers == 3)
+            assert {event.delivery for event in taken(late, 3)[1:]} == {"late-join"}
+            sender.publish(b"3")
+            assert payloads(taken(live, 1)) == [b"3"] and taken(late, 1)[0].delivery == "live"
+            closing = threading.Thread(target=sender.close)
+            closing.start()
+            for receiver in (late, live):
+                assert list(receiver.until_end()) == [SessionEnded(sender.session, 4, True)]
+            began, *messages, ended = early.until_end()
+            assert began == SessionBegan(sender.session, 0, 0) and ended == SessionEnded(sender.session, 4, True)
+            assert {event.delivery for event in messages} == {"live"} and payloads(messages) == [b"0", b"1", b"2", b"3"]
+            closing.join()
+
+
+def test_a_sender_may_start_later() -> None:
+    """It is looked for as long as it takes; here it takes the port that it had before."""
+    with TopicSender("t") as first:
+        address = first.address
+    with TopicReceiver(address, "t", QUICK) as receiver:
+        assert receiver.take("100 ms") == []
+        port = int(address.rpartition(":")[2])
+        with TopicSender("t", port=port, retain=ALL) as sender:
+            sender.publish(b"one")
+            assert payloads(taken(receiver, 1)) == [b"one"]
+
+
+def test_no_sender_is_an_error_in_words() -> None:
+    """A loop that ends without one would look as if everything had come."""
+    with TopicSender("t") as gone:
+        address = gone.address
+    options = JoinOptions(discovery="10 ms", attempts=3)
+    said = "no sender of the topic 't' answered 3 times"
+    with TopicReceiver(address, "t", options) as receiver, pytest.raises(SourceError, match=said):
+        list(receiver)
+
+
+def test_it_goes_on_after_a_connection_that_broke_and_after_a_restart() -> None:
+    """The gap is asked for; a new session begins with its first message."""
+    sender = TopicSender("t", retain=ALL)
+    port = int(sender.address.rpartition(":")[2])
+    with TopicReceiver(sender.address, "t", QUICK) as receiver:
+        sender.publish(b"0")
+        taken(receiver, 1)
+        receiver._loop.call_soon_threadsafe(receiver._hang_up)
+        sender.publish(b"1")
+        sender.publish(b"2")
+        assert payloads(taken(receiver, 2)) == [b"1", b"2"]
+        sender.close("30 s")
+        with TopicSender("t", port=port, retain=ALL) as other:
+            other.publish(b"new")
+            ended, began, message = taken(receiver, 1)
+            assert ended == SessionEnded(sender.session, 3, True) and began.session == other.session == message.session
+
+
+def test_who_goes_on_from_a_place_gets_the_rest_alone() -> None:
+    """Another process may have had what was before."""
+    with TopicSender("t", retain=ALL) as sender:
+        for number in range(5):
+            sender.publish(b"%d" % number)
+        with TopicReceiver(sender.address, "t", QUICK, place=TopicPlace(sender.session, 3)) as receiver:
+            assert payloads(taken(receiver, 2)) == [b"3", b"4"]
+
+
+def test_a_receiver_that_takes_slowly_loses_nothing_and_holds_nobody_up() -> None:
+    """What does not fit its backlog it asks for; while it does not take, no time passes for it."""
+    count = 30_000
+    options = JoinOptions(retry="50 ms", timeout="5 s", cache=100)
+    with (
+        TopicSender("t", retain=ALL, backlog_bytes=64 << 10) as sender,
+        TopicReceiver(sender.address, "t", options) as receiver,
+    ):
+        until(lambda: sender.receivers)
+        for number in range(count):
+            sender.publish(b"%d" % number + bytes(100))
+        until(lambda: receiver._is_paused)
+        found = taken(receiver, count)
+        assert not [event for event in found if isinstance(event, MessagesLost)]
+        assert [int(payload.rstrip(b"\0")) for payload in payloads(found)] == list(range(count))
+        assert sender.dropped and not sender.forced
+
+
+def test_a_sender_without_retention_has_its_losses_told() -> None:
+    """By range, with the reason: a slow receiver of a sender that retains nothing misses something."""
+    with TopicSender("t", backlog_bytes=1) as sender, TopicReceiver(sender.address, "t", QUICK) as receiver:
+        until(lambda: sender.receivers)
+        found: list[Any] = []
+        while not sender.dropped:
+            sender.publish(bytes(10 << 20))
+            sender.publish(b"passed over")
+        while not any(isinstance(event, MessagesLost) for event in found):
+            found += receiver.take()
+        lost = next(event for event in found if isinstance(event, MessagesLost))
+        assert (lost.session, lost.reason) == (sender.session, NOT_RETAINED) and len(lost) <= sender.dropped
+
+
+def test_large_and_empty_messages() -> None:
+    """The largest there is fits, and one more byte is refused before it is sent to anyone."""
+    with TopicSender("t", retain=ALL, backlog_bytes=1 << 30) as sender:
+        with pytest.raises(TypeError, match="a message is bytes, not str: encode it first"):
+            sender.publish("text")  # type: ignore[arg-type]
+        with pytest.raises(Refused, match="at most 16,776,192 bytes"):
+            sender.publish(bytes(PAYLOAD_BYTES_MAX + 1))
+        sender.publish(b"")
+        sender.publish(bytes(PAYLOAD_BYTES_MAX))
+        with TopicReceiver(sender.address, "t", QUICK) as receiver:
+            assert [len(payload) for payload in payloads(taken(receiver, 2))] == [0, PAYLOAD_BYTES_MAX]
+
+
+def test_a_port_in_use_is_said() -> None:
+    """Two senders at one port would be two sessions that take turns."""
+    with TopicSender("t") as sender, pytest.raises(InvalidPipeline, match="Another sender may be running there"):
+        TopicSender("t", port=int(sender.address.rpartition(":")[2]))
+    with pytest.raises(Refused, match="it was closed"):
+        sender.publish(b"late")
+    with pytest.raises(InvalidPipeline, match="give Retain"):
+        TopicSender("t", retain="1 h")  # type: ignore[arg-type]
+
+
+def test_a_receiver_of_another_topic_is_refused_in_words() -> None:
+    """It would count what it never asked for."""
+    said = "has the topic 'clicks', and was asked for 'orders'"
+    with (
+        TopicSender("clicks") as sender,
+        TopicReceiver(sender.address, "orders") as receiver,
+        pytest.raises(SourceError, match=said),
+    ):
+        receiver.take("30 s")
+
+
+def test_garbage_on_the_port_is_hung_up_on_and_the_others_are_served() -> None:
+    """Scanners dial everything, and some never say a word."""
+    with TopicSender("t", retain=ALL) as sender, TopicReceiver(sender.address, "t", QUICK) as receiver:
+        silent = dialled(sender.address)
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 10_000, encode(Standing("0" * 32, 0, 0, True))[:9]):
+            with dialled(sender.address) as other:
+                other.sendall(garbage)
+                other.shutdown(socket.SHUT_WR)
+                while other.recv(4_096):
+                    pass
+        sender.publish(b"one")
+        assert payloads(taken(receiver, 1)) == [b"one"] and sender.refused == 2
+        silent.close()
+
+
+def test_a_receiver_of_another_version_is_told_so() -> None:
+    """Silence would look like a sender that is away."""
+    with TopicSender("t") as sender, dialled(sender.address) as other:
+        hello = bytearray(encode(Hello("t")))
+        hello[9] = 2
+        other.sendall(hello)
+        frames, said = Frames(RECEIVER_HEARS_BYTES_MAX), []
+        while data := other.recv(4_096):
+            said += frames.feed(data)
+        assert isinstance(said[-1], Refusal) and "version 1 of the protocol, the receiver 2" in said[-1].reason
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", encode(Sent("0" * 32, 0, 0, b""))[:-1] + b"\x09"])
+def test_a_port_where_something_else_listens_is_said(answer: bytes) -> None:
+    """Looked for again, it would be there again."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(1_024)
+                connection.sendall(answer)
+                connection.recv(1_024)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with TopicReceiver(address, "t") as receiver, pytest.raises(SourceError, match="no sender of this release"):
+            receiver.take("30 s")
+
+
+def test_a_stopped_process_has_not_waited() -> None:
+    """After a pause of a minute, everything that was asked for before it would count as lost."""
+    with TopicSender("t") as sender, TopicReceiver(sender.address, "t") as receiver:
+        until(lambda: sender.receivers)
+        with receiver._changed:
+            before = receiver._now()
+            receiver._looked_s -= 60
+            assert receiver._now() - before <= 1_100
+
+
+def test_a_closed_receiver_ends_its_loop() -> None:
+    """Whoever waits in another thread goes home."""
+    with TopicSender("t") as sender:
+        receiver = TopicReceiver(sender.address, "t")
+        until(lambda: sender.receivers)
+        threading.Timer(0.05, receiver.close).start()
+        assert [type(event) for event in receiver] == [SessionBegan]
+        until(lambda: not sender.receivers)
+        receiver.close()
