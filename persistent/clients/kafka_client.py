@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 from weakref import WeakMethod
 
+from persistent.clients.kafka_errors import Reports, error_name, is_final
 from persistent.clients.kafka_settings import Connection
 from persistent.clients.kept import Kept
 from persistent.clock import duration_text, monotonic_s
@@ -36,14 +37,6 @@ _OURS: Final = {
     # What a split reads is there already; a fetch that waits holds up the next split on the same connection.
     "fetch.wait.max.ms": 10,
 }
-_REFUSED: Final = ("_AUTHENTICATION", "_SSL")
-"""Errors of a connection that another try does not mend; unless it was only cut off, as by a broker that ends."""
-_ALERT: Final = "SSL alert number"
-"""What the broker says of our certificate, once the connection stands."""
-_CUT: Final = ("Disconnected", "Connection reset", "Connection refused", "Broken pipe", "timed out")
-_PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
-"""Parts of the names of answers that another try does not change. All others may come from a broker that has just been
-started, which knows no leaders and no topics yet."""
 _UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PART"
 _SURE_SECONDS: Final = 3.0
 """So long a broker has to say that there is no such topic."""
@@ -60,14 +53,15 @@ class Topic:
 
 
 class KafkaClient:
-    """Asks the broker of one connection. One for each source or sink in each process. ``failure``: what it raises."""
+    """Asks the broker of one connection. One for each source or sink in each process. ``failure``: what it raises;
+    ``reports``: what its connections have reported."""
 
     def __init__(self, connection: Connection, failure: type[PersistentError] = SourceError) -> None:
         _library()
         self._connection = connection
         self._failure = failure
         self._has_answered = False
-        self._causes: dict[str, str] = {}
+        self.reports = Reports(connection.redacted)
         self._lock = Lock()
         self._idle: list[Any] = []
         self._admin: Any = None
@@ -188,18 +182,20 @@ class KafkaClient:
         def tried() -> T:
             found = ask(self._admin_client())
             self._has_answered = True
-            self._causes.clear()
+            self.reports.clear()
             return found
 
         def failed() -> None:
             # It keeps what it knew of leaders, and asks for no newer ones.
             self._admin = None
 
+        # What was heard before is of other connections, or of another time.
+        self.reports.clear()
         began = monotonic_s()
         try:
             return self.repeated(what, tried, self._is_worth_a_try, failed, answers)
         except (KafkaException, TimeoutError) as error:
-            said, cause = answers.get(error_name(error)), self.cause(error)
+            said, cause = answers.get(error_name(error)), self.reports.cause(error)
         if said is not None:
             raise self._failure(f"Kafka at {self._connection.servers}: {said}")
         raise self.away(what, cause, monotonic_s() - began)
@@ -213,7 +209,7 @@ class KafkaClient:
             except TimeoutError:
                 # Its errors are heard while somebody polls.
                 admin.poll(0)
-                if self._refusals() or monotonic_s() > until:
+                if self.reports.refused or monotonic_s() > until:
                     raise
 
     def repeated(
@@ -263,60 +259,45 @@ class KafkaClient:
         """Say in the log that the broker has not done ``what`` yet."""
         servers, bound = self._connection.servers, duration_text(self._bound_ms)
         text = "Kafka at %s: cannot %s yet, for %.0f s of %s: %s"
-        logger.warning(text, servers, what, seconds, bound, self.cause(error))
+        logger.warning(text, servers, what, seconds, bound, self.reports.cause(error))
 
     def away(self, what: str, cause: str, seconds: float) -> PersistentError:
-        """The error for a broker that did not do ``what`` in time."""
+        """The error for a broker that did not do ``what`` in time, or has refused to."""
+        waited = "" if self.reports.refused else f" ({seconds:.0f} s)"
         return self._failure(
-            f"Kafka at {self._connection.servers}: cannot {what}: {cause} ({seconds:.0f} s). Nothing was lost, the "
-            "last checkpoint is good: check servers= and client= (does the broker want TLS or a password?), or start "
-            "the broker, and run again"
+            f"Kafka at {self._connection.servers}: cannot {what}: {cause}{waited}. Nothing was lost, the last "
+            f"checkpoint is good: {self.reports.remedy}"
         )
 
     def _is_worth_a_try(self, error: BaseException) -> bool:
         from confluent_kafka import KafkaException
 
-        if self._refusals():
+        if self.reports.refused:
             return False
         if isinstance(error, TimeoutError):
             return True
         if not isinstance(error, KafkaException):
             return False
-        return not any(part in error_name(error) for part in _PERMANENT)
+        return not is_final(error)
 
-    def cause(self, error: Any = None) -> str:
-        """Why the broker does not answer: the last error of each kind that its connections had."""
-        refused = self._refusals()
-        if refused:
-            return "; ".join(refused)
-        said = error is not None and error_name(error)
-        own = [self._connection.redacted(f"{said}: {error.args[0].str()}")] if said else []
-        return "; ".join([*own, *list(self._causes.values())[-1:]]) or "it does not answer"
-
-    def _refusals(self) -> list[str]:
-        found = [text for name, text in self._causes.items() if name in _REFUSED or _ALERT in text]
-        return [text for text in found if not any(cut in text for cut in _CUT)]
-
-    def heard(self, error: Any) -> None:
-        """Remember an error of a connection; librdkafka calls it."""
-        if self._causes and error.name() == "_ALL_BROKERS_DOWN":
-            # It follows from what was heard before.
-            return
-        self._causes.pop(error.name(), None)
-        self._causes[error.name()] = self._connection.redacted(f"{error.name()}: {error.str()}")
+    def check_refused(self, what: str) -> None:
+        """Raise if a broker has refused a connection of ours for good: it is never made, however long ``what`` waits
+        for it."""
+        if self.reports.refused:
+            raise self.away(what, self.reports.cause(), 0)
 
     def _admin_client(self) -> Any:
         from confluent_kafka.admin import AdminClient
 
         with self._lock:
             if self._admin is None:
-                self._causes.clear()
+                self.reports.clear()
                 self._admin = self._made(lambda: AdminClient(self._settings()))
             return self._admin
 
     def _settings(self) -> dict[str, Any]:
         # librdkafka holds on to what it calls: a client must not be kept by its own consumers.
-        heard = WeakMethod(self.heard)
+        heard = WeakMethod(self.reports.hear)
 
         def hear(error: Any) -> None:
             own = heard()
@@ -374,12 +355,6 @@ class KafkaClient:
     @property
     def server_away_s(self) -> float:
         return self._connection.server_away_ms / 1_000
-
-
-def error_name(error: Any) -> str:
-    """The name of an error of Kafka, "" of any other."""
-    found = error.args[0] if error.args else None
-    return str(found.name()) if found is not None and hasattr(found, "name") else ""
 
 
 def require_same_topic(name: str, recorded: str | None, found: Topic) -> None:

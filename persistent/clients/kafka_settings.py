@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from persistent.clients.secrets import without
 from persistent.errors import InvalidPipeline
 
 _FIXED: Final = {
@@ -18,8 +19,23 @@ _FIXED: Final = {
     "group.id": "nothing is committed to a group",
 }
 """The settings of a client that are not the user's to make, and why."""
+_PUBLIC: Final = frozenset(
+    {
+        "PLAIN",
+        "GSSAPI",
+        "OAUTHBEARER",
+        "SCRAM-SHA-256",
+        "SCRAM-SHA-512",
+        "PLAINTEXT",
+        "SSL",
+        "SASL_PLAINTEXT",
+        "SASL_SSL",
+    }
+)
+"""Words of the protocol, which an error needs. Anything else may be a password in the wrong place."""
+_SECRET: Final = re.compile("pass|secret|token|jaas|oauth")
 _HIDDEN_MIN: Final = 4
-"""Characters: a shorter value of a setting is a number or a flag."""
+"""Characters: a shorter value of a setting that is no password is a number or a flag."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +52,17 @@ class Connection:
         return f"Connection({self.servers!r})"
 
     def redacted(self, text: str) -> str:
-        """The text without any value of a setting, and without what follows the name of one.
+        """The text without any value of a setting, and without what follows the name of one; short values of passwords
+        alone.
 
         >>> Connection("a:1", {"sasl.password": "hunter2"}, 1, 1).redacted("no login with hunter2 at a:1")
         'no login with *** at a:1'
         """
-        hidden = {str(value) for value in self.settings.values()}
-        hidden |= {name.partition("=")[2] for name in self.settings}
-        for value in sorted(hidden, key=len, reverse=True):
-            text = text.replace(value, "***") if len(value) >= _HIDDEN_MIN else text
-        return text
+        hidden = {name.partition("=")[2] for name in self.settings}
+        for name, value in self.settings.items():
+            if _SECRET.search(name) or (str(value).upper() not in _PUBLIC and len(str(value)) >= _HIDDEN_MIN):
+                hidden.add(str(value))
+        return without(hidden, text, "***")
 
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from persistent.clients.kafka_client import KafkaClient, require_same_topic
@@ -23,23 +22,20 @@ from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, Sour
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
 from persistent.sources.avro import Avro, AvroValues
-from persistent.sources.metadata import Gathered, checked_metadata, with_metadata
-from persistent.sources.offsets import ON_GAP, OffsetPlans
+from persistent.sources.message_columns import SAMPLE_ROWS, MessageColumns
+from persistent.sources.metadata import Gathered, checked_metadata
+from persistent.sources.offsets import ON_GAP, OffsetPlans, reached, require_skew, starts
 from persistent.sources.protocol import (
     Budget,
-    DeadRecord,
     Positions,
     Reached,
     Records,
     SourcePlan,
     SourceState,
-    Span,
     Split,
 )
-from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, from_option, to_json
-from persistent.sources.timestamps import milliseconds, require_readable, why_none
-from persistent.sources.values import JsonValues, MessageValue, RawValues, ValueFormat, widest
+from persistent.sources.schemas import from_option
+from persistent.sources.values import JsonValues, MessageValue, RawValues, ValueFormat
 from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled
 
@@ -49,11 +45,8 @@ _AT_ONCE: Final = 2_000
 _POLL_SECONDS: Final = 0.1
 _BATCH_ROWS: Final = 50_000
 _BATCH_BYTES: Final = 64 << 20
-_SAMPLE_ROWS: Final = 1_000
-_SKEW_ROWS: Final = 100
 _SAMPLE_SECONDS: Final = 5.0
 _LOOK_AGAIN_SECONDS: Final = 3.0
-_DEAD_BYTES_MAX: Final = 1 << 20
 
 
 class KafkaSource:
@@ -110,9 +103,7 @@ class KafkaSource:
         self.address = f"{servers} topic {topic}"
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)
-        self._schema = None if schema is None else from_option(schema)
         self._metadata = checked_metadata(metadata, timestamp)
-        self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
         self._start = start if start in ("earliest", "latest") else _instant(start)
         self._skew_ms = 0 if timestamp == "_timestamp" else _duration(max_skew, "max_skew")
         self._connection = Connection(
@@ -121,7 +112,13 @@ class KafkaSource:
             _duration(connect_timeout, "connect_timeout"),
             _duration(server_away, "server_away"),
         )
-        self._format = _format(format, topic, schema, self._connection)
+        self._columns = MessageColumns(
+            repr(self),
+            _format(format, topic, schema, self._connection),
+            None if schema is None else from_option(schema),
+            self._metadata,
+            (timestamp, timestamp_unit),
+        )
         idle_ms = None if idle_timeout is None else _duration(idle_timeout, "idle_timeout")
         self._plans = OffsetPlans(f"topic {topic!r} of Kafka", on_gap=on_gap, idle_timeout_ms=idle_ms)
         self._own_client: KafkaClient | None = None
@@ -151,9 +148,11 @@ class KafkaSource:
         kept = self._kept(state.recorded)
         topic_id = self._found.id
         plan = self._plans.plan(state, budget, kept, self._begins)
-        recorded = {**plan.recorded, **self._times(), "topic": self.topic, "topic_id": topic_id}
-        if plan.splits or self._schema is not None:
-            recorded |= self._columns(state.recorded, {**plan.end, **_starts(plan.splits)})
+        recorded = {**plan.recorded, **self._columns.times(), "topic": self.topic, "topic_id": topic_id}
+        if plan.splits or self._columns.is_given:
+            at = {**plan.end, **starts(plan.splits)}
+            samples = partial(self._samples, at)
+            recorded |= self._columns.recorded(state.recorded, samples)
         return replace(plan, recorded=recorded)
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
@@ -176,33 +175,17 @@ class KafkaSource:
         # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
         kept = self._client.kept(self.topic, found.partitions)
         same = ("writers",) if found.id == recorded.get("topic_id") else ()
-        carried = {name: recorded[name] for name in (*self._times(), "schema", "reader", *same) if name in recorded}
-        self._require_skew(recorded, at, kept, clock)
+        carried = {
+            name: recorded[name] for name in (*self._columns.times(), "schema", "reader", *same) if name in recorded
+        }
+        if "schema" in recorded:
+            require_skew(repr(self), at, kept, (clock, self._skew_ms), lambda split: self.read(split, recorded))
         begins = self._plans.from_clock(kept, at, utc_text(clock - self._skew_ms))
         return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})
 
-    def _require_skew(
-        self, recorded: Mapping[str, Any], at: Mapping[str, int], kept: Mapping[str, Kept], clock: int
-    ) -> None:
-        """Raise SourceError if the records just before those positions belong to the clock: the broker's timestamps are
-        farther behind than ``max_skew`` allows."""
-        for partition, offset in at.items() if "schema" in recorded else ():
-            span = Span(0, max(kept[partition].first, offset - _SKEW_ROWS), offset)
-            read = self.read(Split(partition, (span,)), recorded) if span.start < span.stop else ()
-            latest = max((int(records.timestamps.max()) for records in read if len(records.timestamps)), default=0)
-            if latest >= clock:
-                raise SourceError(
-                    f"{self!r}, partition {partition}: a record before offset {offset}, where the broker's timestamps "
-                    f"reach {utc_text(clock - self._skew_ms)}, has the event time {utc_text(latest)}: it would not be "
-                    "read again. The broker's clock is behind, or that of a producer: give a larger max_skew="
-                )
-
     def reached(self, state: SourceState) -> Reached:
         """How many offsets have been read, of those that the last plan found."""
-        begins = state.recorded.get("begins", {})
-        done = sum(position - begins.get(one, 0) for one, position in state.positions.items())
-        ends = {one: kept.stop for one, kept in self._last_kept.items()} or state.positions
-        return Reached(done, max(done, sum(end - begins.get(one, 0) for one, end in ends.items())), "rows")
+        return reached(state, self._last_kept)
 
     def guarantee(self) -> Promise:
         """Exactly-once, whatever a consumer group has committed."""
@@ -229,55 +212,23 @@ class KafkaSource:
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
         self._require_recorded(recorded)
-        # A plan without splits may know no fields yet.
-        return with_metadata(from_json(recorded.get("schema", [])), self._metadata)
+        return self._columns.schema(recorded)
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        options.require_recorded(recorded, self._times(), {**options.TIMES, "format": _COUNTED})
+        options.require_recorded(recorded, self._columns.times(), {**options.TIMES, "format": _COUNTED})
         if recorded.get("topic") not in (None, self.topic):
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read topic {recorded['topic']!r}: give it that one, or a new checkpoint"
             )
 
-    def _times(self) -> dict[str, Any]:
-        return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
-
-    def _columns(self, recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
-        """What is recorded of the columns of the values: as given, as recorded, or as those of the first records from
-        ``at`` on are."""
-        fixed = self._format.fixed(recorded)
-        known = self._format.columns(fixed)
-        if known is not None:
-            schema = known
-        elif self._schema is not None:
-            schema = self._schema
-        elif "schema" in recorded:
-            schema = from_json(recorded["schema"])
-        else:
-            schema = self._inferred(at)
-        require_readable(with_metadata(schema, self._metadata), self._timestamp, self._timestamp_unit)
-        return {**fixed, "schema": to_json(schema)}
-
-    def _inferred(self, at: Mapping[str, int]) -> pa.Schema:
-        """The columns of the first values of each partition, however large the step and however many its workers."""
-        found = []
-        try:
-            for partition in sorted(at):
-                values = self._sample(partition, at[partition])
-                schema = self._format.infer(values)
-                if schema is not None:
-                    found.append(schema)
-        except Unreadable as error:
-            raise SourceError(f"{self!r}: {error}. Say schema=, and such values are dead letters") from error
-        if not found:
-            raise SourceError(f"{self!r}: no value says which columns there are. Say schema=")
-        return widest(found)
+    def _samples(self, at: Mapping[str, int]) -> Iterator[list[MessageValue]]:
+        return (self._sample(partition, at[partition]) for partition in sorted(at))
 
     def _sample(self, partition: str, start: int) -> list[MessageValue]:
         values: list[MessageValue] = []
         for found in self._messages(partition, start, self._last_kept[partition].stop, self._found.id):
-            values += [message.value() for message in found[: _SAMPLE_ROWS - len(values)]]
-            if len(values) == _SAMPLE_ROWS:
+            values += [message.value() for message in found[: SAMPLE_ROWS - len(values)]]
+            if len(values) == SAMPLE_ROWS:
                 break
         return values
 
@@ -289,33 +240,17 @@ class KafkaSource:
             for messages in self._messages(split.partition, span.start, span.stop, recorded.get("topic_id")):
                 found.add(messages)
                 if len(found) >= _BATCH_ROWS or found.size >= _BATCH_BYTES:
-                    yield self._records(found, recorded)
+                    yield self._columns.records(found, recorded)
                     found = Gathered(self._metadata)
             if len(found):
-                yield self._records(found, recorded)
-
-    def _records(self, found: Gathered, recorded: Mapping[str, Any]) -> Records:
-        schema, values = from_json(recorded["schema"]), found.values
-        decoded = self._format.decode(values, schema, recorded)
-        rows = decoded.rows
-        columns = [*decoded.batch.columns, *(found.column(name, rows) for name in self._metadata)]
-        batch = pa.RecordBatch.from_arrays(columns, schema=with_metadata(schema, self._metadata))
-        offsets = np.array(found.offsets, np.int64)
-        dead = [
-            DeadRecord(0, found.offsets[row], reason, (values[row] or b"")[:_DEAD_BYTES_MAX])
-            for row, reason in decoded.dead
-        ]
-        time = batch.column(self._timestamp)
-        times = milliseconds(time, self._timestamp_unit)
-        why = partial(why_none, time, self._timestamp, self._timestamp_unit)
-        return Records(0, batch, times, offsets if len(rows) == len(offsets) else offsets[list(rows)], dead, why)
+                yield self._columns.records(found, recorded)
 
     def _messages(self, partition: str, start: int, stop: int, topic_id: str | None) -> Iterator[list[Any]]:
         """The messages ``start <= offset < stop``. It ends at a message or an end of the partition at or behind
         ``stop``: a marker of a transaction has an offset, and is never seen."""
         from confluent_kafka import TopicPartition
 
-        client = self._client
+        client, what = self._client, f"read partition {partition} from offset {start}"
         with client.consumer() as consumer:
             consumer.assign([TopicPartition(self.topic, int(partition), start)])
             silent_since = looked = monotonic_s()
@@ -334,13 +269,14 @@ class KafkaSource:
                         start = max(start, message.offset())
                     else:
                         self._heard(message.error(), partition, start)
+                if not messages:
+                    client.check_refused(what)
                 if not messages and now - looked > _LOOK_AGAIN_SECONDS:
                     # A topic that is deleted, and a partition that was cut off, are silent.
                     looked = now
                     self._require_there(partition, start, stop, topic_id)
-                silent = now - silent_since
-                if silent > client.server_away_s:
-                    raise client.away(f"read partition {partition} from offset {start}", client.cause(), silent)
+                if now - silent_since > client.server_away_s:
+                    raise client.away(what, client.reports.cause(), now - silent_since)
 
     def _heard(self, error: Any, partition: str, start: int) -> None:
         """Raise what another poll does not mend."""
@@ -349,7 +285,8 @@ class KafkaSource:
                 f"{self!r}, partition {partition}: offset {start} is no longer there: the broker has deleted it since "
                 "the step was planned. The next run plans the step again, as on_gap= says"
             )
-        if error.name() in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_AUTHENTICATION") or error.fatal():
+        self._client.reports.hear(error)
+        if error.name() in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED") or error.fatal():
             raise SourceError(f"{self!r}, partition {partition}: {error.str()}")
 
     def _require_there(self, partition: str, start: int, stop: int, topic_id: str | None) -> None:
@@ -366,10 +303,6 @@ class KafkaSource:
                 f"{self!r}, partition {partition}: offset {start} is no longer there, the first is {kept.first}: the "
                 "broker has deleted it since the step was planned. The next run plans the step again, as on_gap= says"
             )
-
-
-def _starts(splits: Sequence[Split]) -> dict[str, int]:
-    return {split.partition: split.spans[0].start for split in reversed(splits)}
 
 
 def _format(format: str | Avro, topic: str, schema: Any, connection: Connection) -> ValueFormat:

@@ -41,6 +41,15 @@ def test_no_value_of_a_setting_is_shown() -> None:
     text = connection.redacted("no hunter2 at abcd:123 with inline")
     assert text == "no *** at ***:123 with ***"
     assert "hunter2" not in repr(connection)
+    said = "SASL SCRAM-SHA-512 handshake failed for a or 512"
+    named = {"sasl.mechanism": "SCRAM-SHA-512", "security.protocol": "SASL_SSL"}
+    assert Connection("a:1", named, 1, 1).redacted(said) == said
+    for name in ("sasl.password", "ssl.key.password", "sasl.oauthbearer.client.secret"):
+        assert Connection("a:1", {**named, name: "a"}, 1, 1).redacted(said) == said.replace(" a ", " *** ")
+    for name in ("sasl.password", "sasl.mechanism"):
+        assert Connection("a:1", {**named, name: "SASL"}, 1, 1).redacted(said) == said.replace("SASL", "***")
+    plain = Connection("a:1", {"sasl.mechanism": "plain", "sasl.password": "PLAIN"}, 1, 1)
+    assert plain.redacted("no plain PLAIN") == "no plain ***"
 
 
 def test_a_longer_value_goes_first() -> None:

@@ -175,6 +175,12 @@ def test_tls(made: Certificates, tmp_path: Path) -> None:
         asking(server.url.replace("http", "https")).schema(1)
 
 
+def test_a_password_of_a_letter_leaves_the_text_whole() -> None:
+    """What is wrong could not be read."""
+    for client in ({"basic.auth.user.info": "u:e"}, {"bearer.auth.token": "e"}, {"ssl.key.password": "e"}):
+        assert registry_access("http://a", client).scrubbed("refused the letter e") == "refused the letter ..."
+
+
 def test_the_options_are_checked() -> None:
     """And what is refused shows no secret."""
     for url, client, said in (

@@ -24,6 +24,7 @@ from persistent.clients.kept import Kept
 from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, SourceError
 from persistent.operations import restart
 from persistent.sources import offsets
+from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.testing import Killed
 from persistent.verify import verify, verify_source
@@ -305,6 +306,7 @@ def test_a_broker_that_is_away_is_named_in_time(kafka: KafkaServer) -> None:
     assert Log(storage).newest() is None
 
 
+REFUSED = r"_AUTHENTICATION: .*SASL.*correct sasl\.username, sasl\.password or sasl\.mechanism in client="
 SASL = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "app"}
 
 
@@ -320,17 +322,35 @@ def test_a_password_is_asked_for_and_never_shown(kafka: KafkaServer) -> None:
     )
     one.run(engine="embedded")
     assert counted(one) == total(30)
-    for client in ({**SASL, "sasl.password": "not-the-password"}, {}, {"security.protocol": "SSL"}):
-        source = KafkaSource(kafka.guarded, topic, connect_timeout="2 s", client=client)
+    passing = r"check servers= and client= \(does the broker want TLS or a pass"
+    for client, timeout, says in (
+        ({**SASL, "sasl.password": "not-the-password"}, "5 min", REFUSED),
+        ({**SASL, "sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "not-the-password"}, "5 min", REFUSED),
+        ({}, "2 s", passing),
+        ({"security.protocol": "SSL"}, "2 s", passing),
+    ):
+        source = KafkaSource(kafka.guarded, topic, connect_timeout=timeout, client=client)
         began = time.monotonic()
-        with pytest.raises(
-            SourceError, match=r"check servers= and client= \(does the broker want TLS or a pass"
-        ) as raised:
+        with pytest.raises(SourceError, match=f"^Kafka at {kafka.guarded}: cannot describe topic .*{says}") as raised:
             Pipeline(source=source, task=ByPage(), checkpoint=MemoryStorage(uuid.uuid4().hex)).run(engine="embedded")
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < 60
         assert "not-the-password" not in str(raised.value)
     written = b"".join(bytes(storage.read(name)) for folder in ("m", "p") for name in _names(storage, folder))
     assert b"hunter2" not in written and "hunter2" not in repr(one)
+
+
+def test_a_password_that_is_refused_under_way_ends_the_step(kafka: KafkaServer) -> None:
+    """A worker connects after the driver has planned: it would wait for as long as a broker may be away."""
+    topic = kafka.create(1)
+    kafka.produce(topic, rows(30))
+    right, wrong = ({**SASL, "sasl.password": password} for password in (PASSWORD, "not-the-password"))
+    source = KafkaSource(kafka.guarded, topic, timestamp="ts", timestamp_unit="ms", client=right)
+    plan = source.plan(SourceState({}), Budget(100))
+    stale: Any = KafkaSource(kafka.guarded, topic, timestamp="ts", timestamp_unit="ms", client=wrong)
+    began = time.monotonic()
+    with pytest.raises(SourceError, match=f"^Kafka at {kafka.guarded}: cannot read partition 0 .*{REFUSED}") as raised:
+        list(stale.read(plan.splits[0], plan.recorded))
+    assert time.monotonic() - began < 60 and "not-the-password" not in str(raised.value)
 
 
 def _names(storage: MemoryStorage, folder: str) -> list[str]:

@@ -33,12 +33,12 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.engines.embedded import Embedded
-from persistent.errors import Fenced, InvalidPipeline, StorageError
+from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
 from persistent.operations import rollback
 from persistent.sinks.protocol import Claim, OutputBatch
 from persistent.storage import LocalStorage, MemoryStorage
 from tests.faults import FaultyStorage, Killed, Operations
-from tests.servers.kafka import KafkaServer
+from tests.servers.kafka import PASSWORD, KafkaServer
 from tests.servers.reading import committed, json_values
 from tests.servers.suites import CALLS, SteppedKafkaSink
 
@@ -304,9 +304,10 @@ def test_a_rollback_publishes_again_and_does_not_take_back(kafka: KafkaServer) -
     assert entry is not None
     before = shown(kafka, topic)
     target = sorted(entry.manifest.bases)[1]
-    rollback(storage, target, outputs="retract", take_over=True)
-    with pytest.raises(InvalidPipeline, match=r"cannot take back.*--outputs=again"):
-        run(storage, KafkaSink(kafka.bootstrap, topic))
+    with pytest.raises(Refused, match=r"the sink 'kafka' of this job cannot take back.*--outputs=again"):
+        rollback(storage, target, outputs="retract", take_over=True)
+    assert Log(storage).newest() == entry
+    run(storage, KafkaSink(kafka.bootstrap, topic), ends=False)
     assert shown(kafka, topic) == before
     rollback(storage, target, outputs="again", take_over=True)
     run(storage, KafkaSink(kafka.bootstrap, topic))
@@ -344,10 +345,12 @@ def test_what_is_wrong_is_said_at_once(kafka: KafkaServer) -> None:
     with pytest.raises(StorageError, match=r"cannot describe topic .*check servers="):
         sink = KafkaSink("127.0.0.1:1", "t", connect_timeout="1 s")
         sink.claim(Claim("j"))
-    secret = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
     with pytest.raises(StorageError) as refused:
-        claimed(kafka, "t", connect_timeout="2 s", client={**secret, "sasl.password": "hush-hush"})
+        claimed(kafka, "t", connect_timeout="2 s", client=login("hush-hush"))
     assert "hush-hush" not in f"{refused.value!r}{refused.value.__cause__!r}" and time.monotonic() - began < 30
+    guarded = KafkaSink(kafka.guarded, kafka.create(), client=login("hush-hush"))
+    with pytest.raises(StorageError, match=f"^Kafka at {kafka.guarded}: cannot describe topic .*correct sasl.username"):
+        guarded.claim(Claim("j"))
     forgets = kafka.create()
     kafka.create(name=f"{forgets}-persistent-marks")
     with pytest.raises(StorageError, match=r"cleanup\.policy=delete.*kafka-configs\.sh"):
@@ -360,6 +363,32 @@ def test_what_is_wrong_is_said_at_once(kafka: KafkaServer) -> None:
         run(store(), KafkaSink(kafka.bootstrap, forgets, key=["nothing"]))
     with pytest.raises(StorageError, match=r"cannot claim topic .*INVALID_TRANSACTION_TIMEOUT"):
         claimed(kafka, kafka.create(), client={"transaction.timeout.ms": 2_000_000})
+
+
+def test_a_producer_that_is_refused_is_not_waited_for(kafka: KafkaServer) -> None:
+    """Its connection is its own: a transaction would begin again and again until the broker counts as away."""
+    place: Any = KafkaSink(kafka.guarded, topic := kafka.create(), client=login(PASSWORD))._place
+    client, make = place.client, place.client.producer
+
+    def producer(settings: Any) -> Any:
+        return make({**settings, "sasl.password": "hush-hush"})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "producer", producer)
+        began = time.monotonic()
+        with pytest.raises(StorageError, match=f"^Kafka at {kafka.guarded}: cannot write to {topic}: .*correct sasl"):
+            place.change("append to", place.fenced)
+        assert time.monotonic() - began < 60
+    assert place.change("append to", place.fenced) is None
+
+
+def login(password: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "app",
+        "sasl.password": password,
+    }
 
 
 def test_a_decimal_key_whose_scale_grows_is_one_key() -> None:
