@@ -11,8 +11,8 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 covered = 'persistent/storage/*,persistent/driver/commit.py,persistent/driver/publish.py,persistent/checkpoint/*,persistent/codec/*'
-covering = tests/driver/test_commit.py tests/driver/test_publish_*.py tests/checkpoint tests/codec tests/storage \
-	tests/operations/test_savepoints.py tests/operations/test_collection.py
+covering = tests/driver/test_commit*.py tests/driver/test_publish_*.py tests/checkpoint tests/codec tests/storage \
+	tests/operations/test_savepoints.py tests/operations/test_collection.py tests/worker/test_merge_runs.py
 MINUTES ?= 40
 BENCH ?= clicks views checkpoint memory many_steps kernels sketches verify stores kafka log sinks copies
 
@@ -22,7 +22,7 @@ help:
 	@echo 'make check   the other tests: real servers, Spark, kills at every operation, every law on 200 examples'
 	@echo 'make integration  sources and sinks on the servers that it starts: suites, a round of the matrix; SEED= repeats it'
 	@echo 'make matrix  every source and sink beside every accident, in ROUNDS=20, and its page in the docs'
-	@echo 'make marathon  Kafka to PostgreSQL and Kafka, everything dies in turn, MINUTES=5 on each engine'
+	@echo 'make marathon  Kafka to PostgreSQL and Kafka, a topic, a queue: everything dies in turn, MINUTES=5 each'
 	@echo 'make docs    the pages as a site, in build/site'
 	@echo 'make laws    every law on every monoid, on 5,000 examples each (make test: 12, make check: 200)'
 	@echo 'make proof   crashes, errors, drivers and corruption in all their cases: one table, in MINUTES=40'
@@ -74,6 +74,8 @@ matrix: .venv/installed
 
 marathon: .venv/installed
 	$(python) -m tests.integration.marathon $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5) $(SEED)
+	$(python) -m tests.integration.marathon_topic $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5) $(SEED)
+	$(python) -m tests.integration.marathon_queue $(if $(filter command line,$(origin MINUTES)),$(MINUTES),5) $(SEED)
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(python) -m mkdocs build --strict

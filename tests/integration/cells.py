@@ -18,6 +18,7 @@ FAULTS = (KILLED, SERVER, CUT, SLOW)
 _NO_SERVER = "a folder of this machine has no server and no connection"
 _LIBRARY = "SQLite is a library in our process: it dies with us"
 _FUNCTION = "the function runs in our process: it dies with us"
+_IN_SENDER = "a sender retains in its memory: what it had not sent when it is killed is a dead letter (`make marathon`)"
 _IN_MEMORY = "the S3 of the tests holds its objects in memory: killed, it would be empty, as no S3 is"
 
 
@@ -38,7 +39,7 @@ class Part:
         """What can happen to it."""
         if not self.server:
             return (KILLED,)
-        return tuple(fault for fault in FAULTS if not (self.server == "s3" and fault == SERVER))
+        return tuple(fault for fault in FAULTS if not (self.server in ("s3", "topic") and fault == SERVER))
 
 
 PARTS = (
@@ -48,11 +49,16 @@ PARTS = (
     Part("FileSource, on HDFS", "remote", "file", "hdfs", "parquet"),
     Part("FileSource, on S3", "remote", "file", "s3", "parquet", excluded=_IN_MEMORY),
     Part("KafkaSource", "kafka", "file", "kafka"),
+    Part("RabbitStreamSource", "rabbit stream", "file", "rabbit stream"),
     Part("LogSource", "log", "file", excluded=_NO_SERVER),
+    Part("TopicSource", "topic", "file", "topic", excluded=_IN_SENDER),
+    Part("RabbitQueueSource, classic, dedupe", "queue classic", "file", "rabbit"),
+    Part("RabbitQueueSource, quorum, dedupe", "queue quorum", "file", "rabbit"),
     Part("FileSink", "file", "file", excluded=_NO_SERVER),
     Part("FileSink, on HDFS", "file", "remote", "hdfs"),
     Part("FileSink, on S3", "file", "remote", "s3", excluded=_IN_MEMORY),
     Part("KafkaSink", "file", "kafka", "kafka"),
+    Part("RabbitStreamSink", "file", "rabbit stream", "rabbit stream"),
     Part("PostgresSink, append", "file", "postgres append", "postgres"),
     Part("PostgresSink, upsert", "file", "postgres upsert", "postgres"),
     Part("SqliteSink, append", "file", "sqlite append", excluded=_LIBRARY),
@@ -94,8 +100,8 @@ def page(results: Results, seed: int) -> str:
         "",
         "<!-- Written by `make matrix`. -->",
         "",
-        "Every source and sink beside a real server (Kafka, PostgreSQL, HDFS, S3) that is killed with -9, or cut off",
-        "or held up by a proxy between it and us. In a round a job reads its input in parts; in each of them it",
+        "Every source and sink beside a real server (Kafka, RabbitMQ, PostgreSQL, HDFS, S3) that is killed with -9,",
+        "or cut off or held up by a proxy between it and us. In a round a job reads its input in parts; in each it",
         "happens once (to a server once a round), at a checkpoint that is drawn. What is published in the end and",
         "what was written are compared number for number: *twice* and *lost* say where they differ.",
         "",

@@ -9,10 +9,10 @@ import uuid
 import pytest
 
 from tests.integration.rounds import proxy_of
-from tests.servers.conftest import hdfs_server, kafka, postgres, s3_server
+from tests.servers.conftest import hdfs_server, kafka, postgres, rabbit, s3_server
 from tests.servers.s3 import S3Server
 
-__all__ = ["hdfs_server", "kafka", "postgres", "s3_server"]
+__all__ = ["hdfs_server", "kafka", "postgres", "rabbit", "s3_server"]
 
 
 @pytest.fixture
@@ -31,6 +31,6 @@ def seed() -> str:
 def server(request: pytest.FixtureRequest) -> str:
     """The server of the cell, which is running."""
     name: str = request.param
-    if name:
+    if name and name != "topic":
         proxy_of(name)
     return name

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from monoids import Bag
 from persistent import (
+    Dedupe,
     FileSink,
     FileSource,
     FunctionSink,
@@ -34,18 +35,25 @@ from persistent import (
     PersistentTask,
     Pipeline,
     PostgresSink,
+    RabbitQueueSource,
+    RabbitStreamSink,
+    RabbitStreamSource,
     SegmentedLog,
     SqliteSink,
+    TopicSource,
     WindowState,
     tumbling,
 )
 from persistent.storage.fsspec_storage import FsspecStorage
+from persistent.topic import JoinOptions
 from tests.servers.drivers import PATIENCE
+from tests.servers.streams import LOGIN
 
 WINDOW_MS = 100
 DISORDER_MS = 40
 AWAY = "2 min"
 _TIMES: Mapping[str, Any] = {"timestamp": "ts", "timestamp_unit": "ms", "max_out_of_orderness": f"{DISORDER_MS} ms"}
+_SCHEMA = {"n": "int64", "ts": "int64", "page": "string"}
 
 Record = Mapping[str, Any]
 
@@ -94,19 +102,32 @@ class Order:
             sink=self._sink(),
             checkpoint=self.checkpoint,
             step_rows=self.step_rows,
+            dedupe=Dedupe.by_id("_message_id", within="1 day") if self.source.startswith("queue") else None,
         )
 
     def _source(self) -> Any:
         if self.source == "kafka":
             return KafkaSource(self.address, self.input, server_away=AWAY, connect_timeout=AWAY, **_TIMES)
+        if self.source == "rabbit stream":
+            streams = self.input.split(",")
+            away = {"server_away": AWAY, "connect_timeout": AWAY}
+            return RabbitStreamSource(self.address, streams, client=LOGIN, **away, **_TIMES)
+        if self.source == "topic":
+            join = JoinOptions(discovery="100 ms", attempts=1_000, retry="100 ms", silence="3 s")
+            return TopicSource(self.address, "numbers", journal=self.input, join=join, schema=_SCHEMA, **_TIMES)
         if self.source == "log":
             return LogSource(self.input, **_TIMES)
+        if self.source.startswith("queue"):
+            away: dict[str, Any] = {"server_away": AWAY, "connect_timeout": AWAY, "recovery_interval": "200 ms"}
+            return RabbitQueueSource(self.address, self.input, journal=f"{self.checkpoint}-journal", **away, **_TIMES)
         return FileSource(f"{self.input}/*", ordered=True, **_TIMES)
 
     def _sink(self) -> Any:
         kind, _, mode = self.sink.partition(" ")
         if kind == "kafka":
             return KafkaSink(self.address, self.output, server_away=AWAY, connect_timeout=AWAY)
+        if self.sink == "rabbit stream":
+            return RabbitStreamSink(self.address, self.output, client=LOGIN, server_away=AWAY, connect_timeout=AWAY)
         if kind == "postgres":
             away = {"server_away": AWAY, "connect_timeout": AWAY, "call_timeout": "20 s"}
             return PostgresSink(self.address, self.output, mode=mode, **away)

@@ -12,14 +12,17 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from persistent.topic import Retain, TopicSender
 from tests.integration import places
 from tests.integration.cells import CUT, KILLED, REPEATS, SERVER, SLOW, Part, Tally
 from tests.integration.places import DISORDER_MS, WINDOW_MS, Order, Record, fresh
 from tests.servers.drivers import Driver
 from tests.servers.proxy import Proxy
+from tests.servers.queues import fresh_queue, send_rows
 from tests.servers.reading import json_values
 from tests.servers.s3 import client_environment
-from tests.servers.shared import shared_hdfs, shared_kafka, shared_postgres, shared_s3
+from tests.servers.shared import shared_hdfs, shared_kafka, shared_postgres, shared_rabbit, shared_s3
+from tests.servers.streams import Streams
 
 _FEEDS = 3
 _RECORDS = 180
@@ -42,6 +45,8 @@ def proxy_of(server: str) -> Proxy:
         return shared_kafka().proxy
     ports = {
         "postgres": lambda: shared_postgres().port,
+        "rabbit stream": lambda: shared_rabbit().stream_port,
+        "rabbit": lambda: shared_rabbit().port,
         "hdfs": lambda: shared_hdfs().name_node.port,
         "s3": lambda: shared_s3().server.port,
     }
@@ -54,15 +59,28 @@ class World:
     def __init__(self, part: Part, folder: Path, random: Random) -> None:
         self.part, self.folder, self.random = part, folder, random
         self.written: list[Record] = []
-        self.proxy = proxy_of(part.server) if part.server else None
+        self.sender: TopicSender | None = None
+        if part.server == "topic":
+            self.sender = TopicSender("numbers", retain=Retain("1 h"))
+            self.proxy: Proxy | None = Proxy(int(self.sender.address.rpartition(":")[2]))
+        else:
+            self.proxy = proxy_of(part.server) if part.server else None
         self.environment: dict[str, str] = {}
         self._files = str(folder / "input")
         input, output, address = self._files, self._output(), ""
         if part.server == "kafka":
             address = shared_kafka().proxied
             input = shared_kafka().create(3) if part.source == "kafka" else input
+        elif part.server == "rabbit stream":
+            address, streams = f"127.0.0.1:{self._proxy.port}", Streams(shared_rabbit())
+            input = ",".join(streams.create() for _ in range(2)) if part.source == "rabbit stream" else input
+        elif part.server == "rabbit":
+            address = shared_rabbit().url(port=self._proxy.port)
+            input = fresh_queue(shared_rabbit(), part.source.partition(" ")[2])
         elif part.server == "postgres":
             address = shared_postgres().url(port=self._proxy.port)
+        elif part.server == "topic":
+            address = f"127.0.0.1:{self._proxy.port}"
         elif part.server:
             there, away = self._remote()
             input, output = (away, output) if part.source == "remote" else (input, away)
@@ -78,6 +96,8 @@ class World:
     def _output(self) -> str:
         if self.part.sink == "kafka":
             return shared_kafka().create(2)
+        if self.part.sink == "rabbit stream":
+            return Streams(shared_rabbit()).create()
         if self.part.sink.startswith("postgres"):
             return fresh("matrix_")
         return str(self.folder / "output")
@@ -93,6 +113,12 @@ class World:
         url = f"{store.bucket(fresh('matrix-'))}/files"
         return url, url
 
+    def close(self) -> None:
+        """End what is of this round alone."""
+        if self.sender is not None:
+            self.sender.close(0)
+            self._proxy.close()
+
     # -- the input -----------------------------------------------------------------------------------------------
 
     def feed(self, number: int) -> None:
@@ -105,6 +131,18 @@ class World:
         self.written += records
         if self.part.source == "kafka":
             self._produce(records)
+            return
+        if self.part.server == "rabbit":
+            send_rows(shared_rabbit(), self.order.input, records)
+            return
+        if self.part.source == "rabbit stream":
+            for index, name in enumerate(self.order.input.split(",")):
+                some = [json.dumps(one).encode() for one in records if one["n"] % 2 == index]
+                Streams(shared_rabbit()).append(name, some, at_once=self.random.randrange(1, 40))
+            return
+        if self.sender is not None:
+            for one in records:
+                self.sender.publish(json.dumps(one).encode())
             return
         if self.part.source == "log":
             places.append_to_log(self._files, records)
@@ -131,6 +169,8 @@ class World:
         kind, output = self.part.sink.partition(" ")[0], self.order.output
         if kind == "kafka":
             return json_values(shared_kafka(), output)
+        if self.part.sink == "rabbit stream":
+            return Streams(shared_rabbit()).rows(output)
         if kind == "postgres":
             return [row for (row,) in shared_postgres().ask(f"SELECT row_to_json(v) FROM {output} v")]
         if kind == "sqlite":
@@ -150,6 +190,7 @@ def play(part: Part, fault: str, folder: Path, seed: str) -> Tally:
             stack.enter_context(client_environment(shared_s3()))
         world = World(part, folder, random)
         stack.callback(world.proxy.heal if world.proxy else lambda: None)
+        stack.callback(world.close)
         feeds = 2 if fault == SERVER else _FEEDS
         chosen = random.randrange(feeds)
         tally = Tally()
@@ -217,7 +258,13 @@ def _restart(world: World) -> None:
         time.sleep(away)
         hdfs.restart(node)
         return
-    server: Any = shared_kafka() if world.part.server == "kafka" else shared_postgres()
+    servers: Mapping[str, Any] = {
+        "kafka": shared_kafka,
+        "postgres": shared_postgres,
+        "rabbit": shared_rabbit,
+        "rabbit stream": shared_rabbit,
+    }
+    server = servers[world.part.server]()
     server.kill()
     time.sleep(away)
     server.restart()

@@ -13,7 +13,10 @@ import pytest
 from tests.integration import places
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import PostgresServer
+from tests.servers.queues import fresh_queue, send
+from tests.servers.rabbit import RabbitServer
 from tests.servers.reading import json_values
+from tests.servers.streams import LOGIN, Streams
 
 PAGES = Path(__file__).parents[2] / "docs" / "connectors"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
@@ -58,6 +61,26 @@ def test_of_kafka_sink(kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.M
     assert counted(json_values(kafka, topic)) == EXPECTED
 
 
+def test_of_rabbitmq_streams(rabbit: RabbitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader's first lines would fail, or count or publish something else."""
+    streams = Streams(rabbit)
+    read, written = streams.create(), streams.create()
+    streams.append(read, [json.dumps(view).encode() for view in VIEWS])
+    addresses = {'"localhost:5552"': repr(streams.address), '"views"': repr(read), '"visits"': repr(written)}
+    login = {'{"username": "guest", "password": "guest"}': repr(LOGIN)}
+    ran("rabbitmq-streams.md", tmp_path, monkeypatch, **addresses, **login)
+    assert counted(streams.rows(written)) == EXPECTED
+
+
+def test_of_rabbitmq(rabbit: RabbitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader's first lines would fail, or count something else."""
+    queue = fresh_queue(rabbit)
+    send(rabbit, queue, [(str(number // 2 * 2), json.dumps(VIEWS[number // 2 * 2]).encode()) for number in range(150)])
+    send(rabbit, queue, [(str(number), json.dumps(VIEWS[number]).encode()) for number in range(1, 150, 2)])
+    ran("rabbitmq.md", tmp_path, monkeypatch, **{'"amqp://localhost"': repr(rabbit.url()), '"views"': repr(queue)})
+    assert counted(places.file_rows(str(tmp_path / "visits"))) == EXPECTED
+
+
 def test_of_postgres(postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader's first lines would fail, or publish something else."""
     table = places.fresh("visits_")
@@ -72,7 +95,7 @@ def test_every_page_says_what_a_reader_asks(page: Path) -> None:
     """What is promised, what can be set, what is not promised, and what the other side needs."""
     text = page.read_text(encoding="utf-8")
     headings = set(re.findall(r"^## (.*)$", text, re.M))
-    needed = {"The brokers", "The server", "The topic", "What the store needs", "What the file needs"}
+    needed = {"The brokers", "The server", "The topic", "What the store needs", "What the file needs", "The sender"}
     assert {"The guarantee", "What is not promised"} <= headings
     assert "Options" in headings or page.name == "files.md"
     assert needed & headings or page.name == "function.md"

@@ -75,24 +75,24 @@ class MarkGoesBack(PostgresSink):
         super().deliver(batch)
 
     def _set(self, number: int) -> None:
-        statement = f"UPDATE {self._quoted('persistent_marks')} SET number = {number}"
+        statement = f"UPDATE {self._marks} SET number = {number}"
         self._session.transact("break", lambda session: session.execute(statement))
 
 
 class AnyMark(PostgresSink):
     """Moves the mark from wherever it stands, so that who slept publishes after a retraction."""
 
-    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark) -> None:
-        super()._move(session, self._mark(session), mark)
+    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark, **more: Any) -> None:
+        super()._move(session, self._mark(session), mark, **more)
 
 
 class TwoTransactions(PostgresSink):
     """Commits the rows, then the mark."""
 
-    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark) -> None:
+    def _move(self, session: Session, found: SinkMark | None, mark: SinkMark, **more: Any) -> None:
         session.execute("COMMIT")
         session.execute("BEGIN")
-        super()._move(session, found, mark)
+        super()._move(session, found, mark, **more)
 
 
 def _told_by_suite(rule: str) -> Story:
@@ -193,7 +193,7 @@ def made_again(made: type[KafkaSource], folder: Path, monkeypatch: pytest.Monkey
     assert total(one) == 0, "records of another topic were counted"
 
 
-_OF_MARKS = r"a reader sees|are missing|Fenced|beyond"
+_OF_MARKS = r"a reader sees|are missing|Fenced|beyond|a revision above"
 """Which of these is said depends on who comes first."""
 SENTENCES: dict[str, tuple[Story, type[Any], type[Any], str]] = {
     "marks never decrease": (

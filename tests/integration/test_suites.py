@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,33 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from persistent import FileSource, FunctionSink
+from persistent import FileSource, FunctionSink, TopicSource
 from persistent.sources.protocol import Source
 from persistent.storage import Storage, open_storage
 from persistent.testing import SinkSuite, SourceSuite
 from persistent.testing.sink_driver import OnOperation
+from persistent.topic import JoinOptions, Retain, TopicSender
 from tests.servers.hdfs import HdfsServer
-from tests.servers.suites import KafkaSinkSuite, KafkaSourceSuite, PostgresSuite
+from tests.servers.suites import (
+    KafkaSinkSuite,
+    KafkaSourceSuite,
+    PostgresSuite,
+    RabbitStreamSinkSuite,
+    RabbitStreamSourceSuite,
+)
 from tests.sinks.places import FileSuite, SqliteSuite
 
 
 class TestKafkaSource(KafkaSourceSuite):
     """KafkaSource."""
+
+
+class TestRabbitStreamSource(RabbitStreamSourceSuite):
+    """RabbitStreamSource."""
+
+
+class TestRabbitStreamSink(RabbitStreamSinkSuite):
+    """RabbitStreamSink."""
 
 
 class TestKafkaSink(KafkaSinkSuite):
@@ -96,6 +112,30 @@ class OnStore(SourceSuite):
         files, path = fsspec.core.url_to_fs(self.folder, skip_instance_cache=True)
         files.makedirs(path, exist_ok=True)
         files.pipe_file(f"{path}/{name}.parquet", sink.getvalue().to_pybytes())
+
+
+class TestTopicSource(SourceSuite):
+    """TopicSource: each source of a test takes the journal over from the one before."""
+
+    @pytest.fixture(autouse=True)
+    def _topic(self, tmp_path: Path) -> Iterator[None]:
+        self.folder, self.made = tmp_path / "journal", list[TopicSource]()
+        with TopicSender("numbers", retain=Retain("1 h")) as self.sender:
+            self.append()
+            self.append()
+            yield
+            for one in self.made:
+                one.close()
+
+    def source(self) -> Source:
+        join = JoinOptions(discovery="200 ms", attempts=100_000)
+        times = {"timestamp": "ts", "timestamp_unit": "ms", "schema": {"n": "int64", "ts": "int64"}}
+        self.made.append(TopicSource(self.sender.address, "numbers", journal=self.folder, join=join, **times))
+        return self.made[-1]
+
+    def append(self) -> None:
+        for number in range(8):
+            self.sender.publish(b'{"n":%d,"ts":%d}' % (number, 1_000 + number))
 
 
 class TestFilesOnS3(OnStore):

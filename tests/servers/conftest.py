@@ -10,8 +10,9 @@ from tests.servers.cluster import Cluster
 from tests.servers.hdfs import HdfsServer
 from tests.servers.kafka import KafkaServer
 from tests.servers.postgres import PostgresServer
+from tests.servers.rabbit import RabbitServer
 from tests.servers.s3 import S3Server, client_environment
-from tests.servers.shared import shared_cluster, shared_hdfs, shared_kafka, shared_postgres, shared_s3
+from tests.servers.shared import shared_cluster, shared_hdfs, shared_kafka, shared_postgres, shared_rabbit, shared_s3
 
 
 @pytest.fixture
@@ -39,6 +40,12 @@ def kafka() -> KafkaServer:
 def postgres() -> PostgresServer:
     """A server; a test that kills it starts it again."""
     return shared_postgres()
+
+
+@pytest.fixture
+def rabbit() -> RabbitServer:
+    """A node; a test that kills it starts it again."""
+    return shared_rabbit()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.servers import hdfs, kafka, postgres
+from tests.servers import hdfs, kafka, postgres, rabbit
 from tests.servers.processes import java, missing
 
 
@@ -17,11 +17,17 @@ def _postgres() -> object:
     return postgres.programs() or missing("no PostgreSQL found", postgres.INSTALL)
 
 
+def _rabbit() -> object:
+    found = rabbit.programs()
+    return found[0] if found else missing("no RabbitMQ found", rabbit.INSTALL)
+
+
 PARTS: dict[str, Callable[[], object]] = {
     "Java": java,
     "Kafka": kafka.jars,
     "HDFS": hdfs.jars,
     "PostgreSQL": _postgres,
+    "RabbitMQ": _rabbit,
 }
 
 

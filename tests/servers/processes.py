@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -22,6 +23,8 @@ T = TypeVar("T")
 START_SECONDS = 240
 _POLL_SECONDS = 0.02
 _PR_SET_PDEATHSIG = 1
+_PORTS = range(12_000, 32_000)
+"""Below those that Linux gives to connections."""
 
 
 def kept(begin: AbstractContextManager[T]) -> T:
@@ -50,11 +53,13 @@ def java() -> str:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port of 127.0.0.1 that nobody listens on, and that no connection is given: a server takes seconds to begin, and
+    is killed and begins again."""
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("of 100 ports of 127.0.0.1 none is free")
 
 
 class Server:
@@ -97,7 +102,7 @@ class Server:
     def wait(self) -> None:
         """Return when it takes connections. AssertionError with the end of its log if it does not."""
         deadline = time.monotonic() + START_SECONDS
-        while not self._answers():
+        while not self.answers():
             assert self._process is not None, "it was not started"
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"{' '.join(self._command)[:200]} does not serve: {self.last_words()}")
@@ -122,7 +127,7 @@ class Server:
         """The end of its log."""
         return self.log.read_text(errors="replace")[-3000:]
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1):
                 return True

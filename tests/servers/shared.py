@@ -12,6 +12,7 @@ from tests.servers.hdfs import HdfsServer, hdfs_server
 from tests.servers.kafka import KafkaServer, kafka_server
 from tests.servers.postgres import PostgresServer, postgres_server
 from tests.servers.processes import kept
+from tests.servers.rabbit import RabbitServer, rabbit_server
 from tests.servers.s3 import S3Server, s3_server
 
 
@@ -37,6 +38,12 @@ def shared_kafka() -> KafkaServer:
 def shared_postgres() -> PostgresServer:
     """A server; a test that kills it starts it again."""
     return kept(postgres_server())
+
+
+@cache
+def shared_rabbit() -> RabbitServer:
+    """A node; a test that kills it starts it again."""
+    return kept(rabbit_server())
 
 
 @cache

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from persistent import KafkaSink, KafkaSource, PostgresSink
+from persistent import KafkaSink, KafkaSource, PostgresSink, RabbitStreamSink, RabbitStreamSource
 from persistent.clients.postgres_session import Session
 from persistent.sinks.kafka_place import KafkaPlace
+from persistent.sinks.rabbit_stream_place import StreamPlace
 from persistent.testing import SinkSuite, SourceSuite
 from persistent.testing.sink_driver import OnOperation
 from tests.servers.reading import json_values
-from tests.servers.shared import shared_kafka, shared_postgres
+from tests.servers.shared import shared_kafka, shared_postgres, shared_rabbit
+from tests.servers.streams import LOGIN, Streams
 
 CALLS = ("init_transactions", "begin_transaction", "produce", "commit_transaction")
 """What a producer says to the broker."""
@@ -40,6 +42,27 @@ class KafkaSourceSuite(SourceSuite):
 
     def append(self) -> None:
         self.kafka.produce(self.name, [(0, _value("a", 1), {"timestamp": 50}), (1, _value("b", 1), {"timestamp": 2})])
+
+
+class RabbitStreamSourceSuite(SourceSuite):
+    """Two streams; one holds a note of the broker, which takes an offset, and a record that is no JSON."""
+
+    @pytest.fixture(autouse=True)
+    def _streams(self) -> None:
+        self.streams = Streams(shared_rabbit())
+        self.names = [self.streams.create() for _ in range(2)]
+        self.streams.append(self.names[0], [_value("a", n) for n in range(6)], at_once=2)
+        self.streams.note_offset(self.names[0], "somebody", 3)
+        self.streams.append(self.names[0], [_value("b", 1), b"nonsense", _value("b", 2)])
+        self.streams.append(self.names[1], [_value("a", n) for n in range(5)])
+        self.streams.append_raw(self.names[1], [b"no message"])
+
+    def source(self) -> RabbitStreamSource:
+        return RabbitStreamSource(self.streams.address, self.names, client=LOGIN)
+
+    def append(self) -> None:
+        self.streams.append(self.names[0], [_value("a", 1)])
+        self.streams.append(self.names[1], [_value("b", 1)])
 
 
 def _value(page: str, n: int) -> bytes:
@@ -104,6 +127,64 @@ class KafkaSinkSuite(SinkSuite):
         return json_values(shared_kafka(), place)
 
 
+class SteppedPlace(StreamPlace):
+    """A place that takes a step before each frame of one row, and before whatever it asks."""
+
+    frame_rows = 1
+    step: Any = staticmethod(lambda what: None)
+
+    def prepare(self) -> int:
+        self.step("prepare")
+        return super().prepare()
+
+    def mark(self) -> Any:
+        self.step("read the mark")
+        return super().mark()
+
+    def sequence(self) -> int:
+        self.step("ask for the last row")
+        return super().sequence()
+
+    def send(self, *words: Any) -> None:
+        self.step("send a frame")
+        super().send(*words)
+
+
+class SteppedStreamSink(RabbitStreamSink):
+    """A sink whose place takes steps."""
+
+    step: Any = staticmethod(lambda what: None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "step"}
+
+    @property
+    def _place(self) -> StreamPlace:
+        if self._own_place is None:
+            self._own_place = place = SteppedPlace(self._access, self.stream)
+            place.step = self.step
+        return self._own_place
+
+
+class RabbitStreamSinkSuite(SinkSuite):
+    """A stream, from which nothing can be taken back."""
+
+    test_what_is_retracted_is_gone = None  # type: ignore[assignment]
+    test_what_a_rollback_owes_is_published_before = None  # type: ignore[assignment]
+    test_a_driver_that_slept_publishes_nothing_taken_back = None  # type: ignore[assignment]
+
+    def place(self, folder: Path) -> str:
+        return Streams(shared_rabbit()).create()
+
+    def make(self, place: str, step: Any) -> RabbitStreamSink:
+        made = SteppedStreamSink(Streams(shared_rabbit()).address, place, client=LOGIN)
+        made.step = step
+        return made
+
+    def rows(self, place: str) -> list[dict[str, Any]]:
+        return Streams(shared_rabbit()).rows(place)
+
+
 class SteppedSession(Session):
     """A session that takes a step before each of its statements."""
 
@@ -116,10 +197,11 @@ class SteppedSession(Session):
         self._step(statement)
         return super().execute(statement, words)
 
-    def copy(self, statement: str, pieces: Iterable[bytes]) -> None:
+    def copy(self, statement: str, pieces: Iterable[bytes]) -> int:
         self._step(statement)
-        super().copy(statement, pieces)
+        rows = super().copy(statement, pieces)
         self._step("the end of COPY")
+        return rows
 
     def _step(self, what: str) -> None:
         step = self.__dict__.get("step")

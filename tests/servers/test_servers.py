@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 from persistent.storage import open_storage
 from tests.servers.drivers import descendants
 from tests.servers.processes import Server, free_port, java
+from tests.servers.rabbit import RabbitServer
 from tests.servers.s3 import Fault, Front, S3Server
 
 
@@ -126,3 +128,27 @@ def test_a_missing_server_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match=r"no Java found .*: apt-get install openjdk"):
         java()
+
+
+def test_a_broker_keeps_what_it_confirmed_when_it_is_killed(rabbit: RabbitServer) -> None:
+    """What is proved of kills of the broker would hold of a broker that forgets."""
+    import pika
+
+    body, kept = uuid.uuid4().bytes, pika.BasicProperties(delivery_mode=2)
+    names = {kind: f"{kind}-{uuid.uuid4().hex}" for kind in ("classic", "quorum")}
+    connection = rabbit.connect()
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for kind, name in names.items():
+        channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+        channel.basic_publish("", name, body, kept, mandatory=True)
+    rabbit.kill()
+    with pytest.raises((pika.exceptions.AMQPError, OSError)):
+        rabbit.connect()
+    rabbit.restart()
+    with closing(rabbit.connect()) as connection:
+        channel = connection.channel()
+        for name in names.values():
+            assert next(channel.consume(name, inactivity_timeout=60))[2] == body, name
+            channel.cancel()
+            channel.queue_delete(name)
