@@ -8,6 +8,7 @@ Subclass ``PersistentTask``, say which monoid the state is, and run a ``Pipeline
 """
 
 from persistent.checkpoint.retention import Retention
+from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
 from persistent.dedupe import Dedupe
 from persistent.driver.evolution import Evolution
 from persistent.driver.report import RunReport, StepReport
@@ -40,8 +41,28 @@ from persistent.message import Batch, Message
 from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
 from persistent.pipeline import Pipeline
 from persistent.requests import PostgresRequestLog, SqliteRequestLog
-from persistent.sinks import FileSink, FunctionSink, KafkaSink, LogSink, MemorySink, PostgresSink, SqliteSink
-from persistent.sources import Avro, FileSource, KafkaSource, LogSource, MemorySource
+from persistent.sinks import (
+    FileSink,
+    FunctionSink,
+    KafkaSink,
+    LogSink,
+    MemorySink,
+    PostgresSink,
+    RabbitQueueSink,
+    RabbitStreamSink,
+    SqliteSink,
+)
+from persistent.sources import (
+    Avro,
+    FileSource,
+    KafkaSource,
+    LogSource,
+    MemorySource,
+    QueueEvent,
+    RabbitQueueSource,
+    RabbitStreamSource,
+    TopicSource,
+)
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
 from persistent.window import Window, sliding, tumbling
@@ -51,12 +72,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Avro",
     "Batch",
+    "Binding",
     "CorruptCheckpoint",
     "CorruptLog",
     "Dedupe",
     "Embedded",
     "EngineError",
     "Evolution",
+    "Exchange",
     "Fenced",
     "FileSink",
     "FileSource",
@@ -83,6 +106,12 @@ __all__ = [
     "Pipeline",
     "PostgresRequestLog",
     "PostgresSink",
+    "Queue",
+    "QueueEvent",
+    "RabbitQueueSink",
+    "RabbitQueueSource",
+    "RabbitStreamSink",
+    "RabbitStreamSource",
     "Refused",
     "Retention",
     "RetentionGap",
@@ -99,6 +128,8 @@ __all__ = [
     "StillRunning",
     "StorageError",
     "StoredOffsets",
+    "TopicSource",
+    "Topology",
     "UnknownCheckpoint",
     "UnsupportedStore",
     "UserCodeError",

@@ -20,9 +20,13 @@ from persistent.codec.key_types import agreed_types
 from persistent.message import Batch
 from persistent.state import TIMESTAMP_MAX, PersistentState, checked_timestamp, checked_timestamps
 from persistent.state_rows import fold
-from persistent.text.figures import utc_text
+from persistent.text.figures import date_text, utc_text
 
 _FOLD_PARTS = 32
+_DATED = 100_000_000_000
+"""Times (ms) from here on, March 1973, are taken for dates: what is not half of one is an amount, or a number of a
+test."""
+_TRIED_MAX = 1_000
 _CONTAINERS = {list, tuple, set, frozenset, dict}
 
 
@@ -85,6 +89,9 @@ class Delta:
         self._sum_listed()
         own = self._batch.of_timestamps(timestamps) if self._batch is not None else None
         times = own.timestamps if own is not None else checked_timestamps(timestamps)
+        swapped = self._batch.of_timestamps(values) if self._batch is not None and own is None else None
+        if swapped is not None and _is_far_before(times, swapped.timestamps):
+            raise ValueError(_swapped_text("update_batch", int(times.min()), int(swapped.timestamps.min())))
         if keys is _OWN_KEY:
             if own is None and self._key_names:
                 raise TypeError(
@@ -155,23 +162,35 @@ class Delta:
     def _sum_listed(self) -> None:
         if self._times:
             times = _listed_timestamps(self._times)
+            self._check_not_swapped(times)
             self._sum(self._listed_keys(), times, self._state.monoid.lift_list(self._values))
             self._clear()
+
+    def _check_not_swapped(self, times: Integers) -> None:
+        """ValueError if an update has the value of its message's timestamp, and a time that is nowhere near it."""
+        batch = self._listed_batch
+        if batch is None or not len(batch) or not _is_far_before(times, batch.timestamps):
+            return
+        own = batch.timestamps
+        for place in np.flatnonzero(times * 2 < int(own.min()))[:_TRIED_MAX].tolist():
+            value, row = self._values[place], self._rows[place]
+            if times[place] and row >= 0 and type(value) is int and value == own[row]:
+                raise ValueError(_swapped_text("update", int(times[place]), value))
 
     def _sum(self, keys: Sequence[pa.Array], times: Integers, columns: Columns) -> None:
         window = self._state.window
         if len(times) and int(times.max()) > self._limit:
             raise ValueError(
-                f"an update at {int(times.max())}, after {self._limit}: too far ahead (see max_future); update at the "
-                "message's own timestamp"
+                f"an update at {int(times.max())} ({date_text(int(times.max()))}), after {date_text(self._limit)}: too "
+                "far ahead (see max_future); update at the message's own timestamp"
             )
         if window is not None and len(times):
-            if window.first_number(int(times.min())) * window.every_ms + window.size_ms <= self._watermark:
+            if window.end_of(window.first_number(int(times.min()))) <= self._watermark:
                 ended, _ = window.late(times, self._watermark)
                 if ended.any():
                     raise ValueError(
-                        f"an update at {int(times[ended][0])}: every window of that time ended before the clock "
-                        f"of the step, {self._watermark} ({utc_text(self._watermark)}); update at the "
+                        f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): every window of that "
+                        f"time ended before the clock of the step, {utc_text(self._watermark)}; update at the "
                         "message's own timestamp"
                     )
             held = window.holds(times)
@@ -251,6 +270,19 @@ class _AtOnce(Delta):
     def update(self, timestamp: int, value: Any, *, key: Any = _OWN_KEY) -> None:
         super().update(timestamp, value, key=key)
         self._sum_listed()
+
+
+def _is_far_before(times: Integers, own: Integers) -> bool:
+    """Whether some of these times, other than 0, cannot be meant as times of records whose own are ``own``."""
+    later = times[times != 0] if len(times) and not int(times.min()) else times
+    return bool(len(later) and len(own) and int(own.min()) >= _DATED and 2 * int(later.min()) < int(own.min()))
+
+
+def _swapped_text(method: str, time: int, value: int) -> str:
+    return (
+        f"an update at {time} ({utc_text(time)}) whose value, {value}, is the timestamp of its message: the two are "
+        f"the other way round. Write state.{method}(timestamp, value)"
+    )
 
 
 def _key_array(keys: Any, rows: int, name: str) -> pa.Array:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from persistent import dedupe as copies
 from persistent.checkpoint.as_of import checkpoint_as_of
 from persistent.checkpoint.copies import checkpoint_at, read_while_running
 from persistent.checkpoint.log import Log
@@ -21,7 +22,7 @@ from persistent.checkpoint.subfolder import open_checkpoint
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import canonical_json
-from persistent.dedupe import Dedupe, checked
+from persistent.dedupe import Dedupe
 from persistent.driver.commit import check_same_job, first_manifest
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
@@ -75,7 +76,8 @@ class Pipeline:
     it, and is a job of its own from then on. ``unsafe_single_driver``: accept a store that is not proved to create
     files atomically; you must never run two drivers. ``evolve``: how to migrate the existing state to a changed monoid;
     the next run does it, once. ``allow_dropped``: former names of the task, whose state is deleted. ``dedupe``: how to
-    recognise copies of a record that its sender has sent again; each counts once.
+    recognise copies of a record that its sender has sent again, in every source or by the name of the source; each
+    counts once.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState
@@ -110,12 +112,12 @@ class Pipeline:
         start_from: str | Storage | None = None,
         evolve: Evolution | None = None,
         allow_dropped: Sequence[str] = (),
-        dedupe: Dedupe | None = None,
+        dedupe: Dedupe | Mapping[str, Dedupe] | None = None,
     ) -> None:
         self.sources = named_sources(source)
         self.sinks = named_sinks(sink)
         _check_choices(step_rows, on_error, require)
-        self.dedupe = checked(dedupe, self.sources)
+        self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
         check_names(self._state.monoid, key_names(task), self._state.window)
@@ -168,19 +170,21 @@ class Pipeline:
         promise of each: "source", "checkpoint", "sink"; of several "source clicks", "source orders"."""
         parts = {}
         for name, source in self.sources.items():
-            parts[_part("source", name, self.sources)] = promise_of(source, "the same positions give the same records")
+            parts[_part("source", name, self.sources)] = promise_of(
+                source, "the same positions give the same records", deduplicated=name in self.dedupe
+            )
         parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
         for name, sink in self.sinks.items():
             parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes what a checkpoint names")
         discards = self.discard_closed and self._state.window is not None
         limits = ["for the open windows only: those that close are discarded"] if discards else []
-        limits += [self.dedupe.said()] if self.dedupe is not None else []
+        limits += copies.said(self.dedupe, self.sources)
         return guarantee_of(parts, "; ".join(limits))
 
     def warnings(self) -> tuple[str, ...]:
-        """Likely mistakes that the sources found when they listed their files."""
-        files = (source for source in self.sources.values() if isinstance(source, FileSource))
-        return tuple(warning for source in files for warning in source.warnings())
+        """Likely mistakes that the sources found: in the files that they listed, in the queues that they took from."""
+        told = (getattr(source, "warnings", None) for source in self.sources.values())
+        return tuple(warning for warnings in told if warnings is not None for warning in warnings())
 
     def _check_not_read_back(self) -> None:
         """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink. To skip
@@ -251,10 +255,8 @@ class Pipeline:
         finally:
             if chosen is not engine:
                 chosen.stop()
-            for sink in self.sinks.values():
-                close = getattr(sink, "close", None)
-                if close is not None:
-                    close()
+            for part in (*self.sources.values(), *self.sinks.values()):
+                getattr(part, "close", lambda: None)()
 
     def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
         """The folded state as an Arrow table in output columns; with a SparkSession, as a DataFrame.

@@ -8,14 +8,15 @@ from typing import Any, Final
 
 EXACTLY_ONCE: Final = "exactly-once"
 AT_LEAST_ONCE: Final = "at-least-once"
-LEVELS: Final = (AT_LEAST_ONCE, EXACTLY_ONCE)
+AT_MOST_ONCE: Final = "at-most-once"
+LEVELS: Final = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 """The levels, weakest first."""
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What a part holds: ``level`` is "exactly-once" or "at-least-once", ``reason`` says why, ``while_`` what has to
-    hold meanwhile."""
+    """What a part holds: ``level`` is "exactly-once", "at-least-once" or "at-most-once", ``reason`` says why,
+    ``while_`` what has to hold meanwhile."""
 
     level: str
     reason: str
@@ -37,24 +38,29 @@ class Guarantee(str):
 
 
 def guarantee_of(parts: Mapping[str, Promise], limit: str = "") -> Guarantee:
-    """The weakest of these promises; if all are exactly-once, the first with a condition. ``limit``: what it does not
-    cover."""
+    """The weakest of these promises; if all are exactly-once, the first with a condition. Where one part may lose and
+    another repeat, neither is promised. ``limit``: what it does not cover."""
     weakest = min(parts.values(), key=lambda one: (LEVELS.index(one.level), not one.while_))
     reasons = "; ".join(f"{name}: {one.reason}" for name, one in parts.items())
     decides = weakest.level != EXACTLY_ONCE or weakest.while_
     text = str(weakest) if decides else f"{weakest.level}: {reasons}"
+    if {AT_MOST_ONCE, AT_LEAST_ONCE} <= {one.level for one in parts.values()}:
+        told = "; ".join(f"{name}: {one}" for name, one in parts.items() if one.level != EXACTLY_ONCE)
+        text = f"neither at-least-once nor at-most-once: {told}"
     found = Guarantee(f"{text}; {limit}" if limit else text)
     found.parts = dict(parts)
     return found
 
 
-def promise_of(part: Any, otherwise: str = "it keeps its contract") -> Promise:
-    """What a source or sink promises. One that does not say keeps its contract: ``otherwise`` says what that is.
+def promise_of(part: Any, otherwise: str = "it keeps its contract", *, deduplicated: bool = False) -> Promise:
+    """What a source or sink promises; if copies are recognised (``deduplicated``), ``guarantee_deduplicated()`` says it
+    where it is there. One that does not say keeps its contract: ``otherwise`` says what that is.
 
     >>> print(promise_of(object()))
     exactly-once: it keeps its contract
     """
-    said = getattr(part, "guarantee", None)
+    said = getattr(part, "guarantee_deduplicated", None) if deduplicated else None
+    said = said or getattr(part, "guarantee", None)
     if said is not None:
         found: Promise = said()
         return found

@@ -28,6 +28,7 @@ from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.state_rows import OPEN_PANE
+from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
 from persistent.window import Panes, Window
 
@@ -159,8 +160,8 @@ class PersistentState:
         time = instant_ms(clock)
         if time < 0 or not self.panes.is_cut(time):
             raise ValueError(
-                f"clock {clock!r} is not on the grid of {self.panes}: take a multiple of interval_ms, or a border "
-                "of a pane"
+                f"clock {utc_text(time)} is not on the grid of this state, {self.panes}: the one before is "
+                f"{utc_text(self.panes.cut_before(max(time, 0)))}"
             )
         return time
 
@@ -273,9 +274,8 @@ class WindowState(PersistentState):
         for pane, element in sorted(self._elements.items(), key=_first):
             for number in range(self.window.first_number(pane), self.window.last_number(pane) + 1):
                 found.setdefault(number, []).append(element)
-        size, every = self.window.size_ms, self.window.every_ms
         return {
-            (number * every, number * every + size): self.monoid.present(self._total(elements))
+            (self.window.start_of(number), self.window.end_of(number)): self.monoid.present(self._total(elements))
             for number, elements in sorted(found.items(), key=_first)
         }
 

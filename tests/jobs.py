@@ -74,7 +74,8 @@ class Record:
 @dataclass(frozen=True, eq=False)
 class Job:
     """``contributions``: the (key, value) pairs of a row. ``summary``: the output values of a list of values, in
-    order of position. ``window``: (size, every) in ms. ``parsed``: output columns that are JSON."""
+    order of position. ``window``: (size, every) in ms, each
+    moved by ``offset``. ``parsed``: output columns that are JSON."""
 
     name: str
     by_message: Callable[[], PersistentTask]
@@ -86,6 +87,7 @@ class Job:
     keys: tuple[str, ...]
     values: tuple[str, ...]
     parsed: frozenset[str] = frozenset()
+    offset: int = 0
 
     def __repr__(self) -> str:
         return self.name
@@ -135,7 +137,7 @@ class Job:
             return [(None, None)]
         size, every = self.window
         found: list[tuple[int | None, int | None]] = []
-        start = time // every * every
+        start = (time - self.offset) // every * every + self.offset
         while start + size > time:
             found.append((start, start + size))
             start -= every
@@ -380,11 +382,11 @@ class SlidingMax(PersistentTask):
     name = "sliding-max"
     key: Any = "sensor"
 
-    def __init__(self, size: int, every: int) -> None:
-        self.size, self.every = size, every
+    def __init__(self, size: int, every: int, offset: int) -> None:
+        self.size, self.every, self.offset = size, every, offset
 
     def persistent_state(self) -> WindowState:
-        return WindowState(Max(), sliding(self.size, every=self.every))
+        return WindowState(Max(), sliding(self.size, every=self.every, offset=self.offset))
 
     def process_message(self, state: State, message: Message) -> None:
         state.update(message.timestamp, message.value["heat"])
@@ -395,7 +397,7 @@ class SlidingMaxByBatch(SlidingMax):
         state.update_batch(batch.timestamps, batch["heat"])
 
 
-def _sliding(name: str, size: int, every: int) -> Job:
+def _sliding(name: str, size: int, every: int, offset: int = 0) -> Job:
     rng = random.Random(f"{size} {every}")
     rows = [
         {"ts": ts, "id": number, "sensor": rng.randrange(3), "heat": rng.choice([None, *range(-40, 40)])}
@@ -403,12 +405,13 @@ def _sliding(name: str, size: int, every: int) -> Job:
     ]
     return Job(
         name=name,
-        by_message=lambda: SlidingMax(size, every),
-        by_batch=lambda: SlidingMaxByBatch(size, every),
+        by_message=lambda: SlidingMax(size, every, offset),
+        by_batch=lambda: SlidingMaxByBatch(size, every, offset),
         rows=rows,
         contributions=lambda row: [((row["sensor"],), row["heat"])],
         summary=lambda values: (plain_max(values),),
         window=(size, every),
+        offset=offset,
         keys=("sensor",),
         values=("value",),
     )
@@ -674,6 +677,8 @@ JOBS: tuple[Job, ...] = (
     _sliding("sliding-tumbling", 30_000, 30_000),
     _sliding("sliding-not-dividing", MINUTE, 25_000),
     _sliding("sliding-with-gaps", 20_000, 30_000),
+    _sliding("sliding-moved", MINUTE, 25_000, 7_000),
+    _sliding("sliding-moved-tumbling", 30_000, 30_000, 7_000),
     _trails(),
     _cities(),
     _totals(),

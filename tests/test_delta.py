@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count, ListConcat, Sum, record
+from monoids import Count, ListConcat, Max, Sum, record
 from monoids.hashing import key_column
 from persistent import Batch, NonWindowState, WindowState, sliding, tumbling
 from persistent.delta import Delta
@@ -241,7 +241,10 @@ def test_an_update_whose_windows_have_all_ended_is_an_error() -> None:
     delta.begin(batch_of([(25, "a")]))
     delta.row = 0
     delta.update(19, 1)
-    with pytest.raises(ValueError, match=r"update at 19: .* ended before the clock of the step, 20 "):
+    with pytest.raises(
+        ValueError,
+        match=r"update at 19 \(1970-01-01 00:00:00.019Z\): .* ended before the clock of the step, 1970-.*020Z;",
+    ):
         delta.end()
     delta.abandon()
     with pytest.raises(ValueError, match="update at 3"):
@@ -323,3 +326,51 @@ def test_whose_message_an_update_is_must_be_known() -> None:
     delta.update(1, 1, key="a")
     delta.end()
     assert held(delta) == {("a", 0): 1}
+
+
+NOW = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("state", [WINDOWED, NonWindowState(Sum())])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_value_and_timestamp_the_other_way_round_are_an_error(state: PersistentState, at_once: bool) -> None:
+    """In the first step no window has ended: everything would count in January 1970, and the sums be of times."""
+    delta, batch = delta_of(state), batch_of([(NOW + n, "a") for n in range(5)])
+    delta = delta.at_once() if at_once else delta
+    delta.begin(batch)
+    with pytest.raises(ValueError, match=r"an update at 3 \(1970-.*whose value, 1700000000002, .*other way round"):
+        for row, time in enumerate(batch.timestamps.tolist()):
+            delta.row = row
+            delta.update(*((time, 1) if row < 2 else (3, time)))
+        delta.end()
+    delta.abandon()
+    delta.begin(batch)
+    with pytest.raises(ValueError, match=r"other way round\. Write state\.update_batch\(timestamp, value\)"):
+        delta.update_batch(np.array([0, 1, 2, 3, 4]), batch.timestamps, keys="k")
+    delta.abandon()
+    assert delta.rows() is None
+
+
+@pytest.mark.parametrize(
+    ("own", "time", "value"),
+    [
+        (NOW, NOW // 86_400_000 * 86_400_000, NOW),
+        (NOW, NOW - 10 * 365 * 86_400_000, NOW),
+        (NOW, 0, NOW),
+        (NOW, 1, NOW + 1),
+        (NOW, 1, float(NOW)),
+        (1_000, 1, 1_000),
+    ],
+)
+def test_other_times_than_the_messages_own_are_taken(own: int, time: int, value: Any) -> None:
+    """The day of a record, with its time as the value, is no mistake; nor is 0, where time means nothing."""
+    state, batch = NonWindowState(Max(float)), batch_of([(own, "a"), (own, "a")])
+    delta = delta_of(state)
+    delta.begin(batch)
+    for delta.row in range(2):
+        delta.update(time, value)
+    if time:
+        delta.update_batch(np.array([own - 1, own]), batch.timestamps, keys="k")
+    delta.update_batch(np.array([0, 0]), batch.timestamps, keys="k")
+    delta.end()
+    assert set(held(delta, state).values()) == {float(value), float(own)}

@@ -345,7 +345,7 @@ def test_windows_may_begin_before_the_epoch(job: Job, storage: MemoryStorage) ->
     found = job.read(sink.rows())
     assert found == job.expected(map(Record, rows))
     size, every = job.window or (0, 0)
-    assert (min(start for _, start in found if start is not None) < 0) == (size > every)
+    assert (min(start for _, start in found if start is not None) < 0) == (size + job.offset > every)
 
 
 def test_input_goes_on_after_its_end(storage: MemoryStorage) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from monoids import Count
 from persistent import (
+    Dedupe,
     FileSink,
     FileSource,
     InvalidPipeline,
@@ -22,8 +23,13 @@ from persistent import (
     NonWindowState,
     PersistentTask,
     Pipeline,
+    RabbitQueueSink,
+    RabbitQueueSource,
+    RabbitStreamSink,
+    RabbitStreamSource,
+    TopicSource,
 )
-from persistent.promises import AT_LEAST_ONCE, EXACTLY_ONCE, Guarantee, Promise, guarantee_of, promise_of
+from persistent.promises import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Guarantee, Promise, guarantee_of, promise_of
 from persistent.storage import MemoryStorage
 
 ROOT = Path(__file__).parents[1]
@@ -52,11 +58,16 @@ def connectors(folder: Path) -> list[Any]:
         FileSource(folder, timestamp="ts"),
         KafkaSource("localhost:9092", "clicks"),
         LogSource(folder / "log"),
+        TopicSource("127.0.0.1:7000", "clicks", journal=folder / "journal"),
         MemorySource([{"ts": 1}]),
+        RabbitQueueSource("amqp://localhost", "views", journal=folder / "journal"),
+        RabbitStreamSource("localhost:5552", "clicks"),
         FileSink(folder / "out"),
         KafkaSink("localhost:9092", "visits"),
         LogSink(folder / "log"),
         MemorySink(),
+        RabbitQueueSink("amqp://localhost", "visits"),
+        RabbitStreamSink("localhost:5552", "visits"),
     ]
 
 
@@ -105,3 +116,31 @@ def test_the_page_says_what_the_parts_say(tmp_path: Path) -> None:
         for one in connectors(tmp_path)
     ]
     assert [row for row in rows if row not in page] == []
+
+
+def test_what_may_lose_and_what_may_repeat_together_promise_nothing() -> None:
+    """ "At-most-once" of a chain whose end repeats would be believed."""
+    lost, asked = Promise(AT_MOST_ONCE, "it is dropped"), Promise(AT_LEAST_ONCE, "it is asked again")
+    assert guarantee_of({"source": lost, "sink": REPLAYS}) == "at-most-once: it is dropped"
+    assert guarantee_of({"source": lost, "sink": asked}) == (
+        "neither at-least-once nor at-most-once: source: at-most-once: it is dropped; "
+        "sink: at-least-once: it is asked again"
+    )
+
+
+def test_a_queue_is_exactly_once_with_dedupe(tmp_path: Path) -> None:
+    """A crash before the acknowledgement journals twice; who asks for exactly-once must not get that unseen."""
+
+    def guarantee(acknowledge: str, dedupe: Any) -> Guarantee:
+        source = RabbitQueueSource("amqp://localhost", "q", journal=tmp_path / "j", acknowledge=acknowledge)
+        return Pipeline(source=source, task=Visits(), checkpoint=tmp_path / "c", dedupe=dedupe).guarantee()
+
+    by_id = Dedupe.by_id("_message_id")
+    for acknowledge in ("journal", "checkpoint"):
+        assert guarantee(acknowledge, None).startswith("at-least-once: a message is journaled twice")
+        assert guarantee(acknowledge, by_id).startswith("exactly-once")
+    for dedupe in (None, by_id):
+        assert guarantee("at-most-once", dedupe).startswith("at-most-once: a message is acknowledged before it is")
+    source = RabbitQueueSource("amqp://localhost", "q", journal=tmp_path / "j")
+    with pytest.raises(InvalidPipeline, match=r"require='exactly-once', but this pipeline is at-least-once"):
+        Pipeline(source=source, task=Visits(), checkpoint=tmp_path / "c", require="exactly-once")

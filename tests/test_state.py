@@ -159,6 +159,10 @@ def test_clocks_off_the_grid_are_refused(name: str) -> None:
         for refused in (lambda c: state.checkpoint(c), lambda c: state.recover(c, good)):
             with pytest.raises((ValueError, TypeError), match=r"not on the grid|neither milliseconds|no time"):
                 refused(clock)  # type: ignore[no-untyped-call]
+    with pytest.raises(
+        ValueError, match=r"clock 1970-01-01 00:00:00.* is not on the grid of this state, (clocks|the b)"
+    ):
+        state.checkpoint(3 * grid + 1)
     with pytest.raises(ValueError, match=rf"taken at clock {3 * grid}"):
         state.recover(4 * grid, good)
     assert state.get() == before

@@ -41,10 +41,10 @@ def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_js
     pipeline = pipeline_of(target) if source else None
     storage = pipeline.storage if pipeline is not None else storage_of(target)
     _check_there(storage)
+    folders = {name: _savepoint(storage, name) for name in savepoints}
     with working(sys.stderr, f"verifying {storage.url}", bytes_text) as on_progress:
         found = verify(storage, on_progress=on_progress)
-    for name in savepoints:
-        folder = savepoint_folder(storage, name)
+    for name, folder in folders.items():
         with working(sys.stderr, f"verifying {folder.url}", bytes_text) as on_progress:
             found.add(verify(folder, on_progress=on_progress), f"s/{name}")
     if pipeline is not None and found.newest_good is not None:
@@ -65,6 +65,22 @@ def _still_kept(storage: Storage, id: int) -> Place:
         return place(storage, id)
     except UnknownCheckpoint:
         return place(storage)
+
+
+def _savepoint(storage: Storage, name: str) -> Storage:
+    """The folder of a savepoint. CommandFailed if there is none: nothing is corrupt then."""
+    folder = savepoint_folder(storage, name)
+    try:
+        is_there = bool(folder.list("") or folder.list("m"))
+    except ValueError:
+        # No savepoint can have that name.
+        is_there = False
+    if not is_there:
+        raise CommandFailed(
+            f"{storage.url}: there is no savepoint {name!r}. 'persistent savepoint {storage.url} NAME' makes one",
+            NOT_FOUND,
+        )
+    return folder
 
 
 def _check_there(storage: Storage) -> None:

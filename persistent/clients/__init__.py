@@ -1,1 +1,1 @@
-"""What sources and sinks share of the clients of servers: they ask a server for as long as they may."""
+"""What sources, sinks and logs share of the clients of servers and databases: they ask for as long as they may."""

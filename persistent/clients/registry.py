@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
+from persistent.clients.secrets import without
 from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, SourceError, StorageError
 from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
@@ -66,9 +67,7 @@ class RegistryAccess:
         """The text without a secret."""
         user_info = self.settings.get("basic.auth.user.info", "")
         hidden = {self.settings.get(name, "") for name in ("bearer.auth.token", "ssl.key.password")}
-        for secret in sorted((hidden | {user_info, user_info.partition(":")[2]}) - {""}, key=len, reverse=True):
-            text = text.replace(secret, "...")
-        return without_secrets(text)
+        return without_secrets(without(hidden | {user_info, user_info.partition(":")[2]}, text, "..."))
 
 
 def registry_access(registry: Any, client: Any) -> RegistryAccess:

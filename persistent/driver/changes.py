@@ -46,6 +46,10 @@ _OTHER_LOG = (
 _OTHER_TABLE = (
     "a table without what the job has published is refused: give the old one, or start a new checkpoint from this one"
 )
+_OTHER_JOURNAL = (
+    "the journal: give the one that was read. It may have moved; one that is lost is begun anew where a message was "
+    'acknowledged by "checkpoint"'
+)
 _CLOCK = "when the clock moves, and so what is late"
 
 OPTIONS = tuple(
@@ -163,6 +167,28 @@ OPTIONS = tuple(
             ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
+        "RabbitStreamSource": (
+            ("servers", OnChange.NONE, "where the brokers are found"),
+            (
+                "stream",
+                OnChange.RECORDED,
+                "leave none out that was read, and name more if there are more; in the place of others give a new "
+                "checkpoint and sink",
+            ),
+            ("encoding", OnChange.RECORDED, _OTHER_TIME),
+            ("format", OnChange.RECORDED, _OTHER_TIME),
+            ("schema", OnChange.PLAN, "which fields of a value are read"),
+            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
+            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            ("start", OnChange.NONE, "where a new checkpoint begins"),
+            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is passed over and counted"),
+            ("idle_timeout", OnChange.PLAN, _CLOCK),
+            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("client", OnChange.NONE, "how the brokers are reached"),
+        ),
         "Avro": (
             ("registry", OnChange.NONE, "where the registry is found"),
             ("subject", OnChange.NONE, "which schema a new checkpoint takes as the reader's"),
@@ -198,6 +224,13 @@ OPTIONS = tuple(
             ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
+        "RabbitStreamSink": (
+            ("servers", OnChange.NONE, "where the brokers are found"),
+            ("stream", OnChange.RECORDED, _OTHER_TOPIC),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("client", OnChange.NONE, "how the brokers are reached"),
+        ),
         "FunctionSink": (("function", OnChange.STEP, "what is called with the outputs from then on"),),
         "PostgresSink": (
             ("dsn", OnChange.RECORDED, _OTHER_TABLE),
@@ -223,6 +256,46 @@ OPTIONS = tuple(
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
         ),
+        "TopicSource": (
+            ("address", OnChange.NONE, "where the sender is found"),
+            ("topic", OnChange.PLAN, "the journal of another topic is refused"),
+            ("journal", OnChange.RECORDED, "the journal: give the one that was read. It may have moved"),
+            ("join", OnChange.NONE, "how a topic is joined from then on, and what is missing recovered"),
+            ("format", OnChange.RECORDED, _OTHER_TIME),
+            ("schema", OnChange.PLAN, "which fields of a message are read"),
+            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
+            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+        ),
+        "RabbitQueueSource": (
+            ("url", OnChange.NONE, "where the broker is found"),
+            ("queue", OnChange.PLAN, "which queue is taken from"),
+            ("journal", OnChange.RECORDED, _OTHER_JOURNAL),
+            ("acknowledge", OnChange.PLAN, "when a message is acknowledged, and so what is guaranteed from then on"),
+            ("topology", OnChange.PLAN, "what is declared when a connection is made"),
+            ("prefetch", OnChange.PLAN, "how many messages are held"),
+            ("format", OnChange.RECORDED, _OTHER_TIME),
+            ("schema", OnChange.PLAN, "which fields of a body are read"),
+            ("headers", OnChange.STEP, "which headers are columns"),
+            ("timestamp", OnChange.RECORDED, _OTHER_TIME),
+            ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
+            ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("recovery_interval", OnChange.NONE, "how often a lost connection is made again"),
+            ("consumer_timeout", OnChange.NONE, "when the report warns"),
+            ("on_event", OnChange.NONE, "what is called when the connection changes"),
+        ),
+        "RabbitQueueSink": (
+            ("url", OnChange.STEP, "where messages go from then on"),
+            ("routing_key", OnChange.STEP, "where messages go from then on"),
+            ("exchange", OnChange.STEP, "where messages go from then on"),
+            ("topology", OnChange.STEP, "what is declared before messages are sent"),
+            ("confirm_timeout", OnChange.NONE, "how long a confirmation is waited for"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("recovery_interval", OnChange.NONE, "how often a lost connection is made again"),
+        ),
         "LogSink": (("url", OnChange.RECORDED, _OTHER_LOG),),
         "SqliteSink": (
             ("path", OnChange.RECORDED, _OTHER_TABLE),
@@ -245,8 +318,8 @@ OPTIONS = tuple(
             ("window", OnChange.RECORDED, _OTHER_PANES),
             ("interval_ms", OnChange.RECORDED, _OTHER_PANES),
         ),
-        "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES),),
-        "sliding": (("size", OnChange.RECORDED, _OTHER_PANES), ("every", OnChange.RECORDED, _OTHER_PANES)),
+        "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES), ("offset", OnChange.RECORDED, _OTHER_PANES)),
+        "sliding": tuple((name, OnChange.RECORDED, _OTHER_PANES) for name in ("size", "every", "offset")),
         "Retention": (
             ("last", OnChange.NONE, "which checkpoints are kept after the next one"),
             ("hourly", OnChange.NONE, "which checkpoints are kept after the next one"),

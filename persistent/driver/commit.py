@@ -23,12 +23,13 @@ from persistent.checkpoint.parts import (
 )
 from persistent.checkpoint.plan import SourceStep, StepPlan
 from persistent.checkpoint.positions import codec_of
+from persistent.checkpoint.readings import readings_after
 from persistent.checkpoint.retention import Retention
 from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.dedupe import Dedupe
-from persistent.driver.seen_part import begun, seen_after
+from persistent.driver.seen_part import begun, seen_after, seen_of
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
 from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
@@ -54,9 +55,10 @@ class Results:
         """The reason of the first dead letter, if any."""
         return next((result.first_dead for result in self.mapped if result.first_dead), "")
 
-    def seen_runs(self) -> tuple[Run, ...]:
-        """The runs of what the splits have seen."""
-        return tuple(mapped.seen.run for mapped in self.mapped if mapped.seen and mapped.seen.run)
+    def seen_runs(self, source: str | None = None) -> tuple[Run, ...]:
+        """The runs of what the splits of a source have seen; by default, of all sources."""
+        chosen = (one.seen for one in self.mapped if source is None or one.source == source)
+        return tuple(seen.run for seen in chosen if seen is not None and seen.run is not None)
 
     def staged(self, sink: str) -> tuple[Staged, ...]:
         """The outputs for the sink of that name."""
@@ -87,7 +89,7 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
     states = {STATE: StateRuns(job.state.fingerprint())}
     sources = {
         name: SourcePart(
-            source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe)
+            source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe.get(name))
         )
         for name, source in sorted(job.sources.items())
     }
@@ -112,14 +114,23 @@ def with_sources(found: Manifest, expected: Manifest) -> Manifest:
 
 
 def _with_seen(
-    old: Manifest, sources: dict[str, SourcePart], dedupe: Dedupe | None, results: Results, watermark: int
+    old: Manifest,
+    sources: dict[str, SourcePart],
+    dedupe: Mapping[str, Dedupe],
+    results: Results,
+    watermark: int,
+    kinds: Mapping[str, Mapping[str, str]],
 ) -> dict[str, SourcePart]:
-    """The sources with what was seen of the only one; without deduplication, with nothing seen."""
-    if dedupe is None:
-        return {name: replace(source, seen=None) for name, source in sources.items()}
-    ((name, source),) = sources.items()
-    seen = seen_after(old, dedupe, results.seen_runs(), results.seen_folded, watermark)
-    return {name: replace(source, seen=seen)}
+    """The sources with what was seen of each; without deduplication, with nothing seen."""
+    with_seen = {}
+    for name, source in sources.items():
+        before = seen_of(old, dedupe, name)
+        folds = [one for one in results.seen_folded if one[0].seen_of == name]
+        seen = before and seen_after(
+            before, dedupe[name], results.seen_runs(name), folds, watermark, kinds=kinds.get(name, {})
+        )
+        with_seen[name] = replace(source, seen=seen)
+    return with_seen
 
 
 def check_can_begin(first: Manifest) -> None:
@@ -145,10 +156,12 @@ def next_manifest(
     retention: Retention,
     nonce: str | None = None,
     known: int | None = None,
-    dedupe: Dedupe | None = None,
+    dedupe: Mapping[str, Dedupe] | None = None,
+    kinds: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
-    allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart."""
+    allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of what names a
+    record, by source."""
     old, task = last.manifest, last.manifest.task_name
     id = old.id + 1
     sources = dict(old.sources)
@@ -158,7 +171,7 @@ def next_manifest(
     operator, state = old.operator, old.operator.state
     runs = _next_runs(state.runs, results, window, clock.closed)
     ends = plan.task.ends and bool(sinks) and window is None
-    sources = _with_seen(old, sources, dedupe, results, clock.watermark)
+    sources = _with_seen(old, sources, dedupe or {}, results, clock.watermark, kinds or {})
     operator = operator.with_state(
         runs=runs,
         lowest=_lowest(runs, window, clock.closed),
@@ -187,6 +200,7 @@ def _next_source(source: SourcePart, step: SourceStep, index: Sequence[Run], lar
         partitions=(*source.partitions, *step.joins),
         positions={**source.positions, **step.end},
         recorded=step.recorded,
+        readings=readings_after(source, step.recorded),
         index=tuple(index),
         idle=step.idle,
         largest=later_of(source.largest, largest),
@@ -269,7 +283,7 @@ def _lowest(runs: Sequence[Run], window: Window | None, closed: int) -> int | No
     if not runs:
         return None
     lowest = min(run.pane_min for run in runs)
-    return lowest if window is None else max(lowest, window.first_number(closed) * window.every_ms)
+    return lowest if window is None else max(lowest, window.start_of(window.first_number(closed)))
 
 
 def _key_types(operator: OperatorState, results: Results) -> tuple[str, ...]:

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping
 
 from persistent.dedupe import Dedupe
 from persistent.task import PersistentTask
+from persistent.text.figures import utc_text
 from persistent.worker.job import Job
 
 _ROWS_MIN = 1_000
+_SECONDS = 631_152_000, 4_102_444_800
+"""What counts the seconds from 1970 to 1990, and to 2100."""
 
 
 def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
@@ -54,27 +57,59 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
         )
 
 
-def of_copies(
-    dedupe: Dedupe | None, rows: int, duplicates: int, silence_ms: int, *, ended: bool
-) -> Iterator[tuple[str, str]]:
-    """That at least half of the records were copies, and that an origin was silent for more than half of ``within``.
+def of_times(largest: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Each source whose latest record, by name, is of a time that a coarser unit would make one of our days.
 
-    >>> hourly = Dedupe(origin="a", sequence="n", within="1 h")
-    >>> [what for what, _ in of_copies(hourly, 10, 5, 1_800_001, ended=True)]
-    ['copies', 'silence']
+    >>> ((what, text),) = of_times({"clicks": 1_700_000_000, "old": 86_400_000, "new": 1_700_000_000_000})
+    >>> what, text[:63]
+    ('unit clicks', "the latest record of source 'clicks' is of 1970-01-20 16:13:20Z")
     """
-    if dedupe is None:
-        return
-    if rows and (ended or rows >= _ROWS_MIN) and 2 * duplicates >= rows:
-        advice = "" if dedupe.epoch else ". If a sender begins its numbers again, give dedupe its epoch="
+    for name, latest in largest.items():
+        if _SECONDS[0] <= latest <= _SECONDS[1]:
+            yield (
+                f"unit {name}",
+                f"the latest record of source {name!r} is of {utc_text(latest)}, and would be of "
+                f'{utc_text(1_000 * latest)} if its timestamps counted seconds: then say timestamp_unit="s" (or "ms" '
+                'where it is "us", "us" where it is "ns"), in a new checkpoint and sink',
+            )
+
+
+def of_copies(
+    dedupe: Mapping[str, Dedupe],
+    rows: int,
+    duplicates: int,
+    silence_ms: Mapping[str, int],
+    behind_ms: Mapping[str, int],
+    *,
+    ended: bool,
+) -> Iterator[tuple[str, str]]:
+    """That at least half of the records were copies, that an origin was silent for more than half of ``within``, and
+    that a copy came more than half of it behind the clock. The mappings are by source.
+
+    >>> hourly = {"orders": Dedupe(origin="a", sequence="n", within="1 h")}
+    >>> [what for what, _ in of_copies(hourly, 10, 5, {"orders": 1_800_001}, {"orders": 1_800_001}, ended=True)]
+    ['copies', 'silence', 'behind']
+    """
+    if dedupe and rows and (ended or rows >= _ROWS_MIN) and 2 * duplicates >= rows:
+        is_numbered = any(one.epoch is None and not one.by_ids for one in dedupe.values())
+        advice = ". If a sender begins its numbers again, give dedupe its epoch=" if is_numbered else ""
         yield "copies", f"{_share(duplicates, rows)} were copies, and did not count{advice}"
-    if 2 * silence_ms > dedupe.within_ms:
-        yield (
-            "silence",
-            f"an origin was silent for {silence_ms:,} ms, more than half of within={dedupe.within!r} of dedupe. What "
-            "it sends again after a longer silence cannot be judged and is late: make within= more than twice as long "
-            "as the longest silence",
-        )
+    for name, one in dedupe.items():
+        where = f" of {name}" if len(dedupe) > 1 else ""
+        if 2 * (silent := silence_ms.get(name, 0)) > one.within_ms:
+            yield (
+                f"silence{where}",
+                f"an origin{where} was silent for {silent:,} ms, more than half of within={one.within!r} of dedupe. "
+                "What it sends again after a longer silence cannot be judged and is late: make within= more than twice "
+                "as long as the longest silence",
+            )
+        if 2 * (behind := behind_ms.get(name, 0)) > one.within_ms:
+            yield (
+                f"behind{where}",
+                f"a copy{where} came {behind:,} ms behind the clock, more than half of within={one.within!r} of "
+                "dedupe. Copies that come later cannot be judged and are late: make within= more than twice as long "
+                "as it takes to send again",
+            )
 
 
 def _seconds_meant(what: str, duration: int) -> str:

@@ -103,7 +103,7 @@ class Driver:
         with self._bench.log.unless_fenced(step.entry.manifest.id):
             step, report = perform(self._bench, step)
         self._fit(report)
-        self._notes.remember(report, step.results.first_dead)
+        self._notes.remember(report, step.results.first_dead, step.entry.manifest)
         return step.entry
 
     def _fit(self, report: StepReport) -> None:

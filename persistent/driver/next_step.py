@@ -16,6 +16,8 @@ from persistent.clock import wall_ms
 from persistent.dedupe import check_columns
 from persistent.driver.commit import watermark_after
 from persistent.driver.effects import Effect
+from persistent.driver.files_apart import check_files_apart
+from persistent.driver.seen_part import check_kinds
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, InvalidPipeline
@@ -53,8 +55,9 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     for name in reading:
         schema = job.sources[name].schema(planned[name].recorded)
         check_key(job.task, schema)
-        if job.dedupe is not None:
-            check_columns(job.dedupe, schema)
+        if name in job.dedupe:
+            check_columns(job.dedupe[name], schema)
+            check_kinds(manifest, job.dedupe[name], name, schema, job.storage.url)
     if not reading:
         ends = options.end_of_input and not clock.end_of_input and not _is_held(planned, job.storage.url)
         if ends:
@@ -97,6 +100,8 @@ def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, Sourc
         for name in sorted(sources)
     }
     _check_apart(planned)
+    if any(one.appended is not None for one in planned.values()):
+        check_files_apart(sources, {name: bench.source_state(manifest, name).index for name in planned}, planned)
     return awake(planned, manifest.sources)
 
 
@@ -209,4 +214,5 @@ def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
     exact = bench.options.step_rows
     smaller = 0 if bench.adopts else replan
     wanted = exact if exact is not None else max(1, (rows >> (3 * smaller)) // bench.busy)
-    return Budget(wanted, exact is not None, max(1, bench.engine.parallelism // bench.busy))
+    splits = max(1, bench.engine.parallelism // bench.busy)
+    return Budget(wanted, exact is not None, splits, bench.options.end_of_input)

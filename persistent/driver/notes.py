@@ -7,9 +7,9 @@ from collections import Counter
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
-from persistent.clock import monotonic_s
+from persistent.clock import later_of, monotonic_s
 from persistent.driver import seen_part
-from persistent.driver.likely_mistakes import of_copies, of_job, of_records
+from persistent.driver.likely_mistakes import of_copies, of_job, of_records, of_times
 from persistent.driver.output_batches import former_name
 from persistent.driver.report import Idle, RunReport, StepReport
 from persistent.driver.unpublished import Ended, why
@@ -29,28 +29,34 @@ class Notes:
         self._bench = bench
         self.steps = 0
         self._totals: Counter[str] = Counter()
-        self._silence_ms = 0
+        self._silence_ms: dict[str, int] = {}
+        self._behind_ms: dict[str, int] = {}
         self._notes: dict[str, str] = {}
         self._first_dead = ""
         self._idle: Idle | None = None
+        self._is_new = False
 
     def begin(self, found: Manifest) -> None:
         """Log likely mistakes before anything is read."""
         self.note_sink(found)
+        self._is_new = found.base == 0
         for what, text in seen_part.notes(found, self._bench.job.dedupe):
             self.note(what, text)
         for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
             self.note(text, text)
 
-    def remember(self, report: StepReport, first_dead: str) -> None:
+    def remember(self, report: StepReport, first_dead: str, committed: Manifest) -> None:
         """Add a step that is done. ``first_dead``: the reason of its first dead letter; the first one is kept."""
         self.steps += 1
         self._idle = None
         self._first_dead = self._first_dead or first_dead
         self._totals.update({name: getattr(report, name) for name in _SUMMED})
-        self._silence_ms = max(self._silence_ms, report.silence_ms)
+        self._silence_ms = later_of(self._silence_ms, report.silence_ms)
+        self._behind_ms = later_of(self._behind_ms, report.behind_ms)
         logger.debug("step %s", report)
         self._note_fates(ended=False)
+        if self._is_new:
+            self._note_times(committed)
         if self._bench.options.on_step is not None:
             self._bench.options.on_step(report)
 
@@ -63,8 +69,15 @@ class Notes:
     def _note_fates(self, *, ended: bool) -> None:
         totals = self._totals
         fates = of_records(totals["rows"], totals["late"], totals["dead"], self._first_dead, ended=ended)
-        seen = of_copies(self._bench.job.dedupe, totals["rows"], totals["duplicates"], self._silence_ms, ended=ended)
+        dedupe, times = self._bench.job.dedupe, (self._silence_ms, self._behind_ms)
+        seen = of_copies(dedupe, totals["rows"], totals["duplicates"], *times, ended=ended)
         for what, text in (*fates, *seen):
+            self.note(what, text)
+
+    def _note_times(self, committed: Manifest) -> None:
+        """Note the sources whose times have another unit than they say."""
+        largest = {name: max(source.largest.values(), default=0) for name, source in committed.sources.items()}
+        for what, text in of_times(largest):
             self.note(what, text)
 
     def note_sink(self, found: Manifest) -> None:

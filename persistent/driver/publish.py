@@ -7,7 +7,7 @@ does all three, in the order of ``persistent.driver.effects``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from persistent.checkpoint.garbage import garbage
 from persistent.checkpoint.log import Log, Trace
@@ -30,7 +30,7 @@ from persistent.checkpoint.names import (
 )
 from persistent.checkpoint.plan import StepPlan
 from persistent.driver.output_batches import batches_of, claim_of, former_name, retreat_of
-from persistent.errors import Fenced, InvalidPipeline, StagedMissing, StorageError
+from persistent.errors import Fenced, InvalidPipeline, PersistentError, StagedMissing, StorageError
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
@@ -76,7 +76,7 @@ def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str 
 def _check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
     """Raise InvalidPipeline if a sink with a mark has batches of this job, and the manifest none under its name: it had
     another name, or was left out for a while, and no batch can follow those that it has."""
-    is_known = not manifest.sinks or name in manifest.sinks or name in manifest.inherits
+    is_known = not manifest.sinks or name in manifest.sinks
     if manifest.base == 0 or is_known or not isinstance(job.sinks[name], BatchSink):
         return
     newest = job.outlets()[name].newest(manifest.job, manifest.revision_base)
@@ -102,7 +102,7 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
     Whatever one sink raises, the others get theirs: a sink that is away holds back no rows of another. InvalidPipeline,
     before anything is done, if windows are listed for a sink that the job no longer has."""
     _check_sinks(job, manifest)
-    failures: list[Exception] = []
+    failures: dict[str, Exception] = {}
     try:
         for name, outlet in job.outlets().items():
             try:
@@ -111,16 +111,30 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
             except Fenced:
                 raise
             except Exception as error:
-                failures.append(error)
+                failures[name] = error
         for aside in manifest.aside:
             for folder, staged in zip(_ASIDE, (aside.late, aside.dead)):
                 for one in staged:
                     _publish_aside(job, aside_name(folder, aside.id, one), one)
         if failures:
-            raise failures[0]
+            raise _named(failures, job.sinks)
     except StagedMissing:
         log.check(manifest.id)
         raise
+
+
+def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Exception:
+    """The error of the first sink that failed; of several sinks, with the names of those that lack their outputs."""
+    first = next(iter(failures.values()))
+    if len(sinks) == 1 or not isinstance(first, PersistentError):
+        return first
+    others = ", ".join(repr(name) for name in sinks if name not in failures)
+    named = type(first)(
+        f"sink {', '.join(map(repr, failures))}: {first}. The outputs that it lacks stay in the checkpoint, and the "
+        f"next run begins with them{f'; {others} got theirs' if others else ''}"
+    )
+    named.__cause__ = first
+    return named
 
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from persistent.checkpoint.parts import Account
 from persistent.sources.protocol import Reached
@@ -34,8 +35,10 @@ class StepReport:
     """Results that could not be summed up or shown, and are dead letters."""
     reached: Reached | None = None
     duplicates: int = 0
-    silence_ms: int = 0
-    """With deduplication, the longest time in this step for which an origin was silent."""
+    silence_ms: Mapping[str, int] = field(default_factory=dict)
+    """With deduplication, the longest time in this step for which an origin was silent, by source."""
+    behind_ms: Mapping[str, int] = field(default_factory=dict)
+    """With deduplication, how far behind the clock the oldest record was of which a copy came, by source."""
 
     @property
     def rows_per_second(self) -> float:

@@ -61,7 +61,7 @@ class RunCache:
             return 0
         first = window.first_number(clock.closed)
         last = max((window.last_number(run.pane_max) for run in runs), default=first - 1)
-        return self._end(last) if last >= first else 0
+        return window.end_of(last) if last >= first else 0
 
     def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
         """Whether some window holds something and has ``closed < end <= close_at``."""
@@ -69,13 +69,13 @@ class RunCache:
         if window is None:
             return False
         first = window.first_number(clock.closed)
-        start = first * window.every_ms
+        start = window.start_of(first)
         for run in runs:
-            if run.pane_max < start or self._end(max(window.first_number(run.pane_min), first)) > close_at:
+            if run.pane_max < start or window.end_of(max(window.first_number(run.pane_min), first)) > close_at:
                 continue
             panes = self._panes_of(run)
             pane = int(panes[np.searchsorted(panes, start)])
-            if self._end(max(window.first_number(pane), first)) <= close_at:
+            if window.end_of(max(window.first_number(pane), first)) <= close_at:
                 return True
         return False
 
@@ -85,10 +85,10 @@ class RunCache:
         if window is None:
             return None
         first = window.first_number(clock.closed)
-        start = first * window.every_ms
+        start = window.start_of(first)
         panes = [self._panes_of(run) for run in runs if run.pane_max >= start]
         ahead = [int(some[np.searchsorted(some, start)]) for some in panes]
-        return min((self._end(max(window.first_number(pane), first)) for pane in ahead), default=None)
+        return min((window.end_of(max(window.first_number(pane), first)) for pane in ahead), default=None)
 
     def index(self, manifest: Manifest, source: str) -> pa.Table | None:
         """Every input ever listed of a source, in order; None if none was."""
@@ -110,7 +110,3 @@ class RunCache:
                 panes = decode_panes(data, run, run_place(self._storage, run))
             self._panes[run.name] = np.array(panes, np.int64)
         return self._panes[run.name]
-
-    def _end(self, number: int) -> int:
-        assert self._window is not None
-        return number * self._window.every_ms + self._window.size_ms

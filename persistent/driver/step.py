@@ -25,7 +25,7 @@ from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
 from persistent.window import Window
 from persistent.worker.job import CloseShard, FoldRuns, MapSplit
-from persistent.worker.seen_items import SeenBefore, silence_ms
+from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
 
 _SHARD_ROWS = 200_000
 
@@ -96,9 +96,10 @@ class Step:
         return self.plan.task.ends and any(run.first > state.published for run in state.runs)
 
     def maps(
-        self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: SeenBefore | None = None
+        self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: Mapping[str, SeenBefore] | None = None
     ) -> list[MapSplit]:
-        """These splits of the sources of the plan. ``max_future_ms``: if the plan does not say it."""
+        """These splits of the sources of the plan. ``max_future_ms``: if the plan does not say it. ``seen``: of each
+        source that recognises copies."""
         plan, last = self.plan, self.last.manifest
         # A time of day that was set back makes no dead letter of a timestamp that the clock has passed.
         ahead_ms = max_future_ms if plan.max_future_ms is None else plan.max_future_ms
@@ -114,7 +115,7 @@ class Step:
                 limit,
                 last.sources[name].since,
                 last.operator.key_types,
-                seen,
+                None if seen is None else seen.get(name),
             )
             for name, some in splits.items()
             for split in some
@@ -125,7 +126,7 @@ class Step:
         last, state, close_at = self.last.manifest, self.last.manifest.operator.state, self.plan.task.close_at
         closed = last.clock.closed
         least = parallelism if sum(run.rows_left for run in state.runs) > _SHARD_ROWS else 1
-        panes = (window.first_number(closed) * window.every_ms, close_at) if window else None
+        panes = (window.start_of(window.first_number(closed)), close_at) if window else None
         types, revision = last.operator.key_types, last.revision_base + self.attempt.id
         return [
             CloseShard(self.attempt, state.runs, low, high, closed, close_at, state.published, types, revision)
@@ -139,13 +140,14 @@ class Step:
         merges = choose_all(state.runs, sum(recent), state.published, unfolded)
         return [FoldRuns(self.attempt, merge, last.clock.closed) for merge in merges]
 
-    def seen_folds(self, seen: SeenBefore | None, unfolded: frozenset[str]) -> list[FoldRuns]:
-        """The runs of what was seen to fold."""
-        if seen is None:
-            return []
-        recent = [run.rows for run in seen.runs if run.first == run.last == self.last.manifest.base]
-        merges = choose_all(seen.runs, sum(recent), 0, unfolded)
-        return [FoldRuns(self.attempt, merge, seen.horizon, seen.pane_ms) for merge in merges]
+    def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:
+        """The runs of what was seen of each source to fold."""
+        folds, base = [], self.last.manifest.base
+        for name, one in seen.items():
+            recent = [run.rows for run in one.runs if run.first == run.last == base]
+            merges = choose_all(one.runs, sum(recent), 0, unfolded)
+            folds += [FoldRuns(self.attempt, merge, one.horizon, name, one.pane_ms) for merge in merges]
+        return folds
 
     def report(self, seconds: Mapping[Effect, float], wall_ms: int, reached: Reached | None) -> StepReport:
         """What the step has done. ``seconds``: what each effect took."""
@@ -154,6 +156,10 @@ class Step:
         folded_bytes += sum(folded.run.bytes for _, folded in results.seen_folded if folded.run)
         delta_bytes = sum(mapped.run.bytes for mapped in results.mapped if mapped.run)
         delta_bytes += sum(run.bytes for run in results.seen_runs())
+        seen: dict[str, list[SeenAfter]] = {}
+        for mapped in results.mapped:
+            if mapped.seen is not None:
+                seen.setdefault(mapped.source, []).append(mapped.seen)
         accounts, old = manifest.accounts.values(), before.accounts.values()
         return StepReport(
             id=manifest.id,
@@ -172,5 +178,6 @@ class Step:
             set_aside=sum(staged.rows for staged in results.set_aside()),
             reached=reached,
             duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
-            silence_ms=silence_ms([mapped.seen.span for mapped in results.mapped if mapped.seen]),
+            silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
+            behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
         )

@@ -18,11 +18,11 @@ from persistent.driver.effects import Effect
 from persistent.driver.overlaps import set_apart
 from persistent.driver.publish import collect, no_longer_kept, publish, sweep
 from persistent.driver.report import StepReport
-from persistent.driver.seen_part import seen_before
+from persistent.driver.seen_part import kinds_read, seen_before
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import InputGone
-from persistent.sources.protocol import ConfirmingSource, LosingSource, Split
+from persistent.sources.protocol import Split
 from persistent.storage import delete_all
 from persistent.worker.dispatch import Item, Result
 from persistent.worker.job import Closed, CloseShard, Folded, Mapped, MapSplit
@@ -100,7 +100,7 @@ def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
 
 
 def _with_splits(
-    bench: Workbench, step: Step, seen: SeenBefore | None, others: Sequence[Item]
+    bench: Workbench, step: Step, seen: Mapping[str, SeenBefore], others: Sequence[Item]
 ) -> tuple[Sequence[Result], list[MapSplit]]:
     """The results of the plan's splits and of other items, and the splits as they were run.
 
@@ -125,9 +125,8 @@ def _without_lost(
     """The splits of the sources that have lost inputs, each of these as one dead record."""
     lost: dict[str, tuple[Split, ...]] = {}
     for name, some in splits.items():
-        source = bench.job.sources[name]
-        if isinstance(source, LosingSource):
-            found = source.without_lost(some, step.plan.sources[name].recorded)
+        if name in bench.losing:
+            found = bench.losing[name].without_lost(some, step.plan.sources[name].recorded)
             lost |= {} if found is None else {name: found}
     return lost
 
@@ -180,16 +179,16 @@ def _commit(bench: Workbench, step: Step) -> Entry:
         step.results,
         window=job.state.window,
         sinks=job.sinks,
-        index={name: step.index.get(name, ()) for name in plan.sources},
+        index=step.index,
         lag_ms=lag_ms,
         retention=bench.options.retention,
         known=job.state.known_from(step.last.manifest.clock.watermark),
         dedupe=job.dedupe,
+        kinds=kinds_read(job, plan),
     )
     for name, one in plan.sources.items():
-        source = job.sources[name]
-        if one.splits and isinstance(source, ConfirmingSource):
-            source.confirm(one.recorded)
+        if one.splits and name in bench.confirming:
+            bench.confirming[name].confirm(one.recorded)
     entry = bench.log.put(manifest)
     bench.committed = manifest.id
     return entry

@@ -13,7 +13,7 @@ from persistent.driver.commit import Results, first_manifest
 from persistent.driver.options import Options
 from persistent.driver.run_cache import RunCache
 from persistent.engines.protocol import Engine
-from persistent.sources.protocol import MeasuredSource, Reached, SourceState, together
+from persistent.sources.protocol import ConfirmingSource, LosingSource, MeasuredSource, Reached, SourceState, together
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Job
 
@@ -24,7 +24,8 @@ class Workbench:
     """``first``: the empty checkpoint of the job. ``kept``: the manifests whose files are kept, by id. ``committed``:
     the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
-    then has a new number. ``busy``: how many sources the last plan reads."""
+    then has a new number. ``busy``: how many sources the last plan reads. ``measured``, ``losing``, ``confirming``: the
+    sources that can do this, by name; each is asked once, not at every step."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
@@ -40,6 +41,9 @@ class Workbench:
         self.unfolded: dict[str, str] = {}
         self.adopts = False
         self.busy = len(job.sources)
+        self.measured = {name: one for name, one in job.sources.items() if isinstance(one, MeasuredSource)}
+        self.losing = {name: one for name, one in job.sources.items() if isinstance(one, LosingSource)}
+        self.confirming = {name: one for name, one in job.sources.items() if isinstance(one, ConfirmingSource)}
 
     def runs(self, manifest: Manifest) -> tuple[Run, ...]:
         """The runs of the task's state."""
@@ -53,8 +57,8 @@ class Workbench:
     def reached(self, manifest: Manifest) -> Reached | None:
         """How far all sources have been read, if each can say, in one unit."""
         found = [
-            source.reached(self.source_state(manifest, name)) if isinstance(source, MeasuredSource) else None
-            for name, source in self.job.sources.items()
+            self.measured[name].reached(self.source_state(manifest, name)) if name in self.measured else None
+            for name in self.job.sources
         ]
         return together(found)
 

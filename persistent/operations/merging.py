@@ -21,6 +21,7 @@ from persistent.errors import Refused, StillRunning
 from persistent.operations.fencing import Location, log_of
 from persistent.sources.offsets import place_id
 from persistent.sources.schemas import from_json
+from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
 
 
@@ -197,9 +198,9 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
         held = bool(jobs[behind].state_runs())
         if held or not jobs[behind].clock.end_of_input:
             raise Refused(
-                f"{urls[1 - behind]} has closed its windows up to {max(a.closed, b.closed)}, {urls[behind]} only up "
-                f"to {closed} and may still add to those between. Run {urls[behind]} until it has closed as many, or "
-                "both to their end (--end-of-input)"
+                f"{urls[1 - behind]} has closed its windows up to {utc_text(max(a.closed, b.closed))}, {urls[behind]} "
+                f"only up to {utc_text(closed)} and may still add to those between. Run {urls[behind]} until it has "
+                "closed as many, or both to their end (--end-of-input)"
             )
         closed = max(a.closed, b.closed)
     return TaskClock(
@@ -239,6 +240,7 @@ def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
         a.since,
         {**a.largest, **b.largest},
         codec=a.codec,
+        readings=(*a.readings, *b.readings),
     )
 
 

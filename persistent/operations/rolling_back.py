@@ -9,12 +9,14 @@ from persistent.checkpoint.copies import Target, copied, newest_of, verified_run
 from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Attempt
+from persistent.checkpoint.older_formats import SINK
 from persistent.checkpoint.parts import Account, SinkPart, SourcePart
 from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
 from persistent.sources.offsets import begun, begun_anew
+from persistent.text.figures import utc_text
 
 _OUTPUTS = ("retract", "again")
 
@@ -53,7 +55,7 @@ def rollback(
     Every run of the checkpoint is verified and copied before anything changes. This also works if the newest manifest
     is lost or damaged: its id is never used again, and the new manifest has the newest format. UnknownCheckpoint;
     CorruptCheckpoint if the checkpoint does not verify; NewerFormat if a newer release has written; StillRunning;
-    Refused.
+    Refused, as where a sink cannot take back.
     """
     check_outputs(outputs)
     if (to is None) == (clock is None):
@@ -62,8 +64,10 @@ def rollback(
     kept = readable(log)
     epoch = kept.newest.manifest.epoch
     check_not_running(log, epoch, take_over=take_over)
+    check_can_take_back(kept.newest.manifest, outputs, log.storage.url)
     target = _target(log, kept, to, None if clock is None else instant_ms(clock))
     _check_not_taken_back(log, kept, target.id)
+    check_left_out(kept, target.id, outputs, log.storage.url)
     _verify(log, target)
     if kept.highest == kept.newest.manifest.id:
         newest = kept.newest.manifest
@@ -72,6 +76,8 @@ def rollback(
         last = fenced(log, take_over=True, goes_back=True, upgrade=is_old)
         if not last.manifest.keeps(target.id):
             raise UnknownCheckpoint(f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept")
+        # A driver that went on meanwhile may have another sink.
+        check_can_take_back(last.manifest, outputs, log.storage.url)
         id, epoch = last.manifest.id + 1, last.manifest.epoch
     else:
         # No manifest to fence with. Epochs never exceed ids: this one is above all that may have been.
@@ -108,6 +114,33 @@ def check_outputs(outputs: str) -> None:
         )
 
 
+def check_can_take_back(newest: Manifest, outputs: str, url: str) -> None:
+    """Refused if outputs are to be taken back, and a sink of the job cannot: no run could go on."""
+    unable = [name for name, part in newest.sinks.items() if not _may_take_back(name, part)]
+    if outputs == "retract" and unable:
+        raise Refused(
+            f"{url}: the sink {', '.join(map(repr, unable))} of this job cannot take back what it has published, so "
+            'outputs="retract" is not possible. Nothing was changed. outputs="again" (--outputs=again) publishes it a '
+            "second time, to every sink; or delete it there by hand, and then begin a new checkpoint"
+        )
+
+
+def check_left_out(kept: Readable, target: int, outputs: str, url: str) -> None:
+    """Refused as above, for a sink that was left out since the target."""
+    newest = kept.newest.manifest
+    check_can_take_back(replace(newest, sinks=_left_out(newest, kept, target)), outputs, url)
+
+
+def _may_take_back(name: str, sink: SinkPart) -> bool:
+    """Whether a sink is able to, as far as is known."""
+    return "retract" in sink.does or _is_of_older_format(name, sink)
+
+
+def _is_of_older_format(name: str, sink: SinkPart) -> bool:
+    """Whether it stands for the sink of a job, whatever that was: older formats record its batches alone."""
+    return name == SINK and not sink.does
+
+
 def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int, *, take_back: bool) -> Manifest:
     """The manifest that sets the job to ``copy``. Outputs staged up to there stay listed, as they may be unpublished;
     later ones too, unless they are taken back, because a further rollback may return to where they count."""
@@ -130,7 +163,10 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         clocks=copy.clocks,
         operators=copy.operators,
         ledger=copy.ledger,
-        sinks={name: _gone_back(sink, id, target if take_back else id) for name, sink in old.sinks.items()},
+        sinks={
+            name: _gone_back(sink, id, target if take_back else id)
+            for name, sink in {**(_left_out(old, kept, target) if take_back else {}), **old.sinks}.items()
+        },
         aside=tuple(aside for aside in old.aside if aside.id <= target or not take_back),
         pins=tuple(pin for pin in old.pins if pin not in lost),
         bases={**{one: ms for one, ms in before.items() if one not in lost}, id: now_ms},
@@ -141,6 +177,20 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
         publishes=_publishes(old, kept, target, take_back=take_back),
         left=(*(branch for branch in old.left if not branch[0] <= target < branch[1]), (target + 1, id, take_back)),
     )
+
+
+def _left_out(old: Manifest, kept: Readable, target: int) -> dict[str, SinkPart]:
+    """The sinks that the job has left out since the target, and that may have been given something after it: nobody
+    else takes that back. All that they were given was published, or they could not have been left out."""
+    since = {id: kept.entries[id].manifest for id in sorted(kept.entries) if id >= target}
+    is_whole = len(since) == kept.highest - target + 1
+    return {
+        name: replace(part, unpublished=())
+        for manifest in since.values()
+        for name, part in manifest.sinks.items()
+        if name not in old.sinks and (not is_whole or (part.last or 0) > target)
+        if not _is_of_older_format(name, part)
+    }
 
 
 def _publishes(old: Manifest, kept: Readable, target: int, *, take_back: bool) -> bool | None:
@@ -218,9 +268,10 @@ def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Mani
         raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {to} {what}; those to go back to: {there}")
     found = [id for id, manifest in bases.items() if manifest.clock.watermark <= (clock or 0)]
     if not found:
-        earliest = min(manifest.clock.watermark for manifest in bases.values()) if bases else None
+        clocks = [manifest.clock.watermark for manifest in bases.values()]
+        earliest = f"the earliest is at {utc_text(min(clocks))}" if clocks else "there is none"
         raise UnknownCheckpoint(
-            f"{log.storage.url} keeps no checkpoint whose clock is at most {clock}; the earliest is at {earliest}"
+            f"{log.storage.url} keeps no checkpoint whose clock is at most {utc_text(clock or 0)}; {earliest}"
         )
     return bases[max(found)]
 

@@ -103,8 +103,8 @@ def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
 def _number(window: Window | None, start: int) -> int:
     if window is None:
         raise InvalidPipeline("this state has no windows to choose one from")
-    if start % window.every_ms:
-        before = start // window.every_ms * window.every_ms
+    before = int(window.last_start(start))
+    if start != before:
         raise InvalidPipeline(
             f"no window starts at {utc_text(start)}: the one before starts at {utc_text(before)}, the next at "
             f"{utc_text(before + window.every_ms)}"

@@ -9,7 +9,9 @@ marks.py                   where the mark of a batch sink moves
 sqlite.py  sql.py          a table in a file of SQLite
 log.py                     a segmented log
 kafka.py  kafka_place.py   a topic of Kafka
+rabbit_stream*.py          a stream of RabbitMQ; publishing_ids.py, what its rows are called
 postgres*.py  sql.py       a table on a server of PostgreSQL
+rabbit.py                  a queue or an exchange of RabbitMQ
 """
 
 from persistent.checkpoint.names import Staged
@@ -21,6 +23,8 @@ from persistent.sinks.log import LogSink
 from persistent.sinks.memory import MemorySink
 from persistent.sinks.postgres import PostgresSink
 from persistent.sinks.protocol import BatchSink, Claim, OutputBatch, Retreat, Sink
+from persistent.sinks.rabbit import RabbitQueueSink
+from persistent.sinks.rabbit_stream import RabbitStreamSink
 from persistent.sinks.sqlite import SqliteSink
 
 __all__ = [
@@ -34,6 +38,8 @@ __all__ = [
     "OutputBatch",
     "PostgresSink",
     "Promise",
+    "RabbitQueueSink",
+    "RabbitStreamSink",
     "Retreat",
     "Sink",
     "SqliteSink",

@@ -18,6 +18,10 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
+from persistent.sources.rabbit import RabbitQueueSource
+from persistent.sources.rabbit_pump import QueueEvent
+from persistent.sources.rabbit_stream import RabbitStreamSource
+from persistent.sources.topic import TopicSource
 
 __all__ = [
     "NO_TIMESTAMP",
@@ -30,10 +34,14 @@ __all__ = [
     "MemorySource",
     "Position",
     "Positions",
+    "QueueEvent",
+    "RabbitQueueSource",
+    "RabbitStreamSource",
     "Records",
     "Source",
     "SourcePlan",
     "SourceState",
     "Span",
     "Split",
+    "TopicSource",
 ]

@@ -85,6 +85,7 @@ def parsed(text: str, references: Sequence[str] = (), *, writes: bool = False) -
         found = fastavro.parse_schema(_ours(json.loads(text), writes), named_schemas=names)
         if not writes:
             _mend_defaults(names)
+        _check_bounded(found, names, set())
         return found
     except Exception as error:
         raise SchemaError(f"{type(error).__name__}: {error}") from error
@@ -295,6 +296,32 @@ def _rescaled(data: int, writer: Any, reader: Any = None) -> Any:
         written = writer["type"] if told is None else f"{writer['type']} ({logical})"
         raise ResolutionError(f"{written} is no {base} ({reader['ourType']})")
     return data * asked[1] // told[1]
+
+
+def _check_bounded(schema: Any, names: Mapping[str, Any], seen: set[str]) -> None:
+    """SchemaError for a list whose items have no bytes: a value of ten bytes would be as long as it says, without
+    end."""
+    if isinstance(schema, str) and schema in names and schema not in seen:
+        seen.add(schema)
+        _check_bounded(names[schema], names, seen)
+    for branch in schema if isinstance(schema, list) else ():
+        _check_bounded(branch, names, seen)
+    if not isinstance(schema, Mapping):
+        return
+    if schema["type"] == "array" and _has_no_bytes(schema["items"], names, frozenset()):
+        raise SchemaError("a list of items without bytes, as of null, has no end that a value shows. Leave it out")
+    inner = [field["type"] for field in schema.get("fields", ())]
+    for part in (*inner, *(schema[name] for name in ("items", "values") if name in schema)):
+        _check_bounded(part, names, seen)
+
+
+def _has_no_bytes(schema: Any, names: Mapping[str, Any], above: frozenset[str]) -> bool:
+    kind = schema["type"] if isinstance(schema, Mapping) else schema
+    if isinstance(kind, str) and kind in names:
+        return kind not in above and _has_no_bytes(names[kind], names, above | {kind})
+    if kind == "record":
+        return all(_has_no_bytes(field["type"], names, above) for field in schema["fields"])
+    return bool(kind == "null" or (kind == "fixed" and schema["size"] == 0))
 
 
 def library() -> Any:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from persistent.clock import Duration, bare
 from persistent.errors import SourceError
@@ -162,6 +163,11 @@ class FileSource:
     def would_read(self, url: str, names: Iterable[str]) -> bool:
         """Whether a file with one of these names in a folder would be an input of this source."""
         return self._files.would_list(url, names)
+
+    def listed(self, index: pa.Table, recorded: Mapping[str, Any]) -> pa.ChunkedArray:
+        """The full path or URL of each file of an index."""
+        place = place_of(Root.from_json(recorded), self._files.pinned(), self._moved_from)
+        return pc.binary_join_element_wise(place.files.real_root, place.root.paths(index), "")
 
     # -- plans -----------------------------------------------------------------------------------------------
 

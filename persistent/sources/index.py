@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -56,7 +57,7 @@ class Index:
     def __init__(self, files: Files, table: pa.Table | None) -> None:
         self._files = files
         known = SCHEMA.empty_table() if table is None else table
-        self._known = concat_indexes([SCHEMA.empty_table(), known])
+        self._known = known if known.schema.equals(SCHEMA) else concat_indexes([SCHEMA.empty_table(), known])
         self.appended: pa.Table | None = None
 
     def __len__(self) -> int:
@@ -134,14 +135,14 @@ def progress_of(table: pa.Table | None, ordinal: int, offset: int) -> Reached:
     """How far an index has been read. Progress within a file is measured in its rows, or else in its bytes."""
     if table is None or not table.num_rows:
         return Reached(0, 0, "bytes")
-    empty = pc.fill_null(pc.equal(table.column("rows"), 0), False)
-    sizes = pc.if_else(empty, 0, table.column("size"))
-    done = pc.sum(sizes.slice(0, ordinal)).as_py() or 0
+    empty = table.column("rows").to_numpy() == 0
+    sizes = np.where(empty, 0, table.column("size").to_numpy())
+    done = int(sizes[:ordinal].sum())
     if offset and ordinal < table.num_rows:
-        size, rows = table.column("size")[ordinal].as_py(), table.column("rows")[ordinal].as_py()
-        done += size * min(offset, rows) // rows if rows else min(offset, size)
-    passed = pc.sum(empty.slice(ordinal)).as_py() or 0
-    return Reached(done, pc.sum(sizes).as_py(), "bytes", ordinal + passed, table.num_rows)
+        size, known = int(table.column("size")[ordinal].as_py()), table.column("rows")[ordinal].as_py()
+        done += size * min(offset, known) // known if known else min(offset, size)
+    passed = int(empty[ordinal:].sum())
+    return Reached(done, int(sizes.sum()), "bytes", ordinal + passed, table.num_rows)
 
 
 def concat_indexes(tables: Sequence[pa.Table]) -> pa.Table:

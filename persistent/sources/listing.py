@@ -110,9 +110,9 @@ class Files:
         # If the stores differ, no request is made.
         if (path is not None) != self.local or (path is None and _store(url) != _store(self.url)):
             return False
-        root = self.root
+        root = self.real_root
         if path is not None:
-            root, url = os.path.realpath(root).rstrip("/") + "/", os.path.realpath(path)
+            url = os.path.realpath(path)
         below = f"{url.rstrip('/')}/"
         return any(
             where.startswith(root) and self.stands_for(where.removeprefix(root)) for where in (below + n for n in names)
@@ -122,6 +122,11 @@ class Files:
     def root(self) -> str:
         """The folder that paths in a listing are relative to, with a trailing slash."""
         return self._root()[0]
+
+    @property
+    def real_root(self) -> str:
+        """The root, without symbolic links on the way to it."""
+        return os.path.realpath(self.root).rstrip("/") + "/" if self.local else self.root
 
     def pinned(self) -> Files:
         """The same files, with it decided now and for good whether the path is a file or a folder."""

@@ -58,7 +58,7 @@ def with_metadata(schema: pa.Schema, metadata: Sequence[str]) -> pa.Schema:
     """The columns of the values, and beside them those of metadata. InvalidPipeline if one has the name of another."""
     both = [name for name in metadata if name in schema.names]
     if both:
-        raise InvalidPipeline(f"{', '.join(both)} is a field of the values, and the name that a source of Kafka gives")
+        raise InvalidPipeline(f"{', '.join(both)} is a field of the values, and a name that the source gives")
     return pa.schema([*schema, *(pa.field(name, METADATA[name]) for name in metadata)])
 
 

@@ -7,21 +7,24 @@ caught up   the next offset to read is the one that the next record will have; f
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from persistent.clients.kept import Kept
 from persistent.clock import monotonic_s
-from persistent.errors import RetentionGap, SourceChanged
-from persistent.sources.protocol import Budget, SourcePlan, SourceState, Span, Split
+from persistent.errors import RetentionGap, SourceChanged, SourceError
+from persistent.sources.protocol import Budget, Reached, Records, SourcePlan, SourceState, Span, Split
+from persistent.text.figures import utc_text
 
 logger = logging.getLogger("persistent.sources")
 
 ON_GAP: Final = ("fail", "earliest", "latest")
 _PIECE_MIN: Final = 10_000
 """Offsets: a smaller piece of a partition is not worth a worker of its own."""
+_SKEW_ROWS: Final = 100
+"""So many records before a position are looked at, for one that belongs behind it."""
 
 
 @dataclass(frozen=True)
@@ -219,3 +222,38 @@ def place_id(recorded: Mapping[str, Any]) -> str | None:
 def begun_anew(recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
     """What is recorded of a source that begins again at these offsets."""
     return {**recorded, **_Begun(at, ()).recorded()}
+
+
+def starts(splits: Sequence[Split]) -> dict[str, int]:
+    """Where each partition that is read begins."""
+    return {split.partition: split.spans[0].start for split in reversed(splits)}
+
+
+def reached(state: SourceState, kept: Mapping[str, Kept]) -> Reached:
+    """How many offsets have been read, of those that the last plan found."""
+    begins = state.recorded.get("begins", {})
+    done = sum(position - begins.get(one, 0) for one, position in state.positions.items())
+    ends = {one: there.stop for one, there in kept.items()} or state.positions
+    return Reached(done, max(done, sum(end - begins.get(one, 0) for one, end in ends.items())), "rows")
+
+
+def require_skew(
+    place: str,
+    at: Mapping[str, int],
+    kept: Mapping[str, Kept],
+    clock: tuple[int, int],
+    read: Callable[[Split], Iterable[Records]],
+) -> None:
+    """Raise SourceError if the records just before those offsets belong to the clock: the broker's times are farther
+    behind than ``max_skew`` allows. ``clock``: it, and ``max_skew``, in ms."""
+    time, skew_ms = clock
+    for partition, offset in at.items():
+        span = Span(0, max(kept[partition].first, offset - _SKEW_ROWS), offset)
+        found = read(Split(partition, (span,))) if span.start < span.stop else ()
+        latest = max((int(records.timestamps.max()) for records in found if len(records.timestamps)), default=0)
+        if latest >= time:
+            raise SourceError(
+                f"{place}, partition {partition}: a record before offset {offset}, where the broker's timestamps "
+                f"reach {utc_text(time - skew_ms)}, has the event time {utc_text(latest)}: it would not be "
+                "read again. The broker's clock is behind, or that of a producer: give a larger max_skew="
+            )

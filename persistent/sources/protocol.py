@@ -46,12 +46,14 @@ class Budget:
     """How much a step may read.
 
     ``rows`` is exact if ``exact`` (as far as the listing goes), otherwise an approximate limit. ``splits`` is the
-    number of workers that can read at once: a plan has about that many splits of about equal size.
+    number of workers that can read at once: a plan has about that many splits of about equal size. ``ends``: the run
+    was told that the input is complete.
     """
 
     rows: int
     exact: bool = False
     splits: int = 1
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,9 @@ class Source(Protocol):
     """A replayable source. ``kind`` names the kind of source in the checkpoint ("FileSource").
 
     ``guarantee()``, if it has one, returns its ``persistent.promises.Promise``; without one, exactly-once.
+    ``guarantee_deduplicated()``, if it has one, returns that of a pipeline with ``dedupe``.
+    ``warnings()``, if it has one, returns what a run has found that its report should say. ``close()``, if it has one,
+    is called when a run has ended, or failed.
     ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
     ``address``, if it has one, is equal for two sources that read the same records.
 
@@ -199,6 +204,14 @@ class MeasuredSource(Source, Protocol):
 
     def reached(self, state: SourceState) -> Reached:
         """How far it has been read at these positions. Driver only; reads nothing."""
+
+
+@runtime_checkable
+class ListingSource(Source, Protocol):
+    """A source whose index lists files."""
+
+    def listed(self, index: pa.Table, recorded: Mapping[str, Any]) -> pa.ChunkedArray:
+        """The full path or URL of each file of an index. Driver only."""
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ is halved until the bad lines are alone. A line reads the same alone as among ot
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Protocol
@@ -34,6 +35,7 @@ _ROW_BYTES = 100
 _PACKING = 4
 _DEAD_BYTES_MAX = 1 << 20
 _MESSAGE_MAX = 150
+_ROW = re.compile(r" in row \d+\b")
 _SPACE = b" \t\r\n\xef\xbb\xbf"
 
 
@@ -234,9 +236,18 @@ def _concatenated(
 
 def mistyped(message: str) -> str:
     """Why a line whose value has another type than its column is no record, from the parser's message."""
-    shown = message.splitlines()[0][:_MESSAGE_MAX]
+    shown = without_row(message.splitlines()[0])[:_MESSAGE_MAX]
     return f"{shown}. If the value is right, give all columns their types with schema=, for what is read from then on"
 
 
 def _reason(error: Exception) -> str:
-    return str(error).splitlines()[0][:300]
+    return without_row(str(error).splitlines()[0])[:300]
+
+
+def without_row(message: str) -> str:
+    """A parser's message about a line that it was given alone, without the number of the row, which is always 0.
+
+    >>> without_row("JSON parse error: Missing a comma or '}' after an object member. in row 0")
+    "JSON parse error: Missing a comma or '}' after an object member."
+    """
+    return _ROW.sub("", message)

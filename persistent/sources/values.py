@@ -14,6 +14,7 @@ from persistent.sources.json_lines import JsonLines
 from persistent.sources.lines import Block
 from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import empty_batch, unified
+from persistent.sources.text import without_row
 
 MessageValue = bytes | None
 """The bytes of a message; None: it has none, as one that deletes its key from a compacted topic."""
@@ -127,7 +128,7 @@ class JsonValues(_SelfContained):
             if isinstance(error, MemoryError):
                 raise
             if len(lines) == 1:
-                reasons[int(lines.numbers[0])] = str(error).splitlines()[0][:_REASON_MAX]
+                reasons[int(lines.numbers[0])] = without_row(str(error).splitlines()[0])[:_REASON_MAX]
                 return
             half = len(lines) // 2
             self._decode(lines[:half], schema, batches, rows, reasons)

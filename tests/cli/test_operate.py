@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from persistent.checkpoint.log import Log
 from persistent.cli.load import load_pipeline
@@ -85,6 +86,13 @@ def test_a_savepoint_is_a_checkpoint(done: Path) -> None:
     assert broken.exit_code == 4
     assert "s/monday/d/Visits" in broken.stdout
     assert command("savepoint", "checkpoint", "monday").exit_code == 1
+
+
+@pytest.mark.parametrize("name", ["tuesday", "../x", ""])
+def test_a_savepoint_that_is_not_there_is_not_corrupt(done: Path, name: str) -> None:
+    """A misspelt name would be taken for a lost manifest."""
+    found = command("verify", "checkpoint", "--savepoint", name)
+    assert found.exit_code == 3 and f"there is no savepoint {name!r}" in found.output
 
 
 def test_rollback_pin_compact_and_gc(done: Path) -> None:

@@ -71,10 +71,32 @@ def test_what_was_seen_goes_into_the_same_manifest() -> None:
     dedupe = Dedupe(origin="origin", sequence="n", within=40)
     seen = run("e2-c5-s", first=5, last=5, pane_min=20, pane_max=20)
     results = Results((mapped(seen=SimpleNamespace(run=seen)),), (), ())
-    (one,) = commit(entry(), results, plan(4, cap={"memory": None}), dedupe=dedupe).sources.values()
+    (one,) = commit(entry(), results, plan(4, cap={"memory": None}), dedupe={"memory": dedupe}).sources.values()
     assert one.seen is not None and (one.seen.columns, one.seen.runs) == (dedupe.columns(), (seen,))
     (plain,) = commit(entry(), results, plan(4)).sources.values()
     assert plain.seen is None
+
+
+def test_a_fold_of_what_was_seen_counts_for_its_source() -> None:
+    """Runs of one source would stand for those of another, or a fold be done again at each step."""
+    dedupe = {"memory": Dedupe(origin="origin", sequence="n", within=40)}
+    one, other, whole = (run(f"e2-c5-{name}", first=5, last=5, pane_min=20, pane_max=20) for name in ("s", "t", "u"))
+    results = Results(tuple(mapped(seen=SimpleNamespace(run=seen)) for seen in (one, other)), (), ())
+    last = entry(sources=commit(entry(), results, plan(4), dedupe=dedupe).sources)
+    for source, expected in (("memory", (whole,)), ("another", (one, other))):
+        fold = FoldRuns(Attempt(1, 1), Merge((one, other), 0, KEY_GROUPS), 0, source, 10)
+        results = Results((), (), (), 0, ((fold, Folded(whole, None)),))
+        seen = commit(last, results, plan(4), dedupe=dedupe).source.seen
+        assert seen is not None and seen.runs == expected
+
+
+def test_what_splits_have_seen_is_of_their_source() -> None:
+    """A copy in one source would hide a record of another."""
+    one, other = (run(f"e2-c5-{name}", first=5, last=5) for name in ("s", "t"))
+    splits = (mapped(seen=SimpleNamespace(run=one)), mapped(source="files", seen=SimpleNamespace(run=other)), mapped())
+    results = Results(splits, (), ())
+    assert (results.seen_runs("memory"), results.seen_runs("files")) == ((one,), (other,))
+    assert results.seen_runs() == (one, other)
 
 
 def test_a_step_moves_state_clock_and_positions_together() -> None:

@@ -542,7 +542,7 @@ def test_a_plan_that_leaves_out_a_source_is_refused() -> None:
 
 def bench(**values: Any) -> Any:
     """What a step is planned with."""
-    options = SimpleNamespace(step_rows=values.pop("step_rows", None))
+    options = SimpleNamespace(step_rows=values.pop("step_rows", None), end_of_input=values.pop("ends", False))
     fields = {"busy": 2, "adopts": False, "options": options, "engine": SimpleNamespace(parallelism=4)}
     return SimpleNamespace(**{**fields, **values})
 
@@ -554,6 +554,7 @@ def test_each_source_has_a_share_of_a_step() -> None:
     assert _budget(bench(busy=8), 3, 0) == Budget(1, False, 1)
     assert _budget(bench(), 64, 1) == Budget(4, False, 2)
     assert _budget(bench(adopts=True), 64, 1) == Budget(32, False, 2)
+    assert _budget(bench(ends=True), 64, 0) == Budget(32, False, 2, ends=True)
     assert _budget(bench(step_rows=7), 64, 1) == Budget(7, True, 2), "of each: by the positions alone"
 
 

@@ -207,3 +207,37 @@ def test_another_driver_that_seemed_to_run_is_told_and_fenced() -> None:
     (note,) = more.run(engine="embedded").notes
     assert note.startswith("another driver seemed to run: process") and "fenced off" in note
     assert name.removeprefix("r/") not in pipeline.storage.list("r")
+
+
+@pytest.mark.parametrize(
+    ("unit", "times", "says"),
+    [
+        ("ms", [1_700_000_000, 1_700_000_060], "the latest record of source 'memory' is of 1970-01-20 16:13:20.060Z"),
+        ("us", [1_700_000_000_000], "the latest record of source 'memory' is of 1970-01-20 16:13:20Z"),
+        ("s", [1_700_000_000], None),
+        ("ms", [1_700_000_000_000, 1_700_000_000], None),
+        ("ms", [1_000, 600_000_000], None),
+        ("ms", [4_200_000_000], None),
+    ],
+)
+def test_seconds_that_are_read_as_milliseconds_are_told(unit: str, times: list[int], says: str | None) -> None:
+    """All of a year falls into one window of an hour, in January 1970, and nothing is late."""
+    made = [{"ts": time, "page": "a"} for time in times]
+    job = Pipeline(
+        source=MemorySource(made, timestamp="ts", timestamp_unit=unit),
+        task=Visits(),
+        sink=MemorySink(),
+        checkpoint=f"memory://{uuid.uuid4().hex}",
+        step_rows=1,
+    )
+    notes = job.run(engine="embedded").notes
+    assert [note.startswith(says) for note in notes] == [True] if says else notes == ()
+    if says:
+        assert "of 2023-11-14 22:1" in notes[0] and 'say timestamp_unit="s"' in notes[0]
+        more = Pipeline(
+            source=MemorySource([*made, made[-1]], timestamp="ts", timestamp_unit=unit),
+            task=Visits(),
+            sink=job.sink,
+            checkpoint=job.storage,
+        )
+        assert more.run(engine="embedded").notes == (), "what has begun so is meant so"

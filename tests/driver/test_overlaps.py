@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from monoids import Count
+from monoids.groupby.summing import group_by
 from persistent import Dedupe, Embedded, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.names import Attempt
 from persistent.driver import overlaps
@@ -21,6 +23,9 @@ from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Mapped, MapSplit
 from persistent.worker.seen_items import SeenBefore, SeenSpan
+from persistent.worker.seen_state import seen_monoid
+
+BY_NUMBER = Dedupe(origin="origin", sequence="n")
 
 
 class Visits(PersistentTask):
@@ -39,11 +44,12 @@ def storage() -> Iterator[MemoryStorage]:
     made.clear()
 
 
-def mapped(storage: Any, sent: list[list[tuple[str, int]]]) -> tuple[Workbench, list[MapSplit], list[Mapped]]:
+def mapped(
+    storage: Any, sent: list[list[tuple[str, int]]], dedupe: Dedupe = BY_NUMBER
+) -> tuple[Workbench, list[MapSplit], list[Mapped]]:
     """The splits of one step, and the results of each for itself."""
     rows = [{"ts": 100 + n, "origin": origin, "n": n} for part in sent for origin, n in part]
     source = MemorySource(rows, timestamp="ts", ordered=True)
-    dedupe = Dedupe(origin="origin", sequence="n")
     job = Pipeline(source=source, task=Visits(), checkpoint=storage, dedupe=dedupe).job()
     bench = Workbench(job, Embedded(threads=1), Options())
     plan = source.plan(SourceState({"memory": (0, 0)}), Budget(len(rows), True, len(sent)))
@@ -68,6 +74,22 @@ def test_a_number_counts_in_the_first_split_that_has_it(storage: Any) -> None:
     assert again[1].seen is not None and again[1].seen.also
     rerun = [bench.work(item) for item in again]
     assert fates(rerun) == fates(apart), "an item that is mapped once more for its keys knows the same"  # type: ignore[arg-type]
+
+
+def test_an_id_counts_in_the_first_split_that_has_it(storage: Any) -> None:
+    """As numbers do; a split without common ids is not mapped again."""
+    sent = [[("a", 1), ("b", 1)], [("c", 1), ("d", 2)], [("d", 2), ("a", 1)]]
+    bench, items, results = mapped(storage, sent, Dedupe.by_id(("origin", "n")))
+    assert fates(results) == [(2, 0), (2, 0), (2, 0)]
+    again, apart = set_apart(bench, items, results)
+    assert fates(apart) == [(2, 0), (2, 0), (0, 2)] and again[:2] == items[:2]
+
+
+def test_numbers_are_counted_up_to_64_bits() -> None:
+    """Two ranges of half of all numbers: a sum that wraps would hide what two splits share."""
+    for element in (((-(2**63), -1), (1, 2**63 - 1)), ((0, 2**33), (2**40, 2**40)), ((5, 5),), ()):
+        rows = group_by(seen_monoid(), [pa.array([b"k"] * 3)], np.arange(3), seen_monoid().pack([(element, 1)] * 3), 1)
+        assert overlaps._count(rows) == 3 * sum(last - first + 1 for first, last in element)
 
 
 def test_numbers_that_interleave_are_not_mapped_again(storage: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,4 +129,6 @@ def test_bounds_cross_wherever_one_begins_before_another_ends() -> None:
 
     assert shared_hashes([span(1, 1, 100), span(1, 200, 300), span(2, 1, 100), span(1, 50, 50)]).tolist() == [1]
     assert shared_hashes([span(1, 1, 4), span(1, 4, 9), span(2, 5, 6), span(2, 7, 8)]).tolist() == [1]
+    ids = [SeenSpan.of_ids(np.array(hashes, np.uint64)) for hashes in ([1, 2, 3], [4], [3, 5, 4], [])]
+    assert shared_hashes(ids).tolist() == [3, 4] and shared_hashes(ids[1:2]).tolist() == []
     assert shared_hashes([]).tolist() == shared_hashes([span(1, 1, 4)]).tolist() == []

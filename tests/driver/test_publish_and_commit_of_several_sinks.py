@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -25,13 +26,14 @@ from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import STAGED, Staged, new_nonce
 from persistent.checkpoint.parts import SinkBatch, SinkPart
+from persistent.checkpoint.retention import Retention
 from persistent.codec import decode_document
 from persistent.driver.commit import Results
 from persistent.driver.output_batches import former_name, part_of
-from persistent.driver.publish import _check_named_as_before, claim, publish, shown
+from persistent.driver.publish import _check_named_as_before, _named, claim, publish, shown
 from persistent.engines.embedded import Embedded
-from persistent.errors import Fenced, InvalidPipeline, StorageError
-from persistent.operations import collect_garbage, rollback, savepoint
+from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
+from persistent.operations import collect_garbage, pin, restart, rollback, savepoint
 from persistent.promises import AT_LEAST_ONCE, EXACTLY_ONCE
 from persistent.sinks.protocol import OutputBatch
 from persistent.storage import MemoryStorage
@@ -145,7 +147,10 @@ def test_each_has_a_list_of_its_own() -> None:
     """What one has published, it is not given again because another has not."""
     job = Job()
     away = {"x": LedgerSink(job.x), "y": Away(job.y)}
-    with pytest.raises(StorageError, match="the server is away"):
+    lacks = (
+        r"^sink 'y': the server is away\. The outputs that it lacks .* the next run begins with them; 'x' got theirs$"
+    )
+    with pytest.raises(StorageError, match=lacks):
         job.run(away)
     first = job.newest
     assert {name: [one.id for one in part.unpublished] for name, part in first.sinks.items()} == {
@@ -263,6 +268,104 @@ def test_a_sink_with_nothing_left_may_go_and_does_not_come_back() -> None:
         job.run()
     assert job.storage.list("m") == before
     job.run({"x": LedgerSink(job.x), "y": LedgerSink(Ledger())})
+
+
+def after_x() -> Job:
+    """A job that published for x, then nothing in a step, and then for y instead of x."""
+    job = Job(ROWS[:25])
+    job.run({"x": LedgerSink(job.x)}, end=False)
+    job.rows += ROWS[25:27]
+    job.run({"x": LedgerSink(job.x)}, end=False)
+    job.rows += ROWS[27:]
+    job.run({"y": LedgerSink(job.y)})
+    assert [*job.newest.sinks] == ["y"] and job.x.rows() and job.y.rows()
+    return job
+
+
+def test_a_rollback_takes_back_from_a_sink_that_was_left_out(told: list[str]) -> None:
+    """It would keep what was taken back, and the next sink have it a second time."""
+    job = after_x()
+    rollback(job.storage, 1, outputs="retract", take_over=True)
+    assert [*job.newest.sinks] == ["x", "y"]
+    found = of(job.x.rows()), of(job.y.rows())
+    for name, ledger in (("x", job.x), ("y", job.y)):
+        other = "y" if name == "x" else "x"
+        with pytest.raises(InvalidPipeline, match=rf"must take back what .* from its old sink \('{other}'\)"):
+            job.run({name: LedgerSink(ledger)})
+    assert (of(job.x.rows()), of(job.y.rows())) == found
+    job.run()
+    assert of(job.x.rows()) == of(job.y.rows()) == told
+
+
+def test_a_rollback_asks_no_sink_that_has_nothing_to_take_back(told: list[str]) -> None:
+    """A table that is long gone would have to be brought back."""
+    for outputs in ("retract", "again"):
+        job = after_x()
+        last = job.x.entries[-1][0]
+        found = of(job.x.rows())
+        rollback(job.storage, last if outputs == "retract" else 1, outputs=outputs, take_over=True)
+        assert [*job.newest.sinks] == ["y"]
+        job.run({"y": LedgerSink(job.y)})
+        assert of(job.x.rows()) == found
+        if outputs == "retract":
+            assert of([*job.x.rows(), *job.y.rows()]) == told
+
+
+def test_a_rollback_behind_what_is_no_longer_kept_asks_every_sink_since(told: list[str]) -> None:
+    """Only a pin keeps the checkpoint, and nobody knows what x was given after it: perhaps something."""
+    job = Job(ROWS[:15])
+    job.run({"x": LedgerSink(job.x)}, end=False)
+    target = job.newest.base
+    pin(job.storage, target, take_over=True)
+    for rows in (ROWS[15:25], ROWS[25:27]):
+        job.rows += rows
+        job.run({"x": LedgerSink(job.x)}, end=False, retention=Retention(last=1))
+    assert job.x.entries[-1][0] > target
+    job.rows += ROWS[27:]
+    job.run({"y": LedgerSink(job.y)}, retention=Retention(last=1))
+    for _ in range(2):
+        rollback(job.storage, target, outputs="retract", take_over=True)
+        assert [*job.newest.sinks] == ["x", "y"]
+    job.run()
+    assert of(job.x.rows()) == told
+
+
+def test_a_rollback_behind_what_a_sink_cannot_take_back_is_refused_though_it_was_left_out() -> None:
+    """No run could go on, and the rollback would be there already."""
+
+    given: list[int] = []
+    job = Job(ROWS[:25])
+    for rows in ((), ROWS[25:27]):
+        job.rows += rows
+        job.run({"x": FunctionSink(lambda table, id: given.append(id))}, end=False)
+    job.rows += ROWS[27:]
+    job.run({"y": LedgerSink(job.y)})
+    before = job.storage.list("m")
+    with pytest.raises(Refused, match="the sink 'x' of this job cannot take back"):
+        rollback(job.storage, 1, outputs="retract", take_over=True)
+    with pytest.raises(Refused, match="the sink 'x' of this job cannot take back"):
+        restart(job.pipeline({"y": LedgerSink(job.y)}), clock=10, outputs="retract", take_over=True)
+    assert job.storage.list("m") == before
+    rollback(job.storage, given[-1], outputs="retract", take_over=True)
+    job.run({"y": LedgerSink(job.y)})
+
+
+def test_an_heir_that_left_a_sink_out_does_not_come_back_to_it() -> None:
+    """It had the place from the job before: each batch would be taken for one of a driver that was fenced."""
+    first = Job(ROWS[:25])
+    first.run({"x": LedgerSink(first.x)}, end=False)
+    saved = savepoint(first.storage, "s")
+    job = Job(ROWS[:35])
+    job.x = first.x
+    job.run({"x": LedgerSink(job.x)}, end=False, start_from=saved)
+    job.rows += ROWS[35:37]
+    job.run({"x": LedgerSink(job.x)}, end=False)
+    job.rows += ROWS[37:]
+    job.run({"y": LedgerSink(job.y)}, end=False)
+    assert [*job.newest.sinks] == ["y"] and "x" in job.newest.inherits
+    job.rows.append({"ts": 99, "page": "p0"})
+    with pytest.raises(InvalidPipeline, match=r"but not under the name 'x'.* give it a new place"):
+        job.run()
 
 
 def test_a_sink_that_is_renamed_is_refused() -> None:
@@ -393,14 +496,30 @@ def test_a_rollback_takes_back_from_each(told: list[str]) -> None:
 
 
 def test_a_sink_that_cannot_take_back_is_named() -> None:
-    """Before any of the others has taken back anything."""
+    """Before anything is committed: a job that had gone back could only run again after another rollback."""
     job = Job()
     given = {"x": LedgerSink(job.x), "call": FunctionSink(lambda table, id: None)}
     job.run(given)
-    shown_before = of(job.x.rows())
+    shown_before, newest = of(job.x.rows()), job.newest
+    target = sorted(newest.bases)[2]
+    with pytest.raises(Refused, match=r"the sink 'call' of this job cannot take back .*Nothing was changed"):
+        rollback(job.storage, target, outputs="retract")
+    assert job.newest == newest
+    job.run(given)
+    assert of(job.x.rows()) == shown_before
+    rollback(job.storage, target, outputs="again")
+    job.run(given)
+    assert len(job.x.rows()) > len(shown_before)
+
+
+def test_a_sink_that_no_longer_takes_back_is_named_by_the_run() -> None:
+    """The checkpoint knows the sink that was: one in its place may be able to do less."""
+    job = Job()
+    job.run()
     rollback(job.storage, sorted(job.newest.bases)[2], outputs="retract")
+    shown_before = of(job.x.rows())
     with pytest.raises(InvalidPipeline, match=r"FunctionSink.* cannot take back what was published since"):
-        job.run(given)
+        job.run({"x": LedgerSink(job.x), "y": FunctionSink(lambda table, id: None)})
     assert of(job.x.rows()) == shown_before
 
 
@@ -469,3 +588,22 @@ def test_the_one_of_several_is_asked_for_by_name() -> None:
     with pytest.raises(InvalidPipeline, match=r"has the sources memory, memory-2: take pipeline\.sources"):
         _ = both.source
     assert "'memory-2': MemorySource" in repr(both)
+
+
+@pytest.mark.parametrize(
+    ("failures", "sinks", "says"),
+    [
+        ({"a": StorageError("x")}, ["a"], "x"),
+        ({"a": KeyError("x")}, ["a", "b"], "'x'"),
+        ({"a": Fenced("x")}, ["a", "b"], "sink 'a': x. The outputs that it lacks .* with them; 'b' got theirs"),
+        ({"a": StorageError("x"), "b": KeyError("y")}, ["a", "b"], "sink 'a', 'b': x. .* begins with them"),
+    ],
+)
+def test_the_error_names_the_sinks_that_lack_their_outputs(
+    failures: dict[str, Exception], sinks: list[str], says: str
+) -> None:
+    """Of an only sink there is nothing to add; an error that is not ours stays what it is."""
+    first = next(iter(failures.values()))
+    found = _named(failures, sinks)
+    assert type(found) is type(first) and re.fullmatch(says, str(found))
+    assert found is first or found.__cause__ is first

@@ -21,10 +21,13 @@ from persistent import (
 )
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
+from persistent.checkpoint.parts import SinkBatch, SinkPart
 from persistent.checkpoint.retention import Retention
 from persistent.codec import decode_document, encode_document
 from persistent.operations import pin, rollback, upgrade
+from persistent.operations.rolling_back import check_can_take_back
 from persistent.verify import verify
+from tests.checkpoint.samples import manifest
 from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import CrashJob, World
 from tests.operations.older import rewritten
@@ -112,7 +115,7 @@ def test_back_to_a_clock(folder: Path) -> None:
         other = twin(world)
         target = max(id for id, watermark in clocks.items() if watermark <= clock)
         assert rollback(other.checkpoint, clock=clock, outputs="retract").manifest.target == target
-    with pytest.raises(UnknownCheckpoint, match="at most -1; the earliest is at 0"):
+    with pytest.raises(UnknownCheckpoint, match="at most -1 ms; the earliest is at 1970-01-01 00:00:00Z"):
         rollback(world.checkpoint, clock=-1, outputs="retract")
 
 
@@ -519,3 +522,29 @@ def test_where_the_newest_state_is_lost_too_no_way_back_is_named(folder: Path) -
     world.checkpoint.delete(newest(world).state_runs()[-1].name)
     with pytest.raises(CorruptCheckpoint, match=r"missing too: restore the folder from a copy$"):
         world.run()
+
+
+@pytest.mark.parametrize(
+    ("parts", "unable"),
+    [
+        ({}, []),
+        ({"a": SinkPart(("newest", "retract"), 3)}, []),
+        ({"a": SinkPart(("newest",), 3)}, ["a"]),
+        ({"a": SinkPart(("newest",))}, ["a"]),
+        ({"a": SinkPart()}, ["a"]),
+        # As an older format says it of any sink, and as it stands after a rollback.
+        ({"sink": SinkPart(unpublished=(SinkBatch(3, None, ()),))}, []),
+        ({"sink": SinkPart((), 3)}, []),
+        ({"sink": SinkPart(("newest",), 3)}, ["sink"]),
+        ({"a": SinkPart(("retract",), 3), "b": SinkPart(("newest",), 3), "c": SinkPart((), 2)}, ["b", "c"]),
+    ],
+)
+def test_whoever_cannot_take_back_is_named_before_anything_changes(parts: dict[str, Any], unable: list[str]) -> None:
+    """Committed, the rollback would end every run until there is another one."""
+    newest = manifest(9, sinks=parts)
+    check_can_take_back(newest, "again", "u")
+    if not unable:
+        check_can_take_back(newest, "retract", "u")
+        return
+    with pytest.raises(Refused, match=f"^u: the sink {', '.join(map(repr, unable))} of this job cannot take back"):
+        check_can_take_back(newest, "retract", "u")

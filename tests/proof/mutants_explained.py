@@ -14,7 +14,6 @@ _MESSAGES = "persistent.codec.messages"
 _DOCUMENTS = "persistent.codec.documents"
 _TABLES = "persistent.codec.tables"
 _RUNS = "persistent.codec.runs"
-_SHAPES = "persistent.codec.shapes"
 _SEALED = "persistent.codec.sealed"
 
 EXPLAINED: dict[tuple[str, str, str], str] = {
@@ -34,11 +33,6 @@ EXPLAINED: dict[tuple[str, str, str], str] = {
         "tuple(pa.concat_arrays([part.keys[i] for part in parts]) for i in range(len(parts[0].keys))),",
         "0 to 1",
     ): "there are two parts at least, and all are of one schema",
-    (
-        _SHAPES,
-        "for number, (shape, item) in enumerate(zip(shapes, value, strict=True)):",
-        "True to False",
-    ): "both were found to be of one length just before",
     (
         _SEALED,
         "return memory_bytes == 8 * len(column) and pa.types.is_primitive(column.type) and column.type.bit_width == 64",

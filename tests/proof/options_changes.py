@@ -214,6 +214,7 @@ CHANGES: tuple[Change, ...] = (
     ),
     _change("WindowState.interval_ms", WINDOWS, None, 5, told=("5", "Put")),
     _change("tumbling.size", WINDOWS, 10, 20, told=("10 ms", "20 ms", "Put")),
+    _change("tumbling.offset", WINDOWS, 0, 4, told=('"4 ms"', "Put")),
     *(
         _change(
             f"sliding.{name}",
@@ -223,7 +224,7 @@ CHANGES: tuple[Change, ...] = (
             values={"tumbling.size": (WITHOUT, WITHOUT)},
             told=(f"{a} ms", f"{b} ms", "Put"),
         )
-        for name, a, b in (("size", 20, 30), ("every", 10, 5))
+        for name, a, b in (("size", 20, 30), ("every", 10, 5), ("offset", 1, 2))
     ),
     # -- retention, evolution
     _change("Retention.last", WINDOWS, 1_000, 2),
@@ -248,7 +249,21 @@ CHANGES: tuple[Change, ...] = (
     ),
 )
 
-_CONNECTORS = ("Avro", "FunctionSink", "KafkaSink", "KafkaSource", "LogSink", "LogSource", "PostgresSink", "SqliteSink")
+_CONNECTORS = (
+    "Avro",
+    "FunctionSink",
+    "KafkaSink",
+    "KafkaSource",
+    "LogSink",
+    "LogSource",
+    "PostgresSink",
+    "RabbitQueueSink",
+    "RabbitQueueSource",
+    "RabbitStreamSink",
+    "RabbitStreamSource",
+    "SqliteSink",
+    "TopicSource",
+)
 NOT_RUN = {
     "Pipeline.run.spark": "needs a Spark; the engines come to one result in tests/test_spark_equality.py",
     "Pipeline.run.follow": "never ends by itself; a run that follows is one in tests/driver/test_loop.py",

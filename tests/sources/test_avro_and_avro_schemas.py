@@ -16,6 +16,7 @@ from persistent import Avro, InvalidPipeline, KafkaSource, SourceChanged, Source
 from persistent.clients import registry as clients
 from persistent.clients.registry import Registry
 from persistent.sources.avro import AvroValues
+from persistent.sources.avro_schemas import SchemaError, parsed
 from persistent.sources.values import Decoded
 from tests.registry import RegistryServer, framed, registry_server
 
@@ -500,3 +501,30 @@ def test_columns_are_recorded_as_json(registry: RegistryServer) -> None:
     assert reading(registry).columns(fixed) == pa.schema(
         [("ts", pa.timestamp("ms", "UTC")), ("page", pa.string()), ("n", pa.int32())]
     )
+
+
+EMPTY = {"type": "record", "name": "Empty", "fields": [{"name": "n", "type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_bounded"),
+    [
+        ({"type": "array", "items": "null"}, False),
+        ({"type": "map", "values": ["null", {"type": "array", "items": EMPTY}]}, False),
+        ({"type": "array", "items": {"type": "array", "items": "null"}}, False),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}}, False),
+        ({"type": "record", "name": "In", "fields": [{"name": "a", "type": {"type": "array", "items": EMPTY}}]}, False),
+        ({"type": "array", "items": ["null", "int"]}, True),
+        ({"type": "array", "items": {"type": "map", "values": "null"}}, True),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 1}}, True),
+    ],
+)
+def test_a_list_of_nothing_is_refused(kind: Any, is_bounded: bool) -> None:
+    """Ten bytes would say that it has 2**60 items, and a worker would make them all."""
+    text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]})
+    for writes in (False, True):
+        if is_bounded:
+            parsed(text, writes=writes)
+        else:
+            with pytest.raises(SchemaError, match="items without bytes"):
+                parsed(text, writes=writes)

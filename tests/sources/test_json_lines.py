@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from persistent.sources.csv_lines import CsvLines
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.text import Text
+from persistent.sources.values import JsonValues
 from tests.sources.draining import drain
 from tests.sources.texts import GOOD_JSON, PROPERTY, STEPS, expected_of, found, of_lines, source_of
 
@@ -85,3 +87,11 @@ def test_a_line_nested_too_deeply_does_not_kill_the_worker(tmp_path):
     drained = drain(source_of(tmp_path))
     assert [row[2] for row in drained.rows if row[2] != 1 or row[3]["v"]] == [0, 1]
     assert len(drained.rows) + len(drained.dead) == 3
+
+
+@pytest.mark.parametrize("line", [b'{"a": 1, "b" 2}', b'{"a": 1, "a": 2}', b'{"a": "x"}', b'{"a": tru}'])
+def test_a_reason_names_no_row(line: bytes) -> None:
+    """A bad line is decoded alone, so its row is 0 wherever it stands; its place is in the dead letter."""
+    value = JsonValues().decode([b'{"a": 1}', line], pa.schema([("a", pa.int64())]))
+    assert [row for row, _ in value.dead] == [1]
+    assert "row" not in value.dead[0][1] and len(value.dead[0][1]) > 10
