@@ -78,10 +78,11 @@ class Proxy:
             while piece := one.recv(_PIECE_BYTES):
                 if self._delay_seconds:
                     time.sleep(self._delay_seconds)
-                whole = self._passing(len(piece))
+                whole, cut = self._passing(one, len(piece))
                 other.sendall(piece[:whole])
+                for each in cut:
+                    _end(each)
                 if whole < len(piece):
-                    self._reset()
                     break
         with self._lock:
             self._open -= {one, other}
@@ -90,15 +91,19 @@ class Proxy:
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
-    def _passing(self, size: int) -> int:
-        """How many of so many bytes may pass before the cut."""
+    def _passing(self, one: socket.socket, size: int) -> tuple[int, set[socket.socket]]:
+        """How many of so many bytes may pass, and what is to be ended behind them. All connections are cut at the same
+        moment: from then on none of those passes anything, ended yet or not."""
         with self._lock:
+            if one not in self._open:
+                return 0, set()
             if self._left_bytes is None or self._left_bytes >= size:
                 self._left_bytes = None if self._left_bytes is None else self._left_bytes - size
-                return size
+                return size, set()
             whole, self._left_bytes = self._left_bytes, None
             self.cuts += 1
-            return whole
+            found, self._open = self._open, set()
+            return whole, found
 
     def _reset(self) -> None:
         with self._lock:
