@@ -33,8 +33,9 @@ class Reading:
 
 def readings_after(source: SourcePart, recorded: Mapping[str, Any]) -> tuple[ReadBefore, ...]:
     """The readings of ``source`` before the present one, after a step that records this."""
-    before, kept = _changing(source.recorded), list(source.readings)
-    if before and canonical_json(before) != canonical_json(_changing(recorded)):
+    before, after, kept = _changing(source.recorded), _changing(recorded), list(source.readings)
+    # Equal values are spelled alike; a list that was read back and a tuple are, too.
+    if before and before != after and canonical_json(before) != canonical_json(after):
         read = {one: end for one, end in source.positions.items() if readings_of(source, one)[-1].low < end}
         if read:
             kept.append(ReadBefore(read, before))

@@ -110,26 +110,34 @@ def _depth(body: bytes) -> int:
 
 
 def _check_value(value: Any, depth: int) -> None:
+    kind = type(value)
     if isinstance(value, str):
         _check_text(value)
+    elif value is None or kind is bool:
         return
-    if depth >= DOCUMENT_DEPTH_MAX and isinstance(value, Mapping | list | tuple):
-        raise ValueError(f"a value is nested deeper than {DOCUMENT_DEPTH_MAX}, which a checkpoint cannot hold")
-    if isinstance(value, float):
-        raise ValueError(f"{value!r} is a float, which a checkpoint cannot hold: write it as an integer or as text")
-    if isinstance(value, int) and abs(value) >= _INTEGER_LIMIT:
-        raise ValueError(
-            f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as text"
-        )
-    if isinstance(value, Mapping):
+    elif isinstance(value, int):
+        if not -_INTEGER_LIMIT < value < _INTEGER_LIMIT:
+            raise ValueError(
+                f"an integer of more than {INTEGER_DIGITS_MAX} digits, which a checkpoint cannot hold: write it as text"
+            )
+    elif kind is dict or (kind is not list and isinstance(value, Mapping)):
+        _check_depth(depth)
         for name, inner in value.items():
             if not isinstance(name, str):
                 raise ValueError(f"the name {name!r} is not text")
             _check_text(name)
             _check_value(inner, depth + 1)
-    elif isinstance(value, list | tuple):
+    elif kind is list or isinstance(value, list | tuple):
+        _check_depth(depth)
         for inner in value:
             _check_value(inner, depth + 1)
+    elif isinstance(value, float):
+        raise ValueError(f"{value!r} is a float, which a checkpoint cannot hold: write it as an integer or as text")
+
+
+def _check_depth(depth: int) -> None:
+    if depth >= DOCUMENT_DEPTH_MAX:
+        raise ValueError(f"a value is nested deeper than {DOCUMENT_DEPTH_MAX}, which a checkpoint cannot hold")
 
 
 _INTEGER_LIMIT = 10**INTEGER_DIGITS_MAX

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -120,12 +120,20 @@ def is_wide(monoid: Monoid[Any], data: bytes) -> bool:
     """Whether an encoded run has element columns of wider types than its monoid's schema."""
     if not monoid.widens:
         return False
-    types = pa.ipc.read_schema(pa.py_buffer(data)).types
-    return bool(types[-len(monoid.schema) :] != monoid.schema.types)
+    end = 8 + int.from_bytes(data[4:8], "little")
+    return bool(_types(data[:end])[-len(monoid.schema) :] != monoid.schema.types)
+
+
+@lru_cache
+def _types(message: bytes) -> list[pa.DataType]:
+    """The types of the columns, by the first message of a run; every run of a state has the same."""
+    return list(pa.ipc.read_schema(pa.py_buffer(message)).types)
 
 
 def _in_widest_types(pieces: list[list[pa.Array]]) -> list[list[pa.Array]]:
     """The columns of all pieces, in the widest type of each."""
+    if len(pieces) == 1:
+        return pieces
     types = [reduce(widest, (array.type for array in column)) for column in zip(*pieces)]
     return [[array.cast(type_) for array, type_ in zip(arrays, types)] for arrays in pieces]
 

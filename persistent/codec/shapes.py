@@ -63,14 +63,14 @@ def flag(value: Any) -> None:
 
 def text(length_max: int, pattern: str | None = None, what: str = "text") -> Shape:
     """Text of at most ``length_max`` characters that matches the whole pattern."""
-    compiled = re.compile(pattern or r"(?s:.*)")
+    compiled = None if pattern is None else re.compile(pattern)
 
     def check(value: Any) -> None:
         if type(value) is not str:
             raise Misfit(f"{_printed(value)} is not {what}")
         if len(value) > length_max:
             raise Misfit(f"{_printed(value)}... has {len(value)} characters, the limit for {what} is {length_max}")
-        if not compiled.fullmatch(value):
+        if compiled is not None and not compiled.fullmatch(value):
             raise Misfit(f"{_printed(value)} is not {what}")
 
     return check

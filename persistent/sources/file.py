@@ -28,7 +28,7 @@ from persistent.sources.formats import (
     bad_listed,
     format_of,
 )
-from persistent.sources.index import Index, ListedFile, progress_of
+from persistent.sources.index import Index, IndexMeasure, ListedFile
 from persistent.sources.json_lines import JsonLines
 from persistent.sources.layout import EMPTY, Layout, LayoutOptions, folder_values, with_folders
 from persistent.sources.listing import Files
@@ -122,6 +122,7 @@ class FileSource:
         self._given = LayoutOptions(timestamp, timestamp_unit, format, multiline, csv_empty)
         self._moved_from = moved_folder(moved_from)
         self._followed_roots: set[tuple[str, str | None]] = set()
+        self._measure = IndexMeasure()
         self.url: str = self._files.before_wildcard
         self.address = f"files {self._files.url.removeprefix('local://').removeprefix('file://').rstrip('/')}"
         self.reach: Reach = Reach.NETWORK if shared_mount else reach_of(self._files.url)
@@ -189,8 +190,7 @@ class FileSource:
 
     def reached(self, state: SourceState) -> Reached:
         """How many of the listed files, or bytes, have been read at these positions."""
-        ordinal, offset = state.positions.get(_PARTITION, (0, 0))
-        return progress_of(state.index, ordinal, offset)
+        return self._measure.reached(state.index, *state.positions.get(_PARTITION, (0, 0)))
 
     def _recorded_layout(self, recorded: Mapping[str, Any]) -> Layout | None:
         if "schema" not in recorded:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from monoids.groupby.sorting import Integers
 from persistent.errors import InputGone
 from persistent.sources.formats import UNKNOWN, Facts, InputFile, attempted
 from persistent.sources.listing import Files
@@ -39,6 +40,7 @@ SCHEMA = pa.schema(
     ]
 )
 _ENTRIES_AT_ONCE = 256
+_NO_SUMS: Integers = np.zeros(1, np.int64)
 
 
 @dataclass(frozen=True)
@@ -131,18 +133,33 @@ class Index:
         return ListedFile(row["ordinal"], file, row["fault"])
 
 
-def progress_of(table: pa.Table | None, ordinal: int, offset: int) -> Reached:
-    """How far an index has been read. Progress within a file is measured in its rows, or else in its bytes."""
-    if table is None or not table.num_rows:
-        return Reached(0, 0, "bytes")
-    empty = table.column("rows").to_numpy() == 0
-    sizes = np.where(empty, 0, table.column("size").to_numpy())
-    done = int(sizes[:ordinal].sum())
-    if offset and ordinal < table.num_rows:
-        size, known = int(table.column("size")[ordinal].as_py()), table.column("rows")[ordinal].as_py()
-        done += size * min(offset, known) // known if known else min(offset, size)
-    passed = int(empty[ordinal:].sum())
-    return Reached(done, int(sizes.sum()), "bytes", ordinal + passed, table.num_rows)
+class IndexMeasure:
+    """Measures how far an index has been read: within a file in rows, or else in bytes. The sums over all files are
+    computed once an index, and not at every step."""
+
+    def __init__(self) -> None:
+        self._of: Any = None
+        self._sums = _NO_SUMS, _NO_SUMS
+
+    def reached(self, table: pa.Table | None, ordinal: int, offset: int) -> Reached:
+        if table is None or not table.num_rows:
+            return Reached(0, 0, "bytes")
+        if self._of is not table:
+            is_empty = table.column("rows").to_numpy() == 0
+            sizes = np.where(is_empty, 0, table.column("size").to_numpy())
+            self._of = table
+            self._sums = np.append(_NO_SUMS, sizes.cumsum()), np.append(_NO_SUMS, is_empty.cumsum())
+        (sizes_before, empty_before), files = self._sums, min(ordinal, table.num_rows)
+        done = int(sizes_before[files])
+        if offset and ordinal < table.num_rows:
+            size, known = int(table.column("size")[ordinal].as_py()), table.column("rows")[ordinal].as_py()
+            done += size * min(offset, known) // known if known else min(offset, size)
+        passed = int(empty_before[-1] - empty_before[files])
+        return Reached(done, int(sizes_before[-1]), "bytes", ordinal + passed, table.num_rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A worker has no use for the index."""
+        return IndexMeasure, ()
 
 
 def concat_indexes(tables: Sequence[pa.Table]) -> pa.Table:

@@ -22,6 +22,7 @@ from persistent.sources.timestamps import count_ms
 
 _ROWS_AT_ONCE = 1 << 20
 _FOOTER_BYTES = 8
+_SMALL_BYTES = 1 << 21
 _DAY_S = 86_400
 _FAULTS: Final = (pa.ArrowException, OSError)
 """What Arrow raises for a file, and also for a store; the reader can tell which."""
@@ -172,8 +173,10 @@ def _group(file: InputFile, *, group: int, rows: int, schema: pa.Schema) -> pa.T
 
 
 def _opened(reader: Reader, pre_buffer: bool) -> pq.ParquetFile:
+    # One read of a small file costs less than a call from Arrow into Python for each of its columns.
+    source = pa.BufferReader(reader.read()) if reader.size() <= _SMALL_BYTES else reader.arrow()
     try:
-        return pq.ParquetFile(reader.arrow(), pre_buffer=pre_buffer, page_checksum_verification=True)
+        return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
     except _FAULTS as error:
         _require_files_fault(reader, error)
         raise Unreadable(f"its Parquet footer cannot be read: {_short(error)}") from error

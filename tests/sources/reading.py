@@ -20,10 +20,11 @@ def ids(drained):
     return [row["id"] for row in drained.values]
 
 
-def _verbs(files):
+def requests_of(files, step=7):
+    """The requests of a source that reads these files in steps of so many rows: (verb, path)."""
     inputs = Inputs(dict(files))
     with small_edges(), served(inputs) as clock:
-        drain(source("store://in", clock), 7, True)
+        drain(source("store://in", clock), step, True)
     return inputs.verbs
 
 

@@ -15,7 +15,7 @@ from persistent.sources.listing import Files
 from tests.proof.inputs import Fault, Inputs, patience, served
 from tests.proof.inputs_job import encoded, small_edges
 from tests.sources.draining import drain
-from tests.sources.reading import _verbs, ids, source
+from tests.sources.reading import ids, requests_of, source
 
 
 @pytest.mark.parametrize("ending", ["jsonl.gz", "parquet"])
@@ -23,7 +23,7 @@ from tests.sources.reading import _verbs, ids, source
 def test_a_read_that_fails_once_is_no_dead_letter(ending, kind):
     """Without it one timeout costs the rest of a file, for good."""
     files = {f"in/a.{ending}": encoded(ending, range(40))}
-    places = [at for at, (verb, _) in enumerate(_verbs(files)) if verb == "read"]
+    places = [at for at, (verb, _) in enumerate(requests_of(files)) if verb == "read"]
     assert places
     for at in places:
         with small_edges(), served(Inputs(dict(files), (Fault(kind, at),))) as clock:
@@ -35,7 +35,7 @@ def test_bytes_that_differ_at_a_second_reading_are_no_dead_letter():
     """Without it a bit that a cable flips once is a line that was never there."""
     data = encoded("jsonl", range(5_000))
     files = {"in/a.jsonl": data}
-    places = [at for at, (verb, _) in enumerate(_verbs(files)) if verb == "read"]
+    places = [at for at, (verb, _) in enumerate(requests_of(files)) if verb == "read"]
     with served(Inputs(dict(files), tuple(Fault("wrong", at) for at in places[-1:]))) as clock:
         try:
             drained = drain(source("store://in", clock))

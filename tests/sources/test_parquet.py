@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from persistent.errors import SourceError
+from persistent.errors import SourceError, StorageError
 from persistent.sources import Budget, FileSource, SourceState
-from tests.proof.inputs import Fault, Inputs, served
+from tests.proof.inputs import EVER, Fault, Inputs, served
 from tests.proof.inputs_job import encoded, small_edges
 from tests.sources.draining import drain
-from tests.sources.reading import _verbs, ids, source
+from tests.sources.reading import ids, requests_of, source
 from tests.sources.written import rows, write
 
 
@@ -95,10 +95,36 @@ def test_an_unreadable_row_group_is_one_dead_letter(tmp_path):
 def test_after_a_failed_read_a_step_has_its_own_rows_only():
     """I1: without it 1,700 of 1,000 rows were counted: a step got the whole row group that it cuts."""
     files = {"in/a.parquet": encoded("parquet", range(40))}
-    for at in range(len(_verbs(files))):
+    for at in range(len(requests_of(files))):
         with small_edges(), served(Inputs(dict(files), (Fault("reset", at),))) as clock:
             drained = drain(source("store://in", clock), 5, True)
             assert ids(drained) == list(range(40)) and drained.steps == [5] * 8
+
+
+@pytest.mark.parametrize("count", [8, 40])
+def test_a_read_that_fails_is_repeated_whether_the_file_is_read_at_once_or_in_parts(count):
+    """A small file is read at once, by another way than a large one."""
+    files = {"in/a.parquet": encoded("parquet", range(count))}
+    verbs = [verb for verb, _ in requests_of(files)]
+    for at in range(len(verbs)):
+        with small_edges(), served(Inputs(dict(files), (Fault("reset", at),))) as clock:
+            assert ids(drain(source("store://in", clock))) == list(range(count))
+    always = Fault("reset", verbs.index("read"), EVER, "read")
+    with (
+        small_edges(),
+        served(Inputs(dict(files), (always,))) as clock,
+        pytest.raises(StorageError, match="tries over"),
+    ):
+        drain(source("store://in", clock))
+
+
+def test_a_small_file_takes_one_read():
+    """Calls from Arrow into Python for each of its columns cost a step more than the bytes do."""
+    reads = {}
+    for count in (8, 40):
+        verbs = [verb for verb, _ in requests_of({"in/a.parquet": encoded("parquet", range(count))}, 1_000)]
+        reads[count] = verbs.count("read")
+    assert reads[8] == 3 < reads[40], "of a small one its two ends, and once all of it"
 
 
 def test_page_checksums_are_looked_at(tmp_path):

@@ -13,14 +13,14 @@ from tests.faults import Killed
 from tests.proof.inputs import EVER, Fault, Inputs, on_disk, served
 from tests.proof.inputs_job import FORMATS, encoded, small_edges
 from tests.sources.draining import drain
-from tests.sources.reading import _verbs, at, job_of, source
+from tests.sources.reading import at, job_of, requests_of, source
 
 
 def test_a_file_written_to_while_it_is_read_stops_the_run():
     """Without it a step holds the beginning of the old bytes and the end of the new ones."""
     old, new = encoded("parquet", range(40), "x"), encoded("parquet", range(40), "y")
     files = {"in/a.parquet": old}
-    places = [place for place, (verb, _) in enumerate(_verbs(files)) if verb == "read"]
+    places = [place for place, (verb, _) in enumerate(requests_of(files)) if verb == "read"]
     for place in places[len(places) // 2 :]:
         inputs = Inputs(dict(files), moves={place: lambda inputs: inputs.put("in/a.parquet", new)})
         with small_edges(), served(inputs) as clock, pytest.raises(SourceError, match=r"a\.parquet"):
