@@ -1,8 +1,8 @@
-"""A topic between processes: a sender publishes and retains, receivers join when they like.
+"""A topic between processes: a sender publishes and retains messages, and receivers join at any time.
 
-messages.py   wire.py          what is said, and its bytes
-retention.py  sending.py       the sender: what it keeps, and its rules
-asks.py       ordering.py      one session as received: in order, each once, or told to be lost
+messages.py   wire.py          the messages of the protocol, and their bytes
+retention.py  sending.py       the sender: what it retains, and its rules
+asks.py       ordering.py      one session as received: in order, each message once, or reported lost
 place.py      receiving.py     the receiver: finding a sender, and one session after the other
 catching_up.py                 how long it takes to catch up
 sender.py     receiver.py      both over TCP

@@ -1,5 +1,7 @@
-"""The requests of a receiver that are under way: at most ``window`` messages at once, each asked for again after a
-while that doubles, up to a time after which it is lost."""
+"""The pending requests of a receiver: at most ``window`` messages at a time.
+
+A request is repeated after a delay that doubles. After a timeout the message is lost.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class _Asked:
 
 
 class Asks:
-    """By number, in order. Times are milliseconds of a clock that never goes back."""
+    """The pending requests by message number, in order. Times are milliseconds of a clock that never goes back."""
 
     def __init__(self, options: JoinOptions) -> None:
         self._window = options.window
@@ -46,7 +48,7 @@ class Asks:
             del self._asked[one]
 
     def due(self, now: int) -> list[int]:
-        """Those to ask for again, which then wait twice as long."""
+        """The requests to repeat now. The delay of each doubles."""
         found = [number for number, asked in self._asked.items() if asked.due <= now]
         for number in found:
             asked = self._asked[number]
@@ -56,7 +58,7 @@ class Asks:
         return found
 
     def over(self, now: int) -> list[int]:
-        """Those whose time is over, which are no longer asked for."""
+        """The requests that have timed out. They are removed."""
         found = [number for number, asked in self._asked.items() if now - asked.since >= self._timeout]
         for number in found:
             del self._asked[number]
@@ -64,7 +66,7 @@ class Asks:
 
 
 def ranges(numbers: Iterable[int], most: int = ASK_MAX) -> Iterator[tuple[int, int]]:
-    """Numbers as ranges of at most so many.
+    """Numbers as ranges of at most ``most`` numbers.
 
     >>> list(ranges([5, 3, 4, 9])), list(ranges(range(5), 2))
     ([(3, 6), (9, 10)], [(0, 2), (2, 4), (4, 5)])

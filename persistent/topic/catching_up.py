@@ -1,7 +1,7 @@
-"""How long a receiver needs to catch up: as long as it takes to close the gap at the difference of two rates.
+"""How long a receiver needs to catch up: the backlog divided by the difference of two rates.
 
-With ``behind`` messages missing, ``live`` published and ``rate`` handed out a second it takes behind / (rate - live)
-seconds; at a live rate that is not below the rate of recovery it never does.
+With ``behind`` messages missing, ``live`` published and ``rate`` handed out per second, it takes behind / (rate - live)
+seconds. If the live rate is not below the recovery rate, it never catches up.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ _SAMPLE_MS = 1_000
 
 @dataclass(frozen=True)
 class CatchUp:
-    """``behind``: messages known of and not handed out. ``live``, ``rate``: messages a second that are published, and
-    that are handed out. ``seconds``: until it has caught up; 0 if it has, None while that is not known, ``inf`` if it
-    never will."""
+    """``behind``: messages known but not handed out. ``live``, ``rate``: messages published and handed out per second.
+    ``seconds``: until it has caught up; 0 if it has, None while unknown, ``inf`` if it never will."""
 
     behind: int
     live: float = 0.0
@@ -27,12 +26,12 @@ class CatchUp:
 
     @property
     def never(self) -> bool:
-        """Whether it falls behind for ever, as things are."""
+        """Whether it falls behind for ever at the present rates."""
         return self.seconds == math.inf
 
 
 def seconds_to_catch_up(behind: int, live: float, rate: float) -> float:
-    """Seconds until nothing is missing.
+    """Seconds until no message is missing.
 
     >>> seconds_to_catch_up(9_000, live=100, rate=1_000), seconds_to_catch_up(1, live=50, rate=50)
     (10.0, inf)
@@ -43,18 +42,18 @@ def seconds_to_catch_up(behind: int, live: float, rate: float) -> float:
 
 
 class Meter:
-    """Samples of how far a session has come, and of how far it was handed out, over some seconds."""
+    """Samples, over some seconds, of the end of a session and of how far it was handed out."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, int, int]] = deque(maxlen=_SAMPLES)
 
     def sample(self, now: int, stop: int, next_: int) -> None:
-        """Note both numbers, at most once a second. ``now``: ms, never back."""
+        """Record both numbers, at most once a second. ``now``: ms, never back."""
         if not self._samples or now - self._samples[-1][0] >= _SAMPLE_MS:
             self._samples.append((now, stop, next_))
 
     def estimate(self, behind: int) -> CatchUp:
-        """What the samples say."""
+        """Estimate the time to catch up from the samples."""
         if len(self._samples) < 2:
             return CatchUp(behind, seconds=None if behind else 0.0)
         (began, stop0, next0), (ended, stop1, next1) = self._samples[0], self._samples[-1]

@@ -1,7 +1,7 @@
-"""A topic journal takes what a receiver hands out into a log, each message once, and goes on where the log ends.
+"""A topic journal writes the messages of a receiver to a log, each once, and resumes where the log ends.
 
-Records and the place behind them are one entry, which is there whole or not at all: so a crash at any moment neither
-repeats a message nor leaves one out. Whoever takes the log over fences the one before.
+An entry holds records and the place behind them, and is atomic: a crash at any moment neither repeats nor omits a
+message. A new writer of the log fences the previous one.
 """
 
 from __future__ import annotations
@@ -25,21 +25,23 @@ _TRIES = 2
 
 
 def stored_place(mark: bytes, topic: str, has_records: bool, where: str) -> TopicPlace:
-    """The place at which a journal ends. InvalidPipeline if the log is none of this topic."""
+    """The place at which a journal ends. InvalidPipeline if the log belongs to something else."""
     if not mark and not has_records:
         return TopicPlace()
     try:
         said: Any = json.loads(mark)
         found, place = said["topic"], TopicPlace.decoded(said["place"].encode())
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidPipeline(f"{where}: this log is no journal of a topic: give it a folder of its own") from error
+        raise InvalidPipeline(
+            f"{where}: this log is not the journal of a topic: give the journal a folder of its own"
+        ) from error
     if found != topic:
         raise InvalidPipeline(f"{where}: this is the journal of the topic {found!r}: give {topic!r} one of its own")
     return place
 
 
 class TopicJournal:
-    """Journals ``topic`` from the sender at ``address`` into ``log``, in a thread, until it is stopped."""
+    """Journals ``topic`` from the sender at ``address`` into ``log``, in a thread, until ``stop``."""
 
     def __init__(self, log: SegmentedLog, address: str, topic: str, options: JoinOptions) -> None:
         self._log, self._address, self._topic, self._options = log, address, topic, options
@@ -51,11 +53,11 @@ class TopicJournal:
         self._failure: BaseException | None = None
         self._has_ended = self._has_met = False
         self.warnings: tuple[str, ...] = ()
-        """What was found that a user should know."""
+        """Warnings for the user."""
         self._asked = self._even = 0
 
     def start(self) -> None:
-        """Take the log over, and begin. Fenced for the writer before; InvalidPipeline for another log."""
+        """Take the log over and start. Fences the previous writer; InvalidPipeline for another log."""
         writer = self._log.writer()
         try:
             place = stored_place(writer.mark, self._topic, writer.number > 0, self._where)
@@ -63,7 +65,7 @@ class TopicJournal:
             writer.close()
             raise
         if not writer.mark:
-            # So that another topic, or another writer, finds whose it is.
+            # The mark tells another topic, or another writer, whose log this is.
             writer.append_many([], mark=self._mark(place))
         self._has_met = bool(place.session)
         self._receiver = TopicReceiver(self._address, self._topic, self._options, place=place, follow=True)
@@ -71,7 +73,7 @@ class TopicJournal:
         self._thread.start()
 
     def stop(self) -> None:
-        """Journal nothing more; what was taken is in the log."""
+        """Stop journaling. Received messages are in the log."""
         self._stopped.set()
         if self._receiver is not None:
             self._receiver.close()
@@ -79,7 +81,7 @@ class TopicJournal:
             self._thread.join()
 
     def wait_until_even(self, wait: Duration) -> bool:
-        """Wait until everything that the sender has published so far is journaled, or nothing more comes."""
+        """Wait until everything that the sender has published so far is journaled, or the topic is over."""
         if self._receiver is None:
             return True
         with self._changed:
@@ -89,14 +91,16 @@ class TopicJournal:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes."""
+        """Whether the topic has ended or the journal has failed."""
         return self._has_ended or self._failure is not None
 
     def check(self, *, ends: bool = False) -> None:
-        """Raise what has ended it, unless that was the end of the topic. ``ends``: what is journaled is declared
-        complete, so that no sender is found any more is a warning, if one was met before."""
+        """Raise what stopped the journal, unless it was the end of the topic.
+
+        ``ends``: the journaled input is declared complete. Then a missing sender is a warning, if one was met before.
+        """
         if ends and isinstance(self._failure, SourceError) and self._is_alone:
-            gone = f"{self._failure} The input was declared complete: the windows close over what is journaled"
+            gone = f"{self._failure} The input was declared complete: the windows close over the journaled messages"
             self.warnings = tuple(dict.fromkeys([*self.warnings, gone]))
             return
         if isinstance(self._failure, PersistentError):
@@ -106,7 +110,7 @@ class TopicJournal:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether it has met a sender once, and looked for it in vain as often as it may."""
+        """Whether it has met a sender before, and now all its attempts to find one have failed."""
         receiver = self._receiver
         return receiver is not None and self._has_met and receiver.tries >= self._options.attempts
 
@@ -140,13 +144,13 @@ class TopicJournal:
         return place
 
     def _look_at_beginning(self, began: SessionBegan) -> None:
-        """Warn if messages were published before the first one of all that this journal has, and should be there."""
+        """Warn if the sender had published messages before the first one of this journal, and they were wanted."""
         if not began.first or not self._options.late or self._options.last:
             return
-        hint = "let it retain more (TopicSender(retain=)), or start the job before it"
-        found = f"{self._where}: begins with message {began.first:,} of session {began.session}: the {began.first:,} "
+        hint = "let the sender retain more (TopicSender(retain=)), or start the job before it"
+        start = f"{self._where}: begins with message {began.first:,} of session {began.session}: the {began.first:,} "
         self.warnings = (
-            f"{found}before it are not counted, and are no dead letters: the sender no longer has them; {hint}",
+            f"{start}before it are neither counted nor dead letters: the sender no longer has them; {hint}",
         )
 
     def _mark(self, place: TopicPlace) -> bytes:
@@ -156,7 +160,7 @@ class TopicJournal:
         assert self._receiver is not None
         token, session, next_ = self._receiver.answered
         is_even = place.session == session and place.next >= next_ and token > self._even
-        # Of a session that has ended nothing more comes, and there is no other sender.
+        # An ended session is complete, and no other sender was found.
         if is_even or (place.ended and self._receiver.tries >= _TRIES):
             with self._changed:
                 self._even = token if is_even else self._asked

@@ -1,7 +1,7 @@
-"""What a sender and a receiver of a topic say to each other, and what a receiver hands out.
+"""The messages of the protocol between sender and receiver, and the events that a receiver hands out.
 
-A *session* is one life of a sender: its messages are numbered from 0, without a hole. A sender that begins again has
-another session. ``first`` and ``stop`` are a range of numbers: ``first <= number < stop``.
+A *session* is one life of a sender: its messages are numbered from 0, without a hole. A restarted sender has another
+session. ``first`` and ``stop`` are a range of numbers: ``first <= number < stop``.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ASK_MAX = 1_024
-"""Of how many messages a receiver asks at once."""
+"""The most messages that one ``Ask`` requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A receiver wants this topic, and asks where its sender stands. Said again until it is answered, with the
-    ``token``."""
+    """A receiver joins this topic and asks for the standing of its sender. It is repeated until an answer with the
+    ``token`` arrives."""
 
     topic: str
     token: int = 0
@@ -23,9 +23,9 @@ class Hello:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a sender stands: it retains the messages from ``low`` on, and will give the number ``next`` to the next.
-    ``retains``: whether it sends again what is asked for. ``ended``: nothing comes after ``next``. ``token``: of the
-    question that this answers, or 0."""
+    """The standing of a sender: it retains the messages from ``low`` on, and ``next`` is the number of the next
+    message. ``retains``: whether it sends requested messages again. ``ended``: nothing follows ``next``. ``token``: of
+    the ``Hello`` that this answers, or 0."""
 
     session: str
     low: int
@@ -37,7 +37,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message. ``time``: when it was published, ms; ``again``: it was asked for."""
+    """A message. ``time``: when it was published, ms; ``again``: it was requested."""
 
     session: str
     number: int
@@ -48,7 +48,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What was asked for is no longer retained: nothing before ``stop``."""
+    """Requested messages are no longer retained: none before ``stop``."""
 
     session: str
     stop: int
@@ -56,7 +56,7 @@ class Gone:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A receiver asks for messages once more, for at most ``ASK_MAX``."""
+    """A receiver requests messages again, at most ``ASK_MAX``."""
 
     session: str
     first: int
@@ -65,7 +65,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Have:
-    """A receiver needs nothing before ``next`` any more."""
+    """A receiver no longer needs anything before ``next``."""
 
     session: str
     next: int
@@ -86,7 +86,7 @@ Spoken = Hello | Standing | Sent | Gone | Ask | Have | Refusal
 
 @dataclass(frozen=True, slots=True)
 class SessionBegan:
-    """From here on the messages are of this session, from number ``first`` on; ``next`` is the first that is live."""
+    """The following messages are of this session, from number ``first`` on; ``next`` is the first live one."""
 
     session: str
     first: int
@@ -96,7 +96,7 @@ class SessionBegan:
 @dataclass(frozen=True, slots=True)
 class TopicMessage:
     """A message as a receiver hands it out. ``time``: when it was published, ms, by the clock of the sender.
-    ``again``: it was sent once more, because it was asked for; ``gap``: it was missing among those that are live."""
+    ``again``: it was requested and sent again; ``gap``: it was missing among the live messages."""
 
     session: str
     number: int
@@ -107,8 +107,8 @@ class TopicMessage:
 
     @property
     def delivery(self) -> str:
-        """How it came: "retransmit", "late-join" or "live". What fills a gap was sent again too, so that is asked
-        first.
+        """How it arrived: "retransmit", "late-join" or "live". A message that fills a gap is a retransmission, although
+        it was sent again as those of a late join are.
 
         >>> TopicMessage("s", 4, 0, b"", again=True, gap=True).delivery, TopicMessage("s", 5, 0, b"").delivery
         ('retransmit', 'live')
@@ -120,7 +120,7 @@ class TopicMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessagesLost:
-    """The messages ``first <= number < stop`` will not come, and why."""
+    """The messages ``first <= number < stop`` are lost. ``reason``: why."""
 
     session: str
     first: int
@@ -133,8 +133,8 @@ class MessagesLost:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """Nothing more comes of this session. ``clean``: its sender said that ``next`` messages are all there were; else
-    it is gone, and whether there were more than ``next`` is not known."""
+    """The session is over. ``clean``: its sender said that it had ``next`` messages; otherwise the sender is gone, and
+    whether it had published more than ``next`` is unknown."""
 
     session: str
     next: int

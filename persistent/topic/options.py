@@ -14,11 +14,12 @@ BYTES_MAX_MIN = 64 << 10
 
 @dataclass(frozen=True)
 class Retain:
-    """What a sender retains for those who join late, and for gaps.
+    """What a sender retains for late joins and for gaps.
 
-    ``age`` and ``bytes`` are minimums, and all of them hold: a message goes once it is older than ``age`` *and* at
-    least ``bytes`` stay without it. Both 0: the newest message stays. ``bytes_max`` wins over both: no more is ever
-    retained, but for the newest message. Each message counts 64 bytes more than it has. InvalidPipeline.
+    ``age`` and ``bytes`` are minimums that both hold: a message is dropped once it is older than ``age`` *and* at least
+    ``bytes`` remain without it. If both are 0, only the newest message is retained. ``bytes_max`` overrides both: no
+    more is ever retained, except the newest message. Each message counts 64 bytes more than its payload.
+    InvalidPipeline.
     """
 
     age: Duration = 0
@@ -31,7 +32,7 @@ class Retain:
         _check_number(self, "bytes_max", BYTES_MAX_MIN)
         if self.bytes > self.bytes_max:
             raise InvalidPipeline(
-                f"{self!r}: bytes= is what is retained at least, and bytes_max= at most: raise bytes_max"
+                f"{self!r}: bytes= is a minimum and bytes_max= a maximum: raise bytes_max, or lower bytes"
             )
 
     @property
@@ -41,17 +42,17 @@ class Retain:
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """How a receiver joins, and how it recovers what is missing.
+    """How a receiver joins, and how it recovers missing messages.
 
-    ``late``: begin with what the sender retains, oldest first; False: with the next message. ``last``: with so many of
-    the newest at most, 0: with all. ``recover``: ask for what is missing among the live messages; False: report it.
-    ``window``: so many messages are asked for at once, the oldest first. ``retry``: ask again after so long; each time
-    twice as long, up to ``retry_max``. ``timeout``: how long a message is asked for until it is lost; it counts while
-    the sender can be reached. ``gap_delay``: how long to wait before asking, where a network may change the order.
-    ``cache``: a live message waits, while earlier ones are missing, if it is at most so many ahead; one that is further
-    ahead is asked for later. 0: none waits. ``burst``: a loss of more messages than this is called a burst.
-    ``discovery``, ``attempts``: how often to look for the sender, and how many times until it is given up.
-    ``silence``: a sender of which nothing is heard for so long is looked for again. InvalidPipeline.
+    ``late``: begin with the oldest message that the sender retains; False: with the next message. ``last``: begin with
+    at most this many of the newest; 0: with all. ``recover``: request missing live messages; False: report them lost.
+    ``window``: the most messages requested at a time, the oldest first. ``retry``: the delay before a request is
+    repeated; it doubles each time, up to ``retry_max``. ``timeout``: how long a message is requested before it is lost;
+    only time in which the sender can be reached counts. ``gap_delay``: how long to wait before the first request, for
+    networks that reorder. ``cache``: a live message waits for missing earlier ones if it is at most this many ahead;
+    one further ahead is requested later. 0: none waits. ``burst``: a loss of more messages than this is called a burst.
+    ``discovery``, ``attempts``: how often to look for the sender, and how many attempts to make before giving up.
+    ``silence``: after this time without a word from the sender, look for it again. InvalidPipeline.
     """
 
     late: bool = True
@@ -82,7 +83,7 @@ class JoinOptions:
         _checked_ms(self, "gap_delay")
 
     def is_burst(self, lost: MessagesLost) -> bool:
-        """Whether so many messages are lost at once."""
+        """Whether more messages are lost at once than ``burst``."""
         return len(lost) > self.burst
 
     def ms(self, name: str) -> int:

@@ -1,12 +1,12 @@
-"""The messages of one session in order, as a receiver hands them out: each once, or told to be lost.
+"""The messages of one session in order, as a receiver hands them out: each once, or reported lost.
 
-``next``      what is handed out, or told to be lost, up to here
-``seam``      what is below was published before this receiver took part: it is recovered as late join
-``stop``      how far the session is known to go
-``ripe``      what is missing below is asked for, or lost
+``next``      messages below it were handed out or reported lost
+``seam``      messages below it were published before this receiver took part, and are recovered as a late join
+``stop``      the known end of the session
+``ripe``      missing messages below it are requested or lost
 
-What is missing below ``ripe`` is asked for, the oldest first. What the sender says is gone, what was asked for too long
-and what this receiver does not recover are lost, and told when their turn comes.
+Missing messages below ``ripe`` are requested, the oldest first. A message is lost if the sender no longer retains it,
+if its request has timed out, or if this receiver does not recover it. Losses are reported in their turn.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ OVER = "the session of the sender is over"
 
 
 class Ordering:
-    """What is received of ``session``, from number ``first`` on. ``seam``: see above. Times are milliseconds of a clock
-    that never goes back. ``duplicates``: how many messages came that were not needed; ``passed``: how many live ones
+    """The messages received of ``session``, from number ``first`` on. ``seam``: see above. Times are milliseconds of a
+    clock that never goes back. ``duplicates``: how many unneeded messages arrived; ``passed``: how many live messages
     were too far ahead to wait."""
 
     def __init__(self, session: str, first: int, seam: int, options: JoinOptions) -> None:
@@ -43,22 +43,22 @@ class Ordering:
         self._low = first
         self._retains = True
         self._waiting: dict[int, Sent | str] = {}
-        """By number, beyond ``next``: a message, or why it is lost."""
+        """Beyond ``next``, by number: a message, or why it is lost."""
         self._noticed: deque[tuple[int, int]] = deque()
-        """``stop`` as it was, and when it was noticed."""
+        """Earlier values of ``stop``, each with the time at which it was noticed."""
         self._ripe = self.seam
         self._look_from = first
-        self._has_told_end = False
+        self._has_reported_end = False
 
     @property
     def behind(self) -> int:
-        """How many messages are known of, and not handed out."""
+        """How many known messages are not handed out."""
         return self.stop - self.next
 
-    # -- what comes ----------------------------------------------------------------------------------------------
+    # -- input ----------------------------------------------------------------------------------------------
 
     def stands(self, standing: Standing, now: int) -> list[TopicEvent]:
-        """The sender has said where it stands."""
+        """The sender has reported its standing."""
         self._low = max(self._low, standing.low)
         self._retains = standing.retains
         self.ended = self.ended or standing.ended
@@ -66,12 +66,12 @@ class Ordering:
         return self._hand_out()
 
     def gone(self, stop: int) -> list[TopicEvent]:
-        """The sender has said that nothing before is there."""
+        """The sender retains nothing before ``stop``."""
         self._low = max(self._low, stop)
         return self._hand_out()
 
     def comes(self, message: Sent, now: int) -> list[TopicEvent]:
-        """A message has come."""
+        """A message has arrived."""
         number = message.number
         if number < self.next or isinstance(self._waiting.get(number), Sent):
             self.duplicates += 1
@@ -81,14 +81,14 @@ class Ordering:
             if self._retains:
                 self._pass(message)
                 return []
-            # What is missing before it will not come: it need not wait.
+            # The missing messages before it will not arrive, so it need not wait.
             self._ripe = max(self._ripe, number)
         self.asks.drop(number)
         self._waiting[number] = message
         return self._hand_out()
 
     def _pass(self, message: Sent) -> None:
-        """Ask for a message when its turn comes: until then this receiver is still catching up."""
+        """Request a message in its turn: until then this receiver is still catching up."""
         self.passed += 1
         if not message.again:
             self.seam = max(self.seam, message.number + 1)
@@ -103,10 +103,10 @@ class Ordering:
         return self._hand_out()
 
     def wanted(self, now: int, *, again: bool) -> list[Ask]:
-        """What to ask for now for the first time, or ``again`` too."""
+        """Requests to send now: first requests, and with ``again`` repeated ones."""
         found = self.asks.due(now) if again else []
         self._look_from = max(self._look_from, self.next)
-        # What comes waits for what is before it, so it is not asked for from too far ahead.
+        # Messages wait for all earlier ones, so do not request them from too far ahead.
         end = min(self._ripe, self.next + self._options.window + self._options.cache)
         while self._look_from < end and self.asks.has_room and not self._is_unrecovered(self._look_from):
             if self._look_from not in self._waiting:
@@ -116,16 +116,16 @@ class Ordering:
         return [Ask(self.session, first, stop) for first, stop in ranges(found)]
 
     def unlinked(self) -> None:
-        """The connection is gone, and with it what was asked for."""
+        """The connection is gone, and with it the pending requests."""
         self.asks = Asks(self._options)
         self._look_from = self.next
 
     def close(self) -> list[TopicEvent]:
-        """Nothing more comes of this session: hand out what waits, tell what is lost."""
+        """The session is over: hand out what waits, and report the rest lost."""
         self._low = self._ripe = self.stop
         return [*self._hand_out(OVER), *([] if self.ended else [SessionEnded(self.session, self.stop, False)])]
 
-    # -- what goes -----------------------------------------------------------------------------------------------
+    # -- output -----------------------------------------------------------------------------------------------
 
     def _reaches(self, stop: int, now: int) -> None:
         if stop > self.stop:
@@ -139,7 +139,7 @@ class Ordering:
         return not self._retains or (number >= self.seam and not self._options.recover)
 
     def _hand_out(self, reason: str = "") -> list[TopicEvent]:
-        """What has its turn now. ``reason``: why all that is missing is lost."""
+        """The events that have their turn. ``reason``: why all missing messages are lost."""
         found: list[TopicEvent] = []
         while self.next < self.stop:
             held = self._waiting.pop(self.next, None)
@@ -153,13 +153,13 @@ class Ordering:
                 self._lose(found, *lost)
             else:
                 break
-        if self.ended and self.next == self.stop and not self._has_told_end:
-            self._has_told_end = True
+        if self.ended and self.next == self.stop and not self._has_reported_end:
+            self._has_reported_end = True
             found.append(SessionEnded(self.session, self.stop, True))
         return found
 
     def _lost(self, reason: str) -> tuple[int, str] | None:
-        """Up to where nothing comes any more, and why."""
+        """Up to which number nothing will arrive, and why."""
         stop, why = min(self._low, self._ripe), reason or (GONE if self._retains else NOT_RETAINED)
         if self.next >= stop and self._is_unrecovered(self.next):
             stop = self._ripe if not self._retains or self.next >= self.seam else min(self.seam, self._ripe)

@@ -1,4 +1,4 @@
-"""Where a receiver stands: what it was handed out so far, as far as one who goes on from there has to know it."""
+"""The place of a receiver: how far it has handed out messages, as its successor needs to know."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LEFT_MAX = 64
 
 @dataclass(frozen=True)
 class TopicPlace:
-    """Nothing of ``session`` before ``next`` is needed; ``ended``: nor anything else of it. ``left``: the same of
-    sessions before it, the oldest first: a sender that is met again, behind a proxy, goes on where it was left."""
+    """Of ``session``, nothing before ``next`` is needed; ``ended``: nor anything else. ``left``: the same for earlier
+    sessions, the oldest first. A receiver that meets one of them again, behind a proxy, resumes where it left it."""
 
     session: str = ""
     next: int = 0
@@ -43,17 +43,18 @@ class TopicPlace:
                 return TopicPlace(session, next_, True, self.left)
 
     def known(self, session: str) -> int | None:
-        """From where on a session is needed, if it was met before."""
+        """The first number that is needed of a session met before, or None."""
         return self.next if session == self.session else self.left.get(session)
 
     def encoded(self) -> bytes:
-        """As bytes, for the mark of a log."""
+        """The place as bytes, for the mark of a log."""
         said = {"session": self.session, "next": self.next, "ended": self.ended, "left": [*self.left.items()]}
         return json.dumps(said, separators=(",", ":")).encode()
 
     @staticmethod
     def decoded(data: bytes) -> TopicPlace:
-        """The place of such bytes; of none, the beginning. ValueError, KeyError, TypeError for others."""
+        """The place of such bytes, or the beginning if there are none. ValueError, KeyError, TypeError for other
+        bytes."""
         if not data:
             return TopicPlace()
         said: dict[str, Any] = json.loads(data)

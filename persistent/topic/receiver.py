@@ -1,7 +1,7 @@
-"""A topic receiver hands out the messages of a topic in order, as they come over TCP, and what was lost of them.
+"""A topic receiver hands out the messages of a topic in order, received over TCP, and reports lost ones.
 
-The rules are in ``persistent.topic.receiving``; here is its connection, in a thread of its own. Who takes slowly is
-sent less: the connection is not read while much waits to be taken, and no time passes for what was asked for.
+The rules are in ``persistent.topic.receiving``; this is its connection, in a thread of its own. A slow consumer
+receives less: while much waits to be taken, the connection is not read and the timeouts of requests stand still.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _LEAP_S = 1.0
 
 
 class TopicReceiver:
-    """Receives ``topic`` from the sender at ``address``, such as "127.0.0.1:7000", which may start later.
+    """Receives ``topic`` from the sender at ``address``, such as "127.0.0.1:7000", which can start later.
 
-    ``options``: how to join. ``place``: where one before has come to (its ``place``); without it, it joins anew.
-    ``follow``: after a session that has ended it looks for the next one until there is one, or it is closed.
+    ``options``: how to join. ``place``: the ``place`` of an earlier receiver, to resume from; without it, join anew.
+    ``follow``: after the end of a session, look for the next one until it appears or ``close`` is called.
 
     >>> from persistent.topic import Retain, TopicSender
     >>> sender = TopicSender("clicks", retain=Retain(age="1 min"))
@@ -81,8 +81,7 @@ class TopicReceiver:
         return f"TopicReceiver({self.topic!r} from {self.address})"
 
     def __iter__(self) -> Iterator[TopicEvent]:
-        """Everything that comes, in order, until no sender is found any more. SourceError, unless the last session has
-        ended by then."""
+        """All events in order, until no sender is found. SourceError, unless the last session has ended by then."""
         while True:
             found = self.take()
             if not found and self.has_ended:
@@ -90,7 +89,7 @@ class TopicReceiver:
             yield from found
 
     def until_end(self) -> Iterator[TopicEvent]:
-        """As far as the end of a session."""
+        """Events up to the end of a session."""
         for event in self:
             yield event
             if isinstance(event, SessionEnded):
@@ -98,13 +97,13 @@ class TopicReceiver:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing comes any more, and everything was taken."""
+        """Whether nothing more will arrive and everything was taken."""
         with self._changed:
             return not self._events and (self._closed or self._end is not None)
 
     def take(self, wait: Duration = "1 s", most: int = 10_000) -> list[TopicEvent]:
-        """What has come, at most so many; none if nothing comes in this time. SourceError if the receiver has given up,
-        once everything was taken."""
+        """At most ``most`` events; none if nothing arrives within ``wait``. SourceError if the receiver has given up
+        and everything was taken."""
         with self._changed:
             wait_s = duration_ms(wait, "wait") / 1_000
             self._changed.wait_for(lambda: self._events or self._end is not None or self._closed, wait_s)
@@ -122,7 +121,7 @@ class TopicReceiver:
             return self._receiving.catching_up()
 
     def look(self) -> int:
-        """Ask where the sender stands; the token of the answer."""
+        """Ask for the standing of the sender; returns the token of the answer."""
         with self._changed:
             self._token += 1
             token = self._token
@@ -132,18 +131,18 @@ class TopicReceiver:
 
     @property
     def answered(self) -> tuple[int, str, int]:
-        """The token of the last answer, the session, and the number of the next message at that time."""
+        """The last answer: its token, the session, and the number of the next message at that time."""
         with self._changed:
             return self._receiving.answered
 
     @property
     def tries(self) -> int:
-        """How often it has looked for a sender in vain, since one has answered."""
+        """How many attempts to find a sender have failed since one answered."""
         with self._changed:
             return self._receiving.tries
 
     def close(self) -> None:
-        """Receive nothing more."""
+        """Stop receiving."""
         with self._changed:
             if self._closed:
                 return
@@ -165,7 +164,7 @@ class TopicReceiver:
         self._loop.close()
 
     def _now(self) -> int:
-        """Milliseconds that count: a process that was stopped has not waited for anything."""
+        """Milliseconds for timeouts. The time in which the process was suspended does not count."""
         looked = monotonic_s()
         self._now_s += min(looked - self._looked_s, _LEAP_S)
         self._looked_s = looked
@@ -177,7 +176,7 @@ class TopicReceiver:
         self._loop.call_later(_TICK_S, self._tick)
 
     def _do(self, step: Callable[[int], Sequence[ReceiverEffect]]) -> None:
-        """A step of the state machine, and what it leads to."""
+        """Take a step of the state machine and perform its effects."""
         frames = []
         with self._changed:
             for effect in step(self._now()):
@@ -243,7 +242,7 @@ class TopicReceiver:
 
 
 class _ReceiverLink(asyncio.Protocol):
-    """A connection to a sender, or to whoever listens there."""
+    """A connection to a sender, or to whatever listens there."""
 
     def __init__(self, receiver: TopicReceiver, link: int) -> None:
         self._receiver, self._link = receiver, link
@@ -258,7 +257,7 @@ class _ReceiverLink(asyncio.Protocol):
         try:
             said = self._frames.feed(data)
         except Garbled as error:
-            reason = f"what listens there is no sender of this release: {error}"
+            reason = f"what listens there is not a sender of this release: {error}"
             receiver._do(lambda now: receiver._receiving.refused(link, reason))
             return
         receiver._do(lambda now: receiver._receiving.heard(link, said, now))

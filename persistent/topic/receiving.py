@@ -1,10 +1,10 @@
-"""The receiver as a state machine: it finds a sender, joins, and orders what comes, session after session. No I/O.
+"""The receiver as a state machine: it finds a sender, joins, and orders messages, session after session. No I/O.
 
-A connection has a number, and belongs to one sender: what comes over an older one counts no more, so a message that
-was under way when a sender died cannot be taken for one of its successor.
+A connection has a number and belongs to one sender. Messages over an older connection are ignored, so a message in
+flight when a sender died cannot be taken for one of its successor.
 
-seeking     dial, say Hello, until the sender has said where it stands; so often, then give up
-joined      order what comes, ask for what is missing; after silence, seek again
+seeking     dial and say Hello until the sender has reported its standing; after ``attempts``, give up
+joined      order messages, request missing ones; after silence, seek again
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from persistent.topic.ordering import GONE, NOT_RETAINED, Ordering
 from persistent.topic.place import TopicPlace
 from persistent.topic.sending import HangUp
 
-NOT_LATE = "they were published while this receiver was away, and it does not join late"
+NOT_LATE = "they were published in the absence of this receiver, and it does not join late"
 
 
 @dataclass(frozen=True, slots=True)
 class Dial:
-    """Connect to the sender; the connection has this number, and every other is forgotten."""
+    """Connect to the sender under this number, and forget every other connection."""
 
     link: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tell:
-    """Say this to the sender."""
+    """Send this to the sender."""
 
     said: Spoken
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The receiver has ended. ``reason``: what is wrong; "" if its last session has ended, and no other came."""
+    """The receiver has ended. ``reason``: the fault; "" if its last session has ended and no other began."""
 
     reason: str
 
@@ -59,9 +59,9 @@ ReceiverEffect = Dial | HangUp | Tell | GiveUp | TopicEvent
 
 
 class Receiving:
-    """A receiver of ``topic`` that goes on from ``place``. Times are milliseconds of a clock that never goes back.
+    """A receiver of ``topic`` that resumes from ``place``. Times are milliseconds of a clock that never goes back.
 
-    ``follow``: after a session that has ended it looks for the next one until there is one.
+    ``follow``: after the end of a session, look for the next one until it appears.
     """
 
     def __init__(
@@ -81,33 +81,33 @@ class Receiving:
         self._meter = Meter()
         self._token = 0
         self.answered = (0, "", 0)
-        """The last question that was answered, and with which session and number of the next message."""
+        """The token of the last answer, its session, and the number of the next message."""
 
     @property
     def tries(self) -> int:
-        """How often it has looked for a sender in vain, since one has answered."""
+        """How many attempts to find a sender have failed since one answered."""
         return max(self._attempts - 1, 0)
 
     def look(self, token: int) -> list[ReceiverEffect]:
-        """Ask where the sender stands; ``token``: above all before."""
+        """Ask for the standing of the sender. ``token``: higher than any before."""
         self._token = token
         return [Tell(Hello(self.topic, token))] if self.joined else []
 
     def catching_up(self) -> CatchUp:
-        """How far it is behind, and how long it needs."""
+        """How far behind it is, and how long it needs."""
         return self._meter.estimate(self.ordering.behind if self.ordering is not None else 0)
 
     # -- connections ---------------------------------------------------------------------------------------------
 
     def linked(self, link: int, now: int) -> list[ReceiverEffect]:
-        """A connection stands."""
+        """A connection was made."""
         if link != self._link or self._is_linked or self.given_up:
             return [HangUp(link)]
         self._is_linked, self._heard_at, self._due = True, now, now + self._options.ms("discovery")
         return [Tell(Hello(self.topic, self._token))]
 
     def unlinked(self, link: int, now: int) -> list[ReceiverEffect]:
-        """A connection is gone, or did not come about."""
+        """A connection is gone, or could not be made."""
         if link != self._link or self.given_up:
             return []
         if self.joined:
@@ -126,7 +126,7 @@ class Receiving:
         if self.given_up:
             return []
         if self._is_linked and now - self._heard_at >= self._options.ms("silence"):
-            # The other end may be gone without a word.
+            # The other end can be gone without a word.
             link = self._link
             self._forget()
             self._due = now
@@ -156,22 +156,22 @@ class Receiving:
     def _why_given_up(self) -> str:
         if self.place.ended:
             return ""
-        tries = f"no sender of the topic {self.topic!r} answered {self._options.attempts} times"
+        tries = f"no sender of the topic {self.topic!r} answered in {self._options.attempts} attempts"
         if self.ordering is None or not self.ordering.behind:
-            return f"{tries}. Start it, or look for it longer (attempts=)"
+            return f"{tries}. Start the sender, or allow more attempts (attempts=)"
         return (
-            f"{tries}; of its session {self.ordering.session} {self.ordering.behind:,} messages are not handed out, "
-            f"from number {self.ordering.next} on. A receiver that goes on from this place asks for them again"
+            f"{tries}; {self.ordering.behind:,} messages of its session {self.ordering.session} were not handed out, "
+            f"from number {self.ordering.next} on. A receiver that resumes from this place requests them again"
         )
 
     def refused(self, link: int, reason: str) -> list[ReceiverEffect]:
-        """What listens there is no sender that it understands."""
+        """What listens there is not a sender of this release."""
         return [self._give_up(reason)] if link == self._link and not self.given_up else []
 
-    # -- what is heard -------------------------------------------------------------------------------------------
+    # -- input -------------------------------------------------------------------------------------------
 
     def heard(self, link: int, said: Sequence[Spoken], now: int) -> list[ReceiverEffect]:
-        """These were said over a connection, in this order."""
+        """These messages arrived over a connection, in this order."""
         found: list[ReceiverEffect] = []
         for one in said:
             if link != self._link or not self._is_linked or self.given_up:
@@ -222,7 +222,7 @@ class Receiving:
             reason = (
                 f"the sender stands at {standing.next:,} in a session of which this receiver has {known:,} messages"
             )
-            return [self._give_up(f"{reason}: two senders have one session, or the place is of another one")]
+            return [self._give_up(f"{reason}: two senders share a session, or the place belongs to another one")]
         self.joined, self._attempts = True, 0
         found: list[TopicEvent] = []
         if self.ordering is None or self.ordering.session != standing.session:
@@ -233,7 +233,7 @@ class Receiving:
         return self._out(found)
 
     def _leave(self, session: str) -> list[TopicEvent]:
-        """End the session before, if there was one."""
+        """End the previous session, if there was one."""
         place = self.place
         if not place.session or place.session == session or place.ended:
             return []
@@ -250,7 +250,7 @@ class Receiving:
         self.ordering = Ordering(standing.session, first, seam, self._options)
         if known is not None or not followed or not first:
             return [SessionBegan(standing.session, first, seam)]
-        # Who was there before the sender began again is told what it has missed since.
+        # Report to a receiver that outlived its sender what it has missed since.
         reason = GONE if late else NOT_RETAINED if not standing.retains else NOT_LATE
         session = standing.session
         return [SessionBegan(session, 0, seam), MessagesLost(session, 0, first, reason)]

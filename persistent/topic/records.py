@@ -1,4 +1,4 @@
-"""A journal of a topic has a record for each message, and for each loss, so that it says what it does not have.
+"""The records of a topic journal: one for each message and one for each loss, so that the journal states its gaps.
 
 kind 1 | delivery 1 | session 16 | first 8 | time or stop 8 | payload or reason
 """
@@ -13,12 +13,12 @@ from persistent.topic.messages import MessagesLost, SessionEnded, TopicEvent, To
 _HEAD = struct.Struct("<BB16sQq")
 _MESSAGE, _LOST, _OPEN = 1, 2, 3
 _DELIVERIES = ("live", "late-join", "retransmit")
-_OPEN_REASON = "the sender is gone, and whether it had published more is not known"
+_OPEN_REASON = "the sender is gone, and whether it had published more is unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A message, with its ``payload``; or without one what is not here, and ``why``, in a sentence."""
+    """A message with its ``payload``, or a loss without one, and ``why`` in a sentence."""
 
     session: str
     number: int
@@ -29,7 +29,7 @@ class TopicRecord:
 
 
 def encode_record(event: TopicEvent) -> bytes | None:
-    """The record of an event; None for one that tells of no message."""
+    """The record of an event; None for an event without a message or a loss."""
     match event:
         case TopicMessage(session, number, time, payload):
             delivery = _DELIVERIES.index(event.delivery)
@@ -42,14 +42,14 @@ def encode_record(event: TopicEvent) -> bytes | None:
 
 
 def decode_record(data: bytes) -> TopicRecord:
-    """The record of these bytes. ValueError if they are none.
+    """The record of these bytes. ValueError if they are not a record.
 
     >>> lost = MessagesLost("00" * 16, 4, 7, "the sender no longer retained them")
     >>> decode_record(encode_record(lost)).why
     'lost: messages 4 to 6 of session 00000000000000000000000000000000: the sender no longer retained them'
     """
     if len(data) < _HEAD.size or data[0] not in (_MESSAGE, _LOST, _OPEN) or data[1] >= len(_DELIVERIES):
-        raise ValueError("a record that no topic has written")
+        raise ValueError("not a record of a topic journal")
     kind, delivery, session, number, time = _HEAD.unpack_from(data)
     rest, name = data[_HEAD.size :], session.hex()
     if kind == _MESSAGE:

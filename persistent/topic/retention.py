@@ -1,6 +1,6 @@
-"""What a sender retains: the newest messages of its session, without a hole.
+"""The retained messages of a sender: the newest of its session, without a hole.
 
-A message goes when every minimum allows it, or when the hard limit is passed; the newest stays.
+A message is dropped when both minimums allow it, or when the hard limit is exceeded. The newest is kept.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from persistent.topic.messages import Sent
 from persistent.topic.options import Retain
 
 MESSAGE_BYTES = 64
-"""What a message counts beside its payload."""
+"""What a message counts in addition to its payload."""
 
 
 class Retained:
-    """The messages ``low <= number < next``. ``forced``: how many went because of the hard limit alone, before their
-    time. Without ``retain`` it keeps none."""
+    """The messages ``low <= number < next``. ``forced``: how many were dropped by the hard limit alone, before their
+    time. Without ``retain`` no message is kept."""
 
     def __init__(self, retain: Retain | None) -> None:
         self._retain = retain
@@ -30,7 +30,7 @@ class Retained:
         return self.next - len(self._messages)
 
     def add(self, message: Sent, now: int) -> None:
-        """Retain one more message, and let go what may go. ``now``: ms, never back."""
+        """Retain one more message, and drop the expired ones. ``now``: ms, never back."""
         assert message.number == self.next
         self.next += 1
         if self._retain is not None:
@@ -39,7 +39,7 @@ class Retained:
             self.let_go(now)
 
     def let_go(self, now: int) -> None:
-        """Let go what is past its time, or past the limit."""
+        """Drop the messages that have expired or exceed the limit."""
         while self._retain is not None and len(self._messages) > 1:
             added, oldest = self._messages[0]
             is_old = not self._retain.age_ms or now - added > self._retain.age_ms
@@ -51,7 +51,7 @@ class Retained:
             self._messages.popleft()
 
     def of(self, first: int, stop: int) -> list[Sent]:
-        """Those of a range that are there."""
+        """The retained messages of a range."""
         low = self.low
         return [self._messages[number - low][1] for number in range(max(first, low), min(stop, self.next))]
 

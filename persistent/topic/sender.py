@@ -1,7 +1,7 @@
-"""A topic sender publishes messages to whoever has joined, over TCP, and retains them for who joins late.
+"""A topic sender publishes messages over TCP to all that have joined, and retains them for late joiners.
 
-The rules are in ``persistent.topic.sending``; here are its connections, in a thread of its own. A receiver that does
-not keep up holds nobody up: what does not fit its backlog is not sent to it, and it asks for it later.
+The rules are in ``persistent.topic.sending``; these are its connections, in a thread of its own. A slow receiver
+delays nobody: what exceeds its backlog is not sent to it, and it requests those messages later.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from persistent.topic.wire import PAYLOAD_BYTES_MAX, SENDER_HEARS_BYTES_MAX, TEX
 _TICK_S = 0.1
 _LINKS_MAX = 1_000
 _UNSENT_BYTES_MAX = 4 << 20
-"""So much may wait for the thread of the connections, until ``publish`` waits too."""
+"""How many bytes can wait for the thread of the connections before ``publish`` waits too."""
 
 
 class TopicSender:
-    """Publishes on ``topic``, at ``host`` and ``port`` (0: one that is free). A session: it ends with this object.
+    """Publishes on ``topic`` at ``host`` and ``port`` (0: any free port). A session, which ends with this object.
 
-    ``retain``: what is kept for receivers that join late, and for gaps; None: nothing, and late join is off.
-    ``backlog_bytes``: so much may wait for each receiver. InvalidPipeline if the port is in use.
+    ``retain``: what is kept for late joins and for gaps; None: nothing, and late join is off. ``backlog_bytes``: how
+    many bytes can wait for each receiver. InvalidPipeline if the port is in use.
 
     >>> with TopicSender("clicks", retain=Retain(age="1 min")) as sender:
     ...     sender.publish(b"one"), sender.publish(b"two")
@@ -69,7 +69,7 @@ class TopicSender:
             self._loop.close()
             raise InvalidPipeline(
                 f"TopicSender({topic!r}): cannot listen at {host}:{port}: {error}. Another sender may be "
-                "running there: end it, or give another port; port=0 takes one that is free"
+                "running there: end it, or give another port; port=0 takes any free port"
             ) from error
         name = self._server.sockets[0].getsockname()
         self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
@@ -94,24 +94,27 @@ class TopicSender:
 
     @property
     def receivers(self) -> int:
-        """How many have joined."""
+        """How many receivers have joined."""
         with self._changed:
             return self._sending.receivers
 
     @property
     def retained(self) -> range:
-        """The numbers of the messages that are retained."""
+        """The numbers of the retained messages."""
         with self._changed:
             return range(self._sending.retained.low, self._sending.retained.next)
 
     @property
     def forced(self) -> int:
-        """How many messages the hard limit took before their time."""
+        """How many messages the hard limit has dropped before their time."""
         return self._sending.retained.forced
 
     def publish(self, payload: bytes, time: int | None = None) -> int:
-        """Send a message to everyone; its number. ``time``: ms since the epoch; by default the time of day. Refused if
-        it is too large, or the sender was closed. TypeError if it is not bytes."""
+        """Send a message to all receivers; returns its number. ``time``: ms since the epoch, by default the time of
+        day.
+
+        Refused if it is too large or the sender was closed. TypeError if it is not bytes.
+        """
         if not isinstance(payload, bytes | bytearray | memoryview):
             raise TypeError(f"{self!r}: a message is bytes, not {type(payload).__name__}: encode it first")
         if len(payload) > PAYLOAD_BYTES_MAX:
@@ -120,7 +123,7 @@ class TopicSender:
             while self._waiting_bytes > _UNSENT_BYTES_MAX and not self._closed:
                 self._changed.wait()
             if self._closed or self._sending.ended:
-                raise Refused(f"{self!r}: it was closed. Open another one, which is another session")
+                raise Refused(f"{self!r}: the sender was closed. Open another one, which begins another session")
             number = self._sending.standing.next
             time_ms = wall_ms() if time is None else time
             self._waiting_bytes += len(payload) + MESSAGE_BYTES if self._sending.receivers else 0
@@ -128,7 +131,7 @@ class TopicSender:
         return number
 
     def close(self, linger: Duration = "5 s") -> None:
-        """End the session. ``linger``: how long to wait for receivers that have not everything yet."""
+        """End the session. ``linger``: how long to wait for receivers that have not received everything yet."""
         until = monotonic_s() + duration_ms(linger, "linger") / 1_000
         with self._changed:
             if self._closed:
@@ -144,7 +147,7 @@ class TopicSender:
     # -- in any thread, with the lock --------------------------------------------------------------------------------
 
     def _do(self, effects: Sequence[SenderEffect]) -> None:
-        """Say it in the order of the state machine, in the thread of the connections."""
+        """Send in the order of the state machine, in the thread of the connections."""
         self._waiting += effects
         if self._waiting and not self._is_due:
             self._is_due = True
@@ -227,14 +230,14 @@ class TopicSender:
             self._changed.notify_all()
 
     def _garbled(self, link: int, error: Garbled) -> None:
-        """Say why to who may understand it, and hang up."""
+        """Send the reason, which the other end may understand, and hang up."""
         self.refused += 1
         with self._changed:
             self._do([Say((link,), Refusal(str(error)[:TEXT_BYTES_MAX])), HangUp(link)])
 
 
 class _SenderLink(asyncio.Protocol):
-    """A connection to a receiver, or to whoever has dialled this port."""
+    """A connection to a receiver, or to whatever has dialled this port."""
 
     def __init__(self, sender: TopicSender) -> None:
         self._sender = sender

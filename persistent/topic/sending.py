@@ -1,11 +1,11 @@
-"""The sender as a state machine: what it says, when something is published, heard, or time passes. No I/O.
+"""The sender as a state machine: its reaction to a publication, a message or the passing of time. No I/O.
 
-- Every message has the next number, and goes to everyone who has joined.
-- Who says Hello is told where the sender stands, and has joined.
-- Who asks is sent again what is retained, and told what is gone.
-- Everyone is told again and again where it stands: so a message lost at the end is missed too.
+- Every message has the next number, and goes to all receivers that have joined.
+- A receiver joins with Hello, and the answer is the standing of the sender.
+- A request is answered with the retained messages; for others the answer is that they are gone.
+- The standing is repeated to all at intervals, so a receiver notices even the loss of the last message.
 
-What it says may be lost, come twice or late: it keeps nothing of what a receiver has, but whether it has everything.
+What the sender says can be lost, repeated or delayed. It remembers only how far each receiver has everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEAT_MS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """Say this to receivers, by the numbers of their connections."""
+    """Send this over these connections."""
 
     links: tuple[int, ...]
     said: Spoken
@@ -30,7 +30,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """End a connection, after what was said on it."""
+    """End a connection after what was sent over it."""
 
     link: int
 
@@ -51,7 +51,7 @@ class Sending:
         self._beat_ms = beat_ms
         self._beat_at = 0
         self._joined: dict[int, int] = {}
-        """By connection: what its receiver needs nothing before of."""
+        """By connection: the number before which its receiver needs nothing."""
 
     @property
     def standing(self) -> Standing:
@@ -64,25 +64,25 @@ class Sending:
 
     @property
     def is_received(self) -> bool:
-        """Whether everyone who has joined has said to need nothing more."""
+        """Whether every receiver has confirmed that it has everything."""
         return all(have >= self.retained.next for have in self._joined.values())
 
     def publish(self, payload: bytes, time: int, now: int) -> list[SenderEffect]:
-        """A new message for everyone."""
+        """Send a new message to all receivers."""
         assert not self.ended
         message = Sent(self.session, self.retained.next, time, payload)
         self.retained.add(message, now)
         return self._to(self._joined, message)
 
     def end(self) -> list[SenderEffect]:
-        """Nothing comes any more; what is retained is still sent again."""
+        """End the session. Retained messages are still sent again on request."""
         self.ended = True
         return self._to(self._joined, self.standing)
 
     def heard(self, link: int, said: Spoken) -> list[SenderEffect]:
         match said:
             case Hello(topic) if topic != self.topic:
-                reason = f"this sender has the topic {self.topic!r}, and was asked for {topic!r}"
+                reason = f"this sender publishes the topic {self.topic!r}, not {topic!r}"
                 return [*self._to([link], Refusal(reason)), HangUp(link)]
             case Hello(_, token):
                 self._joined.setdefault(link, 0)

@@ -1,9 +1,9 @@
-"""A frame is a thing said, as bytes: its length, its kind, fields of fixed size, and at the end text or a payload.
+"""The frames of the topic protocol: a length, a kind, fields of fixed size, and then text or a payload.
 
-    length 4 | kind 1 | fields | rest          little-endian; length counts what follows it
+ length 4 | kind 1 | fields | rest          little-endian; length counts what follows it
 
-A length beyond what its reader allows is refused before anything is kept of it, and so is whatever does not fit its
-kind. ``Hello`` begins with a magic and a version: so what is no receiver, or one of another release, is told apart.
+A length beyond the limit of the reader is refused before any of it is kept, and so is a frame that does not fit its
+kind. ``Hello`` begins with a magic number and a version, which identify other programs and other releases.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from persistent.topic.messages import ASK_MAX, Ask, Gone, Have, Hello, Refusal, 
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = (16 << 20) - 1_024
-"""A journal puts something before it, and has records of 16 MiB."""
+"""A journal adds a header, and its records have at most 16 MiB."""
 TEXT_BYTES_MAX = 1_024
-"""Of the name of a topic, and of a reason."""
+"""Of a topic name, and of a reason."""
 SENDER_HEARS_BYTES_MAX = 2_048
 RECEIVER_HEARS_BYTES_MAX = PAYLOAD_BYTES_MAX + 256
 _MAGIC = b"PTOP"
@@ -32,11 +32,11 @@ NUMBER_MAX = 2**63 - 1
 
 
 class Garbled(Exception):
-    """What was received is not of this protocol, or of another version of it; ``args`` say so for a user."""
+    """The received bytes are not of this protocol, or of another version of it. The text is for users."""
 
 
 def encode(said: Spoken) -> bytes:
-    """The frame of a thing said."""
+    """The frame of a message of the protocol."""
     kind, head, rest = _encoded(said)
     return _LENGTH.pack(1 + len(head) + len(rest)) + bytes([kind]) + head + rest
 
@@ -62,21 +62,21 @@ def _encoded(said: Spoken) -> tuple[int, bytes, bytes]:
 def decode(frame: bytes) -> Spoken:
     """The thing said by a frame, without its length. Garbled."""
     if not frame or frame[0] not in _DECODERS:
-        raise Garbled(f"a frame of kind {frame[0] if frame else 'nothing'}, which this release does not know")
+        raise Garbled(f"unknown frame of kind {frame[0] if frame else 'nothing'}")
     head, make = _DECODERS[frame[0]]
     body = frame[1:]
     if len(body) < head.size:
-        raise Garbled(f"a frame of kind {frame[0]} of {len(body)} bytes, which has at least {head.size}")
+        raise Garbled(f"a frame of kind {frame[0]} has {len(body)} bytes, not at least {head.size}")
     return make(*head.unpack_from(body), body[head.size :])
 
 
 def _text(rest: bytes) -> str:
     if len(rest) > TEXT_BYTES_MAX:
-        raise Garbled(f"a text of {len(rest):,} bytes, and there may be {TEXT_BYTES_MAX:,}")
+        raise Garbled(f"a text of {len(rest):,} bytes: the limit is {TEXT_BYTES_MAX:,}")
     try:
         return rest.decode()
     except UnicodeDecodeError as error:
-        raise Garbled(f"a text that is no UTF-8: {error}") from error
+        raise Garbled(f"a text that is not UTF-8: {error}") from error
 
 
 def _ends(rest: bytes) -> None:
@@ -92,9 +92,11 @@ def _number(value: int) -> int:
 
 def _hello(magic: bytes, version: int, token: int, rest: bytes) -> Hello:
     if magic != _MAGIC:
-        raise Garbled(f"{magic!r}, which no receiver begins with")
+        raise Garbled(f"unknown magic number {magic!r}")
     if version != VERSION:
-        raise Garbled(f"this sender speaks version {VERSION} of the protocol, the receiver {version}: update the older")
+        raise Garbled(
+            f"this sender speaks version {VERSION} of the protocol, the receiver {version}: update the older one"
+        )
     return Hello(_text(rest), token)
 
 
@@ -102,13 +104,13 @@ def _standing(session: bytes, low: int, next_: int, retains: int, ended: int, *m
     token, rest = more
     _ends(rest)
     if low > next_ or retains > 1 or ended > 1:
-        raise Garbled(f"a sender that stands at {next_}, and retains from {low} on")
+        raise Garbled(f"an impossible standing: next message {next_}, retained from {low} on")
     return Standing(session.hex(), low, _number(next_), bool(retains), bool(ended), token)
 
 
 def _sent(session: bytes, number: int, time: int, again: int, rest: bytes) -> Sent:
     if again > 1 or len(rest) > PAYLOAD_BYTES_MAX:
-        raise Garbled("a message that is too large, or of a kind that this release does not know")
+        raise Garbled("a message that is too large or of an unknown kind")
     return Sent(session.hex(), _number(number), time, rest, bool(again))
 
 
@@ -141,7 +143,7 @@ _DECODERS: dict[int, tuple[struct.Struct, Callable[..., Spoken]]] = {
 
 
 class Frames:
-    """Cuts what comes over a connection into frames, of at most ``bytes_max`` each.
+    """Cuts received bytes into frames of at most ``bytes_max`` each.
 
     >>> frames = Frames(SENDER_HEARS_BYTES_MAX)
     >>> data = encode(Hello("clicks"))
@@ -154,13 +156,13 @@ class Frames:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """What was said, now that these bytes have come too. Garbled."""
+        """The messages completed by these bytes. Garbled."""
         self._rest += data
         found, start = [], 0
         while start + _LENGTH.size <= len(self._rest):
             (size,) = _LENGTH.unpack_from(self._rest, start)
             if size > self._bytes_max:
-                raise Garbled(f"a frame of {size:,} bytes, and there may be {self._bytes_max:,}")
+                raise Garbled(f"a frame of {size:,} bytes: the limit is {self._bytes_max:,}")
             stop = start + _LENGTH.size + size
             if stop > len(self._rest):
                 break

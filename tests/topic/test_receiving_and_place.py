@@ -53,7 +53,7 @@ def test_it_dials_again_and_gives_up_after_its_time() -> None:
             assert machine.unlinked(effect.link, now) == []
     assert dialled == [(0, Dial(1)), (100, Dial(2)), (200, Dial(3))]
     (gave_up,) = machine.tick(300)
-    assert isinstance(gave_up, GiveUp) and "3 times" in gave_up.reason and machine.given_up
+    assert isinstance(gave_up, GiveUp) and "3 attempts" in gave_up.reason and machine.given_up
     assert machine.tick(400) == [] and machine.heard(3, [standing(0)], 400) == []
 
 
@@ -70,7 +70,7 @@ def test_an_answer_begins_the_count_anew() -> None:
     machine.heard(1, [standing(0)], 50)
     machine.unlinked(1, 60)
     assert machine.tick(60) == [Dial(2)] and machine.tick(160) == [Dial(3)]
-    assert "2 times" in machine.tick(260)[0].reason  # type: ignore[union-attr]
+    assert "2 attempts" in machine.tick(260)[0].reason  # type: ignore[union-attr]
 
 
 def test_what_was_known_to_be_missing_is_named_when_it_gives_up() -> None:
@@ -80,7 +80,7 @@ def test_what_was_known_to_be_missing_is_named_when_it_gives_up() -> None:
     machine.unlinked(1, 0)
     machine.tick(0)
     (gave_up,) = machine.tick(100)
-    assert isinstance(gave_up, GiveUp) and "4 messages are not handed out, from number 1 on" in gave_up.reason
+    assert isinstance(gave_up, GiveUp) and "4 messages of its session " in gave_up.reason
     assert machine.place == TopicPlace("s", 1)
 
 
@@ -97,7 +97,7 @@ def test_who_follows_looks_for_the_next_session_as_long_as_it_takes() -> None:
     assert SessionBegan("new", 0, 1) in machine.heard(19, [standing(1, session="new")], 1_950)
     machine.unlinked(19, 2_000)
     assert machine.tick(2_000) == [Dial(20)] and machine.tick(2_100) == [Dial(21)]
-    assert "2 times" in machine.tick(2_200)[0].reason  # type: ignore[union-attr]
+    assert "2 attempts" in machine.tick(2_200)[0].reason  # type: ignore[union-attr]
 
 
 def test_after_an_end_that_was_told_giving_up_is_no_error() -> None:
