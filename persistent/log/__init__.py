@@ -1,11 +1,11 @@
-"""An embedded segmented log: a broker for who has none, and a journal for what cannot replay.
+"""An embedded segmented log: a broker for users without one, and a journal for sources that cannot replay.
 
 position.py                 the place of a record
-frames.py  segments.py      the format: what is in a file, and what of it is whole
-folder.py                   what there is, by its names
-tails.py  takeover.py       where a writer adds, and how it becomes the only one
+frames.py  segments.py      the format of a file, and which part of it is whole
+folder.py                   the files of a log, by their names
+tails.py  takeover.py       where a writer appends, and how it becomes the only one
 writer.py  sync.py          group commit, and when it syncs
-cursor.py  segmented.py     reading on, and looking up
+cursor.py  segmented.py     reading and looking up
 reader.py                   a reader whose position is stored
 """
 

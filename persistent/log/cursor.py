@@ -1,4 +1,4 @@
-"""A cursor reads a log from a position on, entry by entry, as far as readers may see, and goes on from there later."""
+"""A cursor reads a log entry by entry from a position, as far as readers may see, and can continue later."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from persistent.log.segments import Segment
 
 @dataclass(frozen=True)
 class LogBatch:
-    """Records of one entry: ``first`` is the position of the first, ``number`` how many records the log had before it.
-    ``records``: binary; ``times``: int64, ms; ``mark``: what the writer put beside the entry."""
+    """Records of one entry. ``first``: the position of the first; ``number``: how many records the log has before it;
+    ``records``: binary; ``times``: int64, ms; ``mark``: what the writer stored beside the entry."""
 
     first: LogPosition
     number: int
@@ -30,7 +30,7 @@ class LogBatch:
         return len(self.records)
 
     def __getitem__(self, part: slice) -> LogBatch:
-        """The first so many records."""
+        """The first records of the batch, as many as the slice says."""
         return replace(self, times=self.times[part], records=self.records[part])
 
     @property
@@ -40,9 +40,10 @@ class LogBatch:
 
 
 class Cursor:
-    """Reads on from ``position``. ``number``: how many records the log has before it, None while that is not known.
-    ``ended``: everything was read of a log that has ended. ``whole``: also what is whole in an open segment and not yet
-    shown to readers, for who knows that it was acknowledged. ``beyond``: where to go on if the next one is gone."""
+    """Reads from ``position`` on. ``number``: how many records the log has before it, None while unknown. ``ended``:
+    the log has ended and everything was read. ``whole``: also read whole entries of an open segment that readers do not
+    see yet, for callers that know them to be acknowledged. ``beyond``: where to continue if the next entry was cut
+    off."""
 
     def __init__(
         self,
@@ -61,8 +62,7 @@ class Cursor:
         self.ended = False
 
     def take(self) -> Iterator[LogBatch]:
-        """The entries that there are now. RetentionGap if the next one is gone, and nobody said where to go on;
-        CorruptLog."""
+        """The entries that exist now. RetentionGap if the next one was cut off and ``beyond`` is None; CorruptLog."""
         if not self._folder.find():
             return
         layout = self._layout()
@@ -70,7 +70,7 @@ class Cursor:
             try:
                 segment = self._folder.segment(layout, self.position.segment)
             except FileNotFoundError:
-                # Sealed, or cut off, since.
+                # It was sealed or cut off in the meantime.
                 layout = self._layout()
                 continue
             if not segment.sealed and not segment.begun:
@@ -112,26 +112,28 @@ class Cursor:
             self.number = None
         elif self.position < cut.position:
             raise RetentionGap(
-                f"{self._folder}: the next position to read is {self.position}, the first that is still there is "
-                f"{cut.position}: what lies between was cut off before it was read. "
-                'on_gap="earliest" goes on with the first, on_gap="latest" with the next to come'
+                f"{self._folder}: the next position to read is {self.position}, but the first that remains is "
+                f"{cut.position}: the records between were cut off before they were read. "
+                'on_gap="earliest" continues with the first record, on_gap="latest" with the next to come'
             )
 
 
 def batch_of(segment: Segment, frame: Frame, skipped: int = 0) -> LogBatch:
-    """The records of an entry, without the first so many."""
+    """The records of an entry, without the first ``skipped``."""
     position = LogPosition(segment.number, frame.entry, skipped)
     times, records = frame.times(segment.data)[skipped:], frame.records(segment.data)[skipped:]
     return LogBatch(position, frame.number + skipped, times, records, frame.mark(segment.data))
 
 
 def find_segment(folder: LogFolder, layout: LogLayout, is_before: Any) -> Segment | None:
-    """The last segment of which ``is_before(head)`` holds, else the first; None if there is none. FileNotFoundError if
-    the layout has changed."""
+    """The last segment for which ``is_before(head)`` holds, otherwise the first; None if there is none.
+
+    FileNotFoundError if the layout has changed.
+    """
     low, high = layout.segments.start, layout.segments.stop
     found: Segment | None = None
     while low < high:
-        # The first one is taken as it is: what is before it is gone.
+        # The first one is taken as it is: what was before it is gone.
         middle = (low + high) // 2
         segment = folder.segment(layout, middle)
         if not segment.sealed and not segment.begun:

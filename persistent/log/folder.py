@@ -1,12 +1,12 @@
-"""The folder of a log says what there is of it. Every name in it is written and parsed here.
+"""The folder of a log and its layout. Every name in it is written and parsed here.
 
     c/<epoch>              a claim: the writer of this epoch began; c/0 made the log   put if absent
     s/<segment>            a sealed segment                                            put if absent or renamed from o/
     o/<segment>-<epoch>    the open segment of a writer, on a local disk alone         appended to
     t/<number>-<position>  a cut: records before it are gone                           put if absent: the highest counts
 
-Whoever claims has fenced all writers before it. Of two open segments of one number that of the higher epoch counts: the
-other one's writer was fenced before it acknowledged anything there.
+A claim fences all earlier writers. Of two open segments with one number, the one with the higher epoch counts: the
+writer of the other was fenced before it acknowledged anything there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGITS = 20
 
 @dataclass(frozen=True)
 class Cut:
-    """What is before it is gone: ``number`` records, up to ``position``."""
+    """Everything before it is gone: ``number`` records, up to ``position``."""
 
     number: int = 0
     position: LogPosition = BEGINNING
@@ -37,8 +37,8 @@ class Cut:
 
 @dataclass(frozen=True)
 class LogLayout:
-    """What there is: the sealed segments behind the cut, all numbers from ``sealed.start`` on; the ``newest`` that is
-    sealed, 0 if none is; and the open one, with its epoch."""
+    """The segments that exist. ``sealed``: the numbers of those behind the cut; ``newest``: the newest sealed one, 0 if
+    there is none; ``open``: the number and the epoch of the open one."""
 
     cut: Cut
     sealed: range
@@ -52,7 +52,7 @@ class LogLayout:
 
 
 class LogFolder:
-    """The folder of one log in a storage. ``id``: of the log; "" while there is none."""
+    """The folder of one log in a storage. ``id``: of the log; "" before it exists."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
@@ -64,22 +64,22 @@ class LogFolder:
         return self.storage.url
 
     def find(self) -> bool:
-        """Whether there is a log. CorruptLog, NewerFormat; InvalidPipeline if something else is there."""
+        """Whether a log exists here. CorruptLog, NewerFormat; InvalidPipeline if something else is here."""
         if not self.id:
             names = self.storage.list("c")
             others = [] if names else self.storage.list("") + self.storage.list("s")
-            # They may be of a log that was made just now.
+            # They can be of a log that was made just now.
             names = names or (self.storage.list("c") if others else [])
             if names:
                 self._found(self.storage.read(_claim(0)) if names[0] == _claim(0)[2:] else b"")
             elif others:
                 raise InvalidPipeline(
-                    f"{self}: there are files here, and they are no log. Give the log a folder of its own"
+                    f"{self}: this folder holds files that are not of a log. Give the log a folder of its own"
                 )
         return bool(self.id)
 
     def make(self) -> None:
-        """Find the log, or make it."""
+        """Find the log, or create it."""
         if self.find():
             return
         facts = {"appends": hasattr(self.storage, "append"), "format": FORMAT, "log": uuid.uuid4().hex}
@@ -92,7 +92,9 @@ class LogFolder:
         except CorruptCheckpoint as error:
             raise CorruptLog(f"{error}: it names the log. Restore it from a copy") from error
         if facts["format"] != FORMAT:
-            raise NewerFormat(f"{self}: a log of format {facts['format']}, and this release reads {FORMAT}: update it")
+            raise NewerFormat(
+                f"{self}: the log has format {facts['format']}, and this release reads {FORMAT}: update the release"
+            )
         self.id, self.appends = facts["log"], facts["appends"]
         if self.appends and not hasattr(self.storage, "append"):
             raise InvalidPipeline(f"{self}: this log was made on a local disk: give its path on that machine")
@@ -100,8 +102,8 @@ class LogFolder:
     # -- claims --------------------------------------------------------------------------------------------------
 
     def claim(self) -> int:
-        """Fence every writer before; the epoch of the new one. The claim says which segment was sealed last: whoever
-        looks misses it if it is lost."""
+        """Fence every earlier writer; returns the epoch of the new one. The claim records which segment was sealed
+        last, so its loss is noticed."""
         data = encode_document({"log": self.id, "newest": self.layout().newest, "writer": uuid.uuid4().hex})
         epoch = self.epoch() + 1
         while (held := put_or_read(self.storage, _claim(epoch), data)) is not None and bytes(held) != data:
@@ -113,7 +115,7 @@ class LogFolder:
         return int(self.storage.list("c")[-1])
 
     def is_fenced(self, epoch: int) -> bool:
-        """Whether another writer has claimed since. Claims leave no gap, so the next epoch tells."""
+        """Whether another writer has claimed since. Claims leave no gap, so the next epoch is the proof."""
         try:
             self.storage.read(_claim(epoch + 1))
         except FileNotFoundError:
@@ -123,33 +125,33 @@ class LogFolder:
     # -- segments ------------------------------------------------------------------------------------------------
 
     def layout(self, start: int = 0) -> LogLayout:
-        """What there is now. CorruptLog if a segment is missing, from number ``start`` on."""
+        """The layout of now. CorruptLog if a segment from number ``start`` on is missing."""
         missing: list[int] = []
         while True:
-            # In this order: a segment that is sealed meanwhile is seen, and what is behind an open one as well.
+            # This order sees a segment that is sealed meanwhile, and what is behind an open one.
             opened = [_open_parts(name) for name in self.storage.list("o")]
             sealed = [int(name) for name in self.storage.list("s")]
             cut = self._cut()
             first, newest, known = cut.position.segment, sealed[-1] if sealed else 0, self._known()
             last = max((parts for parts in opened if parts[0] > newest), default=None)
             stop = max(newest + 1, first, known + 1, last[0] if last else 0)
-            # Of what was cut off, the segment before the first is kept where it is the newest.
+            # Retention keeps the segment before the cut if it is the newest.
             lost = sorted(set(range(max(start, first - (newest < first)), stop)) - {0, *sealed})
             if not lost:
                 self._sealed_known = max(newest, known)
                 return LogLayout(cut, range(first, stop), newest, last)
             if lost == missing:
                 behind = max(newest, last[0] if last else 0)
-                there = f"{behind} is there" if behind > lost[0] else "it was there"
+                there = f"segment {behind} exists" if behind > lost[0] else "it existed before"
                 raise CorruptLog(
-                    f"{self}: segment {lost[0]} is missing, and {there}. Restore {sealed_name(lost[0])} from a "
+                    f"{self}: segment {lost[0]} is missing, but {there}. Restore {sealed_name(lost[0])} from a "
                     f"copy; or read on from segment {lost[-1] + 1}, and count what is lost"
                 )
-            # It may have been sealed and cut off since it was looked for.
+            # It may have been sealed and cut off during the lookup.
             missing = lost
 
     def _known(self) -> int:
-        """The newest segment that is known to have been sealed: seen here, or by the last writer that came."""
+        """The newest segment known to be sealed: seen here, or recorded by the newest claim."""
         if self._sealed_known is None:
             name = f"c/{self.storage.list('c')[-1]}"
             facts = _claim_facts(self.storage.read(name), f"{self}/{name}")
@@ -164,15 +166,18 @@ class LogFolder:
         return Segment(self.storage.read(name), self.id, number, sealed, f"{self}/{name}")
 
     def leftovers(self, segment: int, epoch: int) -> Sequence[str]:
-        """The open segments that writers before this epoch have left, up to this number: they are sealed, or empty."""
+        """The open segments left by writers before this epoch, up to this number. They are sealed elsewhere, or
+        empty."""
         parts = [(_open_parts(name), f"o/{name}") for name in self.storage.list("o")]
         return [name for (number, of), name in parts if of < epoch and number <= segment]
 
     # -- cuts ----------------------------------------------------------------------------------------------------
 
     def cut(self, cut: Cut) -> None:
-        """Put a cut, then delete what it leaves behind, oldest first. A lower one than the highest changes nothing. The
-        newest segment stays: it tells the next writer what came before."""
+        """Put a cut, then delete the segments before it, oldest first. A cut below the highest changes nothing.
+
+        The newest segment stays: the next writer learns from it what came before.
+        """
         name = f"t/{cut.number:0{_DIGITS}d}-{cut.position}"
         self.storage.put_if_absent(name, b"")
         first = self._cut().position.segment
@@ -203,7 +208,9 @@ def _claim_facts(data: Any, place: str) -> dict[str, Any]:
         facts: dict[str, Any] = decode_document(data, place)
         return facts
     except CorruptCheckpoint as error:
-        raise CorruptLog(f"{error}: it tells what the log had when its writer came. Restore it from a copy") from error
+        raise CorruptLog(
+            f"{error}: it records what the log held when its writer began. Restore it from a copy"
+        ) from error
 
 
 def sealed_name(segment: int) -> str:

@@ -1,12 +1,12 @@
-"""A frame is a piece of a segment that proves itself: a header of 64 bytes, then its content, padded to words.
+"""A frame is a self-verifying piece of a segment: a header of 64 bytes, then its content, padded to words.
 
     magic 4 | kind 1 | zero 3 | entry 4 | records 4 | mark bytes 4 | content bytes 4
     number 8 | durable 8 | first time 8 | last time 8 | CRC-32 of all else 8
     content:  times 8n | offsets 4(n+1) | records | mark | zeros
 
-``number`` counts the records of the log before it. ``durable``: so many bytes of the file were on the
-disk, and acknowledged, when the frame was written: what is broken below is damage. The CRC
-begins with the id of the log and the number of the segment, so a frame counts in its own place alone.
+``number`` counts the records of the log before it. ``durable``: how many bytes of the file were on the disk and
+acknowledged when the frame was written. A fault below that is damage. The CRC begins with the id of the log and the
+number of the segment, so a frame is valid only in its own place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 
 HEADER_BYTES = 64
 CONTENT_BYTES_MAX = 1 << 30
-"""Of one frame: offsets have 32 bits."""
+"""Of one frame, because offsets have 32 bits."""
 _MAGIC = b"PLG\x01"
 _HEADER = struct.Struct("<4sB3xIIIIQQqqQ")
 _CHECKED_BYTES = HEADER_BYTES - 8
@@ -33,7 +33,7 @@ _OFFSET_BYTES = 4
 
 
 class Kind(IntEnum):
-    """HEAD begins a segment and SEAL ends it; LAST ends the log too. DATA is an entry. NOTE tells what is durable."""
+    """HEAD begins a segment and SEAL ends it; LAST ends the log too. DATA is an entry. NOTE records what is durable."""
 
     HEAD = 1
     DATA = 2
@@ -44,7 +44,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame that is whole. ``start`` and ``stop``: its bytes in the segment."""
+    """A whole frame. ``start`` and ``stop``: its bytes in the segment."""
 
     kind: Kind
     entry: int
@@ -79,7 +79,7 @@ class Frame:
         return found
 
     def checksum(self, data: pa.Buffer) -> int:
-        """The CRC-32 of all of it, and of its place."""
+        """The CRC-32 of the frame and of its place."""
         return int.from_bytes(data.slice(self.start + _CHECKED_BYTES, 8).to_pybytes(), "little")
 
     @property
@@ -90,7 +90,7 @@ class Frame:
         return int(self.offsets(data)[-1])
 
     def fits(self, data: pa.Buffer) -> bool:
-        """Whether its content is what its header says: nothing is read outside of it."""
+        """Whether its content has the sizes of its header, so that nothing outside of it is read."""
         before = self._offsets + _OFFSET_BYTES * (self.count + 1)
         if before > self.stop:
             return False
@@ -101,7 +101,7 @@ class Frame:
 
 
 def seed_of(log: str, segment: int) -> int:
-    """With what the CRC of the frames of a segment begins."""
+    """The initial value of the CRC of the frames of a segment."""
     return zlib.crc32(f"{log} {segment}".encode())
 
 
@@ -117,7 +117,7 @@ def encode(
     last: int = 0,
     mark: bytes = b"",
 ) -> list[bytes | memoryview | pa.Buffer]:
-    """The parts of a frame, one after the other. ``last``: the last time of one without records."""
+    """The parts of a frame, in order. ``last``: the last time of a frame without records."""
     offsets, data = _columns(records)
     count = len(offsets) - 1
     times = np.ascontiguousarray(times, np.int64)
@@ -135,7 +135,7 @@ def encode(
 
 
 def frames(data: pa.Buffer, seed: int, start: int = 0) -> Iterator[Frame]:
-    """The whole frames from a place on, up to the first that is not."""
+    """The whole frames from a place on, up to the first that is not whole."""
     view = memoryview(data)
     while (frame := frame_at(data, view, seed, start)) is not None:
         yield frame
@@ -143,7 +143,7 @@ def frames(data: pa.Buffer, seed: int, start: int = 0) -> Iterator[Frame]:
 
 
 def frame_at(data: pa.Buffer, view: memoryview, seed: int, start: int) -> Frame | None:
-    """The frame that begins there; None if none does, or it is not whole."""
+    """The frame that begins at ``start``, or None if there is no whole frame."""
     if start + HEADER_BYTES > len(view):
         return None
     magic, kind, entry, count, mark, size, number, durable, first, last, checksum = _HEADER.unpack_from(view, start)
@@ -158,7 +158,7 @@ def frame_at(data: pa.Buffer, view: memoryview, seed: int, start: int) -> Frame 
 
 
 def durable_beyond(data: pa.Buffer, seed: int, start: int) -> int:
-    """What a whole frame behind a broken place says was durable; 0 if there is none. Frames begin at words."""
+    """The highest ``durable`` of the whole frames behind a broken place; 0 without one. Frames begin at words."""
     view = memoryview(data)
     text = bytes(view[start:])
     most, at = 0, text.find(_MAGIC, _WORD)

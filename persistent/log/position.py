@@ -1,6 +1,7 @@
 """A log position is the place of a record: its segment, the entry in the segment, and the slot in the entry.
 
-Positions are ordered as tuples are. Who begins at a position reads that record first, or the first one after it.
+Positions are ordered as tuples are. A reader that begins at a position receives that record first, or else the first
+one after it.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class LogPosition(NamedTuple):
         return f"{self.segment}-{self.entry}-{self.slot}"
 
     def after(self) -> LogPosition:
-        """The position from which the record after this one is the first."""
+        """The position whose first record is the one after this."""
         return self._replace(slot=self.slot + 1)
 
     def to_bytes(self) -> bytes:
-        """25 bytes: a version, then three big-endian integers. They are ordered as the positions are."""
+        """25 bytes: a version, then three big-endian integers. Their order is that of the positions."""
         return _BYTES.pack(_VERSION, *self)
 
     @staticmethod
@@ -44,7 +45,8 @@ class LogPosition(NamedTuple):
         """The inverse of ``to_bytes``. CorruptLog for anything else."""
         if len(data) != _BYTES.size or data[0] != _VERSION:
             raise CorruptLog(
-                f"{data[:32]!r} is no position of a log: that has {_BYTES.size} bytes, the first of them {_VERSION}"
+                f"{data[:32]!r} is not a position of a log: a position has {_BYTES.size} bytes, the first of "
+                f"them {_VERSION}"
             )
         return _checked(LogPosition(*_BYTES.unpack(data)[1:]), data)
 
@@ -53,15 +55,15 @@ class LogPosition(NamedTuple):
         """The inverse of ``str``. CorruptLog for anything else."""
         parts = text.split("-")
         if len(parts) != _TEXT_PARTS or not all(part.isascii() and part.isdecimal() for part in parts):
-            raise CorruptLog(f"{text[:80]!r} is no position of a log, such as 1-0-0")
+            raise CorruptLog(f"{text[:80]!r} is not a position of a log, such as 1-0-0")
         return LogPosition(*map(int, parts))
 
 
 def _checked(position: LogPosition, data: bytes) -> LogPosition:
     if min(position) < 0:
-        raise CorruptLog(f"{data!r} is no position of a log: {position} is negative")
+        raise CorruptLog(f"{data!r} is not a position of a log: {position} is negative")
     return position
 
 
 BEGINNING = LogPosition(1, 0, 0)
-"""Where the first record of a log is."""
+"""The position of the first record of a log."""

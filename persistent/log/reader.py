@@ -1,8 +1,8 @@
-"""A log reader goes on where the last one of its id has come to, as an offset store says.
+"""A log reader resumes where the last reader with its id stopped, according to an offset store.
 
-``mark="after"``: a batch is marked when the next one is asked for, so what was under way in a crash is read again:
-at-least-once. ``mark="before"``: it is marked, durably, before it is handed out, and never read again: at-most-once.
-One reader an id, by a lease; whoever has lost it raises Fenced and marks nothing more.
+``mark="after"``: a batch is marked when the next one is requested, so a batch that was being processed at a crash is
+read again: at-least-once. ``mark="before"``: it is marked, durably, before it is handed out, and never read again:
+at-most-once. A lease admits one reader per id. A reader that has lost it raises Fenced and marks nothing more.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ class LogReader:
         return self._cursor.position
 
     def read(self) -> Iterator[LogBatch]:
-        """What there is now. StillRunning if another reader has this id; Fenced if one has taken it over."""
+        """The batches that exist now. StillRunning if another reader has this id; Fenced if one has taken it over."""
         if not self._leased:
             self._refuse_another_log()
-            # Nothing is written before there is something to read.
+            # Nothing is stored before there is something to read.
             if next(self._cursor.take(), None) is None:
                 return
             try:
                 self._take_lease()
             except BaseException:
-                # That was a look: who tries again finds the same.
+                # That was only a look: the next attempt must find the same.
                 self._cursor = self._cursor_at(self._begin)
                 raise
         for batch in self._cursor.take():
@@ -87,13 +87,13 @@ class LogReader:
             self._flush_when_due()
 
     def follow(self, *, stop: threading.Event | None = None, poll_ms: int = 100) -> Iterator[LogBatch]:
-        """As ``read``, and then what comes, until the log ends, or ``stop`` is set."""
+        """As ``read``, then new batches, until the log ends or ``stop`` is set."""
         stop = stop or threading.Event()
         while not self._cursor.ended and not stop.is_set():
             for batch in self.read():
                 yield batch
                 if stop.is_set():
-                    # It was processed: who stops comes back for more.
+                    # It was processed: the caller stops when it asks for more.
                     self.mark(batch)
                     return
             if not self._cursor.ended:
@@ -101,18 +101,18 @@ class LogReader:
                 self._flush_when_due()
 
     def mark(self, batch: LogBatch) -> None:
-        """Say that a batch, and all before it, has been processed: who leaves a loop early may."""
+        """Mark a batch, and all before it, as processed. For callers that leave a loop early."""
         self._marked = max(self._marked or batch.next, batch.next)
 
     def flush(self) -> None:
-        """Store what was marked, durably, and keep the lease. Fenced, StorageError."""
+        """Store the marked position, durably, and keep the lease. Fenced, StorageError."""
         if not self._leased:
             return
         self._flushed_s = monotonic_s()
         self._put(wall_ms() + self._lease_ms)
 
     def close(self) -> None:
-        """Store what was marked, and give the id to the next reader. Nothing is written if nothing was read."""
+        """Store the marked position, and release the id. Nothing is stored if nothing was read."""
         if self._leased:
             try:
                 self._put(0)
@@ -120,7 +120,7 @@ class LogReader:
                 self._leased = False
 
     def _flush_when_due(self) -> None:
-        """Every so often, and in time for the lease."""
+        """Flush at intervals, and in time for the lease."""
         if 1_000 * (monotonic_s() - self._flushed_s) >= min(self._every_ms, self._lease_ms // 2):
             self.flush()
 
@@ -131,8 +131,8 @@ class LogReader:
         return self._cursor_at(LogPosition.from_text(text) if text else None)
 
     def _refuse_another_log(self) -> str:
-        """The id of the log, "" if there is none yet. Refused if the position is of another: it names other records, or
-        none."""
+        """The id of the log, "" before it exists. Refused if the position is of another log, where it names other
+        records or none."""
         log = self._log_id()
         if "" not in (log, self._state.log) and self._state.log != log:
             raise Refused(f"{self!r} has read another log, {self._state.log}. Read this one, {log}, under another id")
@@ -145,10 +145,10 @@ class LogReader:
             now = wall_ms()
             if self._state.until > now:
                 raise StillRunning(
-                    f"{self!r}: another one reads under this id, until {self._state.until - now:,} ms from now unless "
-                    "it goes on. End it; or, if it has died, wait so long"
+                    f"{self!r}: another reader uses this id, for {self._state.until - now:,} ms from now unless "
+                    "it renews its lease. End it; or, if it has died, wait that long"
                 )
-            # Where it begins is stored with the lease: "latest" is another place after a crash.
+            # The start is stored with the lease: after a crash "latest" would be another place.
             begin = self._state.position or str(self._begin)
             taken = replace(self._state.taken(log, now + self._lease_ms), position=begin)
             if self._store.swap(self._reader, self._version, taken.encoded()):
@@ -158,7 +158,7 @@ class LogReader:
         self._cursor = self._opened()
 
     def _put(self, until: int) -> None:
-        """Replace our document; never with a position that is not behind the stored one."""
+        """Replace the stored document. The stored position never goes back."""
         held = self._state
         stored = LogPosition.from_text(held.position) if held.position else None
         marked = stored if self._marked is None else max(self._marked, stored or self._marked)
@@ -166,7 +166,7 @@ class LogReader:
         if not self._store.swap(self._reader, self._version, new.encoded()):
             self._leased = False
             raise Fenced(
-                f"{self!r}: another one has taken over this id, because the lease of this one was over. What was "
-                "marked since the last flush is read again there. Take a longer lease=, or flush more often"
+                f"{self!r}: another reader has taken over this id, because the lease of this one had expired. Records "
+                "marked since the last flush are read again there. Take a longer lease=, or flush more often"
             )
         self._version, self._state = self._version + 1, new

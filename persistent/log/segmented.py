@@ -37,9 +37,9 @@ _WAIT_MS = 100
 
 @dataclass(frozen=True)
 class LogEnds:
-    """Between which places a log has records: ``first`` has the number ``first_number``, and ``next`` will be the next.
-    ``time``: of the last record, 0 if there was none. ``ended``: nothing comes after it. ``whole_number``: as
-    ``next_number``, with what is whole and not shown yet: a writer adds it just now, or the power was lost."""
+    """The ends of a log. ``first`` has the number ``first_number``, and ``next`` is the position of the next record.
+    ``time``: of the last record, 0 without one. ``ended``: nothing follows. ``whole_number``: ``next_number`` plus the
+    whole records that readers do not see yet, because a writer is adding them or the power was lost."""
 
     first: LogPosition = BEGINNING
     first_number: int = 0
@@ -51,12 +51,13 @@ class LogEnds:
 
 
 class SegmentedLog:
-    """A log in a folder: a path, or a URL of a store that a checkpoint can lie on.
+    """A log in a folder: a path, or the URL of any store that can hold a checkpoint.
 
-    ``segment_bytes``: a segment is sealed when it has so many. ``sync``: when what a writer acknowledges is durable:
-    "always"; after so many entries; at the latest after a time, such as "1 s"; "never", which means when its segment is
-    sealed; on a local disk alone, elsewhere it is always. ``keep_age``, ``keep_bytes``: what is older, or comes before
-    so many bytes, is cut off, by whole segments, when one is sealed, or many small ones are. Without them all is kept.
+    ``segment_bytes``: the size at which a segment is sealed. ``sync``: when an acknowledged entry is durable: "always";
+    after at most a number of entries; after at most a time, such as "1 s"; "never", which means when its segment is
+    sealed. On stores other than a local disk it is always "always". ``keep_age``, ``keep_bytes``: retention: segments
+    that are older, or lie before that many bytes, are cut off when a segment is sealed, or after many small ones.
+    Without them all is kept.
 
     >>> log = SegmentedLog("memory://doctest-log")
     >>> with log.writer() as writer:
@@ -80,7 +81,7 @@ class SegmentedLog:
                 f"segment_bytes={segment_bytes!r}: give {_SEGMENT_BYTES_MIN:,} to {CONTENT_BYTES_MAX:,} bytes"
             )
         if keep_bytes is not None and (not isinstance(keep_bytes, int) or keep_bytes < 1):
-            raise InvalidPipeline(f"keep_bytes={keep_bytes!r}: give a number of bytes, or leave it out to keep all")
+            raise InvalidPipeline(f"keep_bytes={keep_bytes!r}: give a number of bytes, or omit it to keep all")
         self._segment_bytes = segment_bytes
         self._policy = sync_policy(sync)
         self._keep_age = None if keep_age is None else duration_ms(keep_age, "keep_age")
@@ -92,12 +93,12 @@ class SegmentedLog:
 
     @property
     def storage(self) -> Storage:
-        """Where the log lies."""
+        """The storage of the log."""
         return self._folder.storage
 
     @property
     def address(self) -> str:
-        """Equal for two at one place: on a disk it is where symbolic links lead."""
+        """Equal for two logs at one place. On a disk, symbolic links are followed."""
         storage = self._folder.storage
         return f"log {os.path.realpath(storage.url) if storage.local and storage.shared else storage.url}"
 
@@ -108,21 +109,23 @@ class SegmentedLog:
 
     @property
     def id(self) -> str:
-        """The id of the log, which no other has; "" while nothing was written."""
+        """The unique id of the log; "" before anything was written."""
         return self._folder.id if self._folder.find() else ""
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def writer(self) -> LogWriter:
-        """The writer from now on: every other is fenced, and raises Fenced. The log is made if it is not there."""
+        """A new writer, which fences every earlier one. The log is created if absent."""
         tail = take_over(self._folder, each=self._policy.each)
         self._retain()
         return LogWriter(repr(self), tail, self._policy, self._segment_bytes, self._retain)
 
     def truncate(self, before: LogPosition) -> LogPosition:
-        """Cut off what is before a position, for good; the first position that is left. Readers that come to what is
-        gone raise RetentionGap. A position behind the end cuts off what there is, and one before an earlier cut
-        nothing. Where a writer does not sync each entry, only segments that are sealed are cut."""
+        """Cut off everything before a position, for good; returns the first position that remains.
+
+        Readers that come to a removed record raise RetentionGap. A position behind the end cuts off everything, and one
+        before an earlier cut nothing. If the writer does not sync each entry, only sealed segments are cut.
+        """
         ends = self.ends()
         position = min(before, self._looked(self._safe_end) if ends.next_number else ends.next)
         if position <= ends.first:
@@ -131,7 +134,7 @@ class SegmentedLog:
         return position
 
     def _safe_end(self) -> LogPosition:
-        """The position up to which a loss of power takes nothing."""
+        """The position up to which a power loss removes nothing."""
         layout = self._folder.layout()
         if layout.open is not None:
             segment = self._folder.segment(layout, layout.open[0])
@@ -140,7 +143,7 @@ class SegmentedLog:
         return self._ends().next
 
     def _retain(self) -> None:
-        """Cut off the segments that are older, or further back, than what is to be kept."""
+        """Cut off the segments beyond the retention."""
         if self._keep_age is None and self._keep_bytes is None:
             return
         layout = self._folder.layout()
@@ -158,7 +161,7 @@ class SegmentedLog:
             self._folder.cut(cut)
 
     def _is_enough(self, kept_bytes: int, last_before: int) -> bool:
-        """Whether what is before a segment is no longer to be kept."""
+        """Whether retention no longer keeps what is before a segment."""
         by_bytes = self._keep_bytes is not None and kept_bytes >= self._keep_bytes
         return by_bytes or (self._keep_age is not None and last_before < wall_ms() - self._keep_age)
 
@@ -167,10 +170,12 @@ class SegmentedLog:
     def read(
         self, start: LogPosition | None = None, *, on_gap: str = "fail", whole: bool = False
     ) -> Iterator[LogBatch]:
-        """The entries from a position on that there are now; by default from the first. Each batch is of one entry.
-        ``on_gap``: where the position was cut off: "fail" with RetentionGap, or go on with the "earliest" or "latest"
-        position. ``whole``: also what was acknowledged and is hidden, since a loss of power, until the next writer
-        comes; or is just being added. CorruptLog if an acknowledged byte is wrong."""
+        """The entries from ``start`` on that exist now, by default from the first; one batch for each entry.
+
+        ``on_gap``: if the start was cut off, "fail" with RetentionGap, or continue at the "earliest" or "latest"
+        position. ``whole``: also acknowledged entries that a power loss hides until the next writer begins, and entries
+        that are being added. CorruptLog if an acknowledged byte is wrong.
+        """
         yield from self._cursor(start, on_gap, whole=whole).take()
 
     def follow(
@@ -181,8 +186,8 @@ class SegmentedLog:
         poll: Duration = _WAIT_MS,
         stop: threading.Event | None = None,
     ) -> Iterator[LogBatch]:
-        """As ``read``, and then what comes, until the log ends, or ``stop`` is set. ``poll``: how long to wait before
-        looking again. ``on_gap``: also where what comes next is cut off meanwhile."""
+        """As ``read``, then new entries, until the log ends or ``stop`` is set. ``poll``: how long to wait before
+        looking again. ``on_gap``: applies also when the next entry is cut off meanwhile."""
         cursor = self._cursor(start, on_gap)
         stop, wait_s = stop or threading.Event(), duration_ms(poll, "poll") / 1_000
         while not cursor.ended and not stop.is_set():
@@ -201,16 +206,17 @@ class SegmentedLog:
         lease: Duration = "1 min",
         on_gap: str = "fail",
     ) -> LogReader:
-        """A reader that goes on where the last one with this ``id`` has come to.
+        """A reader that resumes where the last reader with this ``id`` stopped.
 
-        ``store``: a path is a file of SQLite, a URL a folder of that store; or an ``OffsetStore``. ``initial``: where
-        an id begins that is not there: "earliest", "latest" or a time of the log. ``every``: how often its position is
-        stored. ``mark``: "after" a batch was processed (at-least-once), or "before", each time (at-most-once).
-        ``lease``: how long after its last sign of life another may take over the id."""
+        ``store``: a path is a SQLite file, a URL a folder of that store; or an ``OffsetStore``. ``initial``: where a
+        new id begins: "earliest", "latest" or a time of the log. ``every``: how often the position is stored. ``mark``:
+        "after" a batch was processed (at-least-once), or "before" it is handed out (at-most-once). ``lease``: how long
+        after its last store another reader is refused the id.
+        """
         if mark not in ("after", "before"):
             raise InvalidPipeline(f"mark={mark!r} is not known; it is one of 'after', 'before'")
         if initial not in ("earliest", "latest") and (isinstance(initial, bool) or not isinstance(initial, int)):
-            raise InvalidPipeline(f'initial={initial!r}: say "earliest", "latest", or a time of the log in ms')
+            raise InvalidPipeline(f'initial={initial!r}: give "earliest", "latest", or a time of the log in ms')
 
         def cursor_at(position: LogPosition | None) -> Cursor:
             if position is None and initial == "latest":
@@ -228,43 +234,47 @@ class SegmentedLog:
         return self._looked(self._ends) if self._folder.find() else LogEnds()
 
     def position_at(self, time: int, *, on_gap: str = "fail") -> LogPosition:
-        """The position of the first record with this time or a later one; if there is none, of the next to come.
-        RetentionGap if such records may have been cut off, unless ``on_gap`` is "earliest"."""
+        """The position of the first record with this time or a later one; if there is none, of the next record.
+
+        RetentionGap if such records may have been cut off, unless ``on_gap`` is "earliest".
+        """
         position, _ = self._looked(lambda: self._at(time)) if self._folder.find() else (BEGINNING, 0)
         ends = self.ends()
         if on_gap == "fail" and position == ends.first and ends.first_number:
             raise RetentionGap(
-                f"{self!r}: the first record that is still there, {ends.first}, is not before time {time}, and records "
-                'were cut off before it: some of them may be of that time. on_gap="earliest" goes on without them'
+                f"{self!r}: the first record that remains, {ends.first}, is not before time {time}, and records "
+                'before it were cut off: some may have had that time. on_gap="earliest" continues without them'
             )
         return position
 
     def number_at(self, time: int) -> int:
-        """The number of the first record with this time or a later one that is still there."""
+        """The number of the first remaining record with this time or a later one."""
         return self._looked(lambda: self._at(time))[1] if self._folder.find() else 0
 
     def position_of(self, number: int, *, whole: bool = False) -> LogPosition:
-        """The position of the record with this number, or of the next to come. RetentionGap if it was cut off;
-        ValueError if it is not there yet. ``whole``: as for ``read``."""
+        """The position of the record with this number, or of the next record. RetentionGap if it was cut off;
+        ValueError if it does not exist yet. ``whole``: as for ``read``."""
         ends = self.ends()
         stop = ends.whole_number if whole else ends.next_number
         if number < ends.first_number:
             raise RetentionGap(
-                f"{self!r}: record {number:,} was cut off, the first that is still there is {ends.first_number:,}"
+                f"{self!r}: record {number:,} was cut off: the first that remains is {ends.first_number:,}"
             )
         if number > stop:
-            raise ValueError(f"{self!r}: there is no record {number:,}, the next will be {stop:,}")
+            raise ValueError(f"{self!r}: record {number:,} does not exist yet: the next is {stop:,}")
         found: LogPosition = self._looked(lambda: self._position(number, whole))
         return found
 
     def fingerprint_of(self, number: int) -> str | None:
-        """A text that no other record under this number has: its place, and the checksum of its entry. A number is used
-        again where an entry that was not synced is lost, or the log is an older copy. None if it was cut off, "" if it
-        is not there."""
+        """A text that identifies the record under a number: its place, and the checksum of its entry.
+
+        A number is reused where an entry that was not synced was lost, or the log is an older copy. None if the record
+        was cut off, "" if it does not exist.
+        """
         return self._looked(lambda: self._fingerprint(number)) if self._folder.find() else ""
 
     def mark(self) -> bytes:
-        """The mark of the last entry that has one; b"" if there is none."""
+        """The mark of the last entry that has one; b"" without one."""
         return last_mark(self._folder)
 
     def _cursor(self, start: LogPosition | None, on_gap: str, *, whole: bool = False) -> Cursor:
@@ -283,7 +293,7 @@ class SegmentedLog:
     # -- looking up ----------------------------------------------------------------------------------------------
 
     def _looked(self, look: Callable[[], Any]) -> Any:
-        """The answer of a look, repeated as long as segments move in the meantime."""
+        """The answer of ``look``, repeated while segments move in the meantime."""
         while True:
             try:
                 return look()
@@ -303,7 +313,8 @@ class SegmentedLog:
         return LogEnds()
 
     def _end_of(self, segment: Segment) -> tuple[int, int, int, bool]:
-        """How many entries a segment has, how many records the log, the last time, and whether it ends there."""
+        """The entries of a segment, the records of the log at its end, the last time, and whether the log ends
+        there."""
         if segment.sealed:
             end = segment.seal
             return end.entry, end.number, end.last, end.kind is Kind.LAST
@@ -344,7 +355,7 @@ class SegmentedLog:
         return ""
 
     def _entries_to(self, layout: LogLayout, number: int, whole: bool) -> Iterator[tuple[Segment, Frame]]:
-        """The entries of the segment that has the record with a number, if one has it, up to that record's."""
+        """The entries, up to that record, of the segment that holds the record with this number."""
         segment = find_segment(self._folder, layout, lambda head: head.number <= number)
         if segment is not None:
             for frame in segment.entries(whole=whole):

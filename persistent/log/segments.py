@@ -1,9 +1,9 @@
-"""A segment is a run of entries in one file: a HEAD, its entries, and once it is complete a SEAL.
+"""A segment is a run of entries in one file: a HEAD, its entries, and finally a SEAL.
 
-    HEAD | DATA ... NOTE ... | SEAL | the place of the SEAL, 8 bytes
+ HEAD | DATA ... NOTE ... | SEAL | the place of the SEAL, 8 bytes
 
-A sealed segment never changes, and every byte of it is checked. An open one grows at its end, on a local disk alone:
-what is broken there was never acknowledged, unless something behind it says that it was durable.
+A sealed segment never changes, and every byte of it is checked. An open one grows at its end, on a local disk only.
+A broken end of it was never acknowledged, unless a frame behind it says that it was durable.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ENDS = (Kind.SEAL, Kind.LAST)
 
 @dataclass(frozen=True)
 class SoFar:
-    """What a log holds up to a place: the entries of the segment so far, the records of the log, their last time, the
-    last mark, and the bytes of the segments before this one."""
+    """The contents of a log up to a place: the entries of the segment so far, the records of the log, their last time,
+    the last mark, and the bytes of earlier segments."""
 
     entries: int = 0
     number: int = 0
@@ -42,8 +42,8 @@ class SoFar:
 
 
 def head(log: str, segment: int, epoch: int, so_far: SoFar, *, each: bool, writer: str = "") -> bytes:
-    """The first frame of a segment. ``each``: every entry is synced before it is acknowledged. ``noted``: and noted
-    when it is, synced or not."""
+    """The first frame of a segment. ``each``: every entry is synced before it is acknowledged. ``noted``: every
+    acknowledgement is followed by a NOTE, synced or not."""
     facts = {
         "bytes": so_far.bytes_before,
         "each": each,
@@ -60,7 +60,7 @@ def head(log: str, segment: int, epoch: int, so_far: SoFar, *, each: bool, write
 
 
 def seal(log: str, segment: int, so_far: SoFar, size: int, *, last: bool, durable: int = 0) -> bytes:
-    """What completes a segment of ``size`` bytes; and, if it is the ``last``, the log."""
+    """The end of a segment of ``size`` bytes; if it is the ``last``, also the end of the log."""
     parts = encode(
         Kind.LAST if last else Kind.SEAL,
         seed_of(log, segment),
@@ -75,8 +75,8 @@ def seal(log: str, segment: int, so_far: SoFar, size: int, *, last: bool, durabl
 
 @dataclass(frozen=True)
 class Remains:
-    """What a writer has left in an open segment: so many bytes are whole, with what they hold; ``ended``: it has
-    ended the log with it."""
+    """The whole part of an open segment after its writer: ``size`` bytes, and their contents. ``ended``: the writer has
+    ended the log in it."""
 
     size: int
     so_far: SoFar
@@ -90,7 +90,7 @@ class Remains:
 
 @dataclass(frozen=True)
 class Segment:
-    """A segment as it was when it was read. CorruptLog from each method if a byte of it is wrong."""
+    """A segment as it was when it was read. Each method raises CorruptLog for a wrong byte."""
 
     data: pa.Buffer
     log: str
@@ -107,7 +107,7 @@ class Segment:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What the HEAD says of the writer."""
+        """The facts of the writer in the HEAD."""
         found: Mapping[str, Any] = json.loads(self.head.mark(self.data))
         return found
 
@@ -135,8 +135,8 @@ class Segment:
         return SoFar(0, self.head.number, self.head.last, b"", self.facts["bytes"])
 
     def entries(self, start: int = 0, *, whole: bool = False) -> Iterator[Frame]:
-        """Its entries, from where one begins on, or 0; of an open segment those that readers may see, or all that are
-        ``whole``."""
+        """Its entries, from ``start`` on, where an entry begins, or 0. Of an open segment: those that readers may see,
+        or all that are ``whole``."""
         start = start or self.head.stop
         if self.sealed:
             found = self._sealed_frames(start)
@@ -145,7 +145,7 @@ class Segment:
         return (frame for frame in found if frame.kind is Kind.DATA)
 
     def kept(self, mark: bytes) -> Remains:
-        """What is whole of an open segment whose writer is gone. ``mark``: the last one before it."""
+        """The whole part of an open segment whose writer is gone. ``mark``: the last mark before it."""
         so_far, size = replace(self.before, mark=mark), self.head.stop
         for frame in self._whole(size):
             if frame.kind in ENDS:
@@ -171,7 +171,7 @@ class Segment:
     def _visible(self, start: int) -> Sequence[Frame]:
         whole = self._whole(start)
         if not self.facts["each"]:
-            # A segment of the first form has no notes of what is acknowledged and not synced.
+            # A segment of the first format has no notes of entries acknowledged but not synced.
             noted = max((frame.entry for frame in whole if frame.kind is not Kind.DATA), default=0)
             return [frame for frame in whole if frame.entry < noted] if self.facts.get("noted") else whole
         durable = max(chain((frame.durable for frame in whole), [0]))
@@ -188,7 +188,7 @@ class Segment:
 
     def _corrupt(self, at: int) -> CorruptLog:
         return CorruptLog(
-            f"{self.place}: damaged at or after byte {at:,} of {self.data.size:,}: what was acknowledged there cannot "
-            "be read. Restore the file from a copy; or read on behind it, from segment "
+            f"{self.place}: damaged at or after byte {at:,} of {self.data.size:,}: acknowledged entries there cannot "
+            "be read. Restore the file from a copy; or read on from segment "
             f"{self.number + 1}, and count what is lost"
         )

@@ -1,4 +1,4 @@
-"""A sync policy says when a writer makes durable what it acknowledges."""
+"""A sync policy: when a writer makes acknowledged entries durable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from persistent.errors import InvalidPipeline
 
 @dataclass(frozen=True)
 class SyncPolicy:
-    """``entries``: at the latest after so many; ``ms``: so long after the first that is not. None: no such bound."""
+    """``entries``: after at most this many; ``ms``: at most this long after the first unsynced one. None: no bound."""
 
     entries: int | None = None
     ms: int | None = None
@@ -22,7 +22,7 @@ class SyncPolicy:
         return self.entries == 1
 
     def is_due(self, entries: int, ms: float) -> bool:
-        """Whether so many entries, the first of them so long ago, have to be synced."""
+        """Whether a sync is due with this many unsynced entries, the first of them this old."""
         return (self.entries is not None and entries >= self.entries) or (self.ms is not None and ms >= self.ms)
 
 
@@ -42,5 +42,5 @@ def sync_policy(value: Any) -> SyncPolicy:
         try:
             return SyncPolicy(ms=duration_ms(value, "sync"))
         except ValueError as error:
-            raise InvalidPipeline(f'{error}; or say "always", "never", or a number of entries') from error
-    raise InvalidPipeline(f'sync={value!r}: say "always", "never", a number of entries such as 100, or a time: "1 s"')
+            raise InvalidPipeline(f'{error}; or give "always", "never", or a number of entries') from error
+    raise InvalidPipeline(f'sync={value!r}: give "always", "never", a number of entries such as 100, or a time: "1 s"')

@@ -1,4 +1,4 @@
-"""A tail is where a writer adds to a log: an open file on a local disk, or whole segments on any other store."""
+"""A tail is where a writer appends to a log: an open file on a local disk, or whole segments on any other store."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Parts = list[bytes | memoryview | pa.Buffer]
 
 
 class Tail(Protocol):
-    """``so_far``: with every entry that was added. ``size``: bytes of the segment. ``flush``, ``roll`` and ``end``
-    raise Fenced and StorageError; after that the tail is left alone, but for ``close``."""
+    """``so_far``: including every added entry. ``size``: bytes of the segment. ``flush``, ``roll`` and ``end`` raise
+    Fenced and StorageError; after that, only ``close`` may be called."""
 
     so_far: SoFar
     size: int
@@ -29,16 +29,16 @@ class Tail(Protocol):
     def segment(self) -> int: ...
 
     def add(self, times: Any, records: pa.BinaryArray, mark: bytes) -> LogPosition:
-        """Encode an entry; the position of its first record."""
+        """Encode an entry; returns the position of its first record."""
 
     def flush(self, *, sync: bool) -> None:
-        """Write what was added, so that it can be acknowledged: with ``sync`` it is durable."""
+        """Write the added entries, so that they can be acknowledged; with ``sync`` they are durable."""
 
     def is_fenced(self) -> bool:
         """Whether another writer has claimed since."""
 
     def roll(self) -> None:
-        """Seal the segment, and go on in a new one."""
+        """Seal the segment, and begin a new one."""
 
     def end(self) -> None:
         """Seal the segment, and the log with it."""
@@ -48,7 +48,7 @@ class Tail(Protocol):
 
 
 class _Adding:
-    """What tails of both kinds have in common: entries that were added, and not yet written."""
+    """What tails of both kinds have in common: entries that were added and not yet written."""
 
     def __init__(self, folder: LogFolder, epoch: int, segment: int, so_far: SoFar) -> None:
         self._folder = folder
@@ -93,13 +93,13 @@ class _Adding:
             raise fenced(self._folder)
 
     def _next(self) -> SoFar:
-        """What there was at the beginning of the next segment."""
+        """The contents at the beginning of the next segment."""
         return replace(self.so_far, entries=0, bytes_before=self.so_far.bytes_before + self.size)
 
 
 class OpenTail(_Adding):
-    """An open segment on a local disk. An entry is written, synced if that is due, then the claims are looked at, then
-    a NOTE says so: in this order nothing that is noted is lost, whoever claims meanwhile."""
+    """An open segment on a local disk. An entry is written, and synced if a sync is due. Then the claims are checked,
+    and a NOTE records the entry. In this order no noted entry is lost, even if another writer claims meanwhile."""
 
     def __init__(self, folder: LogFolder, epoch: int, segment: int, so_far: SoFar, *, each: bool) -> None:
         super().__init__(folder, epoch, segment, so_far)
@@ -130,7 +130,7 @@ class OpenTail(_Adding):
         elif self.so_far.entries:
             self._complete(last=False)
         else:
-            # Nobody needs an empty segment, and each costs every reader a look.
+            # An empty segment serves nobody, and costs every reader a look.
             self._file.close()
             self._folder.storage.delete(self._name)
 
@@ -145,7 +145,7 @@ class OpenTail(_Adding):
         self._failed = False
 
     def _note(self, *, sync: bool = True) -> None:
-        """Say what is acknowledged, and after a ``sync`` that it is durable."""
+        """Record what is acknowledged, and after a ``sync`` that it is durable."""
         self.durable = self.size if sync else self.durable
         so_far = self.so_far
         number, durable = so_far.number, self.durable
@@ -169,7 +169,7 @@ class OpenTail(_Adding):
 
 
 class PutTail(_Adding):
-    """Whole segments, each put where none is. Entries are collected, then put and acknowledged together."""
+    """Whole segments, each put if absent. Entries are collected, then put and acknowledged together."""
 
     def __init__(self, folder: LogFolder, epoch: int, segment: int, so_far: SoFar) -> None:
         super().__init__(folder, epoch, segment, so_far)
@@ -177,7 +177,7 @@ class PutTail(_Adding):
         self._begin(segment, so_far)
 
     def flush(self, *, sync: bool) -> None:
-        # What is not put would be gone with the process.
+        # Entries that are not put would be lost with the process.
         if self.so_far.entries:
             self.roll()
 
@@ -205,24 +205,24 @@ class PutTail(_Adding):
         held = put_or_read(self._folder.storage, sealed_name(self.segment), data)
         if held is not None and not held.equals(pa.py_buffer(data)):
             raise fenced(self._folder)
-        # What was cut off meanwhile could be put again.
+        # A segment that was cut off meanwhile could be put again.
         self._refuse_fenced()
         self._failed = False
 
 
 def fenced(folder: LogFolder) -> Fenced:
-    """The error of a writer that another has overtaken."""
+    """The error of a writer that another one has overtaken."""
     return Fenced(
-        f"{folder}: another writer has taken over this log. What this one was told is written is there; what it was "
-        "adding just now may be, or not. One writer at a time: end the other, or send it what is to be written"
+        f"{folder}: another writer has taken over this log. Every entry acknowledged here is in the log; an entry that "
+        "was being added may or may not be. One writer at a time: end the other one, or send it your records"
     )
 
 
 def damaged(place: str, what: str) -> StorageError:
     """The error of a writer that has failed before."""
     return StorageError(
-        f"{place}: this writer has failed before ({what}): nothing is known of what it was adding. Open a new one: "
-        "it finds what is there"
+        f"{place}: this writer has failed before ({what}): the fate of what it was adding is unknown. Open a new one: "
+        "it finds what is in the log"
     )
 
 

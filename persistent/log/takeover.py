@@ -1,7 +1,6 @@
-"""A takeover makes a writer the only one: it claims, seals what the writer before it has left, and begins a segment.
+"""A takeover makes a writer the only one: it claims, seals what the previous writer left, and begins a segment.
 
-Nothing that was acknowledged is lost. What was not is kept where it is whole: its writer, if it lives, is told that it
-was fenced.
+No acknowledged entry is lost. Others are kept if they are whole. If the previous writer is alive, it raises Fenced.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from persistent.storage.protocol import put_or_read
 
 
 def take_over(folder: LogFolder, *, each: bool) -> Tail:
-    """The tail of a new writer. ``each``: it syncs every entry. Refused if the log has ended; InvalidPipeline if
-    nothing grows here and it does not sync every entry; CorruptLog."""
+    """The tail of a new writer. ``each``: it syncs every entry. Refused if the log has ended; InvalidPipeline if files
+    cannot grow here and it does not sync every entry; CorruptLog."""
     folder.make()
     if not folder.appends and not each:
         raise InvalidPipeline(
-            f"{folder}: on this store nothing is there before it is put, so an entry that is acknowledged without that "
-            "would be lost with the process. Leave sync= out, and append many records at a time"
+            f"{folder}: on this store an entry exists only once it is put, so an entry acknowledged before that "
+            "would be lost with the process. Omit sync=, and append many records at a time"
         )
     _refuse_ended(folder, _ends(folder)[0])
     epoch = folder.claim()
@@ -39,7 +38,7 @@ def take_over(folder: LogFolder, *, each: bool) -> Tail:
 
 
 def last_mark(folder: LogFolder) -> bytes:
-    """The mark of the last entry that has one, b"" if none has. It changes nothing."""
+    """The mark of the last entry that has one, b"" without one. Changes nothing."""
     if not folder.find():
         return b""
     last, left = _ends(folder)
@@ -48,25 +47,25 @@ def last_mark(folder: LogFolder) -> bytes:
 
 
 def _ends(folder: LogFolder) -> tuple[Segment | None, Segment | None]:
-    """The last sealed segment, and the open one behind it if a writer has left something in it."""
+    """The last sealed segment, and the open one behind it if a writer left something in it."""
     while True:
         layout = folder.layout()
         try:
             last = folder.segment(layout, layout.newest) if layout.newest else None
             left = folder.segment(layout, layout.open[0]) if layout.open else None
         except FileNotFoundError:
-            # Sealed, or cut off, since.
+            # It was sealed or cut off in the meantime.
             continue
         return last, left if left is not None and left.begun and left.kept(b"").is_worth else None
 
 
 def _refuse_ended(folder: LogFolder, last: Segment | None) -> None:
     if last is not None and last.seal.kind is Kind.LAST:
-        raise Refused(f"{folder}: the log has ended: nothing comes after its end. Write to another one")
+        raise Refused(f"{folder}: the log has ended: nothing can be added. Write to another log")
 
 
 def _seal(folder: LogFolder, last: Segment | None, left: Segment) -> None:
-    """Put what is whole of the open segment under its final name. If another has done so, that is as good."""
+    """Put the whole part of the open segment under its final name. Another writer may have done so: the same."""
     kept = left.kept(last.seal.mark(last.data) if last is not None else b"")
     whole: bytes = left.data.slice(0, kept.size).to_pybytes()
     sealed = seal(folder.id, left.number, kept.so_far, kept.size, last=kept.ended)
@@ -74,7 +73,7 @@ def _seal(folder: LogFolder, last: Segment | None, left: Segment) -> None:
 
 
 def _next(last: Segment | None) -> tuple[int, SoFar]:
-    """The number of the next segment, and what there was before it."""
+    """The number of the next segment, and the contents before it."""
     if last is None:
         return 1, SoFar()
     end = last.seal
@@ -82,7 +81,8 @@ def _next(last: Segment | None) -> tuple[int, SoFar]:
 
 
 def _fence(folder: LogFolder, epoch: int) -> Tail:
-    """The tail where nothing grows: an empty segment stands where the writer before would put its next."""
+    """The tail where files cannot grow: an empty segment takes the place where the previous writer would put its
+    next."""
     while True:
         last, _ = _ends(folder)
         _refuse_ended(folder, last)
@@ -94,6 +94,6 @@ def _fence(folder: LogFolder, epoch: int) -> Tail:
         except Fenced:
             if folder.is_fenced(epoch):
                 raise
-            # The writer before has put that segment in the meantime.
+            # The previous writer has put that segment in the meantime.
             continue
         return tail

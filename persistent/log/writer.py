@@ -1,7 +1,7 @@
 """A log writer is the only one that adds to a log. Threads that append at the same time share a sync.
 
-An entry is acknowledged when its append returns; with ``sync="always"`` it is durable then. Times never go back. What
-raises Fenced or StorageError ends the writer: a new one finds what is there.
+An entry is acknowledged when its append returns; with ``sync="always"`` it is durable then. Times never go back. A
+writer that raised Fenced or StorageError is finished: a new one finds what is in the log.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from persistent.log.tails import Tail, damaged
 RECORD_BYTES_MAX = 16 << 20
 _SLOT_BYTES = 12
 _ROLLS_MAX = 100
-"""Small segments that may be sealed before retention looks again, which reads some of them."""
+"""How many small segments can be sealed before retention looks again, which reads some of them."""
 
 
 @dataclass
 class _Waiting:
-    """An entry on its way. ``position``: of its first record, once the entry has been written."""
+    """A pending entry. ``position``: of its first record, once the entry was written."""
 
     times: Any
     records: pa.BinaryArray
@@ -39,7 +39,7 @@ class _Waiting:
 
 
 class LogWriter:
-    """Adds to a log; made by ``SegmentedLog.writer``. ``mark``: that of the last entry which has one."""
+    """Adds to a log; made by ``SegmentedLog.writer``. ``mark``: of the last entry that has one."""
 
     def __init__(
         self,
@@ -82,21 +82,22 @@ class LogWriter:
         return self._tail.so_far.number
 
     def is_current(self) -> bool:
-        """Whether it can still write: it has not ended or failed, and no other has claimed the log."""
+        """Whether it can still write: it has not ended or failed, and no other writer has claimed the log."""
         return not self._ended_by and not self._tail.is_fenced()
 
     def append(self, record: bytes, time: int | None = None) -> LogPosition:
-        """Add a record; its position. ``time``: ms since the epoch, not below that of the record before; by default the
-        time of day, or that of the record before if the time of day is behind it."""
+        """Add a record; returns its position. ``time``: ms since the epoch, not before the previous record's; by
+        default the time of day, or the previous record's time if the time of day is behind it."""
         return self.append_many([record], None if time is None else [time])
 
     def append_many(
         self, records: Sequence[bytes] | pa.BinaryArray, times: Sequence[int] | Any = None, *, mark: bytes = b""
     ) -> LogPosition:
-        """Add records as one entry: all or none of them are there after a crash. The position of the first.
+        """Add records as one entry: after a crash all or none of them exist. Returns the position of the first.
 
-        ``mark``: bytes that stay with the entry, for whoever writes; the last one is quickly found. Only an entry with
-        a mark may have no records. Refused for times that go back and for records that are too large."""
+        ``mark``: bytes for the writer that stay with the entry; the last one is found quickly. Only an entry with a
+        mark can be without records. Refused for times that go back and for records that are too large.
+        """
         column = _column(records, mark, self._place)
         with self._changed:
             self._refuse_ended()
@@ -108,14 +109,14 @@ class LogWriter:
         return entry.position
 
     def sync(self) -> None:
-        """Make all durable that was acknowledged."""
+        """Make all acknowledged entries durable."""
         with self._changed:
             self._refuse_ended()
             self._await_turn()
             self._work(lambda: self._flush([], sync=True))
 
     def end(self) -> None:
-        """End the log: followers come to its end, and nothing can be added, by this writer or another."""
+        """End the log: followers reach its end, and nothing can be added, by this writer or another."""
         with self._changed:
             self._refuse_ended()
             self._await_turn()
@@ -123,7 +124,7 @@ class LogWriter:
             self._ended_by = "it has ended the log"
 
     def close(self) -> None:
-        """Make all durable that was acknowledged, and end this writer. Nothing happens if it has ended before."""
+        """Make all acknowledged entries durable, and end this writer. Does nothing if it has ended before."""
         with self._changed:
             while self._busy:
                 self._changed.wait()
@@ -134,14 +135,14 @@ class LogWriter:
             try:
                 self._tail.close()
             except Fenced:
-                # What this one was told is written is there: the other has sealed it.
+                # Every entry acknowledged here is in the log: the other writer has sealed it.
                 if not self._policy.each and self._unsynced:
                     raise
 
-    # -- group commit: one thread works for all who wait -----------------------------------------------------------
+    # -- group commit: one thread works for all that wait -----------------------------------------------------------
 
     def _lead(self, is_done: Callable[[], bool]) -> None:
-        """Wait until it is done, or do the work of all who wait. Called with the lock."""
+        """Wait until it is done, or do the work of all waiting threads. Called with the lock."""
         while not is_done():
             self._await_turn()
             if not is_done():
@@ -154,10 +155,10 @@ class LogWriter:
         self._refuse_ended()
 
     def _work(self, work: Callable[[], None]) -> None:
-        """Do it without the lock, alone."""
+        """Run ``work`` alone, without the lock."""
         self._busy = True
         self._changed.release()
-        failure = "it did not come to an end"
+        failure = "it did not finish"
         try:
             work()
             failure = ""
@@ -190,14 +191,14 @@ class LogWriter:
             entry.position = position
 
     def _note_rolls(self) -> None:
-        """Tell of sealed segments: of each that is full, and where each flush seals one, of so many bytes, or many."""
+        """Report sealed segments: each full one, and of small ones every ``segment_bytes`` or ``_ROLLS_MAX``."""
         now = self._tail.segment, self._tail.so_far.bytes_before
         if now[1] - self._rolled[1] >= self._segment_bytes or now[0] - self._rolled[0] >= _ROLLS_MAX:
             self._rolled = now
             self._on_roll()
 
     def _set_timer(self) -> None:
-        """With a time in the policy, what is acknowledged last is synced too, though nothing comes after it."""
+        """With a time in the policy, sync the last acknowledged entry although no other follows."""
         if self._policy.ms is not None and self._unsynced and self._timer is None:
             self._timer = threading.Timer(self._policy.ms / 1_000, self._sync_late)
             self._timer.daemon = True
@@ -209,7 +210,7 @@ class LogWriter:
             while self._busy:
                 self._changed.wait()
             if not self._ended_by and self._unsynced:
-                # Its failure is that of the next append.
+                # The next append reports a failure.
                 self._work(lambda: self._flush([], sync=True))
 
     def _stop_timer(self) -> None:
@@ -221,7 +222,7 @@ class LogWriter:
 
     def _refuse_ended(self) -> None:
         if self._ended_by in ("it was closed", "it has ended the log"):
-            raise Refused(f"{self._place}: this writer takes nothing more: {self._ended_by}. Open another one")
+            raise Refused(f"{self._place}: this writer accepts nothing more: {self._ended_by}. Open another one")
         if self._ended_by:
             raise damaged(self._place, self._ended_by)
 
@@ -230,20 +231,20 @@ class LogWriter:
             return np.full(count, max(wall_ms(), self._last_time), np.int64)
         found = np.ascontiguousarray(times, np.int64)
         if len(found) != count:
-            raise Refused(f"{self._place}: {count} records have {len(found)} times: give one for each, or none")
+            raise Refused(f"{self._place}: {count} records have {len(found)} times: give one for each record, or none")
         back = np.flatnonzero(np.diff(found, prepend=max(self._last_time, 0)) < 0)
         if len(back):
             before = self._last_time if back[0] == 0 else int(found[back[0] - 1])
             raise Refused(
                 f"{self._place}: time {int(found[back[0]])} of record {int(back[0])} comes after {before}: the "
-                "times of a log never go back. Nothing of this entry was written. Leave times= out for the time of "
+                "times of a log never go back. Nothing of this entry was written. Omit times= for the time of "
                 "day, and put the time of the event into the record"
             )
         return found
 
 
 def is_entry(records: int, size: int) -> bool:
-    """Whether so many records, of so many bytes with their mark, are not too many for one entry."""
+    """Whether this many records, of this size with their mark, fit one entry."""
     return size + _SLOT_BYTES * records + 16 <= CONTENT_BYTES_MAX
 
 
@@ -259,9 +260,11 @@ def _column(records: Any, mark: bytes, place: str) -> pa.BinaryArray:
     sizes = np.diff(offsets)
     if int(sizes.max()) > RECORD_BYTES_MAX:
         raise Refused(
-            f"{place}: record {int(sizes.argmax())} has {int(sizes.max()):,} bytes, and a log takes "
+            f"{place}: record {int(sizes.argmax())} has {int(sizes.max()):,} bytes, and a log accepts at most "
             f"{RECORD_BYTES_MAX:,}: put it into a file, and its name into the log"
         )
     if not is_entry(len(column), int(offsets[-1]) - int(offsets[0]) + len(mark)):
-        raise Refused(f"{place}: an entry holds at most {CONTENT_BYTES_MAX:,} bytes: append these records in several")
+        raise Refused(
+            f"{place}: an entry holds at most {CONTENT_BYTES_MAX:,} bytes: append these records in several entries"
+        )
     return column

@@ -36,14 +36,14 @@ def test_a_log_is_made_once(storage: MemoryStorage, folder: LogFolder) -> None:
 def test_another_folder_is_refused(storage: MemoryStorage) -> None:
     """A log in the folder of a checkpoint would lie among its files."""
     storage.write("FORMAT", b"")
-    with pytest.raises(InvalidPipeline, match="they are no log"):
+    with pytest.raises(InvalidPipeline, match="files that are not of a log"):
         LogFolder(storage).find()
 
 
 def test_a_newer_format_is_named(storage: MemoryStorage) -> None:
     """An older release would read it in its own way."""
     storage.write("c/" + "0" * 20, encode_document({"appends": False, "format": 2, "log": "x"}))
-    with pytest.raises(NewerFormat, match="a log of format 2, and this release reads 1"):
+    with pytest.raises(NewerFormat, match="the log has format 2, and this release reads 1"):
         LogFolder(storage).find()
 
 
@@ -92,7 +92,7 @@ def test_a_missing_segment_is_damage(storage: MemoryStorage, folder: LogFolder) 
     """Readers would pass over it."""
     for number in (1, 2, 4):
         storage.write(sealed_name(number), b"")
-    with pytest.raises(CorruptLog, match="segment 3 is missing, and 4 is there"):
+    with pytest.raises(CorruptLog, match="segment 3 is missing, but segment 4 exists"):
         folder.layout()
 
 
@@ -113,7 +113,7 @@ def test_the_newest_segment_is_missed_where_anything_is_behind_it(storage: Memor
     """Reading would end before it without an error, and the next writer would give its numbers away again."""
     storage.write(sealed_name(1), b"")
     storage.write(open_name(3, 1), b"")
-    with pytest.raises(CorruptLog, match=r"segment 2 is missing, and 3 is there\. .*read on from segment 3"):
+    with pytest.raises(CorruptLog, match=r"segment 2 is missing, but segment 3 exists\. .*read on from segment 3"):
         folder.layout()
     layout = folder.layout(3)
     assert (layout.open, layout.segments.stop) == ((3, 1), 4)
@@ -128,12 +128,12 @@ def test_what_the_last_writer_found_is_missed(storage: MemoryStorage, folder: Lo
         storage.delete(sealed_name(number))
     again = LogFolder(storage)
     again.make()
-    with pytest.raises(CorruptLog, match="segment 1 is missing, and it was there"):
+    with pytest.raises(CorruptLog, match="segment 1 is missing, but it existed before"):
         again.layout()
     storage.write("c/" + "2".zfill(20), b"damaged")
     again = LogFolder(storage)
     again.make()
-    with pytest.raises(CorruptLog, match="what the log had when its writer came"):
+    with pytest.raises(CorruptLog, match="what the log held when its writer began"):
         again.layout()
 
 

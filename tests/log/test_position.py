@@ -23,7 +23,7 @@ def test_bytes_and_text_come_back_and_bytes_are_ordered(one: LogPosition, other:
 @pytest.mark.parametrize("data", [b"", b"\x01", BEGINNING.to_bytes()[:-1], b"\x02" + BEGINNING.to_bytes()[1:]])
 def test_bytes_of_another_version_or_length_are_refused(data: bytes) -> None:
     """They would be read as some position, and the records before it never."""
-    with pytest.raises(CorruptLog, match="is no position of a log"):
+    with pytest.raises(CorruptLog, match="is not a position of a log"):
         LogPosition.from_bytes(data)
 
 

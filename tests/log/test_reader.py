@@ -150,11 +150,11 @@ def test_one_reader_an_id(log: SegmentedLog, store: StoredOffsets, times: Times)
     batches = first.read()
     next(batches)
     next(batches)
-    with pytest.raises(StillRunning, match="another one reads under this id, until 30,000 ms from now"):
+    with pytest.raises(StillRunning, match="another reader uses this id, for 30,000 ms from now"):
         numbers(second)
     times.ms += 30_001
     assert numbers(second) == list(range(6)), "nothing was flushed"
-    with pytest.raises(Fenced, match="another one has taken over this id"):
+    with pytest.raises(Fenced, match="another reader has taken over this id"):
         first.flush()
     second.close()
     first.close()

@@ -130,7 +130,7 @@ def test_what_is_acknowledged_is_put_where_nothing_grows(sync: Any) -> None:
     """It would be in the memory of the writer alone, and gone with its process."""
     storage = MemoryStorage(f"acknowledged-{sync}")
     storage.clear()
-    with pytest.raises(InvalidPipeline, match=r"would be lost with the process\. Leave sync= out"):
+    with pytest.raises(InvalidPipeline, match=r"would be lost with the process\. Omit sync="):
         SegmentedLog(storage, sync=sync).writer()
     assert not storage.list("s") and storage.list("c") == ["0" * 20]
 
@@ -207,7 +207,7 @@ def test_what_no_log_takes_is_refused(url: str, monkeypatch: pytest.MonkeyPatch)
         for records, said in (
             ([], "at least one record"),
             ([b"a", None], "record 1 is None"),
-            ([b"a", b"b" * 11], "record 1 has 11 bytes, and a log takes 10"),
+            ([b"a", b"b" * 11], "record 1 has 11 bytes, and a log accepts at most 10"),
             ([b"a"] * 9, "an entry holds at most 100 bytes"),
         ):
             with pytest.raises(Refused, match=said):
@@ -237,7 +237,7 @@ def test_a_failed_sync_ends_the_writer(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="The device fails"):
         adding.append(b"two")
     disk.fails = False
-    with pytest.raises(StorageError, match="nothing is known of what it was adding\\. Open"):
+    with pytest.raises(StorageError, match="the fate of what it was adding is unknown\\. Open"):
         adding.append(b"three")
     assert values(log) == [b"one"]
     adding.close()
@@ -255,7 +255,7 @@ def test_the_end_of_a_log_is_its_end(url: str) -> None:
     with pytest.raises(Refused, match="it has ended the log"):
         adding.append(b"more")
     adding.close()
-    with pytest.raises(Refused, match="the log has ended: nothing comes after its end"):
+    with pytest.raises(Refused, match="the log has ended: nothing can be added"):
         log.writer()
     assert values(log) == [b"last"] and log.ends().ended
 
