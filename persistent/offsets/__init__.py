@@ -1,9 +1,9 @@
 """Offset stores keep how far readers have read, each under its id.
 
-protocol.py    a small document for each reader, exchanged by compare-and-swap; what stands in it
-sqlite.py      a file of SQLite
-leveldb.py     a folder of LevelDB
-stored.py      a folder of any store that a checkpoint can lie on
+protocol.py    one small document for each reader, replaced by compare-and-swap; its contents
+sqlite.py      a SQLite file
+leveldb.py     a LevelDB folder
+stored.py      a folder of any store that can hold a checkpoint
 opening.py     the store at a place
 """
 

@@ -1,4 +1,4 @@
-"""Offsets in a folder of LevelDB, for one process at a time."""
+"""Offsets in a LevelDB folder, for one process at a time."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LevelDbOffsets:
             return act(self._database)
         except (plyvel.Error, OSError) as error:
             raise StorageError(
-                f"cannot use {self!r}: {error}. LevelDB is for one process at a time: end the other, or use "
+                f"cannot use {self!r}: {error}. LevelDB is for one process at a time: end the other one, or use "
                 "SqliteOffsets"
             ) from error
 

@@ -11,7 +11,7 @@ from persistent.offsets.stored import StoredOffsets
 
 
 def open_offsets(place: str | os.PathLike[str] | OffsetStore) -> OffsetStore:
-    """A path is a file of SQLite; a URL is a folder of that store; a store is returned as it is.
+    """A path is a SQLite file; a URL is a folder of that store; a store is returned as it is.
 
     >>> open_offsets("offsets.db"), open_offsets("memory://doctest-offsets")
     (SqliteOffsets('offsets.db'), StoredOffsets('memory://doctest-offsets'))

@@ -1,7 +1,8 @@
-"""An offset store keeps one document for each reader, and exchanges it only for the one that was read.
+"""An offset store keeps one document for each reader, and replaces it only by compare-and-swap.
 
-The document proves itself: ``position``, the ``log`` it is of, and the lease: the ``token`` of the reader that has it,
-and ``until`` when (ms). Absent is the beginning; corrupt is an error.
+The document is sealed. It holds the ``position``, the ``log`` that it belongs to, and the lease: the ``token`` of the
+reader that holds it, and when it ends (``until``, ms). An absent document means the beginning; a corrupt one is an
+error.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
 class OffsetStore(Protocol):
-    """``swap`` is atomic, among all processes that use the store, and durable when it returns True."""
+    """``swap`` is atomic among all processes that use the store, and durable when it returns True."""
 
     def load(self, reader: str) -> tuple[int, bytes]:
         """The version of the document of a reader, and the document; (0, b"") if there is none."""
 
     def swap(self, reader: str, version: int, data: bytes) -> bool:
-        """Replace the document if it still has this version; whether it did, and no other has replaced it since."""
+        """Replace the document if it still has this version. Whether it did, and no other writer has replaced it
+        since."""
 
     def close(self) -> None:
         """End the connection."""
@@ -32,7 +34,7 @@ class OffsetStore(Protocol):
 
 @dataclass(frozen=True)
 class ReaderState:
-    """What stands in the document of a reader. ``position``: the text of the next one, "" if there is none."""
+    """The contents of the document of a reader. ``position``: the text of the next one, "" if there is none."""
 
     log: str = ""
     position: str = ""
@@ -40,7 +42,7 @@ class ReaderState:
     until: int = 0
 
     def taken(self, log: str, until: int) -> ReaderState:
-        """With the lease of a new reader."""
+        """The state with the lease of a new reader."""
         return replace(self, log=log, token=self.token + 1, until=until)
 
     def encoded(self) -> bytes:
@@ -62,15 +64,16 @@ def load_state(store: OffsetStore, reader: str) -> tuple[int, ReaderState]:
         raise
     except (CorruptCheckpoint, KeyError, TypeError, AttributeError) as error:
         raise CorruptLog(
-            f"{place}: where it has read to cannot be told ({error}). Restore the store from a copy; or read under "
+            f"{place}: the position of the reader is unreadable ({error}). Restore the store from a copy; or "
+            "read under "
             "another id, from where initial= says"
         ) from error
 
 
 def checked_id(reader: str) -> str:
-    """``reader``, if it can be an id in every store; else InvalidPipeline."""
+    """``reader``, if it can be an id in every store; otherwise InvalidPipeline."""
     if not isinstance(reader, str) or not _ID.fullmatch(reader):
         raise InvalidPipeline(
-            f"reader id {reader!r}: give 1 to 100 letters, digits, '.', '_' and '-', the first none of '.' and '-'"
+            f"reader id {reader!r}: give 1 to 100 letters, digits, '.', '_' and '-', the first not '.' or '-'"
         )
     return reader

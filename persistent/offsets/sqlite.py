@@ -1,4 +1,4 @@
-"""Offsets in a file of SQLite, for any number of processes of a machine."""
+"""Offsets in a SQLite file, for any number of processes on one machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WAIT_MS = 60_000
 
 
 class SqliteOffsets:
-    """The file at ``path``, which is made with its first document; it may hold other tables too."""
+    """The file at ``path``. It is created with the first document, and can hold other tables too."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.fspath(path)
@@ -63,6 +63,7 @@ class SqliteOffsets:
                 database.execute("COMMIT")
         except sqlite3.Error as error:
             raise StorageError(
-                f"cannot {what} {self!r}: {error}. Check the file, its folder, and who else uses it; then read again: "
-                "what was flushed before is there"
+                f"cannot {what} {self!r}: {error}. Check the file, its folder, and which other programs use "
+                "it; then read "
+                "again: what was flushed before is stored"
             ) from error

@@ -1,7 +1,7 @@
 """Offsets in a folder of a store: each document is a file with the next number, put if absent.
 
-All but the newest numbers are deleted, so one that is old can be put again. Who has put a number has replaced the
-document only if it is the newest then.
+All but the newest numbers are deleted, so an old number can be put again. A put therefore replaces the document only if
+its number is the newest afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _KEPT = 2
 
 
 class StoredOffsets:
-    """The folder at ``url``: of a local disk, S3, HDFS, or any store that a checkpoint can lie on."""
+    """The folder at ``url``: of a local disk, S3, HDFS, or any store that can hold a checkpoint."""
 
     def __init__(self, url: str | os.PathLike[str] | Storage) -> None:
         self._storage = open_storage(url)
@@ -28,7 +28,7 @@ class StoredOffsets:
             try:
                 return int(names[-1]), self._storage.read(f"{reader}/{names[-1]}").to_pybytes()
             except FileNotFoundError:
-                # It was replaced, and deleted, since.
+                # It was replaced, and deleted, in the meantime.
                 continue
         return 0, b""
 
@@ -38,13 +38,13 @@ class StoredOffsets:
         name = _name(reader, version + 1)
         answer = self._storage.put_if_absent(name, data)
         if answer is Put.UNKNOWN:
-            # It may have come to pass: no two documents are the same.
+            # The put may have succeeded: no two documents are equal.
             answer = Put.WON if self.load(reader) == (version + 1, data) else self._storage.put_if_absent(name, data)
         if answer is not Put.WON and self.load(reader) != (version + 1, data):
             return False
         names = self._storage.list(reader)
         if int(names[-1]) != version + 1:
-            # Others have gone on meanwhile. Ours, if it is left, is older than what is kept.
+            # Other readers have moved on. Our document, if it remains, is older than those that are kept.
             return False
         for number in names[:-_KEPT]:
             self._storage.delete(f"{reader}/{number}")

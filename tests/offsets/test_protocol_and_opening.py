@@ -77,7 +77,7 @@ def test_a_state_comes_back(opened: Open) -> None:
 def test_what_is_corrupt_is_an_error(opened: Open, data: bytes) -> None:
     """A reader that takes it for absent reads everything again, or nothing."""
     assert opened().swap("one", 0, data)
-    with pytest.raises(CorruptLog, match="reader 'one': where it has read to cannot be told"):
+    with pytest.raises(CorruptLog, match="reader 'one': the position of the reader is unreadable"):
         load_state(opened(), "one")
 
 
