@@ -1,8 +1,8 @@
-"""A request log answers each request once, and a repeated one in the same words.
+"""A request log answers each request once, and a repeated one with the same reply.
 
-protocol.py    what a request is, and what is decided about it
-sqlite.py      in a file of SQLite
-postgres.py    on a server of PostgreSQL
+protocol.py    what a request is, and the decision about it
+sqlite.py      in a SQLite file
+postgres.py    in a PostgreSQL database
 """
 
 from persistent.requests.postgres import PostgresRequestLog

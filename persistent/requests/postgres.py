@@ -1,4 +1,4 @@
-"""A request log on a server of PostgreSQL, beside the tables that the requests change."""
+"""A request log in a PostgreSQL database, beside the tables that the requests change."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from persistent.requests.work_session import WorkSession
 
 T = TypeVar("T")
 
-_AFTER = "Do not acknowledge the request: it comes again, and is done once"
+_AFTER = "Do not acknowledge the request: it will be delivered again, and its work is done once"
 
 
 class PostgresRequestLog:
     """The requests of the database at ``dsn`` (``pip install 'persistent-monoids[postgres]'``), for any number of
-    threads: each request has a connection to itself, and leaves it to the next one as it was.
+    threads. Each request has a connection to itself, which is reset after it.
 
-    ``connect_timeout``: how long to wait for the server at first; ``server_away``: once it has answered;
-    ``call_timeout``: the longest that one statement may take.
+    ``connect_timeout``: how long to wait for the server at first; ``server_away``: how long once it has answered;
+    ``call_timeout``: the longest time of one statement.
     """
 
     def __init__(
@@ -51,14 +51,16 @@ class PostgresRequestLog:
         return {**self.__dict__, "_idle": {}}
 
     def answer(self, requester: str, id: int, work: Callable[[WorkSession], bytes]) -> bytes:
-        """The reply to a request: of ``work``, whose changes through ``session.execute(statement, words)`` are
-        committed with it; or the same as before. Where the connection is lost, ``work`` is called again; what it raises
-        undoes all of it. Refused for an id below the last; StorageError, also where ``work`` ends its transaction, or
-        swallows an error of the database."""
+        """The reply to a request: of ``work``, or the stored one if the request was answered before.
+
+        Changes made by ``work`` through ``session.execute(statement, words)`` are committed with its reply. If the
+        connection is lost, ``work`` is called again. If it raises, all its changes are rolled back. Refused for an id
+        below the last; StorageError, also if ``work`` ends its transaction or swallows an error of the database.
+        """
         checked_request(requester, id)
 
         def act(session: Session) -> bytes:
-            # The row is there before it is locked: of two that ask at once one waits here.
+            # The row exists before it is locked: of two simultaneous requests, one waits here.
             session.execute(
                 f"INSERT INTO {self._table} (requester, id, reply) VALUES (%s, -1, '') ON CONFLICT DO NOTHING",
                 [requester],
@@ -72,7 +74,7 @@ class PostgresRequestLog:
         return self._transact("answer from", act)
 
     def last(self, requester: str) -> int:
-        """The id that was answered last, -1 if none was: a requester that has forgotten goes on behind it."""
+        """The last answered id, -1 if none was: a requester that has forgotten its ids continues after it."""
         found = self._transact("read", lambda session: self._last(session, requester))
         return -1 if found is None else found.id
 
@@ -83,12 +85,12 @@ class PostgresRequestLog:
         )
 
     def close(self) -> None:
-        """End the connections that no request has; the next call makes another."""
+        """Close the idle connections. The next call opens a new one."""
         for session in self._idle.pop(os.getpid(), []):
             session.close()
 
     def _worked(self, session: Session, requester: str, id: int, work: Callable[[WorkSession], bytes]) -> bytes:
-        """The reply of the work, stored if the transaction is still the one that it began in."""
+        """The reply of ``work``, stored if the transaction is still the one in which it began."""
         begun = session.execute("SELECT txid_current()").fetchone()[0]
         given = WorkSession(session, repr(self))
         try:
@@ -119,14 +121,14 @@ class PostgresRequestLog:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """A session that no other thread has. Of another process, which has forked this one, none is taken."""
+        """A session for this thread alone. After a fork, sessions of the parent process are not used."""
         idle = self._idle.setdefault(os.getpid(), [])
         try:
             session = idle.pop()
         except IndexError:
             session = Session(self._settings, self._patiences, self._name, after=_AFTER, has_answered=bool(self._table))
         yield session
-        # What a work has set would hold for the next one: another role, another schema.
+        # Settings of this work, such as a role or a schema, must not reach the next one.
         session.reset()
         if self._idle.get(os.getpid()) is idle:
             idle.append(session)
@@ -135,8 +137,8 @@ class PostgresRequestLog:
 
 
 def _make_table(session: Session) -> str:
-    """The full name of the table: what a work sets as its path of schemas finds no other."""
-    # Two that make it at once would meet in the catalogue.
+    """Make the table; returns its full name, so that a changed search_path finds no other."""
+    # Two that create it at once would conflict in the catalogue.
     session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [TABLE])
     session.execute(
         f"CREATE TABLE IF NOT EXISTS {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL)"

@@ -1,8 +1,8 @@
-"""A request has the name of its requester and an id, which grows from request to request.
+"""A request has the name of its requester and an id that grows from request to request.
 
-The last id of each requester is its high-water mark. Above it: the work is done, and its reply stands beside the new
-mark, in one transaction. At it: the same reply again. Below it: refused, for its reply is gone; the requester has
-moved on since.
+The last id of each requester is its high-water mark. A request above it is processed, and its reply is stored with the
+new mark, in one transaction. A request at it gets the same reply again. A request below it is refused, because its
+reply is gone and the requester has moved on.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _ID_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Answered:
-    """The last request of a requester that was answered."""
+    """The last answered request of a requester."""
 
     id: int
     reply: bytes
 
 
 def is_answered(found: Answered | None, requester: str, id: int, place: str) -> bool:
-    """Whether this is the request that was answered last; else it is new. Refused if a later one was answered."""
+    """Whether this request was the last one answered; otherwise it is new. Refused if a later one was answered."""
     if found is None or id > found.id:
         return False
     if id == found.id:
         return True
     raise Refused(
-        f"{place}: request {id} of {requester!r} comes after {found.id} was answered: ids grow from request to "
-        "request, and only the last reply is kept. It was answered before, or its id was given again: drop it. A "
-        "requester that begins anew takes another name"
+        f"{place}: request {id} of {requester!r} arrived after {found.id} was answered: ids grow from request to "
+        "request, and only the last reply is kept. It was answered before, or its id was reused: drop it. A "
+        "requester that starts anew takes another name"
     )
 
 
@@ -42,11 +42,11 @@ def checked_request(requester: Any, id: Any) -> None:
     if not isinstance(requester, str) or not requester or "\0" in requester:
         raise InvalidPipeline(f"requester={requester!r}: give a text")
     if not isinstance(id, int) or isinstance(id, bool) or not 0 <= id <= _ID_MAX:
-        raise InvalidPipeline(f"id={id!r}: give a whole number from 0 to {_ID_MAX}, larger than the one before")
+        raise InvalidPipeline(f"id={id!r}: give a whole number from 0 to {_ID_MAX}, larger than the previous one")
 
 
 def checked_reply(reply: Any) -> bytes:
-    """What the work returned, if it can be a reply; else TypeError, and nothing of the work stays."""
+    """The return value of ``work``, if it can be a reply; otherwise TypeError, which undoes the work."""
     if not isinstance(reply, bytes):
         raise TypeError(
             f"the work of a request returned {type(reply).__name__}: return the reply as bytes, b'' for none"

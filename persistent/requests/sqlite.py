@@ -1,4 +1,4 @@
-"""A request log in a file of SQLite, beside the tables that the requests change."""
+"""A request log in a SQLite file, beside the tables that the requests change."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from persistent.requests.protocol import TABLE, Answered, checked_reply, checked
 
 
 class SqliteRequestLog:
-    """The requests of ``path``, a file, which is made if it is not there. ``lock_timeout``: how long to wait while
-    another program writes to it.
+    """The requests in the file ``path``, which is created if absent. ``lock_timeout``: how long to wait while another
+    program writes to it.
 
     >>> import tempfile
     >>> log = SqliteRequestLog(tempfile.mkdtemp() + "/shop.db")
@@ -37,9 +37,11 @@ class SqliteRequestLog:
         return f"SqliteRequestLog({self.path!r})"
 
     def answer(self, requester: str, id: int, work: Callable[[sqlite3.Connection], bytes]) -> bytes:
-        """The reply to a request: of ``work``, whose changes through the connection are committed with it; or the same
-        as before. What ``work`` raises undoes all of it, and so does its trying to end the transaction. Refused for an
-        id below the last; StorageError."""
+        """The reply to a request: of ``work``, or the stored one if the request was answered before.
+
+        Changes made by ``work`` through the connection are committed with its reply. If it raises, or tries to end the
+        transaction, all its changes are rolled back. Refused for an id below the last; StorageError.
+        """
         checked_request(requester, id)
         with self._transaction() as database:
             found = self._last(database, requester)
@@ -56,7 +58,7 @@ class SqliteRequestLog:
         return reply
 
     def last(self, requester: str) -> int:
-        """The id that was answered last, -1 if none was: a requester that has forgotten goes on behind it."""
+        """The last answered id, -1 if none was: a requester that has forgotten its ids continues after it."""
         with self._transaction() as database:
             found = self._last(database, requester)
         return -1 if found is None else found.id
@@ -72,8 +74,8 @@ class SqliteRequestLog:
 
     @contextmanager
     def _kept_whole(self, database: sqlite3.Connection) -> Iterator[None]:
-        """Refuse statements that would end the transaction, and all after SQLite itself has rolled it back: what came
-        then would be committed alone. StorageError, also where the work has swallowed that."""
+        """Refuse statements that would end the transaction, and everything after a rollback by SQLite itself, which
+        would be committed alone. StorageError, even if the work has swallowed the error."""
         refused: list[str | None] = []
 
         def answered(action: int, word: str | None, *_: str | None) -> int:
@@ -92,18 +94,18 @@ class SqliteRequestLog:
             cause = error
         if refused or not database.in_transaction:
             raise StorageError(
-                f"{self!r}: the work of a request has tried to end its transaction, or had it rolled back (ON CONFLICT "
-                "ROLLBACK): its changes and the reply would no longer be one, so nothing of it was done. Leave COMMIT "
-                "and ROLLBACK to the log, which are also in commit(), rollback(), executescript() and 'with "
-                "database:'; a SAVEPOINT may be rolled back"
+                f"{self!r}: the work of a request tried to end its transaction, or had it rolled back (ON CONFLICT "
+                "ROLLBACK): its changes and the reply would no longer be atomic, so nothing was done. Leave COMMIT and "
+                "ROLLBACK to the log, including commit(), rollback(), executescript() and 'with database:'; a "
+                "SAVEPOINT can be rolled back"
             ) from cause
         database.set_authorizer(None)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is alone in writing; whatever is raised in it undoes it."""
+        """A transaction that alone may write. An exception rolls it back."""
         try:
-            # What is prepared anew each time is looked at each time.
+            # A cached statement would not be checked again.
             with closing(connected(self.path, self._lock_ms, cached_statements=0)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 database.execute(
@@ -114,6 +116,6 @@ class SqliteRequestLog:
                 database.execute("COMMIT")
         except sqlite3.Error as error:
             raise StorageError(
-                f"cannot answer from {self!r}: {error}. Nothing of this request was done. Mend the cause, and do not "
-                "acknowledge it: it comes again"
+                f"cannot answer from {self!r}: {error}. Nothing of this request was done. Fix the cause, and do not "
+                "acknowledge the request: it will be delivered again"
             ) from error

@@ -1,4 +1,4 @@
-"""A work session is what the work of a request may do with its connection: all but end the transaction."""
+"""A work session: the connection of a request, which can do everything but end its transaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ENDS = re.compile(
 
 
 def ends_transaction(statements: str) -> bool:
-    """Whether one of these statements, separated by semicolons, would end the transaction.
+    """Whether one of these statements, separated by semicolons, ends the transaction.
 
     >>> [ends_transaction(text) for text in ("INSERT INTO a VALUES ('; COMMIT')", "SELECT 1; commit", "ROLLBACK TO a")]
     [False, True, False]
@@ -26,7 +26,7 @@ def ends_transaction(statements: str) -> bool:
 
 
 class WorkSession:
-    """The session of one request, in its transaction; ``name``: of the log, for errors."""
+    """The session of one request, in its transaction. ``name``: of the log, for errors."""
 
     def __init__(self, session: Session, name: str) -> None:
         self._session = session
@@ -37,39 +37,40 @@ class WorkSession:
         return f"WorkSession({self._name!r})"
 
     def execute(self, statement: str, words: Iterable[Any] = ()) -> Any:
-        """The cursor of a statement. StorageError if it would end the transaction, which is the log's."""
+        """The cursor of a statement. StorageError if it would end the transaction, which belongs to the log."""
         if ends_transaction(_text(statement)):
             self._refused = True
             raise self.ended()
         return self._session.execute(statement, words)
 
     def check_not_ended(self, error: Exception) -> None:
-        """Raise StorageError if the work, which has raised this, has ended its transaction, or has tried to."""
+        """Raise StorageError if the work that raised ``error`` has ended its transaction, or has tried to."""
         if self._refused or self._session.transaction == "IDLE":
             raise self.ended() from error
 
     def check_whole(self) -> None:
-        """Raise StorageError unless what was done is still to be committed."""
+        """Raise StorageError if the transaction can no longer be committed."""
         state = self._session.transaction
         if self._refused or state == "IDLE":
             raise self.ended()
         if state == "INERROR":
             raise StorageError(
-                f"{self._name}: the work of a request has gone on after an error of the database, which undoes all "
-                "that it has done: so no reply is stored. Let the error be raised; or begin a SAVEPOINT before a "
-                "statement that may fail, and roll back to it"
+                f"{self._name}: the work of a request continued after an error of the database, which undoes all its "
+                "changes, so no reply is stored. Let the error propagate; or begin a SAVEPOINT before a statement that "
+                "can fail, and roll back to it"
             )
 
     def ended(self) -> StorageError:
         """The error of a work that has ended its transaction, or has tried to."""
         return StorageError(
-            f"{self._name}: the work of a request has tried to end its transaction: its changes and the reply would no "
-            "longer be one, so no reply is stored. Leave COMMIT and ROLLBACK to the log; a SAVEPOINT may be rolled back"
+            f"{self._name}: the work of a request tried to end its transaction: its changes and the reply "
+            "would no longer "
+            "be atomic, so no reply is stored. Leave COMMIT and ROLLBACK to the log; a SAVEPOINT can be rolled back"
         )
 
 
 def _text(statement: Any) -> str:
-    """The text of a statement: the client takes bytes and composed ones too."""
+    """The text of a statement. The client also accepts bytes and composed statements."""
     if isinstance(statement, bytes):
         return statement.decode("utf-8", "replace")
     return statement if isinstance(statement, str) else str(statement.as_string(None))

@@ -9,7 +9,7 @@ import pytest
 from persistent.errors import StorageError
 from persistent.requests.work_session import WorkSession, ends_transaction
 
-ENDED, GONE_ON = "Leave COMMIT and ROLLBACK to the log", "gone on after an error of the database"
+ENDED, GONE_ON = "Leave COMMIT and ROLLBACK to the log", "continued after an error of the database"
 
 
 class Told:

@@ -194,7 +194,7 @@ def test_an_error_that_a_work_swallows_is_no_lost_server(shop: Shop) -> None:
             session.execute(then)
         return b"paid"
 
-    with pytest.raises(StorageError, match="gone on after an error of the database"):
+    with pytest.raises(StorageError, match="continued after an error of the database"):
         shop.log.answer(shop.table, 1, swallowing)
     with pytest.raises(StorageError, match=r"its error was caught.*Do not acknowledge"):
         shop.log.answer(shop.table, 1, lambda session: swallowing(session, "SELECT 1"))
