@@ -1,1 +1,1 @@
-"""What sources, sinks and logs share of the clients of servers and databases: they ask for as long as they may."""
+"""What sources, sinks and logs share of the clients of servers and databases: retries, settings and error texts."""

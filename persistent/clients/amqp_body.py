@@ -1,7 +1,7 @@
-"""The body of an AMQP 1.0 message, which is how brokers keep the records of a stream.
+"""The body of an AMQP 1.0 message, which is the format of the records of a stream.
 
-A message is sections: a descriptor each, with its value behind it (OASIS AMQP 1.0, 3.2). The body is one or more
-sections of data, whose bytes are put together, or one value.
+A message is a sequence of sections: each a descriptor, then its value (OASIS AMQP 1.0, 3.2). The body is one or more
+sections of data, whose bytes are concatenated, or one value.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ _VALUE: Final = 0x77
 _BEFORE: Final = range(0x70, 0x75)
 """Header, delivery annotations, message annotations, properties, application properties."""
 _FOOTER: Final = 0x78
-_NONE_OF_IT: Final = 'the record is not an AMQP 1.0 message. If its bytes are the value, say encoding="raw"'
+_NONE_OF_IT: Final = 'the record is not an AMQP 1.0 message. If its bytes are the value, give encoding="raw"'
 _FIXED: Final = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-"""How many bytes a value has, by the first half of its constructor."""
+"""The size of a value, by the first half of its constructor."""
 _SIZED: Final = {0xA: 1, 0xB: 4, 0xC: 1, 0xD: 4, 0xE: 1, 0xF: 4}
-"""How many bytes say how many a value has."""
+"""The width of the size of a value."""
 _BYTES: Final = (0xA0, 0xB0, 0xA1, 0xB1)
-"""The constructors of bytes and of texts."""
+"""The constructors of binaries and strings."""
 _NULL: Final = 0x40
 
 
@@ -34,13 +34,13 @@ def message_of(body: bytes) -> bytes:
 
 
 def body_of(message: bytes) -> bytes | None:
-    """The body of a message; None of one without, which some clients write as no bytes at all. ValueError for what is
-    no message, or has another kind of body.
+    """The body of a message; None if it has none, which some clients write as no bytes at all. ValueError if the bytes
+    are not a message, or its body is of another kind.
 
     >>> body_of(message_of(b"hi")), body_of(b"\\x00\\x53\\x77\\x40")
     (b'hi', None)
     """
-    # Nearly all have nothing but data.
+    # Nearly all messages have nothing but data.
     if message[:4] == b"\x00\x53\x75\xb0" and int.from_bytes(message[4:8], "big") == len(message) - 8:
         return message[8:]
     if message[:4] == b"\x00\x53\x75\xa0" and len(message) > 4 and message[4] == len(message) - 5:

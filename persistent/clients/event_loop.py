@@ -1,4 +1,4 @@
-"""An event loop of a thread of its own, for clients that know no other: the rest of us waits for what they answer."""
+"""An event loop in a thread of its own, for asynchronous clients. Other threads wait for its answers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class EventLoop:
         self._loop = loop = asyncio.new_event_loop()
         threading.Thread(target=_serve, args=(loop,), name=name, daemon=True).start()
         self._end = finalize(self, loop.call_soon_threadsafe, loop.stop)
-        # When the process ends, so does a daemon.
+        # A daemon thread ends with the process.
         self._end.atexit = False
 
     def run(self, answer: Coroutine[Any, Any, T], seconds: float) -> T:
-        """What ``answer`` returns or raises; TimeoutError after so long, and it is cancelled."""
+        """What ``answer`` returns or raises. After ``seconds`` it is cancelled: TimeoutError."""
         found = self.spawn(answer)
         try:
             return found.result(seconds)
@@ -37,11 +37,11 @@ class EventLoop:
             raise
 
     def spawn(self, answer: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin, and wait for nothing."""
+        """Start ``answer`` without waiting for it."""
         return asyncio.run_coroutine_threadsafe(answer, self._loop)
 
     def close(self) -> None:
-        """End it; what has not been answered never is."""
+        """End the loop. Pending answers never arrive."""
         self._end()
 
 

@@ -1,6 +1,6 @@
-"""A client of Kafka asks a broker, again and again for as long as it may, and says in the end what was wrong.
+"""A client of Kafka: it retries until a timeout, then reports the cause.
 
-While a run begins it waits ``connect_timeout``; once the broker has answered, ``server_away``.
+At the start of a run it waits ``connect_timeout``; once the broker has answered, ``server_away``.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ _OURS: Final = {
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     "group.id": "persistent",
-    # The default of a second caps what a consumer of small messages reads.
+    # The default of a second limits the speed of a consumer of small messages.
     "fetch.queue.backoff.ms": 10,
-    # What a split reads is there already; a fetch that waits holds up the next split on the same connection.
+    # The records of a split exist already, and a waiting fetch delays the next split on the same connection.
     "fetch.wait.max.ms": 10,
 }
 _UNKNOWN: Final = "UNKNOWN_TOPIC_OR_PART"
 _SURE_SECONDS: Final = 3.0
-"""So long a broker has to say that there is no such topic."""
+"""How long a broker is asked again before its answer that the topic does not exist is believed."""
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its id, which another one of the same name does not have, its partitions, and how many brokers have a
-    copy of each."""
+    """A topic: its id, which is not reused with its name, its partitions, and the number of their replicas."""
 
     id: str
     partitions: tuple[str, ...]
@@ -53,7 +52,7 @@ class Topic:
 
 
 class KafkaClient:
-    """Asks the broker of one connection. One for each source or sink in each process. ``failure``: what it raises;
+    """Asks the broker of one connection. Each source and sink has one in each process. ``failure``: the error to raise;
     ``reports``: what its connections have reported."""
 
     def __init__(self, connection: Connection, failure: type[PersistentError] = SourceError) -> None:
@@ -66,16 +65,16 @@ class KafkaClient:
         self._idle: list[Any] = []
         self._admin: Any = None
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- topics and offsets -------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic:
-        """The topic of this name. An error if there is none."""
+        """The topic of this name. ``failure`` if it does not exist."""
         none = f"there is no topic {name!r}. Create it, or correct topic="
         return self._asked(f"describe topic {name}", lambda admin: self._described(admin, name), {_UNKNOWN: none})
 
     def find_topic(self, name: str) -> Topic | None:
-        """The topic of this name, None if there is none. To be asked once ``topic`` has answered: a broker that has
-        just been started knows no topics yet."""
+        """The topic of this name, None if it does not exist. Call it only once ``topic`` has answered: a broker that
+        was just started knows no topics yet."""
 
         def found(admin: Any) -> Topic | None:
             try:
@@ -106,7 +105,7 @@ class KafkaClient:
         return self._asked(f"read the configuration of topic {topic}", found, {})
 
     def create(self, topic: str, replicas: int, config: Mapping[str, str]) -> None:
-        """Create a topic of one partition, unless it is there."""
+        """Create a topic of one partition, unless it exists."""
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import NewTopic
 
@@ -128,17 +127,17 @@ class KafkaClient:
         self._asked(f"create topic {topic}", created, dict.fromkeys(refused, none))
 
     def kept(self, topic: str, partitions: Sequence[str]) -> dict[str, Kept]:
-        """The offsets that are kept: up to the first that an open transaction holds back."""
+        """The offsets that are kept, up to the first that an open transaction holds back."""
         from confluent_kafka.admin import OffsetSpec
 
-        # The end first: what is deleted in between only narrows it.
+        # The end first: a deletion in between only narrows the range.
         stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
         firsts = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.earliest()))
         ends = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()), committed=False)
         return {one: Kept(min(firsts[one], stops[one]), stops[one], ends[one]) for one in partitions}
 
     def at_time(self, topic: str, partitions: Sequence[str], ms: int) -> dict[str, int]:
-        """The first offset with a timestamp of ``ms`` or later; the end, as it was before the question, if none has."""
+        """The first offset with a timestamp of ``ms`` or later; without one, the end before the question."""
         from confluent_kafka.admin import OffsetSpec
 
         stops = self._offsets(topic, dict.fromkeys(partitions, OffsetSpec.latest()))
@@ -148,7 +147,7 @@ class KafkaClient:
     def _offsets(
         self, topic: str, asked: Mapping[str, Any], *, committed: bool = True, least: int = 0
     ) -> dict[str, int]:
-        """The offset of each partition. Less than ``least`` is no answer, as after a lost connection."""
+        """The offset of each partition. Less than ``least`` is not an answer, as after a lost connection."""
         from confluent_kafka import IsolationLevel, TopicPartition
 
         wanted = {TopicPartition(topic, int(one)): spec for one, spec in asked.items()}
@@ -175,8 +174,8 @@ class KafkaClient:
     # -- asking --------------------------------------------------------------------------------------------------
 
     def _asked(self, what: str, ask: Callable[[Any], T], answers: Mapping[str, str]) -> T:
-        """The answer of the broker, which may need some tries. An error at the end of its time, or at once where
-        another try cannot help. ``answers``: errors that are an answer, with the text for them."""
+        """The answer of the broker, with retries. An error after the timeout, or at once if retries cannot help.
+        ``answers``: errors that are answers, with the text for them."""
         from confluent_kafka import KafkaException
 
         def tried() -> T:
@@ -186,10 +185,10 @@ class KafkaClient:
             return found
 
         def failed() -> None:
-            # It keeps what it knew of leaders, and asks for no newer ones.
+            # The client keeps its old leaders, and does not ask for newer ones.
             self._admin = None
 
-        # What was heard before is of other connections, or of another time.
+        # Earlier reports are of other connections, or of another time.
         self.reports.clear()
         began = monotonic_s()
         try:
@@ -201,13 +200,13 @@ class KafkaClient:
         raise self.away(what, cause, monotonic_s() - began)
 
     def _awaited(self, admin: Any, answer: Any) -> Any:
-        """What a call gives. TimeoutError, at once where the broker has refused the connection."""
+        """The result of a call. TimeoutError, at once if the broker has refused the connection."""
         until = monotonic_s() + self._call_seconds + 5
         while True:
             try:
                 return answer.result(_HEAR_SECONDS)
             except TimeoutError:
-                # Its errors are heard while somebody polls.
+                # The client reports its errors only when it is polled.
                 admin.poll(0)
                 if self.reports.refused or monotonic_s() > until:
                     raise
@@ -220,9 +219,9 @@ class KafkaClient:
         failed: Callable[[], None],
         answers: Collection[str] = (),
     ) -> T:
-        """``act()``, again with growing pauses while it raises what ``is_worth`` another try, for as long as a broker
-        may be away; then its error. Those of ``answers`` count after some seconds. ``failed()``: called before each
-        pause."""
+        """``act()``, repeated with growing pauses while it raises an error that ``is_worth`` another try, as long as a
+        broker may be away; then its error. Those of ``answers`` count after some seconds. ``failed()`` is called before
+        each pause."""
         import tenacity
 
         began, bound_ms = monotonic_s(), self._bound_ms
@@ -248,7 +247,7 @@ class KafkaClient:
 
     @property
     def _call_seconds(self) -> float:
-        """How long one call may take."""
+        """The longest time of one call."""
         return max(1.0, min(_CALL_SECONDS, self._bound_ms / 1_000))
 
     @property
@@ -256,13 +255,13 @@ class KafkaClient:
         return self._connection.server_away_ms if self._has_answered else self._connection.connect_timeout_ms
 
     def note(self, what: str, seconds: float, error: Any = None) -> None:
-        """Say in the log that the broker has not done ``what`` yet."""
+        """Log that the broker has not done ``what`` yet."""
         servers, bound = self._connection.servers, duration_text(self._bound_ms)
         text = "Kafka at %s: cannot %s yet, for %.0f s of %s: %s"
         logger.warning(text, servers, what, seconds, bound, self.reports.cause(error))
 
     def away(self, what: str, cause: str, seconds: float) -> PersistentError:
-        """The error for a broker that did not do ``what`` in time, or has refused to."""
+        """The error for a broker that did not do ``what`` in time, or refused to."""
         waited = "" if self.reports.refused else f" ({seconds:.0f} s)"
         return self._failure(
             f"Kafka at {self._connection.servers}: cannot {what}: {cause}{waited}. Nothing was lost, the last "
@@ -281,8 +280,7 @@ class KafkaClient:
         return not is_final(error)
 
     def check_refused(self, what: str) -> None:
-        """Raise if a broker has refused a connection of ours for good: it is never made, however long ``what`` waits
-        for it."""
+        """Raise if the broker has refused a connection for good: no waiting for ``what`` makes it."""
         if self.reports.refused:
             raise self.away(what, self.reports.cause(), 0)
 
@@ -296,7 +294,7 @@ class KafkaClient:
             return self._admin
 
     def _settings(self) -> dict[str, Any]:
-        # librdkafka holds on to what it calls: a client must not be kept by its own consumers.
+        # librdkafka holds references to its callbacks: a consumer must not keep its client alive.
         heard = WeakMethod(self.reports.hear)
 
         def hear(error: Any) -> None:
@@ -308,13 +306,13 @@ class KafkaClient:
             **self._connection.settings,
             "bootstrap.servers": self._connection.servers,
             "error_cb": hear,
-            # Its errors come to ``heard``; what it logs is each of them again, many times a second.
+            # The callback hears every error; the log would repeat each many times a second.
             "log_level": 0,
         }
 
     def _made(self, make: Callable[[], T]) -> T:
-        """A client of librdkafka. InvalidPipeline if it refuses a setting; its text names the setting, not the value of
-        a password."""
+        """A client of librdkafka. InvalidPipeline if it refuses a setting; the text names the setting, never a
+        password."""
         from confluent_kafka import KafkaException
 
         try:
@@ -324,7 +322,7 @@ class KafkaClient:
         raise InvalidPipeline(self._connection.redacted(f"client= is refused by librdkafka: {found.str()}"))
 
     def producer(self, settings: Mapping[str, Any]) -> Any:
-        """A new producer with these settings, among them the user's."""
+        """A new producer with these settings and those of the user."""
         from confluent_kafka import Producer
 
         return self._made(lambda: Producer({**self._settings(), **settings}, logger=logger))
@@ -333,7 +331,7 @@ class KafkaClient:
 
     @contextmanager
     def consumer(self) -> Iterator[Any]:
-        """A consumer of this connection, which nobody else uses meanwhile; one that failed is not used again."""
+        """A consumer of this connection for one caller at a time. One that failed is not used again."""
         from confluent_kafka import Consumer
 
         with self._lock:
@@ -361,8 +359,9 @@ def require_same_topic(name: str, recorded: str | None, found: Topic) -> None:
     """Raise SourceChanged if the topic is not the one whose offsets the checkpoint holds."""
     if recorded not in (None, found.id):
         raise SourceChanged(
-            f"topic {name!r} was deleted and made again: the checkpoint has read the one with the id {recorded}, this "
-            f"one has {found.id}. Its offsets mean other records: go on from a clock with 'persistent restart', or "
+            f"topic {name!r} was deleted and created again: the checkpoint has read the one with the id "
+            f"{recorded}, this "
+            f"one has {found.id}. Its offsets mean other records: continue from a clock with 'persistent restart', or "
             "read it into a fresh checkpoint"
         )
 

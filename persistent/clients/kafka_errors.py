@@ -1,7 +1,7 @@
-"""What the connections of a client of Kafka report: they are tried again for ever, so this says when that is of no use.
+"""The errors that Kafka connections report. The client reconnects for ever, so this says when that is useless.
 
-refused   the broker does not take our password or certificate, or we do not take its certificate
-cut       a connection ended, as those of a broker that is ended do: it may be back
+refused   the broker rejects our password or certificate, or we reject its certificate
+cut       a connection ended, as when a broker stops: it can return
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any, Final
 
 _LOGIN: Final = "_AUTHENTICATION"
 _REFUSED: Final = (_LOGIN, "_SSL")
-"""Errors of a connection that another try does not mend; unless it was only cut off."""
+"""Connection errors that a retry does not fix, unless the connection was only cut."""
 _ALERT: Final = "SSL alert number"
-"""What the broker says of our certificate, once the connection stands."""
+"""How the broker rejects our certificate, once the connection is made."""
 _CUT: Final = ("Disconnected", "Connection reset", "Connection refused", "Broken pipe", "timed out")
 _PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
-"""Parts of the names of answers that another try does not change. All others may come from a broker that has just been
-started, which knows no leaders and no topics yet."""
+"""Parts of the names of answers that a retry does not change. All others can come from a broker that was just started,
+which knows no leaders and no topics yet."""
 
 
 class Reports:
@@ -30,13 +30,13 @@ class Reports:
     def hear(self, error: Any) -> None:
         """Remember an error of a connection."""
         if self._texts and error.name() == "_ALL_BROKERS_DOWN":
-            # It follows from what was heard before.
+            # It follows from errors heard before.
             return
         self._texts.pop(error.name(), None)
         self._texts[error.name()] = self._redacted(f"{error.name()}: {error.str()}")
 
     def clear(self) -> None:
-        """Forget them: the broker has answered."""
+        """Forget all errors: the broker has answered."""
         self._texts.clear()
 
     @property
@@ -46,7 +46,7 @@ class Reports:
 
     @property
     def remedy(self) -> str:
-        """What to do about what was heard."""
+        """What to do about the reported errors."""
         if _LOGIN in self._refusals():
             return "correct sasl.username, sasl.password or sasl.mechanism in client=, and run again"
         return (
@@ -69,11 +69,11 @@ class Reports:
 
 
 def is_final(error: BaseException) -> bool:
-    """Whether another try does not change an answer of the broker."""
+    """Whether a retry cannot change this answer of the broker."""
     return any(part in error_name(error) for part in _PERMANENT)
 
 
 def error_name(error: Any) -> str:
-    """The name of an error of Kafka, "" of any other."""
+    """The name of a Kafka error, "" for any other error."""
     found = error.args[0] if error.args else None
     return str(found.name()) if found is not None and hasattr(found, "name") else ""

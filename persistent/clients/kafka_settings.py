@@ -1,4 +1,4 @@
-"""The settings of a client of Kafka: what is the user's to say, and never shown."""
+"""The settings of a Kafka client: which of them users may set, and which texts must never be shown."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from persistent.errors import InvalidPipeline
 
 _FIXED: Final = {
     "enable.auto.commit": "the checkpoint holds the offsets",
-    "enable.partition.eof": "a split has to know the end of its partition",
+    "enable.partition.eof": "a split needs to know the end of its partition",
     "isolation.level": "records of a transaction count once it is committed",
-    "auto.offset.reset": "a gap must not be passed over in silence; see on_gap",
+    "auto.offset.reset": "a gap must not be skipped silently; see on_gap",
     "bootstrap.servers": "servers= names them",
     "group.id": "nothing is committed to a group",
 }
-"""The settings of a client that are not the user's to make, and why."""
+"""The settings of a client that users may not set, and why."""
 _PUBLIC: Final = frozenset(
     {
         "PLAIN",
@@ -32,16 +32,16 @@ _PUBLIC: Final = frozenset(
         "SASL_SSL",
     }
 )
-"""Words of the protocol, which an error needs. Anything else may be a password in the wrong place."""
+"""Words of the protocol, which errors need. Anything else can be a password in the wrong place."""
 _SECRET: Final = re.compile("pass|secret|token|jaas|oauth")
 _HIDDEN_MIN: Final = 4
-"""Characters: a shorter value of a setting that is no password is a number or a flag."""
+"""In characters: a shorter value of a setting without a secret name is a number or a flag."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a broker; it is pickled to the workers, and holds no connection. ``settings``: of librdkafka, among
-    them passwords, which never appear in a text."""
+    """How to reach a broker. It is pickled to the workers, and holds no connection. ``settings``: of librdkafka,
+    including passwords, which never appear in a text."""
 
     servers: str
     settings: Mapping[str, Any]
@@ -52,8 +52,7 @@ class Connection:
         return f"Connection({self.servers!r})"
 
     def redacted(self, text: str) -> str:
-        """The text without any value of a setting, and without what follows the name of one; short values of passwords
-        alone.
+        """The text without the values of settings; short values are hidden only for secret names.
 
         >>> Connection("a:1", {"sasl.password": "hunter2"}, 1, 1).redacted("no login with hunter2 at a:1")
         'no login with *** at a:1'
@@ -69,7 +68,7 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def check_place(servers: Any, topic: Any, example: str) -> None:
-    """The options ``servers=`` and ``topic=``: InvalidPipeline if one is not what it has to be."""
+    """Check the options ``servers=`` and ``topic=``. InvalidPipeline."""
     for name, value, such in (("servers", servers, "localhost:9092"), ("topic", topic, example)):
         if not isinstance(value, str) or not value:
             raise InvalidPipeline(f"{name}={value!r}: give a text, such as {such!r}")
@@ -81,10 +80,10 @@ def check_place(servers: Any, topic: Any, example: str) -> None:
 
 
 def checked_settings(client: Any, part: str = "source", fixed: Mapping[str, str] = _FIXED) -> dict[str, Any]:
-    """The option ``client=``. InvalidPipeline if it sets what is ``fixed`` for this part, by name."""
+    """The option ``client=``. InvalidPipeline if it sets one of the ``fixed`` settings, by name."""
     if not isinstance(client, Mapping) or not all(isinstance(name, str) for name in client):
         raise InvalidPipeline("client= is a mapping of librdkafka's settings, such as {'security.protocol': 'SSL'}")
     for name, why in fixed.items():
         if name in client:
-            raise InvalidPipeline(f"client= sets {name!r}, which this {part} sets itself: {why}. Leave it out")
+            raise InvalidPipeline(f"client= sets {name!r}, which this {part} sets itself: {why}. Omit it")
     return dict(client)

@@ -1,7 +1,7 @@
-"""A session asks a server of PostgreSQL, again and again for as long as it may, and says in the end what was wrong.
+"""A session with a PostgreSQL server: it retries until a timeout, then reports the cause.
 
-While a run begins it waits ``connect_timeout``; once the server has answered, ``server_away``. Each call has an end: by
-the server's own timeout, and if the server does not answer at all, by cutting the connection.
+At the start of a run it waits ``connect_timeout``; once the server has answered, ``server_away``. Each call is limited:
+by the timeout of the server, and if the server does not answer at all, by cutting the connection.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _TRIES_MAX = 1_000_000
 _CONNECT_SECONDS_MIN, _CONNECT_SECONDS_MAX = 2, 10
-"""Of one try, which never lasts beyond what is left. The client takes one second for two."""
+"""Of one attempt, which never exceeds the time left. The client treats one second as two."""
 _AWAY = "Start the server, or check the network"
 _AFTER_A_RUN = "Then run again: the last checkpoint is good"
 _REMEDIES = {
@@ -36,17 +36,17 @@ _REMEDIES = {
     "53100": "Free some space on the server",
     "57014": "The call took longer than call_timeout: end what holds the table, or give it more time",
     "55P03": "The call took longer than call_timeout: end what holds the table, or give it more time",
-    "TLS demanded": "The server demands TLS: say sslmode=require in the dsn; or sslmode=verify-full and sslrootcert=, "
-    "the certificates that the server's is signed by",
-    "TLS missing": "The server has no TLS: turn it on there (ssl=on), or leave sslmode= out of the dsn",
-    "TLS trust": "Give the certificates that the server's is signed by, sslrootcert= in the dsn, and the host by the "
-    "name that is in it; where the server demands one of the client, sslcert= and sslkey=",
+    "TLS demanded": "The server demands TLS: give sslmode=require in the dsn; or sslmode=verify-full and sslrootcert=, "
+    "the certificates that sign the server's",
+    "TLS missing": "The server has no TLS: turn it on there (ssl=on), or omit sslmode= from the dsn",
+    "TLS trust": "Give the certificates that sign the server's, sslrootcert= in the dsn, and the host by the name "
+    "in its certificate; if the server demands a certificate of the client, sslcert= and sslkey=",
     "22P05": "The encoding of the database has no such character: give the sink a database in UTF8",
-    "23505": "Something else writes rows of the same key",
-    "25P02": "A statement before it failed, and its error was caught: let it be raised, or begin a SAVEPOINT before a "
-    "statement that may fail, and roll back to it",
+    "23505": "Another program writes rows with the same key",
+    "25P02": "An earlier statement failed, and its error was caught: let it propagate, or begin a SAVEPOINT before a "
+    "statement that can fail, and roll back to it",
     "23502": "Let the column be null: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL",
-    "23514": "Change the constraint; or, if the table is partitioned, make the partition of the row",
+    "23514": "Change the constraint; or, if the table is partitioned, create the partition of the row",
 }
 """By SQLSTATE, or its class."""
 _TRANSIENT = ("08", "53300", "53400", "57P", "40", "55P03", "57014", "25P03")
@@ -62,18 +62,18 @@ _REFUSED = {
     "unknown ca": "TLS trust",
     "private key": "TLS trust",
 }
-"""Words of a refused connection, which has no SQLSTATE."""
+"""Words in the text of a refused connection, which has no SQLSTATE."""
 _PASSES = ("the database system is", "SSL SYSCALL", "SSL connection has been closed")
-"""Words of a server that is being started or stopped, and of a connection under TLS that is lost: no refusal."""
+"""Words of a server that is starting or stopping, and of a lost TLS connection: not a refusal."""
 
 
 class Moved(Exception):
-    """Another has changed the mark since it was read: read it again."""
+    """Another writer has changed the mark since it was read: read it again."""
 
 
 @dataclass(frozen=True)
 class Patiences:
-    """How long to wait for what, in milliseconds."""
+    """How long to wait, in milliseconds, for what."""
 
     connect_ms: int
     call_ms: int
@@ -81,8 +81,8 @@ class Patiences:
 
 
 class Session:
-    """A connection to the server of ``settings``, made when it is needed and again when it is lost. ``name``: for
-    errors; ``after``: what to do when their cause is mended. Threads take turns. Pickled, it is settings alone."""
+    """A connection to the server of ``settings``, opened when it is needed and reopened when it is lost. ``name``: for
+    errors; ``after``: what to do once their cause is fixed. Threads take turns. Pickled, it is only its settings."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Session:
                 connection.close()
 
     def transact(self, what: str, act: Callable[[Session], T]) -> T:
-        """Do ``act`` in a transaction, and all of it again where the server was away. StorageError."""
+        """Do ``act`` in a transaction, and repeat it as a whole if the server was away. StorageError."""
         with self._turn:
             return self._transacted(what, act)
 
@@ -147,7 +147,7 @@ class Session:
             self._until_s = monotonic_s() + wait_ms / 1000
 
     def reset(self) -> None:
-        """Forget what was set on the connection; or end it, if that cannot be done."""
+        """Reset the settings of the connection; if that fails, close it."""
         if self._connection is not None:
             try:
                 self.execute("DISCARD ALL")
@@ -156,17 +156,17 @@ class Session:
 
     @property
     def transaction(self) -> str:
-        """What the client knows of the transaction: INTRANS, INERROR, IDLE; UNKNOWN if the connection is lost."""
+        """The state of the transaction: INTRANS, INERROR, IDLE; UNKNOWN if the connection is lost."""
         return str(self._connection.info.transaction_status.name)
 
     def execute(self, statement: str, words: Iterable[Any] = ()) -> Any:
-        """The cursor of a statement. ``words``: in their order; a mapping: by name."""
+        """The cursor of a statement. ``words``: its parameters in order, or a mapping by name."""
         given = words if isinstance(words, Mapping) else tuple(words)
         with self._limited():
             return self._connection.execute(statement, given or None)
 
     def copy(self, statement: str, pieces: Iterable[bytes]) -> int:
-        """Send pieces of a file to a COPY; how many rows it has taken. The time is that of a piece."""
+        """Send pieces of a file to a COPY; returns how many rows it took. The time limit is per piece."""
         with self._connection.cursor() as cursor, ExitStack() as stack:
             with self._limited():
                 copy = stack.enter_context(cursor.copy(statement))
@@ -185,9 +185,9 @@ class Session:
             found = act(self)
             done = self.execute("COMMIT").statusmessage
             if done != "COMMIT":
-                raise StorageError(f"{self._name}: the server has undone a transaction that had failed ({done})")
+                raise StorageError(f"{self._name}: the server rolled back a failed transaction ({done})")
         except BaseException:
-            # The server ends the transaction with the connection.
+            # The server rolls back with the connection.
             self.close()
             raise
         self._has_answered = True
@@ -200,7 +200,7 @@ class Session:
             "application_name": "persistent",
             "keepalives_idle": 30,
             **self._settings,
-            # What COPY is sent, whatever the dsn, the environment or the database prefers.
+            # The encoding of the COPY data, whatever the dsn, the environment or the database says.
             "client_encoding": "UTF8",
             "options": f"{self._settings.get('options', '')} {limits}".strip(),
             "connect_timeout": max(_CONNECT_SECONDS_MIN, min(_CONNECT_SECONDS_MAX, ceil(left_s))),
@@ -209,7 +209,7 @@ class Session:
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
-        """Cut the connection if the server has not answered long after it should have."""
+        """Cut the connection if the server answers long after its timeout."""
         connection = self._connection
         timer = threading.Timer(self._patiences.call_ms * 1.2 / 1000 + 1, _cut, [connection])
         timer.daemon = True
@@ -220,7 +220,7 @@ class Session:
             timer.cancel()
 
     def _failure_of(self, error: BaseException) -> StoreFailure:
-        """What an error of the server means."""
+        """The meaning of an error of the server."""
         text = self._scrubbed(str(error).strip().partition("\n")[0])
         state = getattr(error, "sqlstate", None) or _refusal(text)
         if not state:
@@ -235,7 +235,7 @@ class Session:
 
 
 def _refusal(text: str) -> str:
-    """The class of SQLSTATE that the text of a refused connection stands for, "" if another try may succeed."""
+    """The class of SQLSTATE for the text of a refused connection, "" if a retry can succeed."""
     if any(word in text for word in _PASSES):
         return ""
     return next((code for word, code in _REFUSED.items() if word in text), "")
@@ -247,7 +247,7 @@ def _cut(connection: Any) -> None:
 
 
 def psycopg(what: str = "PostgresSink") -> Any:
-    """The client of PostgreSQL. InvalidPipeline, naming the extra, if it is not installed."""
+    """The client of PostgreSQL. InvalidPipeline, with the extra to install, if it is missing."""
     try:
         import psycopg as client
     except ImportError as error:
@@ -258,7 +258,8 @@ def psycopg(what: str = "PostgresSink") -> Any:
 
 
 def settings_of(dsn: str, what: str = "PostgresSink") -> dict[str, Any]:
-    """The settings in a connection string or URL. InvalidPipeline, without a word of it, if it cannot be read."""
+    """The settings in a connection string or URL. InvalidPipeline if it cannot be parsed; the text shows nothing of
+    it."""
     client = psycopg(what)
     found: dict[str, Any] | None = None
     if isinstance(dsn, str) and dsn:
@@ -266,7 +267,7 @@ def settings_of(dsn: str, what: str = "PostgresSink") -> dict[str, Any]:
             found = client.conninfo.conninfo_to_dict(dsn)
     if found is None:
         raise InvalidPipeline(
-            f"{what} dsn= cannot be read (it is not shown, as it may hold a password): give "
+            f"{what} dsn= cannot be parsed (it is not shown, as it can hold a password): give "
             "'postgresql://user@host:5432/database' or 'host=... dbname=... user=...', a % in it as %25"
         )
     return found

@@ -1,7 +1,7 @@
-"""A link is a connection to a RabbitMQ with one channel, used by one thread; it says what a failure of it means.
+"""A link is a connection to RabbitMQ with one channel, used by one thread. Its failures are of two kinds.
 
-lost      the connection is gone: it may come back, and what was not acknowledged or confirmed is open
-refused   the broker says no: to the user, the virtual host, a queue, an exchange; it will say so again
+lost      the connection is gone, and can return; the fate of unacknowledged and unconfirmed messages is open
+refused   the broker rejects the user, the virtual host, a queue or an exchange; it will do so again
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from persistent.errors import InvalidPipeline
 _SOCKET_SECONDS: Final = 10
 _HEARTBEAT_SECONDS: Final = 30
 _REMEDIES: Final = {
-    403: "the user may not do that here: give a user and password in url=, and the permissions it needs",
-    404: "it is not there: create it, or name it in topology=, which declares it",
-    405: "another connection holds it alone: use a queue that is not exclusive",
-    406: "it is there with other arguments: declare it as it is, name it without declaring it, or delete it",
-    530: "there is no such virtual host, or it is not for this user: create it, or name another in url=",
+    403: "the user has no permission for this: give a valid user and password in url=, or the permissions it needs",
+    404: "it does not exist: create it, or name it in topology=, which declares it",
+    405: "another connection holds it exclusively: use a queue that is not exclusive",
+    406: "it exists with other arguments: declare it with those, name it without declaring it, or delete it",
+    530: "the virtual host does not exist, or this user has no access to it: create it, or name another in url=",
 }
-_STREAM: Final = "it is a stream, and no queue: read it with RabbitStreamSource"
+_STREAM: Final = "it is a stream, not a queue: read it with RabbitStreamSource"
 _CODE: Final = re.compile(r"\((\d{3})[,)]")
 _TIMED_OUT: Final = (
     "messages were not acknowledged for longer than its consumer_timeout: raise that of the broker, or make the steps "
@@ -40,12 +40,12 @@ class LinkLost(Exception):
 
 
 class LinkRefused(Exception):
-    """The broker has said no, with what to do about it."""
+    """The broker has refused. The text says what to do about it."""
 
 
 @dataclass(frozen=True)
 class LinkPatience:
-    """How long to wait, in milliseconds: for a broker when a run begins, under way, and between two tries."""
+    """How long to wait, in milliseconds: for a broker at the start of a run, during it, and between two attempts."""
 
     connect_ms: int
     away_ms: int
@@ -53,7 +53,7 @@ class LinkPatience:
 
 
 def patience(connect_timeout: Duration, server_away: Duration, recovery_interval: Duration) -> LinkPatience:
-    """The options of these names. InvalidPipeline."""
+    """The options of these names, checked. InvalidPipeline."""
     given = {"connect_timeout": connect_timeout, "server_away": server_away, "recovery_interval": recovery_interval}
     try:
         return LinkPatience(*(duration_ms(value, name) for name, value in given.items()))
@@ -62,7 +62,7 @@ def patience(connect_timeout: Duration, server_away: Duration, recovery_interval
 
 
 def pika() -> Any:
-    """The client of RabbitMQ. InvalidPipeline, naming the extra, if it is not installed."""
+    """The client of RabbitMQ. InvalidPipeline, with the extra to install, if it is missing."""
     try:
         import pika as client
     except ImportError as error:
@@ -73,14 +73,14 @@ def pika() -> Any:
 
 
 class RabbitPlace:
-    """Where a broker is: the URL, of which the password is never shown."""
+    """The address of a broker: its URL, whose password is never shown."""
 
     def __init__(self, url: Any) -> None:
         parts = urlsplit(url) if isinstance(url, str) else None
         if parts is None or parts.scheme not in ("amqp", "amqps") or not parts.hostname:
             raise InvalidPipeline(
-                "url= cannot be read (it is not shown, as it may hold a password): give "
-                "'amqp://user:password@host:5672/virtual-host', with what is special as %2F"
+                "url= cannot be parsed (it is not shown, as it can hold a password): give "
+                "'amqp://user:password@host:5672/virtual-host', with special characters escaped, such as %2F"
             )
         self._url = url
         self._secrets = {parts.password or "", unquote(parts.password or "")}
@@ -91,7 +91,7 @@ class RabbitPlace:
         return f"RabbitPlace({self.said!r})"
 
     def parameters(self) -> Any:
-        """How pika connects."""
+        """The connection parameters for pika."""
         found = pika().URLParameters(self._url)
         query = urlsplit(self._url).query
         found.heartbeat = found.heartbeat if "heartbeat" in query else _HEARTBEAT_SECONDS
@@ -99,7 +99,7 @@ class RabbitPlace:
         return found
 
     def scrubbed(self, text: str) -> str:
-        """A text of the client, without the password."""
+        """A text of the client without the password."""
         return without(self._secrets, text, "...")
 
     @contextmanager
@@ -112,7 +112,7 @@ class RabbitPlace:
             raise self.failure(error) from error
 
     def failure(self, error: BaseException) -> Exception:
-        """What an error of the client means."""
+        """The meaning of an error of the client."""
         said = getattr(error, "reply_text", "") or "; ".join(map(_said, error.args)) or type(error).__name__
         text = self.scrubbed(said.partition("\n")[0]).strip()
         found = _CODE.search(said)
@@ -140,18 +140,18 @@ class Link:
 
     @property
     def version(self) -> str:
-        """Of the broker, "3.13.7"."""
+        """The version of the broker, such as "3.13.7"."""
         said = self.connection._impl.server_properties or {}
         return str(said.get("version", ""))
 
     def close(self) -> None:
-        """End the connection; what is not acknowledged goes back to its queue."""
+        """Close the connection. Unacknowledged messages return to their queue."""
         with suppress(Exception):
             self.connection.close()
 
 
 def _said(cause: Any) -> str:
-    """An error that another one holds, by the innermost that says something."""
+    """The text of the innermost error that has one."""
     several = getattr(cause, "exceptions", None) or [None]
     inner = several[-1] or getattr(cause, "exception", None) or getattr(cause, "__cause__", None)
     if isinstance(cause, BaseException):
@@ -160,7 +160,7 @@ def _said(cause: Any) -> str:
 
 
 def quieten() -> None:
-    """The client logs every failure that we raise, several times: leave that to who asked for it."""
+    """Silence the client's log: it repeats, several times, every failure that we raise."""
     client = logging.getLogger("pika")
     if client.level == logging.NOTSET:
         client.setLevel(logging.CRITICAL)

@@ -1,8 +1,8 @@
-"""A publisher sends messages to a RabbitMQ and returns when the broker has confirmed each; many are under way at once.
+"""A publisher sends messages to RabbitMQ, many at a time, and returns when the broker has confirmed each.
 
-A message that the broker could not route is returned, and confirmed all the same: an error. One that is refused (nack),
-or whose confirmation does not come, may be stored or not: it is sent again, and each time it is waited for twice as
-long. So is what was under way when the connection was lost.
+A message that the broker cannot route is returned, yet confirmed: an error. A message that is refused (nack) or not
+confirmed in time may or may not be stored: it is sent again, and each time its confirmation is awaited twice as long.
+So are the messages in flight when the connection was lost.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from persistent.clients.rabbit_topology import Topology
 from persistent.clock import monotonic_s
 
 _AT_ONCE: Final = 2_000
-"""Messages under way."""
+"""How many messages can be in flight."""
 _WAIT_MAX_SECONDS: Final = 60.0
 
 
@@ -31,12 +31,12 @@ class Outgoing:
 
 
 class Unroutable(Exception):
-    """The broker has no queue for a message: its id, and what it said."""
+    """The broker has no queue for a message. Its id, and the broker's text."""
 
 
 @dataclass
 class Publisher:
-    """Sends to ``exchange`` with ``routing_key``. ``confirm_ms``: how long the first confirmation is waited for."""
+    """Sends to ``exchange`` with ``routing_key``. ``confirm_ms``: how long to wait for the first confirmation."""
 
     place: RabbitPlace
     exchange: str
@@ -49,11 +49,11 @@ class Publisher:
     """How many messages the broker has confirmed, and how many were sent again."""
 
     def publish(self, messages: Sequence[Outgoing]) -> None:
-        """Send all of them. Unroutable, LinkRefused, LinkLost once the broker has been away for too long."""
+        """Send all messages. Unroutable, LinkRefused; LinkLost once the broker has been away for too long."""
         open_ = list(messages)
         wait_s, since, limit_ms = self.confirm_ms / 1_000, monotonic_s(), self.patience.connect_ms
         while open_:
-            # Each try has a connection of its own: a confirmation that comes late belongs to none.
+            # Each attempt has a connection of its own, so a late confirmation is not taken for another.
             one = _Try(self, open_, wait_s)
             try:
                 self._declare()
@@ -70,13 +70,13 @@ class Publisher:
             if not open_:
                 return
             if (monotonic_s() - since) * 1_000 >= limit_ms:
-                raise one.error or LinkLost(f"{len(open_):,} messages were refused, and none of them taken")
+                raise one.error or LinkLost(f"{len(open_):,} messages were refused, and none was confirmed")
             self.resent += one.unsure
             wait_s = min(2 * wait_s, _WAIT_MAX_SECONDS) if one.begun else wait_s
             threading.Event().wait(min(self.patience.recovery_ms / 1_000, wait_s, limit_ms / 1_000))
 
     def _declare(self) -> None:
-        """What is to be there, as often as the broker may have lost it."""
+        """Declare the topology again, which the broker may have lost."""
         if self.topology != Topology():
             link = Link(self.place)
             try:
@@ -87,7 +87,7 @@ class Publisher:
 
 
 class _Try:
-    """One connection: what it leaves unconfirmed is in ``left``. ``begun``: whether anything could be sent."""
+    """One connection. ``left``: the messages without a confirmation. ``begun``: whether anything could be sent."""
 
     def __init__(self, order: Publisher, messages: Sequence[Outgoing], wait_s: float) -> None:
         self._order, self._wait_s = order, wait_s
@@ -104,17 +104,17 @@ class _Try:
 
     @property
     def unsure(self) -> int:
-        """How many messages it has sent that the broker may have or not."""
+        """How many of the sent messages the broker may or may not have."""
         return len(self._refused) + len(self._under_way)
 
     @property
     def left(self) -> list[Outgoing]:
-        """In their order: refused, not confirmed, not sent."""
+        """The messages that were refused, not confirmed or not sent, in order."""
         open_ = {one.id for one in (*self._refused, *self._under_way.values())}
         return [one for one in self._messages[: self._sent] if one.id in open_] + list(self._messages[self._sent :])
 
     def run(self) -> None:
-        """Send what fits, until all is confirmed or nothing moves."""
+        """Send until all is confirmed or nothing moves."""
         quieten()
         client = pika()
         self._connection = client.SelectConnection(
@@ -154,7 +154,7 @@ class _Try:
             self._stop()
 
     def _answered(self, frame: Any) -> None:
-        """The broker has confirmed a message, or all up to one, or refused them."""
+        """The broker has confirmed or refused a message, or all up to one."""
         method = frame.method
         self._moved_s = monotonic_s()
         last = method.delivery_tag
@@ -170,9 +170,9 @@ class _Try:
         self._give_up(Unroutable(f"message {properties.message_id}: {method.reply_text}"))
 
     def _watch(self) -> None:
-        """Give up when nothing has moved for too long."""
+        """Give up after too long without progress."""
         if monotonic_s() - self._moved_s > self._wait_s:
-            self._give_up(LinkLost(f"no confirmation has come for {self._wait_s:g} s"))
+            self._give_up(LinkLost(f"no confirmation arrived for {self._wait_s:g} s"))
             return
         self._connection.ioloop.call_later(min(0.2, self._wait_s / 4), self._watch)
 

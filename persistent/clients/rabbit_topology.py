@@ -1,5 +1,5 @@
-"""The topology of a broker is its exchanges, its queues and what binds them; who needs it declares it again whenever a
-connection begins."""
+"""The topology of a broker: its exchanges, its queues and their bindings. It is declared again whenever a connection
+begins."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BYTES_MAX: Final = 255
 
 @dataclass(frozen=True)
 class Exchange:
-    """An exchange that is declared: ``kind`` is "direct", "fanout", "topic" or "headers"."""
+    """An exchange to declare. ``kind``: "direct", "fanout", "topic" or "headers"."""
 
     name: str
     kind: str = "direct"
@@ -28,11 +28,12 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue that is declared. ``kind``: "classic" or "quorum".
+    """A queue to declare. ``kind``: "classic" or "quorum".
 
-    ``single_active_consumer``: one consumer at a time gets messages, the next when it is gone. ``delivery_limit``: a
-    quorum queue gives a message up that was returned so often; ``dead_letter_exchange``: where it goes then. ``name``
-    "": the broker gives it a name, another one for each connection, and deletes it when that ends.
+    ``single_active_consumer``: only one consumer at a time receives messages, the next one when it is gone.
+    ``delivery_limit``: a quorum queue drops a message that was returned this many times; ``dead_letter_exchange``:
+    where it goes then. ``name`` "": the broker names the queue, anew for each connection, and deletes it when that
+    ends.
     """
 
     name: str
@@ -73,7 +74,7 @@ class Queue:
         return limit is not None and limit >= 0 and "x-dead-letter-exchange" not in self.said
 
     def drops_from(self, version: str) -> bool:
-        """Whether a broker of this version drops such messages, though nobody asked for it.
+        """Whether a broker of this version drops such messages by default.
 
         >>> Queue("orders", kind="quorum").drops_from("4.1.0"), Queue("orders", kind="quorum").drops_from("3.13.7")
         (True, False)
@@ -97,9 +98,9 @@ class Binding:
 
 @dataclass(frozen=True)
 class Topology:
-    """What is declared when a connection begins: exchanges, then queues, then bindings; consumers come last.
+    """The declarations at the start of a connection: exchanges, then queues, then bindings; consumers come last.
 
-    What is there already stays as it is, if it has the same arguments; with others the broker refuses.
+    An object that exists with the same arguments stays as it is; with others, the broker refuses.
     """
 
     exchanges: tuple[Exchange, ...] = ()
@@ -114,7 +115,7 @@ class Topology:
             object.__setattr__(self, name, tuple(given))
 
     def declare(self, channel: Any, also: Queue | None = None) -> dict[str, str]:
-        """Declare all of it, and the queue ``also``; the names that the broker gave, by those in the topology."""
+        """Declare all, and the queue ``also``; returns the names given by the broker, by those in the topology."""
         for one in self.exchanges:
             channel.exchange_declare(one.name, one.kind, durable=one.durable, arguments=dict(one.arguments))
         names = {queue.name: _declare(channel, queue) for queue in self._all(also)}
@@ -131,7 +132,7 @@ class Topology:
 
 
 def _declare(channel: Any, queue: Queue) -> str:
-    """Its name, as the broker says it."""
+    """Declare a queue; returns its name according to the broker."""
     exclusive = not queue.name
     durable = queue.durable and not exclusive
     declared = channel.queue_declare(queue.name, durable=durable, exclusive=exclusive, arguments=queue.said)
@@ -141,4 +142,4 @@ def _declare(channel: Any, queue: Queue) -> str:
 
 def _require_name(what: str, name: Any) -> None:
     if not isinstance(name, str) or not 0 < len(name.encode()) <= _BYTES_MAX:
-        raise InvalidPipeline(f"{what} {name!r}: its name is a text of 1 to {_BYTES_MAX} bytes")
+        raise InvalidPipeline(f"{what} {name!r}: the name is a text of 1 to {_BYTES_MAX} bytes")

@@ -1,7 +1,7 @@
-"""A registry of schemas is asked over HTTP, again and again for as long as it may, and says in the end what was wrong.
+"""A client of a schema registry over HTTP: it retries until a timeout, then reports the cause.
 
-While a run begins it waits ``connect_timeout``; once the registry has answered, ``server_away``. An id that it does not
-know may have been registered a moment ago with another of its servers: it is asked again for some seconds.
+At the start of a run it waits ``connect_timeout``; once the registry has answered, ``server_away``. An unknown id may
+just have been registered with another of its servers, so it is requested again for some seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIGEST_CHARACTERS: Final = 16
 _TRIES_MAX: Final = 1_000_000
 _CALL_SECONDS: Final = 10.0
 _SURE_SECONDS: Final = 3.0
-"""So long, in all of a process, a registry is asked again for ids that it does not know."""
+"""How long, in total per process, a registry is asked again for ids that it does not know."""
 _SETTINGS: Final = (
     "basic.auth.user.info",
     "bearer.auth.token",
@@ -33,16 +33,16 @@ _SETTINGS: Final = (
     "ssl.key.password",
 )
 _UNKNOWN: Final = (40401, 40402, 40403)
-"""The registry's codes for a subject, a version and an id that it does not have."""
+"""The registry's codes for an unknown subject, version and id."""
 _AGAIN: Final = (408, 425, 429)
-_TRUST: Final = "Give the certificates that it is signed by: client={'ssl.ca.location': 'ca.pem'}"
+_TRUST: Final = "Give the certificates that sign the registry's: client={'ssl.ca.location': 'ca.pem'}"
 _CHECK: Final = "Then run again: the last checkpoint is good"
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A schema as the registry has it, and those that it refers to, each before those that refer to it. ``kind``:
-    "AVRO", or another; ``number``: its id, if the registry has said it."""
+    """A schema as the registry has it, and the schemas that it refers to, in order of dependency. ``kind``: "AVRO", or
+    another; ``number``: its id, if the registry has reported it."""
 
     text: str
     references: tuple[str, ...] = ()
@@ -50,37 +50,38 @@ class Registered:
     number: int | None = field(default=None, compare=False)
 
     def digest(self) -> str:
-        """Of what it says, however the registry spells its JSON."""
+        """A digest of its meaning, independent of the formatting of its JSON."""
         said = [_spelled(text) for text in (self.text, *self.references)]
         return sha256(json.dumps([self.kind, *said]).encode()).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 @dataclass(frozen=True)
 class RegistryAccess:
-    """How to reach a registry. ``servers``: URLs of one registry; ``settings``: as clients of Confluent name them,
-    among them secrets, which never appear in a text."""
+    """How to reach a registry. ``servers``: URLs of one registry; ``settings``: named as in Confluent's clients,
+    including secrets, which never appear in a text."""
 
     servers: tuple[str, ...]
     settings: Mapping[str, str] = field(repr=False)
 
     def scrubbed(self, text: str) -> str:
-        """The text without a secret."""
+        """The text without secrets."""
         user_info = self.settings.get("basic.auth.user.info", "")
         hidden = {self.settings.get(name, "") for name in ("bearer.auth.token", "ssl.key.password")}
         return without_secrets(without(hidden | {user_info, user_info.partition(":")[2]}, text, "..."))
 
 
 def registry_access(registry: Any, client: Any) -> RegistryAccess:
-    """The options ``registry=``, URLs with commas between, and ``client=``. InvalidPipeline, without a secret."""
+    """The options ``registry=`` (URLs separated by commas) and ``client=``, checked. InvalidPipeline, without
+    secrets."""
     urls = [url.strip().rstrip("/") for url in registry.split(",")] if isinstance(registry, str) else []
     if not urls or not all(url.startswith(("http://", "https://")) and urlsplit(url).hostname for url in urls):
         shown = without_secrets(repr(registry))
         raise InvalidPipeline(f"registry={shown}: give the URL of a schema registry, such as 'http://localhost:8081'")
     if not isinstance(client, Mapping) or not all(isinstance(value, str) for value in client.values()):
-        raise InvalidPipeline(f"client= of a registry is a mapping to texts. It may have {', '.join(_SETTINGS)}")
+        raise InvalidPipeline(f"client= of a registry is a mapping to texts. It can have {', '.join(_SETTINGS)}")
     unknown = [str(name) for name in client if name not in _SETTINGS]
     if unknown:
-        raise InvalidPipeline(f"client= of a registry has no {unknown[0]!r}. It may have {', '.join(_SETTINGS)}")
+        raise InvalidPipeline(f"client= of a registry has no {unknown[0]!r}. It can have {', '.join(_SETTINGS)}")
     settings, plain = dict(client), []
     for url in urls:
         parts = urlsplit(url)
@@ -93,7 +94,7 @@ def registry_access(registry: Any, client: Any) -> RegistryAccess:
 
 
 class Registry:
-    """Asks one registry. Pickled, it is settings alone."""
+    """Asks one registry. Pickled, it is only its settings."""
 
     def __init__(self, access: RegistryAccess, connect_timeout_ms: int, server_away_ms: int) -> None:
         self._access = access
@@ -111,7 +112,7 @@ class Registry:
         return {**self.__dict__, "_pool": None, "_has_answered": False}
 
     def schema(self, number: int, *, under_way: bool = False) -> Registered | None:
-        """The schema of this id, None if there is none. SourceError."""
+        """The schema with this id, None if there is none. SourceError."""
         return self._registered(f"schema {number}", f"/schemas/ids/{number}", under_way)
 
     def newest(self, subject: str) -> Registered | None:
@@ -129,10 +130,10 @@ class Registry:
             kind = str(body.get("schemaType") or "AVRO")
             return Registered(str(body["schema"]), tuple(references.values()), kind, number)
         except (KeyError, TypeError):
-            raise SourceError(f"{self!r}: what it says of {what} is no schema. Correct registry=") from None
+            raise SourceError(f"{self!r}: its answer for {what} is not a schema. Correct registry=") from None
 
     def _refer(self, body: Mapping[str, Any], found: dict[str, str]) -> None:
-        """The schemas that one refers to, by subject and version."""
+        """Collect the schemas that a schema refers to, by subject and version."""
         for one in body.get("references") or ():
             subject, version = str(one["subject"]), int(one["version"])
             name = f"{subject}/{version}"
@@ -146,7 +147,7 @@ class Registry:
             found[name] = str(inner["schema"])
 
     def _surely(self, what: str, path: str, under_way: bool) -> Mapping[str, Any] | None:
-        """The answer; that there is none is believed when it has been given for some time."""
+        """The answer. That there is none is believed once it was given for some time."""
         patience, began = Patience(), monotonic_s()
         found = self._answer(what, path, under_way=under_way)
         while found is None and monotonic_s() - began < self._doubt_seconds:
@@ -157,7 +158,7 @@ class Registry:
         return found
 
     def _answer(self, what: str, path: str, *, under_way: bool) -> Mapping[str, Any] | None:
-        """What the registry says; None if it has no such thing. SourceError."""
+        """The answer of the registry; None if it has no such object. SourceError."""
         is_known = self._has_answered or under_way
         seconds = (self._server_away_ms if is_known else self._connect_timeout_ms) / 1_000
         patience = Patience(_TRIES_MAX, seconds)
@@ -165,7 +166,7 @@ class Registry:
             return Retrying(f"read {what} of", repr(self), patience, explain=self._failure_of)(lambda: self._get(path))
         except StorageError as error:
             text = str(error)
-        # Raised outside the except clause: the client's error knows the headers.
+        # Raised outside the except clause: the client's error contains the headers.
         raise SourceError(text)
 
     def _get(self, path: str) -> Mapping[str, Any] | None:
@@ -179,7 +180,7 @@ class Registry:
         if response.status == 200:
             body = response.json()
             if not isinstance(body, dict):
-                raise ValueError("the answer is no object of JSON")
+                raise ValueError("the answer is not a JSON object")
             self._has_answered = True
             return body
         code, said = _said(response.data)
@@ -209,14 +210,14 @@ class Registry:
         return self._pool
 
     def _failure_of(self, error: BaseException) -> StoreFailure:
-        """What an error means."""
+        """The meaning of an error."""
         text = self._access.scrubbed(str(error).strip().partition("\n")[0])
         urllib3 = _library()
         if isinstance(error, _RefusedRequest):
             return _refusal(error.status, text)
         if isinstance(error, urllib3.exceptions.SSLError):
             is_untrusted = "CERTIFICATE_VERIFY_FAILED" in text
-            remedy = _TRUST if is_untrusted else "Check registry= (is it https?) and what client= says of ssl"
+            remedy = _TRUST if is_untrusted else "Check registry= (is it https?) and the ssl settings in client="
             return StoreFailure(FaultKind.PERMANENT, text, f"{remedy}. {_CHECK}")
         if isinstance(error, ValueError | urllib3.exceptions.LocationParseError):
             return StoreFailure(
@@ -228,7 +229,7 @@ class Registry:
 
 
 class _RefusedRequest(Exception):
-    """The registry answers with another status."""
+    """The registry answered with an unexpected status."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(f"it answers with status {status}{f': {said}' if said else ''}")
@@ -241,7 +242,7 @@ def _refusal(status: int, text: str) -> StoreFailure:
         return StoreFailure(FaultKind.PERMANENT, text, f"{remedy}. {_CHECK}")
     if status < 500 and status not in _AGAIN:
         return StoreFailure(FaultKind.PERMANENT, text, f"Correct registry=: is a schema registry there? {_CHECK}")
-    return StoreFailure(FaultKind.UNANSWERED, text, f"Look after the registry. {_CHECK}")
+    return StoreFailure(FaultKind.UNANSWERED, text, f"Check the registry. {_CHECK}")
 
 
 def _spelled(text: str) -> str:

@@ -1,6 +1,6 @@
-"""A secret is taken out of a text: wherever it stands, and if it is short where it stands by itself.
+"""Secrets are removed from texts: long ones anywhere, short ones only where they stand alone.
 
-Every ``a`` of a sentence is not the password ``a``: without that rule the sentence could not be read.
+Not every ``a`` of a sentence is the password ``a``: otherwise the sentence could not be read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LONG_MIN: Final = 4
 
 
 def without(secrets: Iterable[str], text: str, sign: str) -> str:
-    """``text`` with ``sign`` in place of each secret; the empty text is none.
+    """``text`` with ``sign`` in place of each secret. An empty secret is ignored.
 
     >>> without(["hunter2", "a"], "a table has no key hunter2-a", "***")
     '*** table has no key ***-***'

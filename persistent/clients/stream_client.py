@@ -1,8 +1,7 @@
-"""A client of RabbitMQ's streams asks a broker, again and again for as long as it may, and says in the end what was
-wrong.
+"""A client of RabbitMQ streams: it retries until a timeout, then reports the cause.
 
-While a run begins it waits ``connect_timeout``; once the broker has answered, ``server_away``. It asks the leader of a
-stream, at the address that the broker advertises.
+At the start of a run it waits ``connect_timeout``; once the broker has answered, ``server_away``. It asks the leader
+of a stream, at the address that the broker advertises.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from persistent.storage.retries import Patience, Retrying
 
 T = TypeVar("T")
 Wait: TypeAlias = Callable[..., Any]
-"""Waits for a coroutine, for so many seconds."""
+"""Waits for a coroutine, at most a number of seconds."""
 
 _TRIES_MAX: Final = 1_000_000
 _CALL_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.5
 _LOOK_AGAIN_SECONDS: Final = 3.0
 _SILENT_SECONDS: Final = 30.0
-"""After so long without a chunk another connection is tried."""
+"""After this time without a chunk, another connection is tried."""
 _SURE_SECONDS: Final = 3.0
-"""So long a broker has to say that there is no such stream."""
+"""How long a broker is asked again before its answer that the stream does not exist is believed."""
 _IDLE_CONNECTIONS: Final = 4
 _CREDIT: Final = 8
 
 
 class StreamClient:
-    """Asks one broker, or the nodes of one cluster. One for each source or sink in each process. ``failure``: what it
-    raises."""
+    """Asks one broker, or the nodes of one cluster. Each source and sink has one in each process. ``failure``: the
+    error to raise."""
 
     def __init__(self, access: StreamAccess, failure: type[PersistentError] = SourceError) -> None:
         _library()
@@ -56,34 +55,34 @@ class StreamClient:
     def __repr__(self) -> str:
         return f"RabbitMQ at {self._access.text}"
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- offsets and chunks -------------------------------------------------------------------------------------------
 
     def kept(self, streams: Sequence[str]) -> dict[str, Kept]:
-        """The offsets that are kept and are in the log of the broker for good."""
+        """The offsets that are kept and durable in the log of the broker."""
         return {one: self.asked(f"find the end of stream {one!r} of", one, _kept_of(one)) for one in streams}
 
     def last(self, stream: str) -> Chunk | None:
-        """The newest chunk, None of an empty stream."""
+        """The newest chunk, None for an empty stream."""
         return self.asked(f"find the end of stream {stream!r} of", stream, _last_of(stream))
 
     def at_time(self, stream: str, ms: int) -> int:
-        """The first offset of the first chunk that the broker wrote at ``ms`` or later; the end, as it was before the
-        question, if there is none."""
+        """The first offset of the first chunk that the broker wrote at ``ms`` or later; without one, the end before the
+        question."""
         end = self.last(stream)
         found = self.chunk(stream, TIMESTAMP, max(ms, 0))
         return found.first if found is not None else 0 if end is None else end.stop
 
     def chunk(self, stream: str, kind: str, value: int | None = None) -> Chunk | None:
-        """The chunk where a reader from there would begin, None if there is none yet."""
+        """The chunk where a reader from this place would begin, None if there is none yet."""
         what = f"look into stream {stream!r} of"
         return self.asked(what, stream, lambda connection: connection.chunk(stream, kind, value))
 
     # -- reading -------------------------------------------------------------------------------------------------
 
     def chunks(self, stream: str, start: int, stop: int, look: Callable[[int], None]) -> Iterator[list[Chunk]]:
-        """The chunks with the records ``start <= offset < stop``, some at once; the first and the last may have others
-        too. It ends with a chunk that reaches ``stop``. ``look(offset)``: called while nothing comes; raises what
-        waiting does not mend."""
+        """The chunks with the records ``start <= offset < stop``, in batches; the first and the last can have other
+        records too. It ends with a chunk that reaches ``stop``. ``look(offset)`` is called while nothing arrives, and
+        raises what waiting does not fix."""
         silent_since = looked = monotonic_s()
         while start < stop:
             connection = self._subscribed(stream, start)
@@ -136,8 +135,8 @@ class StreamClient:
         answers: tuple[type[Exception], ...] = (),
         seconds: float = _CALL_SECONDS,
     ) -> T:
-        """The answer of the leader of a stream, which may need some tries. ``answers``: errors of ``ask`` that are
-        raised as they are; ``seconds``: how long one try may take."""
+        """The answer of the leader of a stream, with retries. ``answers``: errors of ``ask`` that are raised unchanged;
+        ``seconds``: the longest time of one attempt."""
 
         async def once() -> T:
             connection = await self._taken(stream)
@@ -153,8 +152,8 @@ class StreamClient:
 
     @contextmanager
     def connection(self, stream: str) -> Iterator[tuple[StreamConnection, Wait]]:
-        """A connection to the leader of a stream, which nobody else uses meanwhile, and what waits for its answers; one
-        that failed is not used again."""
+        """A connection to the leader of a stream for one caller at a time, and a function that waits for its answers.
+        One that failed is not used again."""
         connection = self._loop.run(self._taken(stream), _CALL_SECONDS)
         try:
             yield connection, self._loop.run
@@ -164,7 +163,7 @@ class StreamClient:
         self._loop.run(self._given_back(connection), _CALL_SECONDS)
 
     def repeated(self, what: str, act: Callable[[], T], stream: str, answers: tuple[type[Exception], ...] = ()) -> T:
-        """``act()``, again with growing pauses, for as long as a broker may be away."""
+        """``act()``, repeated with growing pauses as long as a broker may be away."""
         seconds = self.server_away_s if self._has_answered else self._access.connect_timeout_ms / 1_000
         began = monotonic_s()
 
@@ -188,7 +187,7 @@ class StreamClient:
         except NoStream:
             text = (
                 f"{self!r} has no stream {stream!r}. Create it, or correct the name or client={{'vhost': ...}}; a "
-                "queue of that name is no stream, and is for RabbitQueueSource and RabbitQueueSink"
+                "queue of that name is not a stream, and is for RabbitQueueSource and RabbitQueueSink"
             )
         except StorageError as error:
             if type(error) is not StorageError:
@@ -208,7 +207,7 @@ class StreamClient:
     def server_away_s(self) -> float:
         return self._access.server_away_ms / 1_000
 
-    # -- connections, all of which live in the loop --------------------------------------------------------------
+    # -- connections, all in the loop --------------------------------------------------------------
 
     @property
     def _loop(self) -> EventLoop:
@@ -218,7 +217,7 @@ class StreamClient:
             return self._own_loop
 
     async def _seed(self) -> StreamConnection:
-        """A connection to any of the servers that were given."""
+        """A connection to any of the given servers."""
         servers = self._access.servers
         self._asked += 1
         return await self._connected(servers[self._asked % len(servers)])
@@ -262,7 +261,7 @@ class StreamClient:
         await self._end(connection)
 
     async def _end(self, connection: StreamConnection) -> None:
-        """End a connection, and wait for nothing: its farewell takes a moment."""
+        """Close a connection without waiting for it."""
         self._loop.spawn(connection.close())
 
     def _dropped(self, stream: str, connection: StreamConnection) -> None:
@@ -286,7 +285,7 @@ class StreamClient:
 
 
 class NoStream(Exception):
-    """There is no such stream."""
+    """The stream does not exist."""
 
 
 def _last_of(stream: str) -> Callable[[StreamConnection], Coroutine[Any, Any, Chunk | None]]:
@@ -294,7 +293,7 @@ def _last_of(stream: str) -> Callable[[StreamConnection], Coroutine[Any, Any, Ch
         found = await connection.chunk(stream, LAST)
         if found is not None or await connection.chunk(stream, FIRST) is None:
             return found
-        # The newest is not with enough members of a cluster yet.
+        # The newest chunk has not reached enough members of the cluster yet.
         found = await connection.chunk(stream, LAST, seconds=_CALL_SECONDS / 2)
         if found is None:
             raise TimeoutError("the end of the stream is not confirmed")
@@ -305,7 +304,7 @@ def _last_of(stream: str) -> Callable[[StreamConnection], Coroutine[Any, Any, Ch
 
 def _kept_of(stream: str) -> Callable[[StreamConnection], Coroutine[Any, Any, Kept]]:
     async def ask(connection: StreamConnection) -> Kept:
-        # The end first: what is deleted in between only narrows it.
+        # The end first: a deletion in between only narrows the range.
         last = await _last_of(stream)(connection)
         first = None if last is None else await connection.chunk(stream, FIRST)
         if last is None or first is None:

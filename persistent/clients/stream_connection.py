@@ -1,7 +1,7 @@
-"""A connection to the streams of a RabbitMQ: it asks for chunks, and appends with publishing ids.
+"""A connection to RabbitMQ streams: it requests chunks, and appends with publishing ids.
 
-A *chunk* is what a broker keeps of a stream: consecutive records that came within a moment, with the time by the
-broker's clock. It is never changed, so a chunk that is another one now tells of another stream.
+A *chunk* is the unit in which a broker keeps a stream: consecutive records that arrived together, with the time of the
+broker's clock. It never changes, so a changed chunk means another stream.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ TIMESTAMP: Final = "TIMESTAMP"
 FRAME_MAX: Final = 1 << 20
 _IDS: Final = 200
 _OURS: Final = 1 << 24
-"""Where the numbers of our own questions begin; those of the client begin at 1."""
+"""Where the numbers of our own requests begin; those of the client begin at 1."""
 
 
 class Lost(Exception):
-    """The connection is gone, or says nothing that makes sense: another one may do better."""
+    """The connection is gone or answers nonsense. Another one can succeed."""
 
 
 class NotTaken(Exception):
-    """The broker did not take records. ``id``: the first of their publishing ids, None if it does not say."""
+    """The broker did not accept records. ``id``: the first of their publishing ids, None if unknown."""
 
     def __init__(self, said: str, id: int | None = None) -> None:
         super().__init__(said)
@@ -43,8 +43,8 @@ class NotTaken(Exception):
 
 @dataclass(frozen=True)
 class Chunk:
-    """The records ``first <= offset < stop`` of a stream; ``timestamp``: when the broker wrote them, in ms; ``epoch``:
-    of the leader that did; ``crc``: of their bytes."""
+    """The records ``first <= offset < stop`` of a stream. ``timestamp``: when the broker wrote them, in ms; ``epoch``:
+    of the leader that wrote them; ``crc``: of their bytes."""
 
     first: int
     stop: int
@@ -54,13 +54,13 @@ class Chunk:
     frame: Any = field(repr=False, compare=False, default=None)
 
     def messages(self) -> list[bytes]:
-        """The bytes of each. ValueError where they cannot be taken apart."""
+        """The bytes of each record. ValueError if they cannot be decoded."""
         try:
             found: list[bytes] = self.frame.get_messages()
         except Exception as error:
-            raise ValueError(f"the records cannot be taken apart: {error}") from error
+            raise ValueError(f"the records cannot be decoded: {error}") from error
         if len(found) != self.stop - self.first:
-            raise ValueError(f"a chunk says that it has {self.stop - self.first} records, and has {len(found)}")
+            raise ValueError(f"a chunk claims {self.stop - self.first} records, and has {len(found)}")
         return found
 
 
@@ -81,7 +81,7 @@ class StreamConnection:
 
     @staticmethod
     async def opened(access: StreamAccess, address: Address) -> StreamConnection:
-        """A connection to this broker. The errors of rstream, OSError, TimeoutError."""
+        """A connection to this broker. Errors of rstream, OSError, TimeoutError."""
         from rstream.client import Client
 
         made = StreamConnection(address)
@@ -94,10 +94,10 @@ class StreamConnection:
             connection_closed_handler=made._hear_closed,
         )
         made._client = client
-        # It tells of its end only where it has streams.
+        # The client reports the end of a connection only for its streams.
         client.add_stream("persistent")
         begun: Any = client.start_task
-        # Nor does it tell where its listener ends with a frame that it cannot decode.
+        # Nor does it report that its listener ended with a frame that it cannot decode.
         client.start_task = lambda name, work: begun(name, made._until_it_ends(work))
 
         async def begin() -> None:
@@ -117,24 +117,24 @@ class StreamConnection:
 
     @property
     def frame_max(self) -> int:
-        """How many bytes a frame may have, as client and broker agreed."""
+        """The agreed maximum size of a frame, in bytes."""
         return int(self._client.frame_max) or FRAME_MAX
 
     @property
     def advertised(self) -> Address | None:
-        """How this broker wants to be called, if it says."""
+        """The address that this broker advertises, if any."""
         said = self._client.server_properties or {}
         if "advertised_host" not in said or "advertised_port" not in said:
             return None
         return str(said["advertised_host"]), int(said["advertised_port"])
 
     async def close(self) -> None:
-        """End it, in whatever state it is."""
+        """Close it, whatever its state."""
         with suppress(Exception):
             await self._client.close()
 
     async def _answered(self, asked: Coroutine[Any, Any, T]) -> T:
-        """What is answered. Lost as soon as the connection is, of which the client does not tell those who wait."""
+        """The answer. Lost as soon as the connection is lost, which the client does not report to waiting callers."""
         answer, closed = asyncio.ensure_future(asked), asyncio.ensure_future(self._closed.wait())
         try:
             await asyncio.wait((answer, closed), return_when=asyncio.FIRST_COMPLETED)
@@ -160,16 +160,16 @@ class StreamConnection:
     # -- asking --------------------------------------------------------------------------------------------------
 
     async def leader(self, stream: str) -> Address:
-        """Where the leader of a stream is."""
+        """The address of the leader of the stream."""
         leader, _ = await self._answered(self._client.query_leader_and_replicas(stream))
         return str(leader.host), int(leader.port)
 
     async def exists(self, stream: str) -> bool:
-        """Whether there is a stream of this name."""
+        """Whether a stream of this name exists."""
         return bool(await self._answered(self._client.stream_exists(stream)))
 
     async def create(self, stream: str, arguments: dict[str, str]) -> None:
-        """Create a stream, unless it is there."""
+        """Create a stream, unless it exists."""
         from rstream.exceptions import StreamAlreadyExists
 
         try:
@@ -178,9 +178,9 @@ class StreamConnection:
             return
 
     async def chunk(self, stream: str, kind: str, value: int | None = None, seconds: float = 0) -> Chunk | None:
-        """The chunk where a reader from there would begin; None if the stream has none there for so long.
+        """The chunk where a reader from this place would begin; None if none arrives within ``seconds``.
 
-        A broker sends what a subscription may have before it answers the next question.
+        A broker sends the chunks of a subscription before it answers the next request.
         """
         await self.subscribe(stream, kind, value, credit=1)
         try:
@@ -195,7 +195,7 @@ class StreamConnection:
         """The last publishing id under this name, 0 if there is none."""
         from rstream import schema
 
-        # The client's own method takes an error for the answer 0.
+        # The client's own method returns 0 for an error.
         asked = schema.QueryPublisherSequence(next(self._questions), publisher_ref=name, stream=stream)
         wanted = schema.QueryPublisherSequenceResponse
         answer: Any = await self._answered(self._client.sync_request(asked, wanted))
@@ -204,7 +204,7 @@ class StreamConnection:
     # -- reading -------------------------------------------------------------------------------------------------
 
     async def subscribe(self, stream: str, kind: str, value: int | None, credit: int) -> None:
-        """Be sent chunks from there on, so many before more are asked for."""
+        """Receive chunks from this place on, ``credit`` of them before more are requested."""
         from rstream import schema
         from rstream.constants import OffsetType
 
@@ -233,7 +233,7 @@ class StreamConnection:
             await self._answered(self._client.unsubscribe(id))
 
     async def take(self, seconds: float) -> list[Chunk]:
-        """The chunks that have come; those that come first if there are none, empty after so long. Lost."""
+        """The chunks that have arrived. Without any, wait for the next; empty after ``seconds``. Lost."""
         try:
             frames: list[Any] = [await asyncio.wait_for(self._frames.get(), seconds)]
         except TimeoutError:
@@ -246,13 +246,13 @@ class StreamConnection:
         return found
 
     async def more(self, count: int) -> None:
-        """Be sent so many chunks more."""
+        """Request ``count`` more chunks."""
         await self._client.credit(self._subscription, count)
 
     # -- appending -----------------------------------------------------------------------------------------------
 
     async def declare(self, stream: str, name: str) -> None:
-        """Be the publisher of this name. Others of the same name may be there."""
+        """Become a publisher of this name. Others of the same name can exist."""
         from rstream import schema
 
         self._confirmed, self._refused = asyncio.Queue(), []
@@ -262,11 +262,11 @@ class StreamConnection:
         await self._answered(self._client.declare_publisher(stream, name, 1))
 
     async def retire(self) -> None:
-        """Be a publisher no more."""
+        """Delete the publisher."""
         await self._answered(self._client.delete_publisher(1))
 
     async def publish(self, ids: Sequence[int], messages: Sequence[bytes]) -> None:
-        """Append records under these ids, in one frame. What has an id that is not above the last is passed over."""
+        """Append records under these ids, in one frame. The broker skips records whose id is not above the last."""
         from rstream import schema
 
         rows = [schema.Message(id, None, message) for id, message in zip(ids, messages)]
@@ -275,8 +275,8 @@ class StreamConnection:
             raise Lost("the connection was lost")
 
     async def confirmed(self, seconds: float) -> int:
-        """How many records have been confirmed since it was asked last: those that are there, or were before.
-        TimeoutError after so long, Lost, NotTaken."""
+        """How many records were confirmed since the last call, including those stored before. TimeoutError after
+        ``seconds``, Lost, NotTaken."""
         try:
             confirmed = await asyncio.wait_for(self._confirmed.get(), seconds)
         except TimeoutError:
@@ -294,7 +294,7 @@ class StreamConnection:
 
     def _hear_refused(self, frame: Any) -> None:
         codes = sorted({error.response_code for error in frame.errors})
-        said = f"it did not take {len(frame.errors)} records (code {', '.join(map(str, codes))})"
+        said = f"it did not accept {len(frame.errors)} records (code {', '.join(map(str, codes))})"
         self._refused.append(NotTaken(said, min(error.publishing_id for error in frame.errors)))
         self._confirmed.put_nowait(0)
 

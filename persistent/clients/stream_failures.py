@@ -1,4 +1,4 @@
-"""What an error of a connection to streams means: whether another try may help, and what to do about it."""
+"""The meaning of an error of a stream connection: whether a retry can help, and what to do about it."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ _PERMANENT: Final = {
     "AuthenticationFailure": ("it refuses the user or the password", _LOGIN),
     "SASLError": ("it refuses the login", _LOGIN),
     "SASLChallenge": ("it refuses the login", _LOGIN),
-    "SASLMechanismNotSupported": ("it takes no user with a password", "let it take PLAIN"),
+    "SASLMechanismNotSupported": ("it accepts no user with a password", "let it accept PLAIN"),
     "SASLAuthenticationFailureLoopback": (
-        "it lets this user in from its own machine only",
+        "it accepts this user only from its own machine",
         "give another user: client={'username': ..., 'password': ...}",
     ),
     "VirtualHostAccessFailure": (
-        "this user may not use that virtual host, or there is none of that name",
+        "this user has no access to the virtual host, or it does not exist",
         "correct client={'vhost': ...}, or give the user its permissions",
     ),
     "AccessRefused": (
         "this user may not do that",
         "give it the permission to read the stream, and for a sink to write and configure",
     ),
-    "PreconditionFailed": ("what is asked for contradicts what is there", "look into the log of the broker"),
+    "PreconditionFailed": ("the request contradicts what exists", "look into the log of the broker"),
 }
 
 
 def stream_failure(error: BaseException, redacted: Callable[[str], str] = str) -> StoreFailure:
-    """What an error means. ``redacted``: what others say, without secrets; our own words have none."""
+    """The meaning of an error. ``redacted``: removes secrets from foreign texts; our own have none."""
     name = type(error).__name__
     if name in _PERMANENT:
         cause, remedy = _PERMANENT[name]
         return StoreFailure(FaultKind.PERMANENT, cause, _GOOD + remedy)
     if isinstance(error, ssl.SSLCertVerificationError):
-        remedy = "give the certificates that the broker's is signed by, client={'ca': 'ca.pem'}, and its own name"
+        remedy = (
+            "give the certificates that sign the broker's, client={'ca': 'ca.pem'}, and the name in its certificate"
+        )
         cause = f"its certificate is refused: {redacted(str(getattr(error, 'verify_message', error)))}"
         return StoreFailure(FaultKind.PERMANENT, cause, _GOOD + remedy)
     if isinstance(error, ssl.SSLError):
@@ -54,7 +56,7 @@ def stream_failure(error: BaseException, redacted: Callable[[str], str] = str) -
     if name in ("StreamNotAvailable", "LeaderNotAvailable", "StreamDoesNotExist"):
         is_known = name != "StreamDoesNotExist"
         cause = "the stream has no leader at the moment" if is_known else "it knows no stream of that name"
-        return StoreFailure(FaultKind.UNANSWERED, cause, _GOOD + "look after the broker, and run again")
+        return StoreFailure(FaultKind.UNANSWERED, cause, _GOOD + "check the broker, and run again")
     if isinstance(error, StorageError | Lost | NotTaken | OSError):
         said = redacted(str(error)) or "it does not answer"
         return StoreFailure(FaultKind.UNANSWERED, said, _GOOD + _REACH)

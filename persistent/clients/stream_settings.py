@@ -1,4 +1,4 @@
-"""How to reach a RabbitMQ that serves streams: what is the user's to say, and never shown."""
+"""The settings of a RabbitMQ stream connection: which of them users may set, and which texts must never be shown."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _HEARTBEAT_SECONDS: Final = 60
 
 @dataclass(frozen=True)
 class StreamAccess:
-    """How to reach a broker; it is pickled to the workers, and holds no connection. ``settings``: as the user gave
-    them, among them a password, which never appears in a text."""
+    """How to reach a broker. It is pickled to the workers, and holds no connection. ``settings``: as the user gave
+    them, including a password, which never appears in a text."""
 
     servers: tuple[Address, ...]
     settings: Mapping[str, Any] = field(repr=False)
@@ -33,7 +33,7 @@ class StreamAccess:
 
     @property
     def text(self) -> str:
-        """The servers, as they were given."""
+        """The servers as given."""
         return ",".join(f"{host}:{port}" for host, port in self.servers)
 
     @property
@@ -53,7 +53,7 @@ class StreamAccess:
         return int(self.settings.get("heartbeat", _HEARTBEAT_SECONDS))
 
     def tls(self) -> ssl.SSLContext | None:
-        """What a connection with TLS needs, None for one without. InvalidPipeline for files that cannot be read."""
+        """The context of a TLS connection, None without TLS. InvalidPipeline for files that cannot be read."""
         if not self.settings.get("tls"):
             return None
         try:
@@ -76,13 +76,13 @@ class StreamAccess:
 
 
 def stream_access(servers: Any, client: Any, connect_timeout: Duration, server_away: Duration) -> StreamAccess:
-    """The options ``servers=``, ``client=``, ``connect_timeout=`` and ``server_away=``. InvalidPipeline."""
+    """The options ``servers=``, ``client=``, ``connect_timeout=`` and ``server_away=``, checked. InvalidPipeline."""
     if client is not None and not isinstance(client, Mapping):
         raise InvalidPipeline("client= is a mapping of settings, such as {'username': 'app', 'password': ...}")
     settings = dict(client or {})
     for name, value in settings.items():
         if name not in _SETTINGS:
-            raise InvalidPipeline(f"client= has no setting {name!r}. It may have {', '.join(_SETTINGS)}")
+            raise InvalidPipeline(f"client= has no setting {name!r}. It can have {', '.join(_SETTINGS)}")
         if name in _TEXTS and not isinstance(value, str):
             raise InvalidPipeline(f"client={{{name!r}: ...}} is a text")
     if not isinstance(settings.get("tls", False), bool):
@@ -91,13 +91,13 @@ def stream_access(servers: Any, client: Any, connect_timeout: Duration, server_a
     if not isinstance(heartbeat, int) or isinstance(heartbeat, bool) or heartbeat < 1:
         raise InvalidPipeline(f"client={{'heartbeat': {heartbeat!r}}}: give whole seconds, at least 1")
     if not settings.get("tls") and settings.keys() & {"ca", "certificate", "key"}:
-        raise InvalidPipeline("client= names certificates, and does not say 'tls': True")
+        raise InvalidPipeline("client= names certificates, but lacks 'tls': True")
     waits = (_milliseconds(connect_timeout, "connect_timeout"), _milliseconds(server_away, "server_away"))
     return StreamAccess(_addresses(servers, _TLS_PORT if settings.get("tls") else PORT), settings, *waits)
 
 
 def check_stream(name: Any, option: str = "stream") -> None:
-    """The name of a stream. InvalidPipeline for what cannot be one."""
+    """Check the name of a stream. InvalidPipeline."""
     if not isinstance(name, str) or not name:
         raise InvalidPipeline(f"{option}={name!r}: give the name of a stream, such as 'clicks'")
     if len(name.encode()) > _NAME_MAX:
@@ -117,7 +117,9 @@ def _addresses(servers: Any, port: int) -> tuple[Address, ...]:
         if not colon:
             host, number = one.strip(), str(port)
         if not host or not number.isdecimal() or not 0 < int(number) < 1 << 16:
-            raise InvalidPipeline(f"servers={servers!r}: {one.strip()!r} is no 'host:port', such as 'localhost:{PORT}'")
+            raise InvalidPipeline(
+                f"servers={servers!r}: {one.strip()!r} is not 'host:port', such as 'localhost:{PORT}'"
+            )
         found.append((host, int(number)))
     return tuple(found)
 

@@ -1,7 +1,7 @@
-"""What a consumer has received and not acknowledged: of each record of the journal, the tag of its message.
+"""The received but unacknowledged messages of a consumer: the tag of each, by the record of the journal.
 
-A tag means something on the channel that delivered it alone; those of a channel that is gone are forgotten, since the
-broker delivers their messages again.
+A tag is valid only on the channel that delivered it. Tags of a closed channel are forgotten, because the broker
+delivers their messages again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Unacknowledged:
-    """``generation``: how many channels there have been.
+    """``generation``: how many channels have been opened.
 
     >>> held = Unacknowledged()
     >>> held.begin(); held.add([7, 8], [1, 2]); held.up_to(7), len(held)
@@ -28,17 +28,17 @@ class Unacknowledged:
         return len(self._held)
 
     def begin(self) -> None:
-        """A new channel has been opened."""
+        """A new channel was opened."""
         self.generation += 1
         self._held.clear()
 
     def add(self, numbers: list[int], tags: list[int]) -> None:
-        """Records of these numbers are journaled; both ascend."""
+        """Records of these numbers are journaled. Both lists ascend."""
         self._held.extend(zip(numbers, tags, strict=True))
 
     def up_to(self, number: int) -> int | None:
-        """The last tag of records with this number or a lower one, which are held no longer; None if there is none.
-        Acknowledge it together with all before."""
+        """Remove the records up to this number; returns their last tag, None if there is none. Acknowledge it together
+        with all before."""
         found = None
         while self._held and self._held[0][0] <= number:
             found = self._held.popleft()[1]

@@ -119,7 +119,7 @@ def test_how_long_it_is_waited_for(server: RegistryServer) -> None:
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n<html/>", "no registry answers there"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[{}]", "no registry answers there"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "is no schema. Correct registry="),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "is not a schema. Correct registry="),
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\n\r\n<html/>", "status 404.*is a schema registry there"),
         (b"HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", "status 302.*is a schema registry there"),
         (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", "status 403.*Give valid credentials"),

@@ -32,8 +32,8 @@ def test_servers() -> None:
         (" ", "give a text"),
         ("a:", "'a:' is no 'host:port'"),
         (":5", "':5' is no 'host:port'"),
-        ("a:0", "is no 'host:port'"),
-        ("a:65536", "is no 'host:port'"),
+        ("a:0", "is not 'host:port'"),
+        ("a:65536", "is not 'host:port'"),
         ("a:1,", "'' is no 'host:port'"),
         ("amqp://dev:hunter2@a", "servers= is a URL: give 'host:port'.*belong to client="),
         ("dev:hunter2@a", "servers= is a URL"),
@@ -56,8 +56,8 @@ def test_servers_that_are_none(servers: Any, said: str) -> None:
         ({"heartbeat": 0}, "whole seconds, at least 1"),
         ({"heartbeat": 1.5}, "whole seconds"),
         ({"heartbeat": True}, "whole seconds"),
-        ({"ca": "ca.pem"}, "names certificates, and does not say 'tls': True"),
-        ({"tls": False, "key": "k"}, "does not say 'tls': True"),
+        ({"ca": "ca.pem"}, "names certificates, but lacks 'tls': True"),
+        ({"tls": False, "key": "k"}, "lacks 'tls': True"),
     ],
 )
 def test_settings_that_are_none(client: Any, said: str) -> None:

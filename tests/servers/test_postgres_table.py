@@ -289,7 +289,7 @@ def test_a_partitioned_table_is_one(mode: str, postgres: PostgresServer, table: 
     sink.claim(CLAIM)
     sink.deliver(batch(1, 0, outputs_of({"a": 1})))
     second = batch(2, 1, outputs_of({"b": 2} if mode == "append" else {"a": 2, "b": 2}))
-    with pytest.raises(StorageError, match=r"no partition of relation .* make the partition of the row"):
+    with pytest.raises(StorageError, match=r"no partition of relation .* create the partition of the row"):
         sink.deliver(second)
     postgres.ask(f"CREATE TABLE {table}_rest PARTITION OF {table} DEFAULT")
     sink.deliver(second)

@@ -442,15 +442,15 @@ def test_what_the_broker_refuses_is_said_at_once(rabbit: RabbitServer, tmp_path:
     def refuses(queue: str | Queue, *words: str, **options: Any) -> None:
         refused(job(rabbit, queue, tmp_path, **options), SourceError, *words, "stays there")
 
-    refuses(queue, "ACCESS_REFUSED", "give a user and password in url=", url=rabbit.url(password="nope"))
-    refuses(queue, "vhost none not found", "no such virtual host", url=rabbit.url(vhost="none"))
+    refuses(queue, "ACCESS_REFUSED", "give a valid user and password in url=", url=rabbit.url(password="nope"))
+    refuses(queue, "vhost none not found", "the virtual host does not exist", url=rabbit.url(vhost="none"))
     url = rabbit.url(user="nobody", password="no")
     refuses(queue, "(403) 'ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN", url=url)
     refuses("gone", "no queue 'gone'", "create it, or name it in topology=")
-    refuses(Queue(queue, kind="quorum"), "inequivalent arg", "it is there with other arguments")
+    refuses(Queue(queue, kind="quorum"), "inequivalent arg", "it exists with other arguments")
     refuses(queue, "no exchange 'gone'", topology=Topology(bindings=[Binding("gone", queue)]))
     other = Exchange("amq.direct", "topic")
-    refuses(queue, "it is there with other arguments", topology=Topology(exchanges=[other]))
+    refuses(queue, "it exists with other arguments", topology=Topology(exchanges=[other]))
     assert ready(rabbit, queue) == 3
     pipeline = job(rabbit, queue, tmp_path)
     run(pipeline)
@@ -468,7 +468,7 @@ def test_a_stream_is_no_queue(rabbit: RabbitServer, declared: bool, tmp_path: Pa
         channel.confirm_delivery()
         channel.basic_publish("", name, b'{"n": 1}')
     pipeline = job(rabbit, Queue(name, arguments=said) if declared else name, tmp_path)
-    refused(pipeline, SourceError, f"queue '{name}'", "it is a stream, and no queue: read it with RabbitStreamSource")
+    refused(pipeline, SourceError, f"queue '{name}'", "it is a stream, not a queue: read it with RabbitStreamSource")
 
 
 def test_a_broker_that_is_not_there_is_waited_for_and_named(rabbit: RabbitServer, tmp_path: Path) -> None:

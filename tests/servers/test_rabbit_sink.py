@@ -194,7 +194,7 @@ def test_what_cannot_be_published_is_kept(rabbit: RabbitServer, tmp_path: Path) 
         ({"confirm_timeout": "soon"}, "confirm_timeout"),
         ({"server_away": "soon"}, "server_away"),
         ({"topology": Queue("q")}, "give Topology"),
-        ({"url": "localhost"}, "url= cannot be read"),
+        ({"url": "localhost"}, "url= cannot be parsed"),
     ],
 )
 def test_options_that_cannot_be(options: dict[str, Any], match: str) -> None:

@@ -269,7 +269,7 @@ def test_every_record_that_cannot_be_decoded_is_a_dead_letter(streams: Streams) 
     plan = source(streams, name).plan(SourceState({}), Budget(100))
     dead = [one for records in source(streams, name).read(plan.splits[0], plan.recorded) for one in records.dead]
     assert [one.offset for one in dead] == [2, 3, 4, 5]
-    assert dead[0].data == b"plain bytes" and 'say encoding="raw"' in dead[0].reason
+    assert dead[0].data == b"plain bytes" and 'give encoding="raw"' in dead[0].reason
     assert "AMQP sequence" in dead[1].reason
 
 
@@ -277,7 +277,7 @@ def test_records_that_are_no_messages(streams: Streams) -> None:
     """As programs write them that speak to the plugin alone."""
     name = streams.create()
     streams.append_raw(name, rows(30))
-    with pytest.raises(SourceError, match=r'not an AMQP 1.0 message. If its bytes are the value, say encoding="raw"'):
+    with pytest.raises(SourceError, match=r'not an AMQP 1.0 message. If its bytes are the value, give encoding="raw"'):
         job(streams, name).run(engine="embedded")
     one = job(streams, name, encoding="raw")
     one.run(engine="embedded")
@@ -288,7 +288,7 @@ def test_records_that_are_no_messages(streams: Streams) -> None:
     ("options", "said"),
     [
         ({"client": {"username": "dev", "password": "hunter2-of-dev"}}, "refuses the user or the password"),
-        ({"client": {**LOGIN, "vhost": "nowhere"}}, "there is none of that name"),
+        ({"client": {**LOGIN, "vhost": "nowhere"}}, "it does not exist"),
         ({"servers": "127.0.0.1:1"}, "rabbitmq-plugins enable rabbitmq_stream"),
         ({"client": {**LOGIN, "tls": True}}, "does the broker want TLS|TLS fails"),
     ],

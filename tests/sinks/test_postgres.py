@@ -29,7 +29,7 @@ def test_a_password_is_nowhere_to_be_seen() -> None:
         sink.claim(Claim("job"))
     assert SECRET not in f"{error.value!r}{error.value.__context__!r}"
     for dsn in (f"host=x password='{SECRET}", f"postgresql://u:{SECRET}%zz@h/d", "", None):
-        with pytest.raises(InvalidPipeline, match="dsn= cannot be read") as refused:
+        with pytest.raises(InvalidPipeline, match="dsn= cannot be parsed") as refused:
             PostgresSink(dsn, "visits")  # type: ignore[arg-type]
         assert SECRET not in f"{refused.value!r}{refused.value.__context__!r}{refused.value.__cause__!r}"
 
