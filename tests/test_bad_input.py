@@ -138,7 +138,7 @@ def test_a_listed_file_that_breaks_off(
     for _ in range(2):
         with pytest.raises(SourceError) as error:
             run(pipeline_of(files(tmp_path), storage, step_rows=step_rows))
-        says(error, str(bad), "break off", "listed", "on_bad_file='dead-letter'", "a file of a new name")
+        says(error, str(bad), "break off", "listed", "on_bad_file='dead-letter'", "a file with a new name")
         assert "Repair or remove" not in str(error.value)
     if remedy == "removed":
         bad.unlink()

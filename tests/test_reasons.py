@@ -48,27 +48,27 @@ FRESH = "Another timestamp= or timestamp_unit= needs a new checkpoint and sink"
         (
             ISO,
             "s",
-            f"timestamp unreadable: column 'when' holds {ISO!r} (string), where timestamp_unit='s' expects digits: say "
-            f"timestamp_unit=None, if these are times of ISO 8601. {FRESH}",
+            f"timestamp unreadable: column 'when' holds {ISO!r} (string), where timestamp_unit='s' expects digits: "
+            f"give timestamp_unit=None, if these are ISO 8601 times. {FRESH}",
         ),
         (
             "2024/05/01 10:00",
             None,
             "timestamp unreadable: column 'when' holds '2024/05/01 10:00' (string), where ISO 8601 is expected, as in "
-            f"{ISO!r}: correct it where it is written, or say timestamp= with another column. {FRESH}",
+            f"{ISO!r}: correct it where it is written, or give timestamp= with another column. {FRESH}",
         ),
         (
             "1714557600",
             None,
             "timestamp unreadable: column 'when' holds '1714557600' (string), where ISO 8601 is expected, as in "
-            f"{ISO!r}: say what it counts, timestamp_unit='s', 'ms', 'us' or 'ns'. {FRESH}",
+            f"{ISO!r}: give its unit, timestamp_unit='s', 'ms', 'us' or 'ns'. {FRESH}",
         ),
         (None, None, "timestamp missing: column 'when' (string) is null"),
         (
             "x" * 10_000,
             None,
             f"timestamp unreadable: column 'when' holds '{'x' * 40}...' (string), where ISO 8601 is "
-            f"expected, as in {ISO!r}: correct it where it is written, or say timestamp= with another column. {FRESH}",
+            f"expected, as in {ISO!r}: correct it where it is written, or give timestamp= with another column. {FRESH}",
         ),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_time_of_a_folder_is_told(tmp_path: Path) -> None:
 
 def test_a_decimal_where_the_first_file_had_integers_hints_at_the_schema(tmp_path: Path) -> None:
     """The file is right and the guess was wrong: without the hint she mends the file."""
-    hint = ". If the value is right, give all columns their types with schema=, for what is read from then on"
+    hint = ". If the value is right, give all columns their types with schema=, which applies to later records"
     (tmp_path / "csv").mkdir()
     (tmp_path / "csv" / "a.csv").write_text(f"when,id,amount\n{ISO},a,1\n")
     (tmp_path / "csv" / "b.csv").write_text(f"when,id,amount\n{ISO},a,1.5\n")

@@ -1,7 +1,7 @@
-"""Avro with a registry is a format of values: a zero byte, the id of the writer's schema in four, and the record.
+"""Avro with a schema registry, as a format of values: a zero byte, the id of the writer's schema in four, the record.
 
-The writer's schema of an id never changes, so a worker asks for it once. The reader's schema stands in the checkpoint:
-the columns are the same whenever a record is read. Where the two differ, the rules of Avro resolve it.
+The writer's schema of an id never changes, so a worker requests it once. The reader's schema is recorded in the
+checkpoint, so the columns are always the same. If the two differ, the resolution rules of Avro apply.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _ON_UNKNOWN_ID: Final = ("fail", "dead-letter")
 
 
 class Avro:
-    """The ``format`` of values that Confluent's serializers for Avro write.
+    """The ``format`` of values written by Confluent's Avro serializers.
 
-    ``registry``: the URL of the schema registry, several with commas. ``subject``: under which its schemas are, by
-    default "<topic>-value". ``reader``: the reader's schema, as JSON or a mapping, which says which columns there are;
-    by default the newest of the subject when the job first plans, and that one from then on.
-    ``on_unknown_id``: a value whose schema the registry does not have ends the run ("fail"), or is a "dead-letter".
-    ``client``: how to reach the registry: "basic.auth.user.info" ("user:password") or "bearer.auth.token";
+    ``registry``: the URL of the schema registry, or several separated by commas. ``subject``: the subject of the
+    values, by default "<topic>-value". ``reader``: the reader's schema, as JSON or a mapping, which defines the
+    columns; by default the newest of the subject at the first plan, which is kept from then on. ``on_unknown_id``: a
+    value whose schema the registry does not have ends the run ("fail"), or is a "dead-letter". ``client``: credentials
+    and certificates for the registry: "basic.auth.user.info" ("user:password") or "bearer.auth.token";
     "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password".
 
     >>> Avro("https://user:secret@registry:8081")
@@ -65,7 +65,7 @@ class Avro:
 
 
 class AvroValues:
-    """How one topic's values are read: a ``ValueFormat``. ``avro``: what the user says; ``subject``: of the topic."""
+    """The ``ValueFormat`` of one topic. ``avro``: the user's options; ``subject``: of the topic."""
 
     name = "avro"
 
@@ -86,8 +86,8 @@ class AvroValues:
         self.__dict__ = {**state, "_lock": Lock()}
 
     def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The reader's schema: as given, as recorded, or the newest of the subject. And ``writers``, the digest of each
-        schema by its id: those recorded, that of the newest, and those that this process has met. SourceError."""
+        """The ``reader`` schema: as given, as recorded, or the newest of the subject; and ``writers``, the digest of
+        each schema by its id: those recorded, the newest, and those that this process has met. SourceError."""
         reader = self._given(recorded)
         with self._lock:
             met = {str(number): writer.digest() for number, writer in self._writers.items()}
@@ -102,7 +102,7 @@ class AvroValues:
         found = self._registry.newest(self._subject)
         if found is None:
             raise SourceError(
-                f"{self._registry!r} has no subject {self._subject!r}: say Avro(..., subject=), or the schema itself, "
+                f"{self._registry!r} has no subject {self._subject!r}: give Avro(..., subject=), or the schema itself, "
                 "reader="
             )
         if found.kind != "AVRO":
@@ -112,7 +112,7 @@ class AvroValues:
         return [found.text, *found.references]
 
     def columns(self, fixed: Mapping[str, Any]) -> pa.Schema:
-        """Those of the reader's schema."""
+        """The columns of the reader's schema."""
         text, *references = fixed["reader"]
         try:
             return columns_of(text, references)
@@ -120,11 +120,11 @@ class AvroValues:
             raise SourceError(f"the reader's schema of {self._subject!r}: {error}") from error
 
     def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
-        """Nothing: the reader's schema says."""
+        """None: the reader's schema defines the columns."""
         return None
 
     def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any]) -> Decoded:
-        """The records of these values. SourceError if the registry is away, or does not know a schema."""
+        """The records of these values. SourceError if the registry is unreachable, or lacks a schema."""
         key = json.dumps(fixed["reader"])
         records: list[Any] = []
         rows: list[int] = []
@@ -149,7 +149,7 @@ class AvroValues:
                 continue
             left = len(value or b"") - stream.tell()
             if left:
-                dead.append((row, f"the value is no record of its schema: {left} bytes are left behind it"))
+                dead.append((row, f"the value is not a record of its schema: {left} bytes remain after it"))
                 continue
             records.append(record if is_record else {"value": record})
             rows.append(row)
@@ -160,7 +160,7 @@ class AvroValues:
         return Decoded(batch, kept, sorted(dead))
 
     def _codec(self, key: str, value: MessageValue, expected: Mapping[str, str], unknown: set[int]) -> Any:
-        """The schemas of writer and reader of a value; or the reason that it has none."""
+        """The schemas of writer and reader for a value; or the reason why it has none."""
         if value is None:
             return NO_VALUE
         head = value[:_HEAD]
@@ -169,13 +169,13 @@ class AvroValues:
             return found
         if len(head) < _HEAD or head[0] != _MAGIC:
             return (
-                f"the value is not as a registry's serializers write it: it begins with {head!r}, not with a zero byte "
-                'and the id of a schema. Say format="json" or "bytes", if it is that'
+                f"the value was not written by a registry's serializer: it begins with {head!r}, not with a zero byte "
+                'and the id of a schema. If it is JSON or bytes, give format="json" or "bytes"'
             )
         number = int.from_bytes(head[1:], "big")
         writer = None if number in unknown else self._writer(number)
         if writer is None:
-            # It may be there the next time: only the values of this call have no schema.
+            # It may exist the next time: only the values of this call are without a schema.
             unknown.add(number)
             return self._unknown(number)
         self._require_same(number, writer, expected)
@@ -191,10 +191,10 @@ class AvroValues:
         try:
             return parsed(writer.text, writer.references, writes=True), self._reader(key)
         except SchemaError as error:
-            return f"schema {number} of the registry cannot be read: {error}"[:_REASON_MAX]
+            return f"schema {number} of the registry cannot be parsed: {error}"[:_REASON_MAX]
 
     def _writer(self, number: int) -> Registered | None:
-        """The schema of this id; of one that the registry does not have None, which is not kept."""
+        """The schema of this id, or None if the registry does not have it, which is not cached."""
         with self._lock:
             found = self._writers.get(number) or self._registry.schema(number, under_way=True)
             if found is not None:
@@ -207,17 +207,17 @@ class AvroValues:
         raise SourceError(
             f"{self._registry!r} has no schema {number}, with which a record of {self._subject!r} was written. "
             "Nothing was lost, the last checkpoint is good: correct registry=, or put the schema back, and run "
-            'again. If such records are no loss: on_unknown_id="dead-letter"'
+            'again. If such records can be dropped: on_unknown_id="dead-letter"'
         )
 
     def _require_same(self, number: int, writer: Registered, expected: Mapping[str, str]) -> None:
-        """Raise SourceChanged if the checkpoint has seen another schema of this id."""
+        """Raise SourceChanged if the checkpoint has seen another schema under this id."""
         if expected.get(str(number)) not in (None, writer.digest()):
             raise SourceChanged(
                 f"{self._registry!r}: schema {number} is not the one that the checkpoint has seen under this id. The "
-                "registry was made anew, or registry= is another, and records would be read wrongly. The last "
+                "registry was recreated, or registry= is another one, and records would be decoded wrongly. The last "
                 "checkpoint is good: correct registry=, or restore its schemas under their ids, and run again. If the "
-                "topic was written anew with the new ids, read it into a fresh checkpoint"
+                "topic was rewritten with the new ids, read it into a fresh checkpoint"
             )
 
     def _reader(self, key: str) -> Any:
@@ -233,17 +233,17 @@ def _reader_text(reader: Any) -> str:
         text = reader if isinstance(reader, str) else json.dumps(reader)
         columns_of(text)
     except (SchemaError, TypeError) as error:
-        raise InvalidPipeline(f"reader= is no schema of Avro: {error}") from error
+        raise InvalidPipeline(f"reader= is not an Avro schema: {error}") from error
     return text
 
 
 def _why(read: Any, value: bytes, codec: tuple[Any, Any], error: Exception) -> str:
-    """Which field cannot be decoded, and why not."""
+    """Which field cannot be decoded, and why."""
     writer, _ = codec
     ends = isinstance(error, EOFError) or str(error) == "string index out of range"
     said = f"{type(error).__name__}: {untold(str(error))}".split(", 'fields'")[0][:_REASON_MAX]
     if type(error).__name__ in ("ResolutionError", "SchemaResolutionError"):
-        return f"the schema that it was written with does not become the reader's: {said}"
+        return f"the writer's schema does not resolve to the reader's: {said}"
     said = "it ends too early" if ends else said
     for name, prefix in prefixes(writer):
         try:
@@ -261,7 +261,7 @@ def _shape(
     kept: list[int],
     dead: list[tuple[int, str]],
 ) -> None:
-    """The records as columns; half by half, so that one that no column takes costs only itself."""
+    """The records as columns. Batches are bisected, so a record that fits no column costs only itself."""
     if not records:
         return
     try:

@@ -1,8 +1,8 @@
-"""A schema of Avro, as a reader of messages takes it, and the columns that its records have.
+"""Avro schemas for readers of messages, and the columns of their records.
 
-Logical types are decoded by Arrow, which gets the numbers as they are: dates and times are columns at once that way. A
-decimal is one for us alone, as fastavro would round it. Where writer and reader differ, a number of the writer's unit
-becomes one of the reader's; what is no time of the same kind does not resolve, as the number alone would be another.
+Arrow decodes logical types from plain numbers, so dates and times become columns at once. A decimal keeps a name of
+ours, because fastavro would round it. If writer and reader differ, a number in the writer's unit is converted to the
+reader's. A number that is not a time of the same kind does not resolve, because it would be another time.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ _KINDS: Final[Mapping[Any, tuple[str, int]]] = {
         for name, per_second in (("millis", 10**3), ("micros", 10**6), ("nanos", 10**9))
     },
 }
-"""What a number of a logical type counts, and how many of them a second has; only two of one kind are compared."""
+"""What a number of a logical type counts, and how many of it make a second. Only types of one kind are compared."""
 _DIGITS_MAX: Final = 76
 _EXACT: Final = Context(prec=10_000)
 
 
 class SchemaError(Exception):
-    """A schema of Avro that cannot be read, or has no columns."""
+    """An Avro schema that cannot be parsed or has no columns."""
 
 
 class ResolutionError(ValueError):
-    """A number that the rules of Avro would resolve, and that would be another time."""
+    """A number that Avro would resolve to another time."""
 
 
 def parsed(text: str, references: Sequence[str] = (), *, writes: bool = False) -> Any:
-    """The schema of a text of JSON, for fastavro: the reader's, or, if it ``writes``, that of a writer of other schema
-    than the reader. SchemaError."""
+    """The schema in a JSON text, for fastavro: the reader's, or with ``writes`` that of a writer whose schema differs
+    from the reader's. SchemaError."""
     fastavro = library()
     try:
         names: dict[str, Any] = {}
@@ -92,7 +92,7 @@ def parsed(text: str, references: Sequence[str] = (), *, writes: bool = False) -
 
 
 def columns_of(text: str, references: Sequence[str] = ()) -> pa.Schema:
-    """The columns of its records; of a schema that is no record the column ``value``. SchemaError.
+    """The columns of its records; for a schema other than a record, the column ``value``. SchemaError.
 
     >>> columns_of('{"type": "record", "name": "E", "fields": [{"name": "n", "type": ["null", "int"]}]}').types
     [DataType(int32)]
@@ -106,7 +106,7 @@ def columns_of(text: str, references: Sequence[str] = ()) -> pa.Schema:
 
 
 def prefixes(schema: Any) -> list[tuple[str, Any]]:
-    """The fields of a record, each with the schema of a record that ends with it; none of another schema."""
+    """The fields of a record, each with the schema of a record that ends with it; empty for another schema."""
     if not isinstance(schema, Mapping) or schema.get("type") != "record":
         return []
     fields = schema["fields"]
@@ -118,8 +118,8 @@ def _ours(schema: Any, writes: bool) -> Any:
 
 
 def _named(schema: Any, digits_max: int) -> Any:
-    """The schema without logical types but decimals of so many digits at most, which get a name of ours; one that Avro
-    says is none, and one of more digits than a column has, is bytes."""
+    """The schema without logical types, except decimals of at most ``digits_max`` digits, which get a name of ours. An
+    invalid decimal, and one with more digits than a column holds, is bytes."""
     if isinstance(schema, list):
         return [_named(branch, digits_max) for branch in schema]
     if not isinstance(schema, dict):
@@ -141,7 +141,7 @@ def _named(schema: Any, digits_max: int) -> Any:
 
 
 def _is_decimal(schema: Mapping[str, Any], digits_max: int) -> bool:
-    """Whether it has the precision and the scale of a decimal, by the rules of Avro."""
+    """Whether precision and scale are valid for a decimal, by the rules of Avro."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if not isinstance(precision, int) or not isinstance(scale, int):
         return False
@@ -151,7 +151,7 @@ def _is_decimal(schema: Mapping[str, Any], digits_max: int) -> bool:
 
 
 def _telling(schema: Any) -> Any:
-    """The schema of a writer whose whole numbers tell ``_rescaled`` what they count."""
+    """The schema of a writer in which whole numbers carry their unit, for ``_rescaled``."""
     if isinstance(schema, list):
         return [_telling(branch) for branch in schema]
     if schema in ("int", "long"):
@@ -171,14 +171,14 @@ def _telling(schema: Any) -> Any:
 
 
 def untold(text: str) -> str:
-    """What fastavro says of a schema, without what we have put into it."""
+    """A text of fastavro about a schema, without our additions."""
     text = re.sub(rf"\{{'logicalType': '{_PLAIN}', 'type': ('\w+')\}}", r"\1", text)
     return text.replace(_OURS, "").replace("'ourType'", "'logicalType'")
 
 
 def _mend_defaults(names: Mapping[str, Any]) -> None:
-    """Make values of the defaults of all fields of these records, which fastavro gives as they are written. One that
-    is no value of its type is none, so that a record that needs it does not resolve."""
+    """Convert the defaults of all fields of these records, which fastavro leaves as they are written. A default that is
+    not a value of its type is removed, so a record that needs it does not resolve."""
     fields = [field for one in names.values() if one["type"] == "record" for field in one["fields"]]
     made = [_made(field["type"], field["default"], names) if "default" in field else _NONE for field in fields]
     for field, value in zip(fields, made, strict=True):
@@ -189,7 +189,7 @@ def _mend_defaults(names: Mapping[str, Any]) -> None:
 
 
 def _made(schema: Any, default: Any, names: Mapping[str, Any]) -> Any:
-    """The value of a type that a default of JSON stands for; ``_NONE`` if there is none."""
+    """The value of a type for a JSON default; ``_NONE`` if it has none."""
     if isinstance(schema, list):
         found = (_made(branch, default, names) for branch in schema)
         return next((value for value in found if value is not _NONE), _NONE)
@@ -232,12 +232,12 @@ def _all_made(
 
 
 def _type(schema: Any, path: str, names: Mapping[str, Any]) -> pa.DataType:
-    """The type of the column at ``path``. ``names``: the types that may be named there; not those that it is in."""
+    """The type of the column at ``path``. ``names``: the named types in scope, without those that enclose it."""
     if isinstance(schema, list):
         branches = [branch for branch in schema if branch != "null"]
         if len(branches) != 1:
             raise SchemaError(
-                f"field {path!r} is a union of {len(branches)} types, which no column can be. Leave it out of reader="
+                f"field {path!r} is a union of {len(branches)} types, which no column can hold. Omit it from reader="
             )
         return _type(branches[0], path, names)
     kind = schema if isinstance(schema, str) else schema["type"]
@@ -248,7 +248,7 @@ def _type(schema: Any, path: str, names: Mapping[str, Any]) -> pa.DataType:
     if kind in names:
         return _type(names[kind], path, {name: one for name, one in names.items() if name != kind})
     if kind not in _PRIMITIVES:
-        raise SchemaError(f"field {path!r} holds itself again ({kind}), which no column can. Leave it out of reader=")
+        raise SchemaError(f"field {path!r} is recursive ({kind}), which no column can hold. Omit it from reader=")
     return _PRIMITIVES[kind]
 
 
@@ -272,7 +272,7 @@ def _complex_type(schema: Mapping[str, Any], path: str, names: Mapping[str, Any]
 
 
 def _decimal(data: bytes, writer: Any, reader: Any = None) -> Any:
-    """The number of a decimal; for a reader to whom it is none, the bytes or the text that they are."""
+    """The number of a decimal; for a reader of another type, its bytes or text."""
     if reader is not None and (not isinstance(reader, Mapping) or reader.get("logicalType") != _DECIMAL):
         base = reader["type"] if isinstance(reader, Mapping) else reader
         return data.decode() if base == "string" else data
@@ -280,7 +280,7 @@ def _decimal(data: bytes, writer: Any, reader: Any = None) -> Any:
 
 
 def _rescaled(data: int, writer: Any, reader: Any = None) -> Any:
-    """A whole number of the writer in the unit of the reader. ResolutionError if it is no time of that kind."""
+    """A whole number of the writer in the unit of the reader. ResolutionError if it is not a time of that kind."""
     base = reader["type"] if isinstance(reader, Mapping) else reader
     if base in ("float", "double"):
         return float(data)
@@ -290,17 +290,16 @@ def _rescaled(data: int, writer: Any, reader: Any = None) -> Any:
     logical = writer["logicalType"].removeprefix(_OURS)
     told = _KINDS.get((writer["type"], logical))
     if told is None and writer["type"] == base:
-        # A plain number has said nothing else; an int is too small for a time that is a long.
+        # A plain number matches by its type alone; an int is too small for a time that is a long.
         return data
     if told is None or told[0] != asked[0]:
         written = writer["type"] if told is None else f"{writer['type']} ({logical})"
-        raise ResolutionError(f"{written} is no {base} ({reader['ourType']})")
+        raise ResolutionError(f"{written} is not {base} ({reader['ourType']})")
     return data * asked[1] // told[1]
 
 
 def _check_bounded(schema: Any, names: Mapping[str, Any], seen: set[str]) -> None:
-    """SchemaError for a list whose items have no bytes: a value of ten bytes would be as long as it says, without
-    end."""
+    """Raise SchemaError for a list whose items have no bytes: ten bytes could claim any length."""
     if isinstance(schema, str) and schema in names and schema not in seen:
         seen.add(schema)
         _check_bounded(names[schema], names, seen)
@@ -309,7 +308,7 @@ def _check_bounded(schema: Any, names: Mapping[str, Any], seen: set[str]) -> Non
     if not isinstance(schema, Mapping):
         return
     if schema["type"] == "array" and _has_no_bytes(schema["items"], names, frozenset()):
-        raise SchemaError("a list of items without bytes, as of null, has no end that a value shows. Leave it out")
+        raise SchemaError("a list of items without bytes, such as null, can have any length. Omit it")
     inner = [field["type"] for field in schema.get("fields", ())]
     for part in (*inner, *(schema[name] for name in ("items", "values") if name in schema)):
         _check_bounded(part, names, seen)
@@ -325,13 +324,13 @@ def _has_no_bytes(schema: Any, names: Mapping[str, Any], above: frozenset[str]) 
 
 
 def library() -> Any:
-    """fastavro, which knows our decimals. InvalidPipeline, naming the extra, if it is not installed."""
+    """fastavro with our decimals. InvalidPipeline, with the extra to install, if it is missing."""
     try:
         import fastavro
         import fastavro.read
     except ImportError as error:
         raise InvalidPipeline("Avro needs a decoder: pip install 'persistent-monoids[avro]'") from error
-    # Its own rounds what has more digits than the schema says.
+    # Its own decimal reader rounds numbers with more digits than the schema allows.
     for kind in ("bytes", "fixed"):
         fastavro.read.LOGICAL_READERS.setdefault(f"{kind}-{_DECIMAL}", _decimal)
     for kind, logical in (*_KINDS, ("int", _PLAIN.removeprefix(_OURS)), ("long", _PLAIN.removeprefix(_OURS))):

@@ -90,7 +90,7 @@ class CsvLines:
                 _parse(b'""\n', (field.name,), pa.schema([field]))
             except pa.ArrowException as error:
                 raise SourceError(
-                    f"CSV cannot give column {field.name!r} of type {field.type} ({error}); say schema= with another"
+                    f"CSV cannot give column {field.name!r} of type {field.type} ({error}); give schema= with another"
                 ) from error
 
     def misfit(self, names: Sequence[str], schema: pa.Schema) -> str | None:

@@ -154,7 +154,7 @@ class FileSource:
         """Files that were read may be deleted or kept."""
 
     def warnings(self) -> tuple[str, ...]:
-        """Findings of a listing that are read but hardly intended: files that a symbolic link lists again."""
+        """Warnings about a listing: files that a symbolic link lists again."""
         return tuple(self._files.warnings)
 
     def guarantee(self) -> Promise:
@@ -279,7 +279,7 @@ class FileSource:
         listing = view.place.list()
         if not listing and not len(index) and not follow:
             raise SourceError(
-                f"{self._files.url}: there is no file (names that start with '_' or '.' or end in '.tmp' do not "
+                f"{self._files.url}: no file exists (names that start with '_' or '.' or end in '.tmp' do not "
                 "count); check the path, or run with follow=True to wait for files"
             )
         new = index.new(listing)
@@ -349,7 +349,7 @@ class FileSource:
         if self._given.format is None and format_of(files, listed) != format:
             raise SourceError(
                 f"{files.where(listed.path)}: the first file is {format}, but this one is not; narrow the path to "
-                "files of one format, or say format="
+                "files of one format, or give format="
             )
 
     # -- the bound of the clock -----------------------------------------------------------------------------

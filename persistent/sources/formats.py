@@ -100,7 +100,7 @@ class InputFile:
 def inconsistent(where: str) -> StorageError:
     """The error for a store that sends different bytes at each reading."""
     return StorageError(
-        f"{where}: the store sends other bytes at each reading, though the file's size and age are unchanged. "
+        f"{where}: the store sends different bytes at each reading, although the file's size and age are unchanged. "
         "Nothing of it was counted: check the store, then run again; the last checkpoint is good"
     )
 
@@ -118,7 +118,7 @@ def bad_listed(file: InputFile, fault: str) -> SourceError:
     return SourceError(
         f"{file.where}: {fault}. The file is listed, so it can be neither repaired in its place nor just removed. Run "
         "with on_bad_file='dead-letter': the unreadable part becomes one dead letter, which names the offset where "
-        "it begins; and put what is missing into a file of a new name"
+        "it begins; and put the missing records into a file with a new name"
     )
 
 
@@ -252,6 +252,6 @@ def format_of(files: Files, listed: Listed) -> str:
     if found is None or (found == "parquet" and plain != name):
         raise SourceError(
             f"{files.where(listed.path)}: its name does not show its format (.parquet, .json, .jsonl, "
-            ".ndjson, .csv; the text ones also with .gz or .zst); say format=, or narrow the path"
+            ".ndjson, .csv; the text ones also with .gz or .zst); give format=, or narrow the path"
         )
     return found

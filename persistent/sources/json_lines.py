@@ -76,7 +76,7 @@ class JsonLines:
                 _typed(_parse(b"{}", _wire(pa.schema([field]))), pa.schema([field]))
             except pa.ArrowException as error:
                 raise SourceError(
-                    f"JSON lines cannot give column {field.name!r} of type {field.type} ({error}); say schema= "
+                    f"JSON lines cannot give column {field.name!r} of type {field.type} ({error}); give schema= "
                     "with another"
                 ) from error
 

@@ -1,7 +1,7 @@
 """A Kafka source reads a topic: a partition is a sequence of offsets, and the checkpoint holds the next of each.
 
-Workers read their splits from the broker themselves. Only records of committed transactions are read. Offsets without a
-record (the markers of transactions, what a compaction has removed) are passed over, and are no gap.
+Workers read their splits from the broker directly. Only records of committed transactions are read. Offsets without a
+record (transaction markers, compacted records) are skipped, and are not a gap.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from persistent.text.figures import utc_text
 from persistent.text.spelling import spelled
 
 _FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
-_COUNTED: Final = "what it has counted was decoded by that format"
+_COUNTED: Final = "its state was decoded by that format"
 _AT_ONCE: Final = 2_000
 _POLL_SECONDS: Final = 0.1
 _BATCH_ROWS: Final = 50_000
@@ -52,23 +52,24 @@ _LOOK_AGAIN_SECONDS: Final = 3.0
 class KafkaSource:
     """The records of a topic.
 
-    ``servers``: "host:port", several with commas. ``format``: "json", an object in each value; "bytes", one column
+    ``servers``: "host:port", several separated by commas. ``format``: "json", one object per value; "bytes", one column
     ``value``; or ``Avro(registry)``. ``schema``: the columns to read of a JSON value, as in ``FileSource``; by default
-    those of the first records. Beside them stand ``_timestamp``, the broker's timestamp of the message, and those of
+    those of the first records. The source adds ``_timestamp``, the broker's timestamp of the message, and those of
     ``_key`` and ``_headers`` that ``metadata`` names.
+
     ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
     ``start``: where a new checkpoint begins: "earliest", "latest", or a point in time by the broker's timestamps.
-    ``on_gap``: where the broker has deleted records before they were read: "fail" with RetentionGap, or go on with the
-    "earliest" or "latest" offset and count what is passed over as ``skipped``.
-    ``idle_timeout``: the watermark does not wait for a partition at whose end the driver has been for so long; None: it
-    always waits. A partition that joins the topic counts once it has a record.
-    ``max_out_of_orderness``: how far, in event time, a record of a partition may come behind a later one.
-    ``max_skew``: how far the event time of a record may be ahead of the broker's timestamp; ``persistent restart``
-    looks so far back. Without meaning for ``_timestamp`` itself.
-    ``connect_timeout``: how long to wait for a broker when a run begins; ``server_away``: how long under way.
+    ``on_gap``: if the broker has deleted records before they were read: "fail" with RetentionGap, or continue with the
+    "earliest" or "latest" offset and count the skipped ones as ``skipped``. ``idle_timeout``: the watermark does not
+    wait for a partition at whose end the driver has been for this long; None: it always waits. A partition that joins
+    the topic counts once it has a record. ``max_out_of_orderness``: how far, in event time, a record of a partition can
+    come behind a later one. ``max_skew``: how far the event time of a record can be ahead of the broker's timestamp,
+    which is how far back ``persistent restart`` looks. Without meaning for ``_timestamp`` itself.
+
+    ``connect_timeout``: how long to wait for a broker at the start of a run; ``server_away``: how long during it.
     ``client``: settings of librdkafka, such as {"security.protocol": "SASL_SSL", "sasl.username": ...}.
 
-    With ``step_rows`` a step has so many offsets, with or without a record.
+    ``step_rows`` counts offsets, with or without a record.
     """
 
     kind: str = "KafkaSource"
@@ -139,11 +140,11 @@ class KafkaSource:
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def partitions(self) -> Sequence[str]:
-        """None: all of them join with a plan, so that a checkpoint can be read without the broker."""
+        """Empty: all partitions join with a plan, so a checkpoint can be read without the broker."""
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What to read next of each partition, as equal as what is left allows."""
+        """What to read next of each partition, in shares as equal as the remaining offsets allow."""
         self._require_recorded(state.recorded)
         kept = self._kept(state.recorded)
         topic_id = self._found.id
@@ -160,19 +161,19 @@ class KafkaSource:
         require_same_topic(self.topic, recorded.get("topic_id"), self._client.topic(self.topic))
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether records of a plan are gone, and may be passed over."""
+        """Whether records of a plan are gone, and may be skipped."""
         return self._plans.has_forgotten(splits, self._kept(recorded))
 
     def position_at(self, partition: str, clock: int) -> int:
-        """An offset before which no record has an event time of ``clock`` or later, if ``max_skew`` is right."""
+        """An offset before which no record has an event time of ``clock`` or later, provided ``max_skew`` is right."""
         found = self._client.at_time(self.topic, [partition], clock - self._skew_ms)
         return found[partition]
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
-        """The positions of a clock in the topic as it is now, which may be another one; fields and times stay."""
+        """The positions of a clock in the present topic, which can be another one; fields and times stay."""
         found = self._client.topic(self.topic)
         at = self._client.at_time(self.topic, found.partitions, clock - self._skew_ms)
-        # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
+        # The kept offsets come last: a record that is deleted in between is a gap, and is noticed.
         kept = self._client.kept(self.topic, found.partitions)
         same = ("writers",) if found.id == recorded.get("topic_id") else ()
         carried = {
@@ -184,7 +185,7 @@ class KafkaSource:
         return SourceState(at, {**carried, **begins, "topic": self.topic, "topic_id": found.id})
 
     def reached(self, state: SourceState) -> Reached:
-        """How many offsets have been read, of those that the last plan found."""
+        """How many of the offsets found by the last plan have been read."""
         return reached(state, self._last_kept)
 
     def guarantee(self) -> Promise:
@@ -192,7 +193,7 @@ class KafkaSource:
         return Promise(EXACTLY_ONCE, "offsets are in the checkpoint, and only committed transactions are read")
 
     def acknowledge(self, positions: Positions) -> None:
-        """Nothing to do: the broker keeps records by its own retention."""
+        """Does nothing: the broker keeps records by its own retention."""
 
     def _kept(self, recorded: Mapping[str, Any]) -> Mapping[str, Kept]:
         self._found = self._client.topic(self.topic)
@@ -218,7 +219,8 @@ class KafkaSource:
         options.require_recorded(recorded, self._columns.times(), {**options.TIMES, "format": _COUNTED})
         if recorded.get("topic") not in (None, self.topic):
             raise SourceChanged(
-                f"{self!r}: the checkpoint has read topic {recorded['topic']!r}: give it that one, or a new checkpoint"
+                f"{self!r}: the checkpoint has read topic {recorded['topic']!r}: give the source that topic, "
+                "or a new checkpoint"
             )
 
     def _samples(self, at: Mapping[str, int]) -> Iterator[list[MessageValue]]:
@@ -246,8 +248,8 @@ class KafkaSource:
                 yield self._columns.records(found, recorded)
 
     def _messages(self, partition: str, start: int, stop: int, topic_id: str | None) -> Iterator[list[Any]]:
-        """The messages ``start <= offset < stop``. It ends at a message or an end of the partition at or behind
-        ``stop``: a marker of a transaction has an offset, and is never seen."""
+        """The messages ``start <= offset < stop``. It ends at a message or partition end at or behind ``stop``: the
+        marker of a transaction has an offset, but is never seen."""
         from confluent_kafka import TopicPartition
 
         client, what = self._client, f"read partition {partition} from offset {start}"
@@ -262,7 +264,7 @@ class KafkaSource:
                 if messages:
                     silent_since = looked = now
                     start = messages[-1].offset() + 1
-                    # Behind a marker there may be messages of the next step.
+                    # Behind a marker there can be messages of the next step.
                     yield messages if start <= stop else [one for one in messages if one.offset() < stop]
                 for message in errors:
                     if message.error().name() == "_PARTITION_EOF":
@@ -272,18 +274,18 @@ class KafkaSource:
                 if not messages:
                     client.check_refused(what)
                 if not messages and now - looked > _LOOK_AGAIN_SECONDS:
-                    # A topic that is deleted, and a partition that was cut off, are silent.
+                    # A deleted topic and a truncated partition are silent.
                     looked = now
                     self._require_there(partition, start, stop, topic_id)
                 if now - silent_since > client.server_away_s:
                     raise client.away(what, client.reports.cause(), now - silent_since)
 
     def _heard(self, error: Any, partition: str, start: int) -> None:
-        """Raise what another poll does not mend."""
+        """Raise errors that another poll does not fix."""
         if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
             raise RetentionGap(
-                f"{self!r}, partition {partition}: offset {start} is no longer there: the broker has deleted it since "
-                "the step was planned. The next run plans the step again, as on_gap= says"
+                f"{self!r}, partition {partition}: offset {start} no longer exists: the broker has deleted it since "
+                "the step was planned. The next run plans the step again, according to on_gap="
             )
         self._client.reports.hear(error)
         if error.name() in ("UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED") or error.fatal():
@@ -296,19 +298,22 @@ class KafkaSource:
         if kept.stop < stop:
             raise SourceChanged(
                 f"{self!r}, partition {partition}: a step was planned up to offset {stop}, and the partition ends at "
-                f"{kept.stop}: its end was cut off, or the topic was made again"
+                f"{kept.stop}: its end was truncated, or the topic was created again"
             )
         if kept.first > start:
             raise RetentionGap(
-                f"{self!r}, partition {partition}: offset {start} is no longer there, the first is {kept.first}: the "
-                "broker has deleted it since the step was planned. The next run plans the step again, as on_gap= says"
+                f"{self!r}, partition {partition}: offset {start} no longer exists, the first is "
+                f"{kept.first}: the broker "
+                "has deleted it since the step was planned. The next run plans the step again, according to on_gap="
             )
 
 
 def _format(format: str | Avro, topic: str, schema: Any, connection: Connection) -> ValueFormat:
     if isinstance(format, Avro):
         if schema is not None:
-            raise InvalidPipeline("schema= is for values without one; to choose columns of Avro say Avro(..., reader=)")
+            raise InvalidPipeline(
+                "schema= is for values without one; to choose columns of Avro give Avro(..., reader=)"
+            )
         registry = Registry(format.access, connection.connect_timeout_ms, connection.server_away_ms)
         return AvroValues(format, f"{topic}-value", registry)
     if format == "avro":
@@ -321,7 +326,7 @@ def _instant(value: Any) -> int:
     try:
         return instant_ms(value, "start")
     except (TypeError, ValueError) as error:
-        raise InvalidPipeline(f'{error}; or start="earliest", start="latest"') from error
+        raise InvalidPipeline(f'{error}; or give start="earliest" or "latest"') from error
 
 
 def _duration(value: Any, name: str) -> int:

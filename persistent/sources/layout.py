@@ -1,4 +1,4 @@
-"""A layout is what a checkpoint records of a file source: the options that fix the meaning of positions and records.
+"""A layout is the record of a file source in a checkpoint: the options that fix the meaning of positions and records.
 
     schema, folders              from the first plan; ``schema=`` may give others from the next plan on
     format, multiline            where records begin, and so what an offset is
@@ -153,7 +153,7 @@ def with_folders(schema: pa.Schema, folders: Sequence[str], where: str) -> pa.Sc
     both = [repr(name) for name in folders if name in schema.names]
     if both:
         raise SourceError(
-            f"{where}: {', '.join(both)} is both a column of the file and the name of a folder; say schema= without "
+            f"{where}: {', '.join(both)} is both a column of the file and the name of a folder; give schema= without "
             "it, or rename the folder"
         )
     return pa.schema([*schema, *(pa.field(name, pa.string()) for name in folders)])

@@ -55,7 +55,7 @@ class Files:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else ""
         if not isinstance(text, str) or not text:
-            raise InvalidPipeline(f"path={path!r} is not a path; write for example 'events/*.parquet'")
+            raise InvalidPipeline(f"path={path!r} is not a path; give for example 'events/*.parquet'")
         self.local, self.url = located(text)
         if not is_text(self.url):
             raise InvalidPipeline(f"path={text!r}: {os.fsencode(self.url)!r} is not UTF-8: rename the folder")
@@ -357,5 +357,5 @@ def _hdfs(client: Any, url: str) -> Any:
             rest = path.partition("://")[2]
             return "/" + rest.partition("/")[2] if rest else path or "/"
 
-    # A try ends within seconds, as for a checkpoint: the reads of the source decide how often to try.
+    # An attempt ends within seconds, as for a checkpoint: the source decides how often to retry.
     return Hdfs(host=url.partition("://")[2].partition("/")[0] or None, skip_instance_cache=True, **FAILOVER)

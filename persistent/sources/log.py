@@ -44,21 +44,21 @@ _FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": Jso
 _SAMPLE_ROWS: Final = 1_000
 _BATCH_ROWS: Final = 50_000
 _DEAD_BYTES_MAX: Final = 1 << 20
-_COUNTED: Final = "what it has counted was decoded by that format"
+_COUNTED: Final = "its state was decoded by that format"
 
 
 class LogSource:
-    """The records of the log at ``url``, a path or the URL of a store, or a ``SegmentedLog``.
+    """The records of the log at ``url``: a path, the URL of a store, or a ``SegmentedLog``.
 
-    ``format``: "json", an object in each record; or "bytes", one column ``value``. ``schema``: the columns to read of a
-    JSON object, as in ``FileSource``; by default those of the first records. Beside them stands ``_timestamp``, the
-    time of the record in the log. ``timestamp``: the column with the event time; ``timestamp_unit``, as in
-    ``FileSource``.
-    ``start``: where a new checkpoint begins: "earliest", "latest", or a point in time of the log. ``on_gap``: where
-    records were cut off before they were read: "fail" with RetentionGap, or go on with the "earliest" or "latest", and
-    count what is passed over as ``skipped``. ``max_out_of_orderness``: how far a record may come behind a later one.
-    ``max_skew``: how far the event time of a record may be ahead of its time in the log; ``persistent restart`` looks
-    so far back. Without meaning for ``_timestamp`` itself.
+    ``format``: "json", one object per record; or "bytes", one column ``value``. ``schema``: the columns to read of a
+    JSON object, as in ``FileSource``; by default those of the first records. The source adds ``_timestamp``, the time
+    of the record in the log. ``timestamp``: the column with the event time; ``timestamp_unit``, as in ``FileSource``.
+
+    ``start``: where a new checkpoint begins: "earliest", "latest", or a time of the log. ``on_gap``: if records were
+    cut off before they were read: "fail" with RetentionGap, or continue with the "earliest" or "latest" and count the
+    skipped ones as ``skipped``. ``max_out_of_orderness``: how far, in event time, a record can come behind a later one.
+    ``max_skew``: how far the event time of a record can be ahead of its time in the log, which is how far back
+    ``persistent restart`` looks. Without meaning for ``_timestamp`` itself.
     """
 
     kind: str = "LogSource"
@@ -106,7 +106,7 @@ class LogSource:
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def partitions(self) -> Sequence[str]:
-        """None: the one there is joins with the first plan, where ``start`` says."""
+        """Empty: the only partition joins with the first plan, at ``start``."""
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
@@ -127,15 +127,15 @@ class LogSource:
         self._require_read(recorded, recorded.get("last", (-1,))[0] + 1)
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether records of a plan are gone, and may be passed over."""
+        """Whether records of a plan are gone, and may be skipped."""
         return self._plans.has_forgotten(splits, {_PARTITION: self._kept(recorded, 0)})
 
     def position_at(self, partition: str, clock: int) -> int:
-        """A number before which no record has an event time of ``clock`` or later, if ``max_skew`` is right."""
+        """A number before which no record has an event time of ``clock`` or later, provided ``max_skew`` is right."""
         return self.log.number_at(clock - self._skew_ms)
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
-        """The position of a clock in the log as it is now, which may be another one; fields and times stay."""
+        """The position of a clock in the present log, which can be another one; fields and times stay."""
         at = {_PARTITION: self.position_at(_PARTITION, clock)}
         ends = self.log.ends()
         kept = {_PARTITION: Kept(ends.first_number, ends.next_number)}
@@ -144,35 +144,35 @@ class LogSource:
         return SourceState(at, {**carried, **begins, "log": self.log.id})
 
     def reached(self, state: SourceState) -> Reached:
-        """How many records have been read, of those that there are."""
+        """How many of the existing records have been read."""
         begun = state.recorded.get("begins", {}).get(_PARTITION, 0)
         done = state.positions.get(_PARTITION, begun) - begun
         return Reached(done, max(done, self.log.ends().next_number - begun), "rows")
 
     def guarantee(self) -> Promise:
         """Exactly-once."""
-        return Promise(EXACTLY_ONCE, "positions are in the checkpoint, and an entry that was acknowledged stays")
+        return Promise(EXACTLY_ONCE, "positions are in the checkpoint, and acknowledged entries stay")
 
     def acknowledge(self, positions: Positions) -> None:
-        """Nothing to do: the writer of a log decides what is kept."""
+        """Does nothing: the writer of a log decides what is kept."""
 
     def warnings(self) -> tuple[str, ...]:
-        """That a run which follows still waits for the log itself."""
-        return (f"{self!r}: there is no log yet: check the path, or start what writes it",) if self._is_missing else ()
+        """A warning while a following run waits for the log to appear."""
+        return (f"{self!r}: no log exists yet: check the path, or start its writer",) if self._is_missing else ()
 
     def _require_there(self, recorded: Mapping[str, Any], follow: bool) -> None:
-        """SourceError if nothing was ever written there, unless it is waited for."""
+        """Raise SourceError if no log exists, unless the run follows."""
         self._is_missing = not self.log.id and not recorded.get("log")
         if self._is_missing and not follow:
             raise SourceError(
-                f"{self!r}: there is no log; check the path, start what writes it (a LogSink makes it with its first "
+                f"{self!r}: no log exists; check the path, start its writer (a LogSink creates it with its first "
                 "outputs), or run with follow=True to wait for it"
             )
 
     def _kept(self, recorded: Mapping[str, Any], read: int) -> Kept:
         self._require_same(recorded)
         ends = self.log.ends()
-        # What was read was acknowledged, though a loss of power may hide it until the next writer comes.
+        # Records that were read were acknowledged, although a power loss can hide them until the next writer begins.
         hidden = ends.next_number < read <= ends.whole_number
         return Kept(ends.first_number, read if hidden else ends.next_number)
 
@@ -186,11 +186,11 @@ class LogSource:
         if recorded.get("log") not in (None, "", found):
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read another log there, {recorded['log']}; this one is "
-                f"{found or 'not there'}. Give it that one; 'persistent restart' goes on from a clock"
+                f"{found or 'missing'}. Give the source that log; 'persistent restart' continues from a clock"
             )
 
     def _last(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
-        """The last record before the end of a plan, and what tells it from another under its number."""
+        """The last record before the end of a plan, with a fingerprint that identifies it."""
         number = end.get(_PARTITION, 0) - 1
         if number < 0 or recorded.get("last", (-1,))[0] == number:
             return {}
@@ -198,8 +198,8 @@ class LogSource:
         return {"last": self._seen}
 
     def _require_read(self, recorded: Mapping[str, Any], read: int) -> None:
-        """Raise SourceChanged if the last record before ``read`` is not the one that was recorded. Looked at once in a
-        process: it takes a loss of power, or other files, to make it another."""
+        """Raise SourceChanged if the last record before ``read`` is not the recorded one. Checked once per process:
+        only a power loss or other files can change it."""
         number, known = last = list(recorded.get("last", (-1, None)))
         if not known or number != read - 1 or last == self._seen:
             return
@@ -207,9 +207,9 @@ class LogSource:
         if found is not None and found != known:
             self._seen = []
             raise SourceChanged(
-                f"{self!r}: record {number:,} is no longer the one that was read there. A loss of power took what was "
-                "not synced, or the log is an older copy, and others were written under the same numbers since. "
-                "'persistent restart' goes on from a clock; a fresh checkpoint reads what there is"
+                f"{self!r}: record {number:,} is no longer the one that was read. A power loss removed unsynced "
+                "records, or the log is an older copy, and others were written under the same numbers since. "
+                "'persistent restart' continues from a clock; a fresh checkpoint reads what the log holds"
             )
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -244,9 +244,9 @@ class LogSource:
         try:
             found = self._format.infer(values)
         except Unreadable as error:
-            raise SourceError(f"{self!r}: {error}. Say schema=, and such records are dead letters") from error
+            raise SourceError(f"{self!r}: {error}. Give schema=, and such records are dead letters") from error
         if found is None:
-            raise SourceError(f"{self!r}: no record says which columns there are. Say schema=")
+            raise SourceError(f"{self!r}: no record defines the columns. Give schema=")
         return found
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class LogSource:
                 if start >= stop:
                     return
         except RetentionGap as error:
-            raise RetentionGap(f"{error}. The next run plans the step again, as on_gap= says") from error
+            raise RetentionGap(f"{error}. The next run plans the step again, according to on_gap=") from error
         if start < stop:
             raise SourceChanged(f"{self!r}: a step was planned up to record {stop:,}, and the log ends at {start:,}")
 

@@ -1,4 +1,4 @@
-"""An LRU cache keeps the values that were used last. It is never part of a pickle."""
+"""An LRU cache keeps the most recently used values. It is never part of a pickle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LruCache(Generic[Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of ``key``, made if it is not in the cache."""
+        """The value of ``key``, computed if it is not in the cache."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

@@ -40,8 +40,8 @@ class MemorySource:
     """The rows of a list of mappings, or of an Arrow table; row n is at position (0, n).
 
     The next plan sees rows appended to the list; rows already read must not change. An integer timestamp counts
-    milliseconds unless ``timestamp_unit`` says otherwise. A row that is no mapping, or holds a value of another type
-    than the first plan found in its field, is a dead letter, whatever stands beside it.
+    milliseconds unless ``timestamp_unit`` says otherwise. A row that is not a mapping, or holds a value of another type
+    than the first plan found in its field, is a dead letter, regardless of its neighbours.
     ``ordered=True`` promises rows in time order.
 
     >>> source = MemorySource([{"ts": 5, "page": "a"}, {"ts": 7, "page": "b"}])
@@ -90,7 +90,7 @@ class MemorySource:
                 "give it the same list again, rows may only be appended"
             )
         if total == 0 and not follow:
-            raise SourceError("MemorySource: there are no rows; give it some, or run with follow=True")
+            raise SourceError("MemorySource: the list is empty; add rows, or run with follow=True")
         stop = min(total, start + max(budget.rows, 1))
         self._require_recorded(state.recorded)
         if start == stop:
@@ -126,7 +126,7 @@ class MemorySource:
         return Promise(EXACTLY_ONCE, "rows are read from the same place again")
 
     def acknowledge(self, positions: Positions) -> None:
-        """Nothing to do: the list stays."""
+        """Does nothing: the list stays."""
 
     def _require_recorded(self, recorded: Mapping[str, Any]) -> None:
         options.require_recorded(recorded, self._times(), options.TIMES)
@@ -188,7 +188,8 @@ def _of_table(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     for wanted in schema:
         if wanted.name not in table.column_names:
             raise SourceError(
-                f"MemorySource: the table no longer has the column {wanted.name!r}; a fresh checkpoint takes it"
+                f"MemorySource: the table no longer has the column {wanted.name!r}; a fresh checkpoint reads "
+                "it as it is"
             )
         columns.append(table.column(wanted.name).cast(wanted.type).combine_chunks())
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -224,7 +225,7 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
     """The values as a column if all of them have its type; Arrow alone would truncate 1.5 to 1.
 
     Values of several kinds raise, so that each is tried by itself: together Arrow would make 1.0 of True beside 1.5,
-    and whether they come together depends on the split.
+    and which values are together depends on the split.
     """
     if len(_kinds(values)) > 1:
         raise TypeError(f"column {field.name!r} is of type {field.type}, but its values are of several kinds")

@@ -1,4 +1,4 @@
-"""The columns of a source of messages: those that their values have, by a format, and metadata beside them."""
+"""The columns of a message source: those of the decoded values, and metadata beside them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from persistent.sources.timestamps import milliseconds, require_readable, why_no
 from persistent.sources.values import MessageValue, ValueFormat, widest
 
 SAMPLE_ROWS: Final = 1_000
-"""So many values of each partition say which columns there are."""
+"""How many values of each partition are sampled to infer the columns."""
 _DEAD_BYTES_MAX: Final = 1 << 20
 
 
@@ -33,8 +33,8 @@ class Gathering(Protocol):
 
 
 class MessageColumns:
-    """The columns of one source, which errors name as ``place``. ``schema``: of the values, as given; ``metadata``: the
-    names of the columns beside them; ``timestamp``: the column with the event time, in ``unit``."""
+    """The columns of one source, which errors call ``place``. ``schema``: of the values, as given; ``metadata``: the
+    names of the columns beside them; ``time``: the column with the event time, and its unit."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class MessageColumns:
         self._timestamp, self._unit = time
 
     def times(self) -> dict[str, Any]:
-        """What is recorded of the options that every value is read by."""
+        """The recorded options that determine how every value is read."""
         return {"timestamp": self._timestamp, "timestamp_unit": self._unit, "format": self.format.name}
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        """The columns of the batches. A plan without splits may know none of the values yet."""
+        """The columns of the batches. A plan without splits may not know those of the values yet."""
         return with_metadata(from_json(recorded.get("schema", [])), self.metadata)
 
     def recorded(
         self, recorded: Mapping[str, Any], samples: Callable[[], Iterable[Sequence[MessageValue]]]
     ) -> dict[str, Any]:
-        """What is recorded of the columns of the values: as given, as recorded, or as those of ``samples`` are, which
-        are the first values of each partition, however large the step and however many its workers."""
+        """The recorded columns of the values: as given, as recorded, or as inferred from ``samples``. Those are the
+        first values of each partition, however large the step and however many its workers."""
         fixed = self.format.fixed(recorded)
         known = self.format.columns(fixed)
         if known is not None:
@@ -85,9 +85,9 @@ class MessageColumns:
                 if schema is not None:
                     found.append(schema)
         except Unreadable as error:
-            raise SourceError(f"{self._place}: {error}. Say schema=, and such values are dead letters") from error
+            raise SourceError(f"{self._place}: {error}. Give schema=, and such values are dead letters") from error
         if not found:
-            raise SourceError(f"{self._place}: no value says which columns there are. Say schema=")
+            raise SourceError(f"{self._place}: no value defines the columns. Give schema=")
         return widest(found)
 
     def records(self, found: Gathering, recorded: Mapping[str, Any], dead: Sequence[DeadRecord] = ()) -> Records:

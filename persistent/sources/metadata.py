@@ -1,4 +1,4 @@
-"""The metadata of messages are columns beside those of their values: the broker's timestamp, the key, the headers."""
+"""The metadata columns of messages, beside those of their values: the broker's timestamp, the key, the headers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _value, _offset = methodcaller("value"), methodcaller("offset")
 
 
 class Gathered:
-    """Messages as columns: their ``values``, ``offsets``, and of ``metadata`` those that are read. ``size``: the bytes
-    of all that is kept."""
+    """Messages as columns: their ``values``, ``offsets`` and the requested ``metadata``. ``size``: the bytes of all
+    that is kept."""
 
     def __init__(self, metadata: Sequence[str]) -> None:
         self.values: list[bytes | None] = []
@@ -37,7 +37,7 @@ class Gathered:
         return len(self.values)
 
     def add(self, messages: Sequence[Any]) -> None:
-        """Add messages of a client of Kafka."""
+        """Add messages of a Kafka client."""
         values = list(map(_value, messages))
         self.values += values
         self.offsets += map(_offset, messages)
@@ -55,15 +55,15 @@ class Gathered:
 
 
 def with_metadata(schema: pa.Schema, metadata: Sequence[str]) -> pa.Schema:
-    """The columns of the values, and beside them those of metadata. InvalidPipeline if one has the name of another."""
+    """The columns of the values and of the metadata. InvalidPipeline if two have the same name."""
     both = [name for name in metadata if name in schema.names]
     if both:
-        raise InvalidPipeline(f"{', '.join(both)} is a field of the values, and a name that the source gives")
+        raise InvalidPipeline(f"{', '.join(both)} is a field of the values, and a column that the source adds")
     return pa.schema([*schema, *(pa.field(name, METADATA[name]) for name in metadata)])
 
 
 def checked_metadata(given: Any, timestamp: str) -> tuple[str, ...]:
-    """The option ``metadata=``, with the column that has the time of a message."""
+    """The option ``metadata=``, plus the timestamp column if it is one of them."""
     if isinstance(given, str) or not set(given) <= set(METADATA):
         raise InvalidPipeline(f"metadata={given!r}: give a list of some of {', '.join(METADATA)}")
     chosen = {*given, timestamp} if timestamp in METADATA else set(given)
@@ -71,7 +71,7 @@ def checked_metadata(given: Any, timestamp: str) -> tuple[str, ...]:
 
 
 def _times(found: Sequence[tuple[int, int]]) -> list[int | None]:
-    """Those of a message that has none are null."""
+    """The times; null for a message that has none."""
     return [time if kind else None for kind, time in found]
 
 

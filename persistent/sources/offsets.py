@@ -1,7 +1,7 @@
-"""The plans of a source whose partitions are sequences of offsets, of which a broker keeps the newest.
+"""Plans for a source whose partitions are sequences of offsets of which a broker keeps the newest.
 
-gap         the next offset to read is below the first that is kept: records are gone that were never read
-caught up   the next offset to read is the one that the next record will have; for ``idle_timeout``: idle
+gap         the next offset to read is below the first that is kept: records were deleted before they were read
+caught up   the next offset to read is the offset of the next record; for ``idle_timeout``: idle
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ logger = logging.getLogger("persistent.sources")
 
 ON_GAP: Final = ("fail", "earliest", "latest")
 _PIECE_MIN: Final = 10_000
-"""Offsets: a smaller piece of a partition is not worth a worker of its own."""
+"""In offsets: a smaller piece of a partition is not worth a worker of its own."""
 _SKEW_ROWS: Final = 100
-"""So many records before a position are looked at, for one that belongs behind it."""
+"""How many records before a position are checked for one that belongs behind it."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class _Begun:
 class OffsetPlans:
     """Plans one source in one driver.
 
-    ``place``: names the source in errors. ``on_gap``: "fail" with RetentionGap, or pass over the gap, to the "earliest"
-    offset that is kept or the "latest". ``idle_timeout_ms``: the watermark does not wait for a partition at whose end
-    this driver has been for so long; None: it always waits.
+    ``place``: names the source in errors. ``on_gap``: "fail" with RetentionGap, or skip the gap, to the "earliest" kept
+    offset or to the "latest". ``idle_timeout_ms``: the watermark does not wait for a partition at whose end this driver
+    has been for this long; None: it always waits.
     """
 
     def __init__(self, place: str, *, on_gap: str, idle_timeout_ms: int | None) -> None:
@@ -88,19 +88,19 @@ class OffsetPlans:
         )
 
     def from_clock(self, kept: Mapping[str, Kept], at: Mapping[str, int], clock: str) -> dict[str, Any]:
-        """What is recorded of a source that is read on from a clock, at these offsets. RetentionGap where records since
-        the clock may have been deleted: the first that is kept is not before it."""
+        """The record of a source that continues from a clock at these offsets. RetentionGap if records since the clock
+        may have been deleted, because the first kept one is not before it."""
         lost = sorted(one for one, offset in at.items() if 0 < offset == kept[one].first)
         if lost and self._on_gap == "fail":
             raise RetentionGap(
-                f"{self._place}: the first record that is kept of partition {', '.join(lost)} is not before {clock}, "
+                f"{self._place}: the first kept record of partition {', '.join(lost)} is not before {clock}, "
                 "and older ones were deleted: some of them may belong to the time since then. "
-                'on_gap="earliest" goes on without them'
+                'on_gap="earliest" continues without them'
             )
         return _Begun(at, ()).recorded()
 
     def has_forgotten(self, splits: Sequence[Split], kept: Mapping[str, Kept]) -> bool:
-        """Whether records of these splits are gone, and may be passed over."""
+        """Whether records of these splits are gone, and may be skipped."""
         gone = (span.start < kept[one.partition].first for one in splits if one.partition in kept for span in one.spans)
         return self._on_gap != "fail" and any(gone)
 
@@ -113,43 +113,44 @@ class OffsetPlans:
         missing = sorted(state.positions.keys() - kept.keys())
         if missing:
             raise SourceChanged(
-                f"{self._place}: the checkpoint has read partition {', '.join(missing)}, which is not there: it has "
-                f"{', '.join(kept) or 'none'}. Is it another one of the same name? A fresh checkpoint reads it from "
-                "its beginning; 'persistent restart' goes on from a clock"
+                f"{self._place}: the checkpoint has read partition {', '.join(missing)}, which does not exist: it has "
+                f"{', '.join(kept) or 'none'}. Is it another one with the same name? A fresh checkpoint reads it from "
+                "its beginning; 'persistent restart' continues from a clock"
             )
         begun = _Begun.of(state.recorded)
         new = [partition for partition in kept if partition not in state.positions]
         if not state.positions:
             return _Begun(begin(new), ())
-        # A partition that joins holds what came since the last plan: what it no longer has is a gap.
+        # A partition that joins holds the records since the last plan: what it no longer has is a gap.
         return _Begun({**begun.at, **dict.fromkeys(new, 0)}, (*begun.joined, *new))
 
     def _without_gaps(
         self, start: Mapping[str, int], kept: Mapping[str, Kept]
     ) -> tuple[dict[str, int], dict[str, int]]:
-        """Where to read each partition from, and how many offsets are passed over to get there."""
+        """Where to read each partition from, and how many offsets are skipped to get there."""
         at, skipped = dict(start), {}
         for partition, offset in start.items():
             there = kept[partition]
             if offset > there.stop:
                 raise SourceChanged(
-                    f"{self._place}, partition {partition}: the checkpoint has read up to offset {offset:,}, the "
-                    f"partition ends at {there.stop:,}. Its end was cut off, or it is another one of the same name. "
-                    "A fresh checkpoint reads it from its beginning; 'persistent restart' goes on from a clock"
+                    f"{self._place}, partition {partition}: the checkpoint has read up to offset {offset:,}, but the "
+                    f"partition ends at {there.stop:,}. Its end was truncated, or it is another one with the "
+                    "same name. "
+                    "A fresh checkpoint reads it from its beginning; 'persistent restart' continues from a clock"
                 )
             if offset >= there.first:
                 continue
             if self._on_gap == "fail":
                 raise RetentionGap(
-                    f"{self._place}, partition {partition}: the next offset to read is {offset:,}, the first that is "
-                    f"still there is {there.first:,}: {there.first - offset:,} offsets were deleted before they were "
-                    'read. on_gap="earliest" goes on with the first, on_gap="latest" with the next to come; either '
-                    "counts what is passed over as skipped"
+                    f"{self._place}, partition {partition}: the next offset to read is {offset:,}, but the first that "
+                    f"remains is {there.first:,}: {there.first - offset:,} offsets were deleted before they were "
+                    'read. on_gap="earliest" continues with the first, on_gap="latest" with the next to come; both '
+                    "count the skipped offsets"
                 )
             at[partition] = there.first if self._on_gap == "earliest" else there.stop
             skipped[partition] = at[partition] - offset
             logger.warning(
-                "%s, partition %s: %s offsets are passed over, which are no longer there",
+                "%s, partition %s: skipping %s offsets that no longer exist",
                 self._place,
                 partition,
                 f"{skipped[partition]:,}",
@@ -157,8 +158,8 @@ class OffsetPlans:
         return at, skipped
 
     def _idle(self, caught_up: set[str]) -> set[str]:
-        """The partitions at whose end this driver has been for the timeout. Time before this driver does not count: it
-        was not there to see whether records came."""
+        """The partitions at whose end this driver has been for the timeout. Time before this driver does not count,
+        because nobody knows whether records arrived then."""
         now = monotonic_s()
         self._caught_up_s = {one: self._caught_up_s.get(one, now) for one in caught_up}
         if self._idle_timeout_ms is None:
@@ -167,8 +168,8 @@ class OffsetPlans:
 
 
 def _but_the_last(idle: set[str], kept: Mapping[str, Kept], largest: Mapping[str, int]) -> set[str]:
-    """The idle partitions; if all of them are, without the one that is farthest ahead: they fell idle in some order,
-    and the watermark must not depend on it.
+    """The idle partitions. If all are idle, without the one that is farthest ahead: the watermark must not depend on
+    the order in which they became idle.
 
     >>> sorted(_but_the_last({"a", "b"}, {"a": Kept(0, 1), "b": Kept(0, 1)}, {"a": 7, "b": 5}))
     ['b']
@@ -179,8 +180,8 @@ def _but_the_last(idle: set[str], kept: Mapping[str, Kept], largest: Mapping[str
 
 
 def _shares(left: Mapping[str, int], rows: int) -> dict[str, int]:
-    """How many offsets of each partition a step reads: as equal as what is left allows, ``rows`` in all if there are so
-    many.
+    """How many offsets of each partition a step reads: as equal as the remaining offsets allow, ``rows`` in all if that
+    many remain.
 
     >>> _shares({"a": 2, "b": 100, "c": 50}, 90), _shares({"a": 2, "b": 3}, 1)
     ({'a': 2, 'c': 44, 'b': 44}, {'a': 0, 'b': 1})
@@ -193,7 +194,7 @@ def _shares(left: Mapping[str, int], rows: int) -> dict[str, int]:
 
 
 def _splits(at: Mapping[str, int], end: Mapping[str, int], workers: int) -> Iterator[Split]:
-    """Pieces of the partitions, about as many as there are workers, each at least one of its own partition."""
+    """Pieces of the partitions, about as many as there are workers, none across partitions."""
     total = sum(end[partition] - offset for partition, offset in at.items())
     size = max(-(-total // max(workers, 1)), _PIECE_MIN)
     for partition, start in at.items():
@@ -204,13 +205,13 @@ def _splits(at: Mapping[str, int], end: Mapping[str, int], workers: int) -> Iter
 
 
 def begun(recorded: Mapping[str, Any]) -> dict[str, int]:
-    """Where the partitions of the first plan began, from what a plan recorded; empty for another source."""
+    """Where the partitions of the first plan began, from the record of a plan; empty for another source."""
     found = _Begun.of(recorded)
     return {partition: offset for partition, offset in found.at.items() if partition not in found.joined}
 
 
 def place_id(recorded: Mapping[str, Any]) -> str | None:
-    """The id of the topic or log that was read, from what a plan recorded; None for another source.
+    """The id of the topic or log that was read, from the record of a plan; None for another source.
 
     >>> place_id({"topic": "clicks", "topic_id": "7f"}), place_id({"log": "9a"}), place_id({"root": "/in"})
     ('7f', '9a', None)
@@ -220,17 +221,17 @@ def place_id(recorded: Mapping[str, Any]) -> str | None:
 
 
 def begun_anew(recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
-    """What is recorded of a source that begins again at these offsets."""
+    """The record of a source that begins again at these offsets."""
     return {**recorded, **_Begun(at, ()).recorded()}
 
 
 def starts(splits: Sequence[Split]) -> dict[str, int]:
-    """Where each partition that is read begins."""
+    """Where each partition of these splits begins."""
     return {split.partition: split.spans[0].start for split in reversed(splits)}
 
 
 def reached(state: SourceState, kept: Mapping[str, Kept]) -> Reached:
-    """How many offsets have been read, of those that the last plan found."""
+    """How many of the offsets found by the last plan have been read."""
     begins = state.recorded.get("begins", {})
     done = sum(position - begins.get(one, 0) for one, position in state.positions.items())
     ends = {one: there.stop for one, there in kept.items()} or state.positions
@@ -244,8 +245,8 @@ def require_skew(
     clock: tuple[int, int],
     read: Callable[[Split], Iterable[Records]],
 ) -> None:
-    """Raise SourceError if the records just before those offsets belong to the clock: the broker's times are farther
-    behind than ``max_skew`` allows. ``clock``: it, and ``max_skew``, in ms."""
+    """Raise SourceError if the records just before those offsets belong to the clock: then the broker's times are
+    further behind than ``max_skew`` allows. ``clock``: the clock and ``max_skew``, in ms."""
     time, skew_ms = clock
     for partition, offset in at.items():
         span = Span(0, max(kept[partition].first, offset - _SKEW_ROWS), offset)
@@ -255,5 +256,5 @@ def require_skew(
             raise SourceError(
                 f"{place}, partition {partition}: a record before offset {offset}, where the broker's timestamps "
                 f"reach {utc_text(time - skew_ms)}, has the event time {utc_text(latest)}: it would not be "
-                "read again. The broker's clock is behind, or that of a producer: give a larger max_skew="
+                "read again. The clock of the broker or of a producer is behind: give a larger max_skew="
             )

@@ -9,7 +9,7 @@ from persistent.clock import duration_ms
 from persistent.errors import InvalidPipeline
 from persistent.sources.timestamps import UNITS
 
-_COUNTED: Final = "what it has counted was counted by that time"
+_COUNTED: Final = "its state was counted by that time"
 TIMES: Final = {"timestamp": _COUNTED, "timestamp_unit": _COUNTED}
 """Why the options that define a record's time cannot change."""
 
@@ -33,17 +33,18 @@ def require_listed(names: Sequence[str], timestamp: str, unit: str | None) -> No
         kind = "int64" if unit else "string"
         raise InvalidPipeline(
             f"schema= lists {', '.join(names)}, but not the timestamp column {timestamp!r}. It names every column that "
-            f"is read: add that one with its type, for example schema={{{timestamp!r}: {kind!r}, ...}}; or say another "
+            f"is read: add that one with its type, for example schema={{{timestamp!r}: {kind!r}, ...}}; or "
+            "give another "
             "timestamp="
         )
 
 
 def require_recorded(recorded: Mapping[str, Any], given: Mapping[str, Any], reasons: Mapping[str, str]) -> None:
-    """Raise if an option contradicts the recorded one; an option that is not recorded may have any value."""
+    """Raise if an option contradicts the recorded one; an option that is not recorded can have any value."""
     for name, reason in reasons.items():
         if name in recorded and name in given and recorded[name] != given[name]:
             raise InvalidPipeline(
-                f"{name}={given[name]!r}: the checkpoint was made with {name}={recorded[name]!r}, and {reason}. Say "
+                f"{name}={given[name]!r}: the checkpoint was made with {name}={recorded[name]!r}, and {reason}. Give "
                 f"{name}={recorded[name]!r} again, or read the source anew into a fresh checkpoint and sink"
             )
 
@@ -57,4 +58,4 @@ def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
 def require_type(name: str, value: Any, kind: type, example: str) -> None:
     """Raise unless ``value`` is a ``kind``."""
     if not isinstance(value, kind):
-        raise InvalidPipeline(f"{name}={value!r} is not a {kind.__name__}; write for example {name}={example}")
+        raise InvalidPipeline(f"{name}={value!r} is not a {kind.__name__}; give for example {name}={example}")

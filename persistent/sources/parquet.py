@@ -135,7 +135,8 @@ class Parquet:
     def _table(
         self, file: InputFile, parquet: pq.ParquetFile, groups: Sequence[int], schema: pa.Schema, cut: bool
     ) -> pa.Table:
-        """Row groups in the recorded types. A row group that a step cuts is cached: the next step wants the rest."""
+        """Row groups in the recorded types. A row group that a step cuts is cached, because the next step needs the
+        rest."""
         if not cut:
             return _columns(parquet, groups, schema)
         key = (file.where, file.fingerprint, file.hint, groups[0], schema)

@@ -40,7 +40,7 @@ def ignored(name: str) -> bool:
 
 
 def is_text(path: str) -> bool:
-    """Whether a path can be recorded: a name on a disk may be bytes that are not UTF-8."""
+    """Whether a path can be recorded: a name on a disk can be bytes that are not UTF-8."""
     try:
         path.encode()
     except UnicodeEncodeError:

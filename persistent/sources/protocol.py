@@ -17,8 +17,8 @@ NO_TIMESTAMP = -(2**63)
 """The timestamp of a record whose time cannot be read."""
 
 Position = Any
-"""Where in a partition to read next: the source's own ordered value, as its codec says ("ordinal-offset/1": the ordinal
-of a file and an offset in it; "offset/1": an offset)."""
+"""Where in a partition to read next: an ordered value of the source, as its codec defines ("ordinal-offset/1": the
+ordinal of a file and an offset in it; "offset/1": an offset)."""
 
 Positions = Mapping[str, Position]
 
@@ -75,14 +75,14 @@ class SourceState:
 class SourcePlan:
     """What a step will read. Without splits there is nothing to read now.
 
-    ``end``: the positions after the step. ``cap``: per partition that the watermark waits for, the smallest timestamp
-    that listed but unread data may still hold, at ``end``; None: no bound is needed; -1: unknown, so the watermark
-    waits. ``appended``: rows to append to the index. ``recorded`` replaces what was recorded before.
-    ``joins``: the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of
-    which has a cap. ``rests``: a partition that is idle too, and has a cap only because all others of the source are
-    idle; beside another source that is not idle the watermark does not wait for it either. ``skipped``: per partition,
-    how many positions are passed over: the source no longer has them.
-    ``held``: whether records are there that cannot be read yet, as behind an open transaction: the input has not ended.
+    ``end``: the positions after the step. ``cap``: for each partition that the watermark waits for, the smallest
+    timestamp that listed but unread data can still hold, at ``end``; None: no bound is needed; -1: unknown, so the
+    watermark waits. ``appended``: rows to append to the index. ``recorded`` replaces the previous record. ``joins``:
+    the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of which has
+    a cap. ``rests``: a partition that is idle too, and has a cap only because all others of the source are idle; if
+    another source is not idle, the watermark does not wait for it either. ``skipped``: for each partition, how many
+    positions are skipped because the source no longer has them. ``held``: whether records exist that cannot be read
+    yet, as behind an open transaction: the input has not ended.
     """
 
     splits: tuple[Split, ...]
@@ -136,15 +136,14 @@ class Source(Protocol):
 
     ``guarantee()``, if it has one, returns its ``persistent.promises.Promise``; without one, exactly-once.
     ``guarantee_deduplicated()``, if it has one, returns that of a pipeline with ``dedupe``.
-    ``warnings()``, if it has one, returns what a run has found that its report should say. ``close()``, if it has one,
-    is called when a run has ended, or failed.
+    ``warnings()``, if it has one, returns warnings for the report of a run. ``close()``, if it has one, is called when
+    a run has ended or failed.
     ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
     ``address``, if it has one, is equal for two sources that read the same records.
 
-    One that not every machine can read has a ``reach`` (``persistent.storage.places.Reach``) too: ``PROCESS`` if its
-    records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
-    machine. Without one it is ``NETWORK``.
-    Engines whose workers are elsewhere refuse what these cannot reach.
+    A source that not every machine can read also has a ``reach`` (``persistent.storage.places.Reach``): ``PROCESS`` if
+    its records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
+    machine. Without one it is ``NETWORK``. Engines refuse a source that their workers cannot reach.
     """
 
     kind: str
@@ -185,7 +184,7 @@ class Reached:
 
 
 def together(reached: Sequence[Reached | None]) -> Reached | None:
-    """How far several sources have been read; None if one cannot say, or they count in other units.
+    """How far several sources have been read; None if one is unknown, or their units differ.
 
     >>> together([Reached(3, 4, "rows"), Reached(1, 5, "rows")])
     Reached(done=4, total=9, unit='rows', files_done=0, files=0)
@@ -216,7 +215,7 @@ class ListingSource(Source, Protocol):
 
 @runtime_checkable
 class LosingSource(Source, Protocol):
-    """A source whose inputs may be gone before they are read."""
+    """A source whose inputs can disappear before they are read."""
 
     def losing(self) -> LosingSource:
         """The same source, allowed to lose inputs."""
@@ -233,17 +232,17 @@ class TimeReplayableSource(Source, Protocol):
     """A source that can be read from a point in time on, not only from a position."""
 
     def position_at(self, partition: str, clock: int) -> Position:
-        """A position before which no record has a timestamp of ``clock`` (ms) or later. Records from there on may be
-        earlier: who reads from a clock filters by the timestamp. Driver only."""
+        """A position before which no record has a timestamp of ``clock`` (ms) or later. Records after it can be
+        earlier: a reader that starts from a clock filters by timestamp. Driver only."""
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
-        """The positions from which to read on from a clock, of all partitions that there are now, and the part of
-        ``recorded`` that still holds. RetentionGap where records since the clock may be gone. Driver only."""
+        """The positions from which to continue at a clock, of all present partitions, and the part of ``recorded`` that
+        still holds. RetentionGap if records since the clock may be gone. Driver only."""
 
 
 @runtime_checkable
 class ForgettingSource(Source, Protocol):
-    """A source that deletes its oldest records after a time, whoever has read them."""
+    """A source that deletes its oldest records after a time, read or not."""
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan that was never committed are gone, and may be skipped by a new plan. False too if
@@ -252,8 +251,8 @@ class ForgettingSource(Source, Protocol):
 
 @runtime_checkable
 class ConfirmingSource(Source, Protocol):
-    """A source that may become another one of the same name while a step reads it."""
+    """A source that can be replaced by another one of the same name while a step reads it."""
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:
-        """Raise SourceChanged unless what was read is what was planned. Called between the reading of a step and its
-        commit. Driver only."""
+        """Raise SourceChanged unless the source is the one that was planned. Called between the reading of a step and
+        its commit. Driver only."""

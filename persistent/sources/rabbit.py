@@ -1,8 +1,9 @@
-"""A source of a RabbitMQ queue reads the journal into which a pump takes the messages of the queue.
+"""A source of a RabbitMQ queue reads the journal to which a pump writes the messages of the queue.
 
-A queue forgets what was acknowledged, and gives the rest in another order: it cannot be read twice. Its journal can.
-Positions are the numbers of records in it. A journal that is lost while messages are acknowledged by checkpoint alone
-is begun anew, as another partition: the broker has all that no checkpoint has counted.
+A queue forgets acknowledged messages and can deliver the others in another order, so it cannot be read twice. Its
+journal can. Positions are the numbers of its records. If the journal is lost while messages are acknowledged only by
+checkpoints, another journal replaces it as a new partition: the broker still has all messages that no checkpoint has
+counted.
 """
 
 from __future__ import annotations
@@ -48,19 +49,22 @@ _PREFETCH_MAX: Final = 65_535
 class RabbitQueueSource:
     """The messages of a queue, through the journal at ``journal``: a path or URL, or a ``SegmentedLog``.
 
-    ``url``: "amqp://user:password@host:5672/virtual-host". ``queue``: the name of one that is there, or a ``Queue``,
-    which is declared; ``topology``: what else is declared with it.
-    ``acknowledge``: a message when it is in the "journal"; when a "checkpoint" has counted it, so that a lost journal
-    loses nothing; or "at-most-once": before it is journaled, and what is delivered again is dropped.
-    ``prefetch``: how many messages may be delivered and not acknowledged.
-    ``format``, ``schema``: of the bodies, as in ``KafkaSource``. Beside their columns stand ``_message_id``,
-    ``_routing_key``, ``_sent`` (the publisher's time) and ``_timestamp``, when it was journaled; and those of
-    ``headers``, a mapping of the names of headers to their types.
+    ``url``: "amqp://user:password@host:5672/virtual-host". ``queue``: the name of an existing queue, or a ``Queue`` to
+    declare; ``topology``: what else to declare.
+
+    ``acknowledge``: when to acknowledge a message: "journal", once it is journaled; "checkpoint", once a checkpoint has
+    counted it, so a lost journal loses nothing; or "at-most-once": before it is journaled, and redelivered messages are
+    dropped. ``prefetch``: the most messages that can be delivered but unacknowledged.
+
+    ``format``, ``schema``: of the bodies, as in ``KafkaSource``. The source adds ``_message_id``, ``_routing_key``,
+    ``_sent`` (the publisher's time), ``_timestamp`` (when it was journaled), and the ``headers``, a mapping of header
+    names to types.
+
     ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
-    ``max_out_of_orderness``: how far, in event time, a message may come behind a later one.
-    ``connect_timeout``: how long to wait for a broker when a run begins; ``server_away``: how long under way, trying
-    again every ``recovery_interval``. ``consumer_timeout``: that of the broker. ``on_event`` gets a ``QueueEvent`` when
-    the connection is made, lost or recovered, in a thread of its own.
+    ``max_out_of_orderness``: how far, in event time, a message can come behind a later one. ``connect_timeout``: how
+    long to wait for a broker at the start of a run; ``server_away``: how long during it, with an attempt every
+    ``recovery_interval``. ``consumer_timeout``: the setting of the broker. ``on_event`` is called, in a thread of its
+    own, with a ``QueueEvent`` when the connection is made, lost or recovered.
     """
 
     kind: str = "RabbitQueueSource"
@@ -124,11 +128,11 @@ class RabbitQueueSource:
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def partitions(self) -> Sequence[str]:
-        """None: a journal joins with the first plan."""
+        """Empty: a journal joins with the first plan."""
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What to read next: what has been journaled; without ``follow``, once the queue is empty."""
+        """What to read next: the journaled messages; without ``follow``, once the queue is empty."""
         self._messages.require_recorded(state.recorded)
         journals = self._journals(state)
         current = _partition(len(journals) or 1)
@@ -153,22 +157,22 @@ class RabbitQueueSource:
         self._require_same(recorded)
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether a plan reads a journal that is lost, and the broker has all that no checkpoint has counted."""
+        """Whether a plan reads a lost journal, and the broker still has all that no checkpoint has counted."""
         journals = recorded.get("journals") or [""]
         is_lost = bool(splits) and self.journal.id != journals[-1]
         return is_lost and self._acknowledge == rabbit_pump.CHECKPOINT and self._is_next(journals, self.journal.id)
 
     def reached(self, state: SourceState) -> Reached:
-        """How many records have been read, of those that were journaled."""
+        """How many of the journaled records have been read."""
         current = _partition(len(state.recorded.get("journals", ())) or 1)
         done = sum(state.positions.values())
         return Reached(done, done - state.positions.get(current, 0) + self.journal.ends().next_number, "rows")
 
     def guarantee(self) -> Promise:
-        """At-least-once, or at-most-once: nothing tells a message that is delivered again."""
+        """At-least-once, or at-most-once: a redelivered message cannot be recognised."""
         if self._acknowledge == rabbit_pump.AT_MOST_ONCE:
             return Promise(
-                AT_MOST_ONCE, "a message is acknowledged before it is journaled, and dropped if it comes again"
+                AT_MOST_ONCE, "a message is acknowledged before it is journaled, and dropped if it is redelivered"
             )
         return Promise(
             AT_LEAST_ONCE,
@@ -177,17 +181,17 @@ class RabbitQueueSource:
         )
 
     def guarantee_deduplicated(self) -> Promise:
-        """With ``dedupe``: exactly-once, unless it may lose messages."""
+        """With ``dedupe``: exactly-once, unless the source can lose messages."""
         if self._acknowledge == rabbit_pump.AT_MOST_ONCE:
             return self.guarantee()
         return Promise(EXACTLY_ONCE, "messages are journaled before they are acknowledged, and copies are recognised")
 
     def warnings(self) -> tuple[str, ...]:
-        """What the run has seen of the queue that a user should know."""
+        """Warnings about the queue."""
         pump = self._pump
         if pump is None:
             return ()
-        dropped = f"{self!r}: {pump.dropped:,} messages were delivered again and dropped (at-most-once)"
+        dropped = f"{self!r}: {pump.dropped:,} redelivered messages were dropped (at-most-once)"
         return (*pump.warnings.values(), *([dropped] if pump.dropped else []))
 
     def acknowledge(self, positions: Positions) -> None:
@@ -199,7 +203,7 @@ class RabbitQueueSource:
             self.journal.truncate(self.journal.position_of(number))
 
     def close(self) -> None:
-        """End the connection: what was not acknowledged goes back to the queue."""
+        """Close the connection: unacknowledged messages return to the queue."""
         if self._pump is not None:
             self._pump.stop()
             self._pump = None
@@ -214,7 +218,7 @@ class RabbitQueueSource:
     # -- which journal -------------------------------------------------------------------------------------------
 
     def _journals(self, state: SourceState) -> list[str]:
-        """The ids of the journals that this job has read and reads; the last is that which is there."""
+        """The ids of the journals that this job has read; the last one is the present journal."""
         known: list[str] = list(state.recorded.get("journals", ()))
         found = self.journal.id
         if not found:
@@ -223,29 +227,30 @@ class RabbitQueueSource:
             found = self.journal.id
         if found == (known or [found])[-1] and (known or not self.journal.mark()):
             if not state.positions.get(_partition(len(known) or 1), 0):
-                # Who has counted of this journal has counted what it begins behind.
+                # A checkpoint that has counted records of this journal has counted all before its beginning.
                 self._require_counted(len(known) - 1, state.positions)
             return [*known[:-1], found]
         if not known:
-            raise self._gap("a checkpoint without records", "took the place of a lost one")
+            raise self._gap("a checkpoint without records", "replaced a lost one")
         if self._acknowledge != rabbit_pump.CHECKPOINT or not self._is_next(known, found):
             self._raise_lost(known, found)
         self._require_counted(len(known), state.positions)
         return [*known, found]
 
     def _require_counted(self, before: int, positions: Positions) -> None:
-        """RetentionGap if the journal that is there took the place of that number ``before`` of this job, and had more
-        counted than a checkpoint, or a rollback, has; what a rollback knows of journals may be newer than its place."""
+        """RetentionGap if the present journal replaced the one that is number ``before`` of this job, and more of that
+        was counted than this checkpoint has. After a rollback, the recorded journals can be newer than the
+        positions."""
         mark = self.journal.mark() if before > 0 else b""
         at, counted = json.loads(mark)["at"] if mark else 0, positions.get(_partition(before), 0)
         if counted < at:
             raise self._gap(
-                f"a checkpoint at record {counted:,} of the journal before",
-                f"took its place when {at:,} had been counted",
+                f"a checkpoint at record {counted:,} of the previous journal",
+                f"replaced it when {at:,} records had been counted",
             )
 
     def _begin(self, known: Sequence[str], positions: Positions) -> None:
-        """Make a journal; one that takes the place of a lost one says of which, and how far that was counted."""
+        """Make a journal. A replacement records which journals it follows, and how far the last was counted."""
         with self.journal.writer() as writer:
             if known:
                 at = positions.get(_partition(len(known)), 0)
@@ -253,8 +258,10 @@ class RabbitQueueSource:
 
     def _gap(self, checkpoint: str, journal: str) -> RetentionGap:
         return RetentionGap(
-            f"{self!r}: {checkpoint} cannot go on with the journal in {self.journal.storage.url}, which {journal}: the "
-            "messages in between are gone, from the queue too. Go on from a later checkpoint; or begin a new one, with "
+            f"{self!r}: {checkpoint} cannot continue with the journal in {self.journal.storage.url}, which "
+            f"{journal}: the "
+            "messages in between are gone, from the queue too. Continue from a later checkpoint; or begin a "
+            "new one, with "
             "a new journal="
         )
 
@@ -264,9 +271,10 @@ class RabbitQueueSource:
 
     def _raise_lost(self, known: Sequence[str], found: str) -> None:
         raise SourceChanged(
-            f"{self!r}: the checkpoint has read the journal {known[-1]}, and in {self.journal.storage.url} is "
-            f"{found or 'none'}. Give it that one, journal=; acknowledged messages are there and nowhere else, unless "
-            'acknowledge="checkpoint" said so from the beginning'
+            f"{self!r}: the checkpoint has read the journal {known[-1]}, but {self.journal.storage.url} holds "
+            f"{found or 'none'}. Give the source that journal, journal=; acknowledged messages exist only "
+            "there, unless "
+            'acknowledge="checkpoint" was set from the beginning'
         )
 
     def _require_same(self, recorded: Mapping[str, Any]) -> None:
@@ -285,7 +293,7 @@ class RabbitQueueSource:
 
 
 def _partition(count: int) -> str:
-    """The name of the partition that the last of so many journals is.
+    """The partition name of the last of ``count`` journals.
 
     >>> _partition(1), _partition(2)
     ('journal', 'journal-2')
@@ -301,16 +309,16 @@ def _checked_queue(queue: Any, acknowledge: str) -> Queue:
     if isinstance(queue, str) and queue:
         return Queue(queue)
     if not isinstance(queue, Queue):
-        raise InvalidPipeline(f"queue={queue!r}: give the name of a queue that is there, or Queue(...), to declare it")
+        raise InvalidPipeline(f"queue={queue!r}: give the name of an existing queue, or Queue(...) to declare one")
     if not queue.name and acknowledge != rabbit_pump.AT_MOST_ONCE:
         raise InvalidPipeline(
-            f"{queue!r} ends with its connection, and what is in it is lost: give it a name; or say "
+            f"{queue!r} is deleted with its connection, and its messages are lost: give it a name; or give "
             'acknowledge="at-most-once"'
         )
     if queue.drops and acknowledge != rabbit_pump.AT_MOST_ONCE:
         raise InvalidPipeline(
             f"queue {queue.name!r}: delivery_limit={queue.said['x-delivery-limit']} deletes messages for good when "
-            "runs die that often: give it a dead_letter_exchange=, or leave the limit out"
+            "runs die that often: give it a dead_letter_exchange=, or omit the limit"
         )
     return queue
 

@@ -1,9 +1,9 @@
-"""A journaled message is a frame: what the broker says of it, as JSON, and its body.
+"""A journaled message is a frame: the broker's facts about it as JSON, and its body.
 
 version   1 byte
 length    4 bytes, big-endian, of the JSON
-JSON      {"id": ..., "key": ..., "sent": ms, "headers": {...}}; what is not there was not given
-body      as it was
+JSON      {"id": ..., "key": ..., "sent": ms, "headers": {...}}; absent means not given
+body      unchanged
 """
 
 from __future__ import annotations
@@ -22,12 +22,11 @@ FIXED: Final[Mapping[str, pa.DataType]] = {
     "_routing_key": pa.string(),
     "_sent": pa.timestamp("ms", "UTC"),
 }
-"""The columns of every message: the id that its publisher gave, its routing key, and when its publisher says it was
-sent."""
+"""The columns of every message: the id from its publisher, its routing key, and the publisher's time of sending."""
 
 
 def framed(properties: Any, routing_key: str, body: bytes) -> bytes:
-    """A message of pika as a frame. Headers that are no number, text, bytes or truth value are left out."""
+    """A message of pika as a frame. Headers that are not numbers, texts, bytes or booleans are omitted."""
     said = {
         "id": properties.message_id,
         "key": routing_key,
@@ -47,12 +46,12 @@ def _plain(value: Any) -> Any:
 
 
 def taken_apart(frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
-    """What was said of each message, and its body. ValueError for a frame of another version."""
+    """The JSON of each message, and its body. ValueError for a frame of another version."""
     said, bodies = [], []
     for frame in frames:
         version, length = _HEAD.unpack_from(frame) if len(frame) >= _HEAD.size else (0, 0)
         if version != _VERSION:
-            raise ValueError(f"a record is no message of version {_VERSION}")
+            raise ValueError(f"a record is not a message of version {_VERSION}")
         begin = _HEAD.size + length
         said.append(json.loads(frame[_HEAD.size : begin]))
         bodies.append(frame[begin:])
@@ -81,7 +80,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _cast(value: Any, kind: pa.DataType) -> Any:
-    """The value in a column of this type, None if it does not fit."""
+    """The value as a column of this type holds it; None if it does not fit."""
     is_other = isinstance(value, bool) != pa.types.is_boolean(kind)
     if value is None or is_other or (isinstance(value, float) and not pa.types.is_floating(kind)):
         return None

@@ -1,4 +1,4 @@
-"""Journaled messages are read as columns: those of their bodies, and beside them what the broker said of each."""
+"""Journaled messages as columns: those of their bodies, and beside them the broker's facts about each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": Jso
 _SAMPLE_ROWS: Final = 1_000
 _BATCH_ROWS: Final = 50_000
 _DEAD_BYTES_MAX: Final = 1 << 20
-_COUNTED: Final = "what it has counted was decoded by that format"
+_COUNTED: Final = "its state was decoded by that format"
 
 
 @dataclass
@@ -49,31 +49,31 @@ class JournaledMessages:
         self._headers = pa.schema([]) if self.headers is None else from_option(self.headers)
 
     def columns(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> dict[str, Any]:
-        """What a plan with these splits records of the columns."""
+        """The column facts that a plan with these splits records."""
         facts = self._facts()
         if splits or self._schema is not None:
             facts["schema"] = to_json(self._fixed_schema(recorded, splits))
         return facts
 
     def schema(self, recorded: Mapping[str, Any]) -> pa.Schema:
-        """The columns, from what a plan recorded."""
+        """The columns, from the record of a plan."""
         self.require_recorded(recorded)
         return self._whole(from_json(recorded.get("schema", [])))
 
     def _whole(self, bodies: pa.Schema) -> pa.Schema:
-        """The columns of the bodies, and beside them those of the messages."""
+        """The columns of the bodies, then those of the messages."""
         own = [*(pa.field(name, kind) for name, kind in FIXED.items()), *self._headers, TIME]
         names = [*bodies.names, *(field.name for field in own)]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InvalidPipeline(
-                f"{self.place}: {', '.join(twice)} is a column of the bodies and of the messages: leave it out of "
+                f"{self.place}: {', '.join(twice)} is a column of the bodies and of the messages: omit it from "
                 "schema= or headers="
             )
         return pa.schema([*bodies, *own])
 
     def require_recorded(self, recorded: Mapping[str, Any]) -> None:
-        """InvalidPipeline for options that a job may not change."""
+        """InvalidPipeline for options that a job must not change."""
         options.require_recorded(recorded, self._facts(), {**options.TIMES, "format": _COUNTED})
 
     def _facts(self) -> dict[str, Any]:
@@ -99,9 +99,9 @@ class JournaledMessages:
         try:
             found = self._values.infer(self._taken_apart(frames)[1])
         except Unreadable as error:
-            raise SourceError(f"{self.place}: {error}. Say schema=, and such messages are dead letters") from error
+            raise SourceError(f"{self.place}: {error}. Give schema=, and such messages are dead letters") from error
         if found is None:
-            raise SourceError(f"{self.place}: no message says which columns there are. Say schema=")
+            raise SourceError(f"{self.place}: no message defines the columns. Give schema=")
         return found
 
     def _taken_apart(self, frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
@@ -109,7 +109,8 @@ class JournaledMessages:
             return taken_apart(frames)
         except ValueError as error:
             raise SourceChanged(
-                f"{self.place}: {self.journal.storage.url} is another log: {error}. Give it a journal of its own"
+                f"{self.place}: {self.journal.storage.url} is another log: {error}. Give the source a journal "
+                "of its own"
             ) from error
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ class JournaledMessages:
                 return
         if start < stop:
             raise SourceChanged(
-                f"{self.place}: a step was planned up to record {stop:,}, the journal ends at {start:,}"
+                f"{self.place}: a step was planned up to record {stop:,}, but the journal ends at {start:,}"
             )
 
     def _records(self, batches: Sequence[LogBatch], schema: pa.Schema) -> Records:

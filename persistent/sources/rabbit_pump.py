@@ -1,11 +1,12 @@
-"""A pump takes messages from a queue, appends them to a journal, and acknowledges them: one thread, with a connection
-and a channel of its own.
+"""A pump takes messages from a queue, appends them to a journal and acknowledges them. It is one thread, with a
+connection and a channel of its own.
 
-journal       acknowledge once the journal has them on its disk
+journal       acknowledge once the journal is durable
 checkpoint    acknowledge once a checkpoint has counted them; until then both the journal and the queue have them
-at-most-once  acknowledge first, and drop what the broker delivers again
+at-most-once  acknowledge first, and drop redelivered messages
 
-A connection that is lost is made again, as often as it takes: exchanges, queues, bindings, and the consumer last. What
+A lost connection is made again as often as needed: exchanges, queues, bindings, and the consumer last. Unacknowledged
+messages are redelivered, and tags of the previous channel are void. A broker that refuses ends the pump.
 was not acknowledged comes again; tags of the channel before mean nothing any more. A broker that says no ends the pump.
 """
 
@@ -29,8 +30,8 @@ from persistent.sources.rabbit_frames import framed
 JOURNAL: Final = "journal"
 CHECKPOINT: Final = "checkpoint"
 AT_MOST_ONCE: Final = "at-most-once"
-# Every queue takes this argument, and means what it means without; a stream refuses it. Consumed as a queue, it would
-# begin at its end, and what it holds would never come.
+# Queues ignore this argument with the value 0, and a stream refuses it. Consumed as a queue, a stream would begin at
+# its end, and its records would never be delivered.
 _NO_STREAM: Final = {"x-priority": 0}
 _WAIT_SECONDS: Final = 0.05
 _STALLED_SECONDS: Final = 10.0
@@ -40,8 +41,8 @@ _DELIVERIES_WARNED: Final = 3
 
 @dataclass(frozen=True)
 class QueueEvent:
-    """What happens to the connection of a source: ``kind`` is "connected", "lost", "recovered" or "renamed" (a queue
-    that the broker has named has another name); ``text`` says more."""
+    """An event of a source's connection. ``kind``: "connected", "lost", "recovered" or "renamed" (the broker has given
+    its queue another name); ``text``: details."""
 
     kind: str
     text: str
@@ -49,7 +50,7 @@ class QueueEvent:
 
 @dataclass(frozen=True)
 class PumpOrder:
-    """What a pump does. ``declared``: whether the queue is to be declared, or must be there."""
+    """The settings of a pump. ``declared``: whether to declare the queue, or require it to exist."""
 
     place: RabbitPlace
     queue: Queue
@@ -67,8 +68,8 @@ class PumpOrder:
 
 
 class Pump:
-    """Runs until ``stop``. ``warnings``: what a user should know, by a key of its own. ``dropped``: how many messages
-    were delivered again and dropped (at-most-once)."""
+    """Runs until ``stop``. ``warnings``: for the user, each under a key. ``dropped``: how many redelivered messages
+    were dropped (at-most-once)."""
 
     def __init__(self, order: PumpOrder) -> None:
         self._order = order
@@ -92,11 +93,11 @@ class Pump:
     # -- for the thread that plans -------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what is not acknowledged goes back to the queue."""
+        """End the thread. Unacknowledged messages return to the queue."""
         self._stopped.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_STOP_SECONDS)
@@ -107,12 +108,12 @@ class Pump:
             self._committed = max(self._committed, number)
 
     def wait_until_ready(self) -> None:
-        """Return when it consumes. The error of the pump, if it has failed."""
+        """Return once it consumes. Raises the error of a failed pump."""
         self._wait(lambda: self._is_ready)
 
     def wait_until_drained(self, enough: int) -> None:
-        """Return when the journal has ``enough`` records, or all that the queue holds now; or all that may be held
-        without being acknowledged. The error of the pump, if it has failed."""
+        """Return once the journal has ``enough`` records, or all messages of the queue, or as many as may be
+        unacknowledged. Raises the error of a failed pump."""
         with self._changed:
             self._asked += 1
             asked = self._asked
@@ -141,7 +142,7 @@ class Pump:
 
     def _failed(self, error: BaseException) -> SourceError:
         found = SourceError(
-            f"{self._order!r}: {type(error).__name__}: {error}. What was not acknowledged is there still"
+            f"{self._order!r}: {type(error).__name__}: {error}. Unacknowledged messages stay in the queue"
         )
         found.__cause__ = error
         return found
@@ -160,7 +161,7 @@ class Pump:
                 finally:
                     link.close()
             except LinkRefused as error:
-                raise SourceError(f"{self._order!r}: {error}. What was not acknowledged stays there") from error
+                raise SourceError(f"{self._order!r}: {error}. Unacknowledged messages stay in the queue") from error
             except LinkLost as error:
                 if self._is_ready:
                     since, limit_ms = monotonic_s(), patience.away_ms
@@ -169,12 +170,12 @@ class Pump:
                 if (monotonic_s() - since) * 1_000 >= limit_ms:
                     raise SourceError(
                         f"{self._order!r}: no broker has answered for {limit_ms / 1_000:g} s: {error}. Start it, or "
-                        "name it in url=, and run again: what was not acknowledged is there still"
+                        "correct url=, and run again: unacknowledged messages stay in the queue"
                     ) from error
                 self._stopped.wait(min(patience.recovery_ms, limit_ms) / 1_000)
 
     def _declare(self, link: Link) -> None:
-        """Topology first, and what is found out on the way."""
+        """Declare the topology, and collect its warnings."""
         order = self._order
         if order.declared and order.queue.drops_from(link.version):
             self.warnings["limit"] = (
@@ -187,7 +188,7 @@ class Pump:
             if not order.declared:
                 link.channel.queue_declare(name, passive=True)
         if self._held.generation and name != self._name:
-            self._tell("renamed", f"{self._name} is {name} now; what the broker had in it is gone")
+            self._tell("renamed", f"{self._name} is now {name}; its messages are gone")
         self._name = name
 
     def _consume(self, link: Link) -> None:
@@ -205,12 +206,12 @@ class Pump:
             with order.place.failures():
                 link.connection.process_data_events(time_limit=_WAIT_SECONDS)
             if cancelled:
-                raise LinkRefused("the broker has ended the consumer: the queue was deleted. Create it again")
+                raise LinkRefused("the broker has cancelled the consumer: the queue was deleted. Create it again")
             with order.place.failures():
                 self._take(channel)
                 self._acknowledge_committed(channel)
             self._look_whether_drained(link)
-        # What has come is done with as ever; the rest goes back.
+        # Process the received messages as usual; the others return to the queue.
         with order.place.failures():
             self._take(channel)
             self._acknowledge_committed(channel)
@@ -219,7 +220,7 @@ class Pump:
         self._inbox.append((method, properties, body))
 
     def _take(self, channel: Any) -> None:
-        """Journal what has come, and acknowledge it in the order that was asked for."""
+        """Journal the received messages, and acknowledge them in the order of ``acknowledge``."""
         received, self._inbox = self._inbox, []
         if not received:
             return
@@ -245,8 +246,9 @@ class Pump:
         largest = max(map(len, frames))
         if largest > RECORD_BYTES_MAX:
             raise SourceError(
-                f"{self._order!r}: a message has {largest:,} bytes, and a journal takes {RECORD_BYTES_MAX:,}. It stays "
-                "in the queue, and so do those after it: take it out, and put it into a file, and its name into a "
+                f"{self._order!r}: a message has {largest:,} bytes, and a journal accepts at most "
+                f"{RECORD_BYTES_MAX:,}. It "
+                "stays in the queue, and so do those after it: remove it, put it into a file, and put its name into a "
                 "message"
             )
         if self._writer is None:
@@ -271,7 +273,7 @@ class Pump:
             )
 
     def _look_whether_drained(self, link: Link) -> None:
-        """Say so to who waits: twice in a row the queue has no message, and none is under way."""
+        """Notify the waiting thread: twice in a row the queue has no message, and none is in flight."""
         with self._changed:
             asked = self._asked
         if asked == self._drained:
@@ -288,7 +290,7 @@ class Pump:
             with self._order.place.failures():
                 found = link.channel.queue_declare(self._name, passive=True).method
                 link.connection.process_data_events(time_limit=0)
-            # A quorum queue without a leader says 0 of both, and we consume.
+            # A quorum queue without a leader reports 0 messages and 0 consumers, although we consume.
             if self._inbox or found.message_count or not found.consumer_count:
                 return False
         return True
@@ -297,8 +299,8 @@ class Pump:
         if monotonic_s() - self._moved_s < _STALLED_SECONDS:
             return False
         self.warnings["stalled"] = (
-            f"{self._order!r} has messages, and none has come for {_STALLED_SECONDS:g} s: another consumer holds them, "
-            "or is the single active one"
+            f"{self._order!r} has messages, but none was delivered for {_STALLED_SECONDS:g} s: another consumer holds "
+            "them, or is the single active one"
         )
         return True
 
@@ -307,8 +309,8 @@ class Pump:
         most = max(count for count in counts if isinstance(count, int))
         if most >= _DELIVERIES_WARNED:
             self.warnings["deliveries"] = (
-                f"{self._order!r} has delivered a message {most + 1} times: a quorum queue with a delivery limit "
-                "deletes it then, unless it has a dead-letter exchange"
+                f"{self._order!r} has delivered a message {most + 1} times: at its delivery limit, a quorum queue "
+                "deletes it, unless it has a dead-letter exchange"
             )
 
     def _ready(self, is_ready: bool) -> None:

@@ -1,8 +1,8 @@
-"""A source of RabbitMQ's streams: a stream is a partition, and the checkpoint holds the next offset of each.
+"""A source of RabbitMQ streams: a stream is a partition, and the checkpoint holds the next offset of each.
 
-Workers read their splits from the broker themselves. Offsets without a record (the broker's own notes take some) are
-passed over, and are no gap. A broker has no name for a stream that a new one of the same name has not too: so the
-checkpoint records a chunk of each, and a stream where that is another one now is another stream.
+Workers read their splits from the broker directly. Offsets without a record (the broker's own entries) are skipped, and
+are not a gap. A broker has no id that distinguishes a stream from a new one with the same name, so the checkpoint
+records a chunk of each: if that chunk has changed, it is another stream.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from persistent.text.spelling import spelled
 
 _FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
 _ENCODINGS: Final = ("amqp", "raw")
-_COUNTED: Final = "what it has counted was decoded by that"
+_COUNTED: Final = "its state was decoded by that"
 _TIME: Final = "_timestamp"
 _BATCH_ROWS: Final = 50_000
 _BATCH_BYTES: Final = 64 << 20
@@ -52,25 +52,26 @@ _DEAD_BYTES_MAX: Final = 1 << 20
 class RabbitStreamSource:
     """The records of a stream, or of several.
 
-    ``servers``: "host:port" of the plugin for streams, several with commas. ``stream``: a name, or a list of them; of a
-    super stream, those of its partitions. ``encoding``: "amqp", the body of an AMQP 1.0 message; "raw", the bytes of
-    the record. ``format``: "json", an object in each; "bytes", one column ``value``. ``schema``: the columns
-    to read of a JSON value, as in ``FileSource``; by default those of the first records. Beside them stands
-    ``_timestamp``, when the broker wrote the record.
+    ``servers``: "host:port" of the stream plugin, several separated by commas. ``stream``: a name, or a list of names;
+    for a super stream, those of its partitions. ``encoding``: "amqp", the body of an AMQP 1.0 message; "raw", the bytes
+    of the record. ``format``: "json", one object per value; "bytes", one column ``value``. ``schema``: the columns to
+    read of a JSON value, as in ``FileSource``; by default those of the first records. The source adds ``_timestamp``,
+    when the broker wrote the record.
+
     ``timestamp``: the column with the event time, by default ``_timestamp``; ``timestamp_unit``, as in ``FileSource``.
     ``start``: where a new checkpoint begins: "earliest", "latest", or a point in time by the broker's clock.
-    ``on_gap``: where the broker has deleted records before they were read: "fail" with RetentionGap, or go on with the
-    "earliest" or "latest" offset and count what is passed over as ``skipped``.
-    ``idle_timeout``: the watermark does not wait for a stream at whose end the driver has been for so long; None: it
-    always waits.
-    ``max_out_of_orderness``: how far, in event time, a record of a stream may come behind a later one.
-    ``max_skew``: how far the event time of a record may be ahead of the broker's clock; ``persistent restart`` looks so
-    far back. Without meaning for ``_timestamp`` itself.
-    ``connect_timeout``: how long to wait for a broker when a run begins; ``server_away``: how long under way.
+    ``on_gap``: if the broker has deleted records before they were read: "fail" with RetentionGap, or continue with the
+    "earliest" or "latest" offset and count the skipped ones as ``skipped``.
+    ``idle_timeout``: the watermark does not wait for a stream at whose end the driver has been for this long; None: it
+    always waits. ``max_out_of_orderness``: how far, in event time, a record of a stream can come behind a later one.
+    ``max_skew``: how far the event time of a record can be ahead of the broker's clock, which is how far back
+    ``persistent restart`` looks. Without meaning for ``_timestamp`` itself.
+
+    ``connect_timeout``: how long to wait for a broker at the start of a run; ``server_away``: how long during it.
     ``client``: {"username": ..., "password": ..., "vhost": ..., "tls": True, "ca": ..., "certificate": ..., "key": ...,
     "heartbeat": seconds}.
 
-    With ``step_rows`` a step has so many offsets, with or without a record.
+    ``step_rows`` counts offsets, with or without a record.
     """
 
     kind: str = "RabbitStreamSource"
@@ -136,11 +137,11 @@ class RabbitStreamSource:
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def partitions(self) -> Sequence[str]:
-        """None: all of them join with a plan, so that a checkpoint can be read without the broker."""
+        """Empty: all partitions join with a plan, so a checkpoint can be read without the broker."""
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What to read next of each stream, as equal as what is left allows."""
+        """What to read next of each stream, in shares as equal as the remaining offsets allow."""
         self._require_recorded(state.recorded)
         kept = self._kept(state.recorded)
         plan = self._plans.plan(state, budget, kept, self._begins)
@@ -156,17 +157,17 @@ class RabbitStreamSource:
             self._require_same(stream, chunk)
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """Whether records of a plan are gone, and may be passed over."""
+        """Whether records of a plan are gone, and may be skipped."""
         return self._plans.has_forgotten(splits, self._kept(recorded))
 
     def position_at(self, partition: str, clock: int) -> int:
-        """An offset before which no record has an event time of ``clock`` or later, if ``max_skew`` is right."""
+        """An offset before which no record has an event time of ``clock`` or later, provided ``max_skew`` is right."""
         return self._client.at_time(partition, clock - self._skew_ms)
 
     def from_clock(self, recorded: Mapping[str, Any], clock: int) -> SourceState:
-        """The positions of a clock in the streams as they are now, which may be others; fields and times stay."""
+        """The positions of a clock in the present streams, which can be others; fields and times stay."""
         at = {one: self.position_at(one, clock) for one in self.streams}
-        # What is kept is asked last: a record that is deleted in between is a gap, and not unseen.
+        # The kept offsets come last: a record that is deleted in between is a gap, and is noticed.
         kept = self._client.kept(self.streams)
         carried = {name: recorded[name] for name in (*self._facts(), "schema") if name in recorded}
         if "schema" in recorded:
@@ -175,15 +176,15 @@ class RabbitStreamSource:
         return SourceState(at, {**carried, **begins, "chunks": self._newest()})
 
     def reached(self, state: SourceState) -> Reached:
-        """How many offsets have been read, of those that the last plan found."""
+        """How many of the offsets found by the last plan have been read."""
         return reached(state, self._last_kept)
 
     def guarantee(self) -> Promise:
-        """Exactly-once, whatever offset the broker has noted for a consumer."""
-        return Promise(EXACTLY_ONCE, "offsets are in the checkpoint, and only what the broker has confirmed is read")
+        """Exactly-once, whatever offset the broker has stored for a consumer."""
+        return Promise(EXACTLY_ONCE, "offsets are in the checkpoint, and only confirmed records are read")
 
     def acknowledge(self, positions: Positions) -> None:
-        """Nothing to do: the broker keeps records by its own retention."""
+        """Does nothing: the broker keeps records by its own retention."""
 
     def _kept(self, recorded: Mapping[str, Any]) -> Mapping[str, Kept]:
         self.confirm(recorded)
@@ -198,10 +199,10 @@ class RabbitStreamSource:
             for one in streams
         }
 
-    # -- which stream it is --------------------------------------------------------------------------------------
+    # -- identity of streams --------------------------------------------------------------------------------------
 
     def _newest(self) -> dict[str, Any]:
-        """A chunk of each stream that is not empty, by which it is known again: the newest, the last to be deleted."""
+        """A chunk of each non-empty stream that identifies it: the newest, which is deleted last."""
         found = {one: self._client.last(one) for one in self.streams}
         return {one: _identity(chunk) for one, chunk in found.items() if chunk is not None}
 
@@ -211,9 +212,11 @@ class RabbitStreamSource:
         if found is not None and (_identity(found) == list(known) if is_kept else found.epoch >= known[3]):
             return
         raise SourceChanged(
-            f"stream {stream!r} was deleted and made again, or its end was cut off: the checkpoint has read one with a "
-            f"chunk at offset {known[0]:,} of {utc_text(known[2])}, this one has another there, or none. Its offsets "
-            "mean other records: go on from a clock with 'persistent restart', or read it into a fresh checkpoint"
+            f"stream {stream!r} was deleted and created again, or its end was truncated: the checkpoint has "
+            "read one with a "
+            f"chunk at offset {known[0]:,} of {utc_text(known[2])}, this one has another there, or none. Its "
+            "offsets mean "
+            "other records: continue from a clock with 'persistent restart', or read it into a fresh checkpoint"
         )
 
     # -- columns -------------------------------------------------------------------------------------------------
@@ -269,19 +272,19 @@ class RabbitStreamSource:
                 except ValueError as error:
                     raise SourceError(
                         f"{self!r}: stream {stream!r}, offsets {chunk.first:,} to {chunk.stop - 1:,}: {error}. Can "
-                        "rstream read it? A batch of a producer may be compressed in a way that it does not know"
+                        "rstream read it? A producer's batch may have an unsupported compression"
                     ) from error
                 start = max(start, chunk.stop)
             yield found
 
     def _require_no_gap(self, stream: str, offset: int) -> None:
-        """Raise RetentionGap if the broker has passed over records, from this offset on: it begins with the first that
-        it still has, and says nothing."""
+        """Raise RetentionGap if the broker has skipped records from this offset on: it silently begins with the first
+        that it still has."""
         first = self._client.kept([stream])[stream].first
         if first > offset:
             raise RetentionGap(
-                f"{self!r}, stream {stream!r}: offset {offset:,} is no longer there, the first is {first:,}: the "
-                "broker has deleted it since the step was planned. The next run plans the step again, as on_gap= says"
+                f"{self!r}, stream {stream!r}: offset {offset:,} no longer exists, the first is {first:,}: the broker "
+                "has deleted it since the step was planned. The next run plans the step again, according to on_gap="
             )
 
     def _require_there(self, stream: str, stop: int, offset: int) -> None:
@@ -289,14 +292,14 @@ class RabbitStreamSource:
         kept = self._client.kept([stream])[stream]
         if kept.stop < stop:
             raise SourceChanged(
-                f"{self!r}, stream {stream!r}: a step was planned up to offset {stop:,}, and the stream ends at "
-                f"{kept.stop:,}: its end was cut off, or it was deleted and made again"
+                f"{self!r}, stream {stream!r}: a step was planned up to offset {stop:,}, but the stream ends at "
+                f"{kept.stop:,}: its end was truncated, or it was deleted and created again"
             )
         self._require_no_gap(stream, offset)
 
 
 class _Gathered:
-    """Records as columns. ``dead``: those that are no messages. ``size``: the bytes of all of them."""
+    """Records as columns. ``dead``: those that are not messages. ``size``: the bytes of all."""
 
     def __init__(self) -> None:
         self.values: list[MessageValue] = []
@@ -306,7 +309,7 @@ class _Gathered:
         self._times: list[int] = []
 
     def take(self, chunk: Chunk, start: int, stop: int, is_amqp: bool) -> None:
-        """Add the records of a chunk that lie between. ValueError where it cannot be taken apart."""
+        """Add the records of a chunk from ``start`` to ``stop``. ValueError if it cannot be decoded."""
         messages = chunk.messages()
         low, high = max(start - chunk.first, 0), max(stop - chunk.first, 0)
         messages = messages[low:high]
@@ -325,7 +328,7 @@ class _Gathered:
         self.size += sum(map(len, messages))
 
     def add(self, other: _Gathered) -> None:
-        """Add those of another, which come later."""
+        """Add the later records of another batch."""
         self.values += other.values
         self.offsets += other.offsets
         self.dead += other.dead
@@ -333,13 +336,13 @@ class _Gathered:
         self._times += other._times
 
     def column(self, name: str, rows: Sequence[int]) -> pa.Array:
-        """When the broker wrote some rows."""
+        """The times at which the broker wrote these rows."""
         times = self._times if len(rows) == len(self._times) else [self._times[row] for row in rows]
         return pa.array(times, pa.timestamp("ms", "UTC"))
 
 
 def _identity(chunk: Chunk) -> list[int]:
-    """What another chunk does not have in common with this one. The epoch only grows."""
+    """What distinguishes a chunk from any other. The epoch only grows."""
     return [chunk.first, chunk.stop, chunk.timestamp, chunk.epoch, chunk.crc]
 
 

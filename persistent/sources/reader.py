@@ -1,6 +1,6 @@
 """A reader serves the bytes of a source's file; each request is retried, on a new connection, until it is settled.
 
-- A store's fault is retried as ``Patience`` says, then raised: it is never a fault of the file.
+- A store's fault is retried according to ``Patience``, then raised: it is never a fault of the file.
 - A missing file is requested twice before it is ``InputGone``.
 - Fewer bytes than the listing promises are a store's fault, unless the store reports another size for the file.
 """
@@ -30,7 +30,7 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Request:
-    """One request on one place, retried; ``reconnect`` makes the next try use a new connection."""
+    """One request on one place, retried; ``reconnect`` makes the next attempt use a new connection."""
 
     operation: str
     place: str
@@ -38,7 +38,7 @@ class Request:
     reconnect: Callable[[], None]
 
     def __call__(self, call: Callable[[], T]) -> T:
-        """The result of ``call``; StorageError, or FileNotFoundError if two tries report it."""
+        """The result of ``call``; StorageError, or FileNotFoundError if two attempts report it."""
         return _RetryingReads(self.operation, self.place, self.patience, (FileNotFoundError, PersistentError))(
             lambda: self._once(call)
         )
@@ -69,7 +69,7 @@ class _RetryingReads(Retrying):
 
 
 class Handle(Protocol):
-    """An open file, as Python and fsspec have it."""
+    """An open file, as in Python and fsspec."""
 
     def seek(self, offset: int) -> Any: ...
     def read(self, size: int) -> bytes: ...
@@ -77,10 +77,10 @@ class Handle(Protocol):
 
 
 class Opener(Protocol):
-    """What a reader needs from the files of a source."""
+    """What a reader requires of the files of a source."""
 
     def open(self, path: str) -> Handle:
-        """The file, in one try."""
+        """The file, in one attempt."""
 
     def size_now(self, path: str) -> int:
         """Its size, requested on a connection of its own."""

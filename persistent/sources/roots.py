@@ -3,7 +3,7 @@
 the same      the source continues
 a folder up   from ``events/*.jsonl`` to ``*/*.jsonl``: the recorded ``a.jsonl`` is now ``events/a.jsonl``
 a folder down from ``*/*.jsonl`` to ``events/*.jsonl``: paths stay relative to the recorded root
-elsewhere     only ``moved_from=`` says that the files there are those that were here
+elsewhere     only ``moved_from=`` declares that the files there are those that were here
 
 Up and down need no option if the new path matches every recorded path. Otherwise the files might be different ones,
 or the same ones in another place, which would be read again. The same check applies to ``moved_from=``: it is
@@ -98,7 +98,7 @@ def moved_folder(moved_from: str | os.PathLike[str] | None) -> str | None:
 
 
 def place_of(root: Root | None, given: Files, moved_from: str | None) -> FoundAt:
-    """Where the files below a recorded root are now; ``InvalidPipeline`` if only ``moved_from=`` can tell."""
+    """Where the files below a recorded root are now; ``InvalidPipeline`` if that needs ``moved_from=``."""
     now = _root_now(root, given)
     if root is None:
         return FoundAt(Root(now), given, given)
@@ -117,7 +117,7 @@ def place_of(root: Root | None, given: Files, moved_from: str | None) -> FoundAt
         return FoundAt(root, given, given.below(given.root.removesuffix(inside)), inside)
     raise InvalidPipeline(
         f"path={_plain(given.url)!r}: the checkpoint has read files below {url!r}. Give a path that begins with "
-        f"that; or, if those files are below {now!r} now, say moved_from={url!r}; or take a fresh checkpoint"
+        f"that; or, if those files are below {now!r} now, give moved_from={url!r}; or use a fresh checkpoint"
     )
 
 
@@ -167,7 +167,7 @@ def require_known(place: FoundAt, index: pa.Table) -> None:
 
 def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool) -> None:
     """Raise ``InvalidPipeline`` if ``moved_from=`` misses a file that was read although it is listed: another path has
-    its name, size and fingerprint. ``mapped``: the option says where all files are, so one of them is proof.
+    its name, size and fingerprint. ``mapped``: the option covers all files, so one of them is proof.
     """
     listed = {one.path: one.size for one in place.list()}
     paths = place.root.paths(index).to_pylist()
@@ -187,7 +187,7 @@ def require_moved(place: FoundAt, index: pa.Table, moved_from: str, mapped: bool
                 "fingerprint, and would count twice. moved_from= applies where a folder has moved as a whole, above "
                 "all that was read: then give as path, once, that folder where it is now (from there a path that "
                 "begins earlier continues). If folders below have other names, restore their names. If the files "
-                "moved in an earlier run, leave out moved_from="
+                "moved in an earlier run, omit moved_from="
             )
 
 
@@ -219,7 +219,7 @@ def _root_now(root: Root | None, given: Files) -> str:
 def _may_be_others(given: Files, now: str, what: str) -> InvalidPipeline:
     return InvalidPipeline(
         f"path={_plain(given.url)!r}: the checkpoint has read {what}: what it has read may be read again. Run once "
-        "with the path as it was: then a folder more or less in the path does not matter. If the files have moved, say "
+        "with the previous path: then a folder more or less in the path does not matter. If the files have moved, give "
         f"moved_from= with the folder they were in; if everything is as intended, moved_from={now!r}"
     )
 

@@ -18,7 +18,7 @@ _NAMES = ("string", "int64", "double", "bool", "timestamp[ms]", "timestamp[us]",
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The schema without metadata, dictionaries and null columns: nullable fields of types that every step takes."""
+    """The schema without metadata, dictionaries and null columns: nullable fields of types that every step accepts."""
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 
@@ -44,7 +44,7 @@ def from_option(schema: Any) -> pa.Schema:
         schema = pa.schema([_field(name, kind) for name, kind in schema.items()])
     if not isinstance(schema, pa.Schema) or not len(schema):
         raise InvalidPipeline(
-            f"schema={schema!r} is not a schema; write for example schema={{'ts': 'timestamp[ms]', 'page': 'string'}}"
+            f"schema={schema!r} is not a schema; give for example schema={{'ts': 'timestamp[ms]', 'page': 'string'}}"
         )
     if len(set(schema.names)) != len(schema.names):
         raise InvalidPipeline(f"schema= gives a name twice: {', '.join(schema.names)}")
@@ -56,7 +56,7 @@ def _field(name: Any, kind: Any) -> pa.Field:
         return pa.field(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind)
     except (ValueError, TypeError) as error:
         raise InvalidPipeline(
-            f"schema= gives column {name!r} the type {kind!r}, which is unknown. Write "
+            f"schema= gives column {name!r} the type {kind!r}, which is unknown. Give "
             f"{', '.join(map(repr, _NAMES[:-1]))} or {_NAMES[-1]!r}; or a type of pyarrow, such as "
             "pa.decimal128(10, 2) or pa.list_(pa.string())"
         ) from error

@@ -235,9 +235,9 @@ def _concatenated(
 
 
 def mistyped(message: str) -> str:
-    """Why a line whose value has another type than its column is no record, from the parser's message."""
+    """Why a line whose value has another type than its column is not a record, from the parser's message."""
     shown = without_row(message.splitlines()[0])[:_MESSAGE_MAX]
-    return f"{shown}. If the value is right, give all columns their types with schema=, for what is read from then on"
+    return f"{shown}. If the value is right, give all columns their types with schema=, which applies to later records"
 
 
 def _reason(error: Exception) -> str:

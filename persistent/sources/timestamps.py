@@ -25,7 +25,7 @@ _SCALE = {"s": (1_000, 1), "ms": (1, 1), "us": (1, 1_000), "ns": (1, 1_000_000)}
 _SINGLY = 16
 _SHOWN = 40
 _COUNT = re.compile(r"[+-]?[0-9]+")
-_REPAIR = "correct it where it is written, or say timestamp= with another column"
+_REPAIR = "correct it where it is written, or give timestamp= with another column"
 
 
 def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
@@ -33,7 +33,7 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
     places = schema.get_all_field_indices(name)
     if len(places) != 1:
         fault = f"there is no column {name!r} to take the timestamp from" if not places else f"{name!r} occurs twice"
-        raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. Say timestamp= with one of them")
+        raise SourceError(f"{fault}; the columns are {', '.join(schema.names)}. Give timestamp= with one of them")
     kind = schema.field(name).type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind) or _is_text(kind):
         return
@@ -44,7 +44,7 @@ def require_readable(schema: pa.Schema, name: str, unit: str | None) -> None:
         )
     if unit is None:
         raise SourceError(
-            f"the timestamp column {name!r} holds integers ({kind}); say what they count: "
+            f"the timestamp column {name!r} holds integers ({kind}); give their unit: "
             "timestamp_unit='s', 'ms', 'us' or 'ns'"
         )
 
@@ -85,13 +85,13 @@ def why_none(column: pa.Array, name: str, unit: str | None, row: int) -> str:
     shown = repr(text[:_SHOWN] + "..." if len(text) > _SHOWN else text) if _is_text(kind) else text
     counts = _COUNT.fullmatch(text) is not None
     if unit is not None and counts:
-        expected = f"too many for timestamp_unit={unit!r}: say what it counts"
+        expected = f"too many for timestamp_unit={unit!r}: give its unit"
     elif unit is not None:
         expected = (
-            f"where timestamp_unit={unit!r} expects digits: say timestamp_unit=None, if these are times of ISO 8601"
+            f"where timestamp_unit={unit!r} expects digits: give timestamp_unit=None, if these are ISO 8601 times"
         )
     else:
-        remedy = "say what it counts, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else _REPAIR
+        remedy = "give its unit, timestamp_unit='s', 'ms', 'us' or 'ns'" if counts else _REPAIR
         expected = f"where ISO 8601 is expected, as in '2024-05-01T10:00:00Z': {remedy}"
     return (
         f"timestamp unreadable: column {name!r} holds {shown} ({kind}), {expected}. Another timestamp= or "

@@ -1,6 +1,6 @@
-"""A topic source reads the journal into which it takes a topic, so that what cannot replay replays.
+"""A topic source reads a topic through a journal, so that it can be replayed.
 
-Positions are the numbers of records in the journal. A record that says what was lost is a dead letter.
+Positions are the numbers of records in the journal. A record of a loss is a dead letter.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _OWN: Final = pa.schema(
 _FORMATS: Final[Mapping[str, type[RawValues] | type[JsonValues]]] = {"json": JsonValues, "bytes": RawValues}
 _SAMPLE_ROWS: Final = 1_000
 _DEAD_BYTES_MAX: Final = 1 << 20
-_COUNTED: Final = "what it has counted was decoded by that format"
+_COUNTED: Final = "its state was decoded by that format"
 
 
 class TopicSource:
     """The messages of ``topic`` from the ``TopicSender`` at ``address``, through the journal at ``journal``: a path or
     URL, or a ``SegmentedLog``.
 
-    ``join``: how to join, and to recover what is missing. ``format``: "json", an object in each message; or "bytes",
-    one column ``value``. ``schema``: the columns to read of a JSON object, as in ``FileSource``; by default those of
-    the first messages. Beside them stand ``_session``, ``_number``, ``_delivery``, and ``_timestamp``, when it was
-    published by the clock of the sender. ``timestamp``: the column with the event time; ``timestamp_unit``, as in
-    ``FileSource``. ``max_out_of_orderness``: how far, in event time, a message may come behind a later one.
+    ``join``: how to join, and to recover missing messages. ``format``: "json", one object per message; or "bytes", one
+    column ``value``. ``schema``: the columns to read of a JSON object, as in ``FileSource``; by default those of the
+    first messages. The source adds ``_session``, ``_number``, ``_delivery``, and ``_timestamp``, the time of
+    publication by the sender's clock. ``timestamp``: the column with the event time; ``timestamp_unit``, as in
+    ``FileSource``. ``max_out_of_orderness``: how far, in event time, a message can come behind a later one.
     """
 
     kind: str = "TopicSource"
@@ -102,11 +102,11 @@ class TopicSource:
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def partitions(self) -> Sequence[str]:
-        """None: the journal joins with the first plan."""
+        """Empty: the journal joins with the first plan."""
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What to read next: what has been journaled; without ``follow``, once all that is published is."""
+        """What to read next: the journaled messages; without ``follow``, once all published ones are journaled."""
         self._require_recorded(state.recorded)
         journal = self._running()
         while not follow and not journal.wait_until_even("1 s"):
@@ -125,22 +125,22 @@ class TopicSource:
         self._records.confirm(_inner(recorded))
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
-        """False: only what no checkpoint needs is cut off a journal."""
+        """False: a journal is only cut off where no checkpoint needs it."""
         return False
 
     def reached(self, state: SourceState) -> Reached:
-        """How many records have been read, of those that were journaled."""
+        """How many of the journaled records have been read."""
         return self._records.reached(replace(state, recorded=_inner(state.recorded)))
 
     def guarantee(self) -> Promise:
-        """Exactly-once, of what was received."""
+        """Exactly-once, for all received messages."""
         return Promise(
             EXACTLY_ONCE,
-            "a message is journaled once, with the place behind it; what is lost before is a dead letter, by range",
+            "a message is journaled once, with the place behind it; messages lost before are a dead letter, by range",
         )
 
     def warnings(self) -> tuple[str, ...]:
-        """What the run has found that a user should know: that the beginning of the topic was not there."""
+        """Warnings of the journal: that the beginning of the topic was missing."""
         return () if self._journal is None else self._journal.warnings
 
     def acknowledge(self, positions: Positions) -> None:
@@ -151,7 +151,7 @@ class TopicSource:
             self._log.truncate(self._log.position_of(number))
 
     def close(self) -> None:
-        """Leave the topic; the next run goes on where the journal ends."""
+        """Leave the topic. The next run resumes where the journal ends."""
         if self._journal is not None:
             self._journal.stop()
             self._journal = None
@@ -182,7 +182,7 @@ class TopicSource:
         return {"timestamp": self._timestamp, "timestamp_unit": self._timestamp_unit, "format": self._format.name}
 
     def _fixed_schema(self, recorded: Mapping[str, Any], splits: Sequence[Split]) -> pa.Schema | None:
-        """The columns of the messages; None while there is none that says."""
+        """The columns of the messages; None while no message defines them."""
         if self._schema is not None:
             schema = self._schema
         elif "schema" in recorded:
@@ -205,13 +205,15 @@ class TopicSource:
         try:
             return self._format.infer(values[:_SAMPLE_ROWS]) if values else None
         except Unreadable as error:
-            raise SourceError(f"{self!r}: {error}. Say schema=, and such messages are dead letters") from error
+            raise SourceError(f"{self!r}: {error}. Give schema=, and such messages are dead letters") from error
 
     def _decoded(self, records: Sequence[bytes]) -> list[TopicRecord]:
         try:
             return [decode_record(record) for record in records]
         except ValueError as error:
-            raise SourceChanged(f"{self!r}: {self._log.storage.url} holds {error}. Give it its own journal") from error
+            raise SourceChanged(
+                f"{self!r}: {self._log.storage.url} holds {error}. Give the source its own journal"
+            ) from error
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -221,7 +223,7 @@ class TopicSource:
             yield self._read(records, schema)
 
     def _read(self, records: Records, schema: pa.Schema) -> Records:
-        """The messages of some records of the journal, and what is lost between them."""
+        """The messages of some records of the journal, and the losses between them."""
         found = self._decoded(records.batch.column("value").to_pylist())
         there = [row for row, one in enumerate(found) if one.payload is not None]
         decoded = self._format.decode([found[row].payload for row in there], schema)
@@ -246,6 +248,6 @@ class TopicSource:
 
 
 def _inner(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the journal's own source has recorded."""
+    """The record of the journal's own source."""
     found: Mapping[str, Any] = recorded.get("records", {})
     return found

@@ -1,4 +1,4 @@
-"""A format of values turns the bytes of messages into records. A value that it cannot decode costs only itself."""
+"""A value format turns the bytes of messages into records. A value that it cannot decode costs only itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from persistent.sources.schemas import empty_batch, unified
 from persistent.sources.text import without_row
 
 MessageValue = bytes | None
-"""The bytes of a message; None: it has none, as one that deletes its key from a compacted topic."""
+"""The bytes of a message; None if it has no value, such as one that deletes its key from a compacted topic."""
 
 _REASON_MAX = 300
 NO_VALUE = "the message has no value"
@@ -27,7 +27,7 @@ _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 
 @dataclass(frozen=True)
 class Decoded:
-    """The records of some values: ``batch`` row i is of value ``rows[i]``; ``dead``: the other values, each with the
+    """The records of some values: ``batch`` row i is from value ``rows[i]``; ``dead``: the other values, each with the
     reason."""
 
     batch: pa.RecordBatch
@@ -36,26 +36,26 @@ class Decoded:
 
 
 class ValueFormat(Protocol):
-    """How the values of messages are read. ``name``: what the checkpoint records."""
+    """How the values of messages are read. ``name``: recorded in the checkpoint."""
 
     name: str
 
     def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the checkpoint is to hold, beside the columns, so that values read the same when they are read again.
-        ``recorded``: what it holds already."""
+        """What the checkpoint must hold in addition to the columns, so that values always decode the same.
+        ``recorded``: what it already holds."""
 
     def columns(self, fixed: Mapping[str, Any]) -> pa.Schema | None:
-        """The columns, if they are known without a value."""
+        """The columns, if they are known without a value; otherwise None."""
 
     def infer(self, values: Sequence[MessageValue]) -> pa.Schema | None:
-        """The columns of these values, None if none of them says. ``Unreadable`` if they cannot be read at all."""
+        """The columns of these values, None if no value defines them. ``Unreadable`` if they cannot be read at all."""
 
     def decode(self, values: Sequence[MessageValue], schema: pa.Schema, fixed: Mapping[str, Any]) -> Decoded:
         """The records of these values."""
 
 
 class _SelfContained:
-    """Values that nothing but the columns is needed for."""
+    """Values that need nothing but the columns to be decoded."""
 
     def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
@@ -66,7 +66,7 @@ class _SelfContained:
 
 @dataclass
 class RawValues(_SelfContained):
-    """One column, ``value``: the bytes as they are, null where a message has none."""
+    """One column, ``value``: the bytes unchanged, null if a message has none."""
 
     name: str = "bytes"
 
@@ -80,7 +80,7 @@ class RawValues(_SelfContained):
 
 @dataclass
 class JsonValues(_SelfContained):
-    """A JSON object in each value, with a column for each field, read as JSON lines are."""
+    """A JSON object in each value, with a column for each field, read like JSON lines."""
 
     name: str = "json"
     _lines: JsonLines = field(default_factory=JsonLines, repr=False)
@@ -136,15 +136,15 @@ class JsonValues(_SelfContained):
 
 
 def _of_value(why: str, value: MessageValue) -> str:
-    """The reason of a line, of a value; of one that a registry's serializer wrote, with a hint."""
+    """The reason of a line, as that of a value; with a hint for a value written by a registry's serializer."""
     is_framed = value is not None and len(value) > 5 and value[0] == 0
-    hint = ". It begins with a zero byte, as Avro with a schema registry does: say format=Avro(registry)"
+    hint = ". It begins with a zero byte, as Avro with a schema registry does: give format=Avro(registry)"
     return why.replace("the line", "the value") + (hint if is_framed else "")
 
 
 def _block(values: Sequence[MessageValue]) -> tuple[Block, list[tuple[int, str]]]:
-    """The values as lines, and those that are none, with the reason. In JSON a line break is a blank between tokens,
-    and nothing else."""
+    """The values as lines, and those that cannot be lines, with the reason. A line break in JSON can only be a blank
+    between tokens."""
     dead: list[tuple[int, str]] = []
     lines: list[bytes] = []
     for row, value in enumerate(values):

@@ -171,7 +171,7 @@ def test_deleted_records_are_a_gap(kafka: KafkaServer) -> None:
     one.run(engine="embedded")
     kafka.produce(topic, rows(30))
     kafka.truncate(topic, 0, 45)
-    with pytest.raises(RetentionGap, match="next offset to read is 30, the first that is still there is 45: 15 off"):
+    with pytest.raises(RetentionGap, match="next offset to read is 30, but the first that remains is 45: 15 off"):
         one.run(engine="embedded")
     passing = job(kafka, topic, one.storage, on_gap="earliest")
     passing.run(engine="embedded")
@@ -378,7 +378,7 @@ def test_what_the_checkpoint_records_is_not_changed(kafka: KafkaServer, option: 
     [
         ({"client": {"enable.auto.commit": True}}, "which this source sets itself: the checkpoint holds the offsets"),
         ({"client": {"no.such": "x"}}, 'refused by librdkafka: No such configuration property: "no.such"'),
-        ({"start": "yesterday"}, 'or start="earliest", start="latest"'),
+        ({"start": "yesterday"}, 'or give start="earliest" or "latest"'),
         ({"metadata": ["_offset"]}, "give a list of some of _timestamp, _key, _headers"),
         ({"on_gap": "skip"}, "one of 'fail', 'earliest', 'latest'"),
         ({"idle_timeout": "soon"}, "idle_timeout: 'soon' is not a duration"),
@@ -447,7 +447,7 @@ def test_a_restart_keeps_the_columns_and_tells_a_gap(kafka: KafkaServer) -> None
     assert counted(one) == {"a": 10} and newest(one).source.recorded["schema"] == columns
     assert verify_source(one, Log(one.storage).newest()).ok  # type: ignore[arg-type]
     kafka.truncate(topic, 0, 8)
-    with pytest.raises(RetentionGap, match="the first record that is kept of partition 0 is not before"):
+    with pytest.raises(RetentionGap, match="the first kept record of partition 0 is not before"):
         restart(one, 50, outputs="again")
 
 

@@ -236,10 +236,10 @@ def test_a_checkpoint_before_the_loss_is_refused(rabbit: RabbitServer, tmp_path:
     send_rows(rabbit, queue, rows(80, 90))
     run(job(rabbit, queue, tmp_path, acknowledge="checkpoint"))
     kept = [id for id in Log(pipeline.storage).ids() if Log(pipeline.storage).read(id).manifest.kind == "checkpoint"]
-    for id, words in ((kept[1], "record 40 of the journal before"), (0, "record 0 of the journal before")):
+    for id, words in ((kept[1], "record 40 of the previous journal"), (0, "record 0 of the previous journal")):
         copy = shutil.copytree(tmp_path / "checkpoint", tmp_path / f"copy-{id}")
         rollback(open_storage(copy), id, outputs="again")
-        with pytest.raises(RetentionGap, match=rf"a checkpoint .*{words} cannot go on .*took .* place"):
+        with pytest.raises(RetentionGap, match=rf"a checkpoint .*{words} cannot continue .*replaced "):
             run(job(rabbit, queue, tmp_path, acknowledge="checkpoint", checkpoint=copy))
 
 
@@ -264,7 +264,7 @@ def test_a_journal_that_alone_had_the_messages_is_missed(rabbit: RabbitServer, t
     for acknowledge in ("journal", "checkpoint"):
         with SegmentedLog(tmp_path / "other").writer() as writer:
             writer.append(b"x")
-        with pytest.raises(SourceChanged, match="Give it that one"):
+        with pytest.raises(SourceChanged, match="Give the source that journal"):
             run(job(rabbit, queue, tmp_path, journal=tmp_path / "other", acknowledge=acknowledge))
     send_rows(rabbit, queue, rows(10, 20))
     moved = job(rabbit, queue, tmp_path, journal=tmp_path / "elsewhere")
@@ -440,7 +440,7 @@ def test_what_the_broker_refuses_is_said_at_once(rabbit: RabbitServer, tmp_path:
     send_rows(rabbit, queue, rows(0, 3))
 
     def refuses(queue: str | Queue, *words: str, **options: Any) -> None:
-        refused(job(rabbit, queue, tmp_path, **options), SourceError, *words, "stays there")
+        refused(job(rabbit, queue, tmp_path, **options), SourceError, *words, "stay in the queue")
 
     refuses(queue, "ACCESS_REFUSED", "give a valid user and password in url=", url=rabbit.url(password="nope"))
     refuses(queue, "vhost none not found", "the virtual host does not exist", url=rabbit.url(vhost="none"))
@@ -495,7 +495,13 @@ def test_a_message_that_is_too_large_stops_the_run_and_stays(rabbit: RabbitServe
     """It would be lost, or block the queue without a word."""
     queue = fresh_queue(rabbit)
     send(rabbit, queue, [("large", b" " * (16 << 20))])
-    refused(job(rabbit, queue, tmp_path), SourceError, "16,777,", "a journal takes 16,777,216", "stays in the queue")
+    refused(
+        job(rabbit, queue, tmp_path),
+        SourceError,
+        "16,777,",
+        "a journal accepts at most 16,777,216",
+        "stays in the queue",
+    )
     wait_for(lambda: ready(rabbit, queue) == 1, "it is gone")
 
 

@@ -138,7 +138,7 @@ def test_what_is_deleted_before_it_was_read_is_a_gap(streams: Streams) -> None:
     one = job(streams, name)
     assert one.run(engine="embedded").rows == 3
     fill(streams, name)
-    with pytest.raises(RetentionGap, match=rf"{name}.*next offset to read is 3, the first that is still there is \d+"):
+    with pytest.raises(RetentionGap, match=rf"{name}.*next offset to read is 3, but the first that remains is \d+"):
         job(streams, name, one.storage).run(engine="embedded")
     streams.append(name, [value("a", 1_000)])
     passing = job(streams, name, one.storage, on_gap="earliest", on_error="dead-letter")
@@ -213,7 +213,7 @@ def test_a_split_of_a_stream_that_is_gone_ends(streams: Streams) -> None:
     plan = read.plan(SourceState({}), Budget(100))
     streams.delete(name)
     streams.create(name)
-    with pytest.raises(SourceChanged, match="planned up to offset 20, and the stream ends at 0"):
+    with pytest.raises(SourceChanged, match="planned up to offset 20, but the stream ends at 0"):
         list(read.read(plan.splits[0], plan.recorded))
 
 

@@ -57,14 +57,14 @@ def test_each_value_is_a_record_or_a_reason(registry: RegistryServer) -> None:
     good = [framed(number, VISIT, visit(n, "abc"[n % 3], n)) for n in range(5)]
     bad: list[tuple[bytes | None, str]] = [
         (None, "the message has no value"),
-        (b"", "not as a registry's serializers write it"),
+        (b"", "not written by a registry's serializer"),
         (b'{"page": "a"}', "not with a zero byte"),
         (b"\0\0\0", "not with a zero byte"),
         (good[0][:5], "field 'ts' cannot be decoded"),
         (good[0][:-3], "field 'page' cannot be decoded"),
         (good[0][:-1], "field 'n' cannot be decoded: it ends too early"),
         (good[0][:6] + b"\x02\xff" + good[0][8:], "field 'page' cannot be decoded: UnicodeDecodeError"),
-        (good[0] + b"x", "1 bytes are left behind it"),
+        (good[0] + b"x", "1 bytes remain after it"),
         (good[0][:-2] + b"\x02" + b"\xfe\xff\xff\xff\x7f", r"field 'n' (int32)"),
     ]
     values = [value for pair in zip(good, (value for value, _ in bad)) for value in pair] + [v for v, _ in bad[5:]]
@@ -180,7 +180,7 @@ def test_what_does_not_resolve_is_a_dead_letter(registry: RegistryServer) -> Non
     values: list[bytes | None] = [framed(odd[0], other, {"page": 5}), framed(number, VISIT, visit())]
     found = decoded(reading(registry), [*values, framed(odd[1], wide, {"page": 5, "ts": 1})])
     assert list(found.rows) == [1] and [row for row, _ in found.dead] == [0, 2]
-    assert all("does not become the reader's" in said for _, said in found.dead)
+    assert all("does not resolve to the reader's" in said for _, said in found.dead)
 
 
 NOW = 1_700_000_000_123
@@ -240,7 +240,11 @@ def test_a_time_is_told_in_the_unit_of_its_writer(
         ("int", logical("int", "time-millis"), time(1)),
         (logical("int", "date"), "double", 3_600_000.0),
         (logical("int", "timestamp-millis"), "long", 3_600_000),
-        ("int", "string", "does not become the reader's: SchemaResolutionError: Schema mismatch: 'int' is not string"),
+        (
+            "int",
+            "string",
+            "does not resolve to the reader's: SchemaResolutionError: Schema mismatch: 'int' is not string",
+        ),
     ],
 )
 def test_whole_numbers_that_are_times(registry: RegistryServer, writer: Any, reader: Any, expected: Any) -> None:
@@ -365,13 +369,13 @@ def test_a_value_that_is_no_record_has_one_column(registry: RegistryServer) -> N
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [(["int", "string"], "'x' is a union of 2 types"), (["null", "Visit"], "'x' holds itself again")],
+    [(["int", "string"], "'x' is a union of 2 types"), (["null", "Visit"], "'x' is recursive")],
 )
 def test_types_that_no_column_can_have_are_refused(registry: RegistryServer, kind: Any, said: str) -> None:
     """With the way out: a reader's schema without the field."""
     schema = {"type": "record", "name": "Visit", "fields": [*FIELDS, {"name": "x", "type": kind}]}
     number = registry.register("visits-value", schema)
-    with pytest.raises(SourceError, match=f"{said}.*Leave it out of reader="):
+    with pytest.raises(SourceError, match=f"{said}.*Omit it from reader="):
         reading(registry).columns(reading(registry).fixed({}))
     found = decoded(
         reading(registry, reader=VISIT),
@@ -451,7 +455,7 @@ def test_schemas_of_other_kinds(registry: RegistryServer) -> None:
     assert found.dead == [(0, f"schema {number} of the registry is of JSON, not of Avro")]
     broken = registry.register("visits-value", '{"type": "recrd"}')
     found = decoded(reading(registry, reader=VISIT), [b"\0" + broken.to_bytes(4, "big") + b"x"])
-    assert f"schema {broken} of the registry cannot be read" in found.dead[0][1]
+    assert f"schema {broken} of the registry cannot be parsed" in found.dead[0][1]
 
 
 def test_a_subject_that_is_not_there(registry: RegistryServer) -> None:
@@ -479,8 +483,8 @@ def test_the_options_are_checked_at_once() -> None:
     """Far from the mistake, the same would be an error of a worker."""
     for refused, said in (
         (lambda: Avro("localhost:8081"), "give the URL of a schema registry"),
-        (lambda: Avro("http://r", reader={"type": "recrd"}), "reader= is no schema of Avro"),
-        (lambda: Avro("http://r", reader="{"), "reader= is no schema of Avro"),
+        (lambda: Avro("http://r", reader={"type": "recrd"}), "reader= is not an Avro schema"),
+        (lambda: Avro("http://r", reader="{"), "reader= is not an Avro schema"),
         (lambda: Avro("http://r", on_unknown_id="skip"), "on_unknown_id='skip' is not known"),
         (lambda: Avro("http://r", subject=5), "subject=5"),  # type: ignore[arg-type]
         (lambda: Avro("http://r", client={"ssl.ca": "x"}), "has no 'ssl.ca'"),

@@ -116,7 +116,7 @@ def test_no_file_at_all_is_an_error_that_shows_the_path(tmp_path):
     """Without it a typing error in a path would be an empty, successful run."""
     for path in (tmp_path, tmp_path / "*.parquet", tmp_path / "none", tmp_path / "none" / "*"):
         source = FileSource(path, timestamp="ts")
-        with pytest.raises(SourceError, match=r"there is no file .*follow=True"):
+        with pytest.raises(SourceError, match=r"no file exists .*follow=True"):
             source.plan(SourceState({}), Budget(1))
         assert source.plan(SourceState({}), Budget(1), follow=True).splits == ()
 

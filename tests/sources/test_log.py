@@ -197,7 +197,7 @@ def test_records_under_numbers_that_were_read_are_not_passed_over(lost: str, tmp
     state = SourceState(plan.end, plan.recorded)
     source = LogSource(log)
     for _ in range(2):
-        with pytest.raises(SourceChanged, match="record 9 is no longer the one that was read there"):
+        with pytest.raises(SourceChanged, match="record 9 is no longer the one that was read"):
             source.confirm(plan.recorded) if lost == "planned" else planned(source, state)
     earlier = {name: value for name, value in plan.recorded.items() if name != "last"}
     again = planned(LogSource(log), SourceState(plan.end, earlier))
@@ -256,7 +256,7 @@ def test_it_says_what_it_cannot_do(log: SegmentedLog) -> None:
     empty = SegmentedLog(MemoryStorage(uuid.uuid4().hex))
     with empty.writer() as adding:
         adding.append(b"")
-    with pytest.raises(SourceError, match="Say schema="):
+    with pytest.raises(SourceError, match="Give schema="):
         planned(LogSource(empty))
 
 
@@ -267,9 +267,9 @@ def test_a_log_that_is_not_there_is_missed_or_waited_for(tmp_path: Path, log: Se
         planned(source)
     assert not (tmp_path / "typo").exists()
     waiting = source.plan(SourceState({}), Budget(10), follow=True)
-    assert not waiting.splits and "typo'): there is no log yet" in source.warnings()[0]
+    assert not waiting.splits and "typo'): no log exists yet" in source.warnings()[0]
     # Who has waited for it and has not seen it does no better without.
-    with pytest.raises(SourceError, match="there is no log"):
+    with pytest.raises(SourceError, match="no log exists"):
         planned(source, SourceState(waiting.end, waiting.recorded))
     made = SegmentedLog(tmp_path / "typo")
     with made.writer():

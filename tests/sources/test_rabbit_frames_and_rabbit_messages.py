@@ -34,7 +34,7 @@ def test_a_message_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("frame", [b"", b"\x01", b'{"n": 1}', b"\x02\x00\x00\x00\x00"])
 def test_what_is_no_message_is_refused(frame: bytes) -> None:
     """The bytes of another log would be counted as messages."""
-    with pytest.raises(ValueError, match="no message of version 1"):
+    with pytest.raises(ValueError, match="not a message of version 1"):
         taken_apart([frame])
 
 
@@ -150,5 +150,5 @@ def test_bodies_that_say_no_columns() -> None:
     """The remedy is an option."""
     split = Split("journal", (Span(0, 0, 1),))
     for body in (b"", b"oops"):
-        with pytest.raises(SourceError, match="Say schema="):
+        with pytest.raises(SourceError, match="Give schema="):
             messages(journal(message(body))).columns({}, [split])

@@ -56,8 +56,8 @@ def test_values_of_a_registry_are_recognised() -> None:
     """Who reads Avro as JSON sees dead letters alone; the hint says why."""
     framed = b"\0\0\0\0\1\2a"
     ((_, said),) = JsonValues().decode([framed], SCHEMA).dead
-    assert said.endswith("as Avro with a schema registry does: say format=Avro(registry)")
-    with pytest.raises(Unreadable, match=r"say format=Avro\(registry\)"):
+    assert said.endswith("as Avro with a schema registry does: give format=Avro(registry)")
+    with pytest.raises(Unreadable, match=r"give format=Avro\(registry\)"):
         JsonValues().infer([framed])
     for other in (framed[:5], b"x" + framed, None):
         ((_, said),) = JsonValues().decode([other], SCHEMA).dead
