@@ -1,17 +1,17 @@
 """Sinks publish the outputs that a checkpoint names, once.
 
-protocol.py                the two kinds of sinks, and what is said to them
-outlet.py                  a sink of either kind, and where its outputs wait
+protocol.py                the two kinds of sinks, and their arguments
+outlet.py                  a sink of either kind, and the place where its outputs wait
 file.py  json_lines.py     a folder of Parquet or JSON lines files
 memory.py                  a list of rows
-function.py                a function of the user's
-marks.py                   where the mark of a batch sink moves
-sqlite.py  sql.py          a table in a file of SQLite
+function.py                a function of the user
+marks.py                   the moves of the mark of a batch sink
+sqlite.py  sql.py          a table in a SQLite file
 log.py                     a segmented log
-kafka.py  kafka_place.py   a topic of Kafka
-rabbit_stream*.py          a stream of RabbitMQ; publishing_ids.py, what its rows are called
-postgres*.py  sql.py       a table on a server of PostgreSQL
-rabbit.py                  a queue or an exchange of RabbitMQ
+kafka.py  kafka_place.py   a Kafka topic
+rabbit_stream*.py          a RabbitMQ stream; publishing_ids.py, the ids of its rows
+postgres*.py  sql.py       a table in a PostgreSQL database
+rabbit.py                  a RabbitMQ queue or exchange
 """
 
 from persistent.checkpoint.names import Staged

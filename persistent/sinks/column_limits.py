@@ -1,5 +1,5 @@
-"""Column limits are what a database holds of a column: workers look before anything is committed, because what is
-committed can only be published."""
+"""Column limits are the ranges of values that a database can hold. Workers check them before anything is committed,
+because a committed output must be published."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def leaves(name: str, column: pa.ChunkedArray) -> Iterator[tuple[str, pa.Array]]:
-    """The values of a column that are not nested, under the names of where they are.
+    """The values of a column that are not nested, under their paths.
 
     >>> [(name, values.to_pylist()) for name, values in leaves("a", pa.chunked_array([[{"b": [1, 2]}, None]]))]
     [('a.b', [1, 2])]
@@ -32,7 +32,7 @@ def _leaves(name: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
         for field, child in zip(kind, values.flatten()):
             yield from _leaves(f"{name}.{field.name}", child)
     elif pa.types.is_map(kind):
-        # Without the offsets of this very slice: its items may be a few of many.
+        # A cast drops the items outside of this slice.
         items = values.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
         yield from _leaves(name, items)
     elif pa.types.is_nested(kind):
@@ -44,8 +44,8 @@ def _leaves(name: str, values: pa.Array) -> Iterator[tuple[str, pa.Array]]:
 
 
 def check_times(outputs: pa.Table, place: str) -> None:
-    """InvalidPipeline for a date or timestamp outside the years 1 to 9999, or a time of no day: as text it would be
-    another, or none."""
+    """InvalidPipeline for a date or timestamp outside the years 1 to 9999, or a time outside a day: its text would be
+    wrong or missing."""
     for name, column in zip(outputs.column_names, outputs.columns):
         for where, values in leaves(name, column):
             bounds = _bounds(values.type)
@@ -69,7 +69,7 @@ def _word(kind: pa.DataType) -> str:
 
 
 def _bounds(kind: pa.DataType) -> tuple[int, int, str] | None:
-    """The least and the largest integer of a type of times that can be written, and its unit."""
+    """The smallest and the largest integer of a time type that can be written, and its unit."""
     low, high = _DAYS
     if kind == pa.date32():
         return low, high, "days"
@@ -81,7 +81,7 @@ def _bounds(kind: pa.DataType) -> tuple[int, int, str] | None:
 
 
 def check_distinct(names: Sequence[str], place: str) -> None:
-    """InvalidPipeline for two names that differ in the case of their letters alone.
+    """InvalidPipeline for two names that differ only in case.
 
     >>> check_distinct(["page", "value"], "t")
     """
@@ -90,6 +90,7 @@ def check_distinct(names: Sequence[str], place: str) -> None:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise InvalidPipeline(
-                f"{place}: the columns {other!r} and {name!r} are one to SQLite: rename a field of the record, or the "
+                f"{place}: the columns {other!r} and {name!r} are the same to SQLite: rename a field of the "
+                "record, or the "
                 "key"
             )

@@ -75,7 +75,7 @@ class FileSink:
         return self.storage.url
 
     def guarantee(self) -> Promise:
-        """Exactly-once, for readers that go by the lists; with them, all of a checkpoint or nothing."""
+        """Exactly-once, for readers that use the lists; with them, all of a checkpoint or nothing."""
         return Promise(EXACTLY_ONCE, "a file is published by a rename, or on a store without one by its list, once")
 
     def names(self) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class FileSink:
         return Staged(name=name, rows=outputs.num_rows, bytes=data.size)
 
     def publish(self, staging_id: int, staged: Sequence[Staged]) -> None:
-        """Rename every staged file to its final name, then list them. What is done already is not done again.
+        """Rename every staged file to its final name, then list them. Completed work is not repeated.
         StagedMissing, StorageError."""
         if not staged:
             return

@@ -15,7 +15,7 @@ from persistent.text.spelling import spelled
 
 
 def _takes_two(function: Callable[..., Any]) -> bool:
-    """Whether it can be called with two arguments; True of one that does not say."""
+    """Whether it can be called with two arguments; True if its signature is unknown."""
     try:
         inspect.signature(function).bind(None, 0)
     except TypeError:
@@ -27,8 +27,8 @@ def _takes_two(function: Callable[..., Any]) -> bool:
 
 class FunctionSink:
     """Calls ``function(table, id)`` for each checkpoint with outputs. ``table``: all of them. ``id``: a number that
-    grows from one to the next, and is the same if they are given again, as after a crash: a function that remembers
-    it, together with what it does, has each once. An exception stops the run at its last checkpoint.
+    grows with each call, and is the same when outputs are delivered again, as after a crash. A function that stores the
+    id together with its effect has each output once. An exception stops the run at its last checkpoint.
     """
 
     @spelled
@@ -37,7 +37,8 @@ class FunctionSink:
             raise InvalidPipeline(f"FunctionSink function={function!r}: give a function of a table and an id")
         if not _takes_two(function):
             raise InvalidPipeline(
-                f"FunctionSink function={function!r} is called with a table and an id, and takes no two arguments: "
+                f"FunctionSink function={function!r} is called with a table and an id, but does not accept "
+                "two arguments: "
                 "write it as def publish(table, id)"
             )
         self.function = function
@@ -51,7 +52,7 @@ class FunctionSink:
         return Promise(AT_LEAST_ONCE, "after a crash the function is called again, with the same id")
 
     def claim(self, claim: Claim) -> None:
-        """Nothing: whose the function is, only the user knows."""
+        """Does nothing: only the user knows which job the function belongs to."""
 
     def deliver(self, batch: OutputBatch) -> None:
         """Call the function. UserCodeError, StagedMissing."""
@@ -63,5 +64,5 @@ class FunctionSink:
         except Exception as error:
             raise UserCodeError(
                 f"{self!r} raised {type(error).__name__}: {error}, for the outputs of checkpoint {batch.id} "
-                f"(id={batch.number}). They are kept, and the next run gives them again"
+                f"(id={batch.number}). They are kept, and the next run delivers them again"
             ) from error

@@ -22,7 +22,7 @@ from persistent.errors import InvalidPipeline
 _ROWS_AT_ONCE = 65_536
 _ALL_DIGITS = Context(prec=76)
 _YEARS = np.array(["-32767-01-01", "32768-01-01"], "datetime64[s]").astype(np.int64).tolist()
-"""From when to when, in seconds since 1970, Arrow has a text for a time; for others it has words."""
+"""The range, in seconds since 1970, in which Arrow writes a time as digits; outside it writes words."""
 _A_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _ESCAPED = r'[\x00-\x1f\x7f"\\]'
 
@@ -35,13 +35,13 @@ def encode_json_lines(table: pa.Table) -> pa.Buffer:
     """
     out = pa.BufferOutputStream()
     for lines in _objects(table, "}\n"):
-        # Lines stored one after the other are the file.
+        # Adjacent lines in the buffer are the file.
         out.write(lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py()))
     return out.getvalue()
 
 
 def json_rows(table: pa.Table) -> Iterator[list[bytes]]:
-    """The rows of a table as UTF-8 bytes, without an end of line; some at once.
+    """The rows of a table as UTF-8 bytes, without line ends, in batches.
 
     >>> list(json_rows(pa.table({"page": ["a", None]})))
     [[b'{"page":"a"}', b'{"page":null}']]
@@ -51,7 +51,7 @@ def json_rows(table: pa.Table) -> Iterator[list[bytes]]:
 
 
 def _objects(table: pa.Table, end: str) -> Iterator[pa.Array]:
-    """Each row as JSON text, with ``end`` at its end; some at once."""
+    """Each row as JSON text with ``end`` behind it, in batches."""
     for start in range(0, table.num_rows, _ROWS_AT_ONCE):
         piece = table.slice(start, _ROWS_AT_ONCE).combine_chunks()
         parts: list[pa.Array | str] = []
@@ -62,7 +62,7 @@ def _objects(table: pa.Table, end: str) -> Iterator[pa.Array]:
 
 
 def with_shortest_decimals(table: pa.Table, names: Collection[str]) -> pa.Table:
-    """The table, with the decimals of the columns ``names`` as texts without zeros at their end: one key is one text,
+    """The table, with the decimals of the columns ``names`` as texts without trailing zeros: a key has one text,
     whatever scale its column has grown to.
 
     >>> prices = pa.table({"price": pa.array(["1.50", "100.00"]).cast(pa.decimal128(5, 2))})
@@ -77,7 +77,7 @@ def with_shortest_decimals(table: pa.Table, names: Collection[str]) -> pa.Table:
 
 
 def check_texts(table: pa.Table, place: str) -> None:
-    """InvalidPipeline for a timestamp that has no text: for sinks that write one only after it is committed."""
+    """InvalidPipeline for a timestamp that has no text. For sinks that write texts only after the commit."""
     for name, column in zip(table.column_names, table.columns):
         if pa.types.is_timestamp(column.type):
             _check_years(column, f"{place}: column {name!r}: ")
@@ -89,13 +89,13 @@ def _check_years(column: pa.Array | pa.ChunkedArray, place: str) -> None:
     for number in pc.min_max(column.cast(pa.int64())).as_py().values():
         if number is not None and not first <= number < end:
             raise InvalidPipeline(
-                f"{place}the timestamp of {number} {unit} since 1970 is outside of the years -32767 to 32767, and has "
+                f"{place}the timestamp of {number} {unit} since 1970 is outside the years -32767 to 32767, and has "
                 "no text: give it another value in the task, or None"
             )
 
 
 def iso_texts(column: pa.Array) -> pa.Array:
-    """Timestamps as ISO 8601 in UTC, null where they are. InvalidPipeline for one that has no such text.
+    """Timestamps as ISO 8601 in UTC, null where the timestamp is. InvalidPipeline for one without such a text.
 
     >>> iso_texts(pa.array([0, None], pa.timestamp("s"))).to_pylist()
     ['1970-01-01T00:00:00.000Z', None]
@@ -127,7 +127,7 @@ def _fragments(column: pa.Array) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Strings as JSON: between quotes, and one by one only those with something to escape."""
+    """Strings as JSON: quoted, and converted one by one only if a character must be escaped."""
     escaped = pc.match_substring_regex(values, _ESCAPED)
     quoted = _concatenated('"', values, '"')
     if not pc.any(escaped).as_py():

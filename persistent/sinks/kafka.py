@@ -24,29 +24,28 @@ _FIXED: Final = {
     "transactional.id": "it belongs to the topic, so that drivers fence each other",
     "enable.idempotence": "a transaction needs it",
     "acks": "a transaction needs all",
-    "message.timeout.ms": "server_away= says it",
-    "isolation.level": "the mark is read as readers read the rows",
+    "message.timeout.ms": "server_away= sets it",
+    "isolation.level": "the mark is read like the rows",
     "group.id": "nothing is committed to a group",
 }
 _PRODUCER: Final = {
-    # As the clients in Java: the same key, the same partition.
+    # As in the Java clients: the same key goes to the same partition.
     "partitioner": "murmur2_random",
-    # What a broker allows: in this time a batch must be written.
+    # The broker's maximum: the time in which a batch must be written.
     "transaction.timeout.ms": 900_000,
 }
 
 
 class KafkaSink:
-    """Appends to ``topic``, which must be there: a JSON object for each row, with the number of its batch as
-    ``revision``.
+    """Appends to ``topic``, which must exist: a JSON object for each row, with the number of its batch as ``revision``.
 
-    ``servers``: "host:port", several with commas. ``key``: the columns whose JSON is the key of a message, which also
-    chooses the partition; by default those of the task's key, without the window. ``connect_timeout``: how long to wait
-    for a broker when a run begins; ``server_away``: how long under way. ``client``: settings of librdkafka, such as
-    {"security.protocol": "SASL_SSL", "sasl.username": ...}.
+    ``servers``: "host:port", several separated by commas. ``key``: the columns whose JSON is the key of a message,
+    which also selects the partition; by default those of the task's key, without the window. ``connect_timeout``: how
+    long to wait for a broker at the start of a run; ``server_away``: how long during it. ``client``: settings of
+    librdkafka, such as {"security.protocol": "SASL_SSL", "sasl.username": ...}.
 
-    Readers with ``isolation.level=read_committed`` see each row once. The topic ``<topic>-persistent-marks``, which the
-    sink makes, says what has been published: leave it alone.
+    Readers with ``isolation.level=read_committed`` see each row once. The sink creates the topic
+    ``<topic>-persistent-marks``, which records what has been published: do not change it.
     """
 
     @spelled
@@ -103,7 +102,7 @@ class KafkaSink:
         missing = [name for name in self.key or () if name not in claim.schema.names]
         if missing and claim.schema.names:
             raise InvalidPipeline(
-                f"{self!r}: key= names {', '.join(missing)}, and the outputs have {', '.join(claim.schema.names)}"
+                f"{self!r}: key= names {', '.join(missing)}, but the outputs have {', '.join(claim.schema.names)}"
             )
         place = self._place
         found = place.look()
@@ -115,7 +114,7 @@ class KafkaSink:
         place.change("claim", lambda: self._claim(place, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than a message may be, or a time without a text."""
+        """InvalidPipeline for a row that is larger than the largest message, or a time without a text."""
         check_texts(outputs, repr(self))
         if self._max_bytes is None or most_bytes(outputs) <= self._max_bytes:
             return
@@ -125,7 +124,8 @@ class KafkaSink:
                 size = len(value) + len(key_bytes or b"")
                 if size > self._max_bytes:
                     raise InvalidPipeline(
-                        f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, and the topic takes "
+                        f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, and the "
+                        "topic accepts at most "
                         f"{self._max_bytes:,}. Raise max.message.bytes of the topic, or make the value smaller"
                     )
                 row += 1
@@ -135,7 +135,7 @@ class KafkaSink:
         self._place.change("append to", lambda: self._deliver(batch))
 
     def resume(self, retreat: Retreat) -> None:
-        """Go on after a rollback: what was appended since stays. Fenced, StorageError."""
+        """Continue after a rollback: rows appended since stay. Fenced, StorageError."""
         self._place.change("append to", lambda: self._resume(retreat))
 
     def newest(self, job: str) -> int:
@@ -144,7 +144,7 @@ class KafkaSink:
         return found.number if found is not None and found.job == job else -1
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._own_place is not None:
             self._own_place.close()
             self._own_place = None
@@ -174,7 +174,8 @@ class KafkaSink:
     def _there(self, found: SinkMark | None, url: str) -> SinkMark:
         if found is None:
             raise StorageError(
-                f"{self!r}: the mark of this job is gone: the topic, or {self._place.marks!r}, was deleted under way. "
+                f"{self!r}: the mark of this job is gone: the topic, or {self._place.marks!r}, was deleted "
+                "during the run. "
                 f"Restore both; or begin a new checkpoint, with start_from={url!r}"
             )
         return found
@@ -186,14 +187,14 @@ class KafkaSink:
 
     def _rows(self, batch: OutputBatch) -> Iterator[tuple[list[bytes] | list[None], list[bytes]]]:
         for table in batch.tables():
-            # The topic may take less than when they were staged.
+            # The limit of the topic can have been lowered since they were staged.
             self.check(table, batch.key)
             yield from self._messages(table, batch.key, batch.number)
 
     def _messages(
         self, table: pa.Table, key: tuple[str, ...], number: int
     ) -> Iterator[tuple[list[bytes] | list[None], list[bytes]]]:
-        """The keys and values of rows, some at once."""
+        """The keys and values of rows, in batches."""
         names = [name for name in key if name not in _WINDOW] if self.key is None else list(self.key)
         table = with_shortest_decimals(table, {*key, *names})
         keyed = table.select(names)

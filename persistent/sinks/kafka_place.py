@@ -1,10 +1,11 @@
-"""A place in Kafka is a topic, with a mark in a topic beside it; what is written moves the mark in one transaction.
+"""A place in Kafka is a topic with a mark in a topic beside it. A transaction writes rows and moves the mark.
 
-``<topic>-persistent-marks`` is compacted, and has one partition: its newest record under the id of the topic is the
-mark. A topic that was deleted and made again has another id, and so no mark.
-All that ever write to a place have one ``transactional.id``, ``persistent-<topic>``. A producer that begins with it
-ends the transactions of those before it, which can commit no more. So the mark that it reads then stands until it
-writes, or until another begins: then it reads again.
+``<topic>-persistent-marks`` is compacted and has one partition: its newest record under the id of the topic is the
+mark. A topic that was deleted and created again has another id, and so no mark.
+
+All writers of a place have one ``transactional.id``, ``persistent-<topic>``. A new producer aborts the transactions of
+earlier ones, which can then commit nothing. So the mark that it reads afterwards is valid until it writes, or until
+another producer begins; then it reads the mark again.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _POLL_SECONDS: Final = 0.1
 _HEAR_SECONDS: Final = 1.0
 _NOTE_SECONDS: Final = 5.0
 _TAIL: Final = 1_000
-"""So many offsets from the end the mark is looked for first."""
+"""How many offsets before the end the mark is searched first."""
 _WAIT_SECONDS: Final = 0.02
 _POLL_ROWS: Final = 10_000
 _COMMIT_ROWS: Final = 10_000
-"""So many rows a commit may still have to deliver, in the time that one call has."""
+"""How many rows may be undelivered at a commit, so that they fit the time of one call."""
 _MARKS: Final = {"cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
 _FENCED: Final = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 _PERMANENT: Final = (
@@ -47,12 +48,12 @@ _PERMANENT: Final = (
     "SIZE_TOO_LARGE",
     "POLICY_VIOLATION",
 )
-"""Parts of the names of errors that neither another try nor another producer mends."""
+"""Parts of the names of errors that neither a retry nor another producer fixes."""
 
 
 class KafkaPlace:
-    """The place of one topic, as one process sees it. ``settings``: of producers. What another process has begun, or a
-    broker that is away ends, is tried again; a call never lasts longer than ``server_away``."""
+    """The place of one topic, as seen by one process. ``settings``: of producers. Work that another process or an
+    absent broker has interrupted is retried; a call never lasts longer than ``server_away``."""
 
     def __init__(self, connection: Connection, topic: str, settings: Mapping[str, Any]) -> None:
         self.client = KafkaClient(connection, StorageError)
@@ -77,15 +78,15 @@ class KafkaPlace:
         """The topic of the marks."""
         return f"{self.topic}-persistent-marks"
 
-    # -- what is done with it ------------------------------------------------------------------------------------
+    # -- operations ------------------------------------------------------------------------------------
 
     def look(self) -> SinkMark | None:
-        """The mark, without a claim on it: it may be a moment old."""
+        """The mark, read without fencing, so possibly outdated."""
         return self.client.repeated(f"read {self.marks}", self._looked, self._is_worth_a_try, lambda: None)
 
     def change(self, what: str, act: Callable[[], T]) -> T:
-        """``act()``, which fences, asks for the mark and writes; again from the start if that fails. Fenced if others
-        write here all the time, StorageError."""
+        """``act()``, which fences, reads the mark and writes; repeated from the start if it fails. Fenced if other
+        writers keep interfering, StorageError."""
         from confluent_kafka import KafkaException
 
         began = monotonic_s()
@@ -98,12 +99,12 @@ class KafkaPlace:
             raise
         self.close()
         if cause in _FENCED:
-            raise Fenced(f"{self._text}: another driver writes there all the time: end one of the two")
+            raise Fenced(f"{self._text}: another driver keeps writing there: end one of the two")
         raise self.client.away(f"{what} topic {self.topic}", cause, monotonic_s() - began)
 
     def fenced(self, expected: SinkMark | None = None) -> SinkMark | None:
-        """The mark, which stays as it is until we write, or another fences us. It is ``expected`` to be as we left it:
-        then it is not read again."""
+        """The mark, which is valid until we write or another producer fences us. It is not read again if it is
+        ``expected`` to be as we left it."""
         found = self.client.topic(self.topic)
         if self._producer is not None and found.id == self._id and expected is not None and expected == self._mark:
             return expected
@@ -115,7 +116,7 @@ class KafkaPlace:
         return self._mark
 
     def _begin(self) -> None:
-        """Fence all producers before ours. The call is resumed, so that what its connections report is heard."""
+        """Fence all earlier producers. The call is made in short turns, so that connection errors are noticed."""
         from confluent_kafka import KafkaException
 
         until = monotonic_s() + _FENCE_SECONDS
@@ -129,8 +130,8 @@ class KafkaPlace:
                     raise
 
     def _hear(self) -> None:
-        """Hear what the connections of the producer report, which they do while somebody polls. StorageError if a
-        broker has refused one for good."""
+        """Poll, which makes the connections of the producer report errors. StorageError if a broker has refused one for
+        good."""
         self._producer.poll(0)
         self.client.check_refused(f"write to {self.topic}")
 
@@ -149,7 +150,7 @@ class KafkaPlace:
         self._mark = mark
 
     def make_marks(self) -> None:
-        """Create the topic of marks, unless it is there. StorageError if it forgets."""
+        """Create the topic of marks, unless it exists. StorageError if its records expire."""
         found = self.client.topic(self.topic)
         if self.client.find_topic(self.marks) is None:
             self.client.create(self.marks, found.replicas, _MARKS)
@@ -157,16 +158,16 @@ class KafkaPlace:
         if policy != "compact":
             raise StorageError(
                 f"topic {self.marks!r} has cleanup.policy={policy}: the broker would delete the mark, and the job "
-                f"could not go on. Correct it: kafka-configs.sh --alter --topic {self.marks} --add-config "
+                f"could not continue. Correct it: kafka-configs.sh --alter --topic {self.marks} --add-config "
                 "cleanup.policy=compact"
             )
 
     def max_bytes(self) -> int:
-        """How many bytes key and value of a row may have."""
+        """The maximum size of key and value of a row, in bytes."""
         return self._limit() - _OVERHEAD_BYTES
 
     def close(self) -> None:
-        """End the producer, and its transaction."""
+        """Close the producer, and abort its transaction."""
         producer, self._producer, self._failed = self._producer, None, None
         if producer is None or not self._is_open:
             return
@@ -174,7 +175,7 @@ class KafkaPlace:
         try:
             producer.abort_transaction(_CALL_SECONDS / 2)
         except Exception as error:
-            # The next producer ends it, or the broker in the end.
+            # The next producer aborts it, or finally the broker.
             logger.debug("the transaction on %s stays open: %s", self.topic, error_name(error))
 
     # -- the mark ------------------------------------------------------------------------------------------------
@@ -223,7 +224,7 @@ class KafkaPlace:
             return SinkMark(str(body["job"]), int(body["number"]))
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(
-                f"topic {self.marks!r} has a record that is no mark: something else writes there. Delete that topic "
+                f"topic {self.marks!r} has a record that is not a mark: something else writes there. Delete that topic "
                 "only together with the results, and begin a new checkpoint"
             ) from error
 
@@ -242,7 +243,7 @@ class KafkaPlace:
             self._producer.poll(0)
 
     def _wait(self, most: int) -> None:
-        """Wait until the broker has all rows but so many."""
+        """Wait until the broker has all rows except at most ``most``."""
         left, moved, noted = len(self._producer), monotonic_s(), monotonic_s()
         while left > most and self._failed is None:
             self._producer.poll(_WAIT_SECONDS)
@@ -257,7 +258,7 @@ class KafkaPlace:
                 self.client.note(f"append to {self.topic}", now - moved)
 
     def _commit(self) -> None:
-        """Commit; the same again as long as that may help. What has become of it otherwise, the mark tells."""
+        """Commit, and retry while that can help. Otherwise the mark shows whether the commit succeeded."""
         from confluent_kafka import KafkaException
 
         began = monotonic_s()
@@ -277,7 +278,7 @@ class KafkaPlace:
             self._failed = error
 
     def _limit(self) -> int:
-        """The largest message, of the topic and of the client: what neither exceeds."""
+        """The largest message that both the topic and the client accept."""
         if not self._max_bytes:
             said = (self.client.configured(self.topic).get(_OF_TOPIC), self._settings.get(_OF_CLIENT))
             self._max_bytes = min((int(one) for one in said if one is not None), default=_CLIENT_BYTES)
@@ -291,11 +292,11 @@ class KafkaPlace:
         name = self._name(error)
         if isinstance(error, KafkaException):
             return not any(part in name for part in _PERMANENT)
-        # An interpreter error of the client, out of a call on a fenced producer.
+        # An interpreter error of the client, from a call on a fenced producer.
         return isinstance(error, TimeoutError | SystemError)
 
     def _name(self, error: BaseException) -> str:
-        """The name of an error: that of the row which was not delivered, where this is the consequence."""
+        """The name of an error; if it follows from an undelivered row, the name of that row's error."""
         own = error_name(error)
         return str(self._failed.name()) if self._failed is not None and own not in _FENCED else own
 
@@ -310,6 +311,6 @@ class KafkaPlace:
 
 _OF_TOPIC, _OF_CLIENT = "max.message.bytes", "message.max.bytes"
 _OVERHEAD_BYTES: Final = 256
-"""What a broker counts beside key and value."""
+"""What a broker counts in addition to key and value."""
 _CLIENT_BYTES: Final = 1_000_000
-"""The largest message, unless the topic or the client says otherwise."""
+"""The largest message, unless the topic or the client sets another limit."""

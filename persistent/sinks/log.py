@@ -28,11 +28,11 @@ _MARK_BYTES: Final = 256
 
 
 class LogSink:
-    """Appends to the log at ``url``, a path or the URL of a store, or to a ``SegmentedLog``: a JSON object for each
-    row, with the number of its batch as ``revision``.
+    """Appends to the log at ``url`` (a path, the URL of a store, or a ``SegmentedLog``) a JSON object for each row,
+    with the number of its batch as ``revision``.
 
-    The rows of a batch are one entry, so a reader sees all or none of them; those of more than 1 GB are several, one
-    after the other. Drivers fence each other; nothing else may write to this log.
+    The rows of a batch are one entry, so a reader sees all or none of them; a batch of more than 1 GB is several
+    entries in order. Drivers fence each other; nothing else may write to this log.
     """
 
     @spelled
@@ -40,8 +40,9 @@ class LogSink:
         self.log = url if isinstance(url, SegmentedLog) else SegmentedLog(url)
         if not self.log.durable:
             raise InvalidPipeline(
-                f"{self.log!r} does not sync each entry, and a checkpoint counts its outputs as published: a loss of "
-                "power would take them for good. Leave its sync= out: a checkpoint is one entry, and costs one sync"
+                f"{self.log!r} does not sync each entry, but a checkpoint counts its outputs as published: a "
+                "power loss "
+                "would lose them for good. Omit its sync=: a checkpoint is one entry, and costs one sync"
             )
         self.address = self.log.address
         self._writer: LogWriter | None = None
@@ -63,14 +64,15 @@ class LogSink:
             self._change(lambda writer: self._claim(writer, claim))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than a record may be, or a time without a text."""
+        """InvalidPipeline for a row that is larger than the largest record, or a time without a text."""
         check_texts(outputs, repr(self))
         if _ESCAPED_MAX * outputs.nbytes <= RECORD_BYTES_MAX and outputs.num_columns < 1_000:
             return
         for row, text in enumerate(text for texts in json_rows(outputs) for text in texts):
             if len(text) > RECORD_BYTES_MAX - 100:
                 raise InvalidPipeline(
-                    f"{self!r}: row {row} is a record of {len(text):,} bytes, and a log takes {RECORD_BYTES_MAX:,}: "
+                    f"{self!r}: row {row} is a record of {len(text):,} bytes, and a log accepts at most "
+                    f"{RECORD_BYTES_MAX:,}: "
                     "make the value smaller"
                 )
 
@@ -79,7 +81,7 @@ class LogSink:
         self._change(lambda writer: self._deliver(writer, batch))
 
     def resume(self, retreat: Retreat) -> None:
-        """Go on after a rollback: what was appended since stays. Fenced, StorageError."""
+        """Continue after a rollback: rows appended since stay. Fenced, StorageError."""
         self._change(lambda writer: self._resume(writer, retreat))
 
     def newest(self, job: str) -> int:
@@ -96,8 +98,8 @@ class LogSink:
     # -- with the mark -------------------------------------------------------------------------------------------
 
     def _change(self, change: Callable[[LogWriter], None]) -> None:
-        """Do it as the only writer of the log, who knows the last mark. Whoever was fenced meanwhile looks again: what
-        it was adding may be there."""
+        """Run ``change`` as the only writer of the log, which knows the last mark. After a fence, look again: what was
+        being added can be in the log."""
         for _ in range(_TAKEOVERS_MAX):
             writer = self._current()
             try:
@@ -107,7 +109,7 @@ class LogSink:
                 if writer.is_current():
                     raise
                 self._writer = None
-        raise StorageError(f"{self!r}: other writers take the log over again and again. Only one job may write to it")
+        raise StorageError(f"{self!r}: other writers keep taking over the log. Only one job may write to it")
 
     def _current(self) -> LogWriter:
         if self._writer is None or not self._writer.is_current():
@@ -136,14 +138,15 @@ class LogSink:
         found = _mark(writer.mark, self)
         if found is None:
             raise StorageError(
-                f"{self!r}: the mark of this job is gone: the log was deleted under way. Restore it; or begin a new "
+                f"{self!r}: the mark of this job is gone: the log was deleted during the run. Restore it; or "
+                "begin a new "
                 f"checkpoint, with start_from={url!r}"
             )
         return found
 
     def _write(self, writer: LogWriter, batch: OutputBatch) -> None:
-        """The rows of a batch, and its mark with the last of them. What comes before the last entry has the mark that
-        was there, and how many rows of this batch have come: whoever goes on after a crash passes over them."""
+        """Write the rows of a batch, and its mark with the last of them. Earlier entries carry the previous mark and
+        the number of rows so far, so that a restart after a crash skips those rows."""
         before, done = self._there(writer, batch.url), _begun(writer.mark, batch)
         rows: list[bytes] = []
         size = _MARK_BYTES
@@ -167,7 +170,7 @@ class LogSink:
 
 
 def _begun(mark: bytes, batch: OutputBatch) -> int:
-    """How many rows of this batch are there."""
+    """How many rows of this batch the log already has."""
     number, rows = json.loads(mark).get("part", (None, 0))
     return int(rows) if number == batch.number else 0
 

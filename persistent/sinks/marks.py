@@ -1,7 +1,7 @@
-"""A mark in a sink says which batch was published there last, and for which job; every move of it is decided here.
+"""A mark in a sink records the last published batch and its job. This module decides every move of a mark.
 
-The sink reads the mark, asks, and moves it in the transaction that writes the rows, from the value that it read. If
-another has moved it meanwhile, it reads and asks again. A mark never decreases.
+The sink reads the mark, asks here, and moves it from that value in the transaction that writes the rows. If another
+writer has moved it meanwhile, the sink reads and asks again. A mark never decreases.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 
 @dataclass(frozen=True)
 class SinkMark:
-    """The last batch of ``job`` here has this ``number``; 0: none yet."""
+    """The last published batch of ``job`` has this ``number``; 0: none yet."""
 
     job: str
     number: int
 
 
 def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
-    """The mark after the claim: what was found, unless this job is the first, or takes over the place of another.
-    StorageError if the place belongs to another job, or lacks batches of this one."""
+    """The mark after the claim: the present one, unless this job is the first, or takes over the place of another.
+
+    StorageError if the place belongs to another job, or lacks batches of this one.
+    """
     if found is None or found.job == claim.job:
         number = 0 if found is None else found.number
         if number < claim.shown or (found is None and claim.began):
             raise _missing(number, claim.shown, claim.url, place)
-        # A place of its own begins where the one before it ended.
+        # A place of its own begins where the previous one ended.
         return found or SinkMark(claim.job, claim.inherited)
     if found.job in claim.heir_of and claim.began:
         raise _missing(found.number, max(claim.shown, claim.inherited + 1), claim.url, place)
@@ -35,15 +37,15 @@ def claimed(found: SinkMark | None, claim: Claim, place: str) -> SinkMark:
         return SinkMark(claim.job, found.number)
     if found.job in claim.heir_of:
         raise StorageError(
-            f"{place}: the job that this one starts from is at batch {found.number} there, and the savepoint at "
+            f"{place}: the job that this one starts from is at batch {found.number} there, but the savepoint at "
             f"{claim.inherited}. {_other_branch(found, claim)}"
         )
     raise _of_another(found, claim.job, place)
 
 
 def is_published(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
-    """Whether the batch is there; else the mark is to move from ``batch.before``. Fenced if the mark has passed it;
-    StorageError if batches before it are missing, or the place belongs to another job."""
+    """Whether the batch is published; otherwise the mark is to move from ``batch.before``. Fenced if the mark has
+    passed it; StorageError if earlier batches are missing, or the place belongs to another job."""
     number = _number(found, batch.job, place)
     if number in (batch.before, batch.number):
         return number == batch.number
@@ -53,13 +55,14 @@ def is_published(found: SinkMark | None, batch: OutputBatch, place: str) -> bool
 
 
 def is_settled(found: SinkMark | None, batch: OutputBatch, place: str) -> bool:
-    """As ``is_published``, for a batch that a rollback still owes. A mark beyond it tells that it was published before
-    what is taken back, of which nothing else may tell. StorageError as there."""
+    """As ``is_published``, for a batch that a rollback still has to publish. A mark beyond it proves that it was
+    published before the batches that are taken back, which may have left no other proof. StorageError as there."""
     return _number(found, batch.job, place) >= batch.number or is_published(found, batch, place)
 
 
 def has_retreated(found: SinkMark | None, retreat: Retreat, place: str) -> bool:
-    """Whether the rollback is done; else the mark is to move from where it was found. Fenced, StorageError as above."""
+    """Whether the rollback is done; otherwise the mark is to move from its present value. Fenced, StorageError as
+    above."""
     number = _number(found, retreat.job, place)
     if number > retreat.number:
         raise _passed(number, retreat.number, retreat.url, place)
@@ -82,8 +85,8 @@ def _of_another(found: SinkMark, job: str, place: str) -> StorageError:
 
 def _other_branch(found: SinkMark, claim: Claim) -> str:
     if found.number > claim.inherited:
-        return "It has gone on: start from a newer savepoint in a new checkpoint, or give this job a table of its own"
-    return "It has not published all that it had committed: run it once more, then this one"
+        return "It has continued: start from a newer savepoint in a new checkpoint, or give this job a table of its own"
+    return "It has not published all its committed batches: run it once more, then this one"
 
 
 def _missing(number: int, before: int, url: str, place: str) -> StorageError:

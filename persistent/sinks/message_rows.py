@@ -11,7 +11,7 @@ REVISION: Final = "revision"
 
 
 def with_revision(table: pa.Table, number: int) -> pa.Table:
-    """The table with the number of its batch, unless it says which revision it is.
+    """The table with the number of its batch, unless it has a revision.
 
     >>> with_revision(pa.table({"page": ["a"]}), 5).to_pylist()
     [{'page': 'a', 'revision': 5}]
@@ -22,12 +22,12 @@ def with_revision(table: pa.Table, number: int) -> pa.Table:
 
 
 def most_bytes(outputs: pa.Table) -> int:
-    """What no row exceeds as JSON, roughly; beyond all bounds for nested values."""
+    """A rough upper bound for the JSON of any row; practically infinite for nested values."""
     most = 0
     for name, column in zip(outputs.column_names, outputs.columns):
         kind = column.type
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            # An escaped byte has six, and a key is there twice.
+            # An escaped byte has six characters, and a key occurs twice.
             most += 12 * (pc.max(pc.binary_length(column)).as_py() or 0)
         elif pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
             return 1 << 62

@@ -1,4 +1,4 @@
-"""An outlet is a sink with the place where its outputs wait: its own, or for a batch sink the checkpoint."""
+"""An outlet is a sink with the place where its outputs wait: the sink's own, or for a batch sink the checkpoint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from persistent.storage import Storage
 
 
 class Outlet(Protocol):
-    """What drivers and workers do with a sink of either kind, in the words of ``persistent.sinks.protocol``."""
+    """The operations of drivers and workers on a sink of either kind, in the terms of ``persistent.sinks.protocol``."""
 
     def claim(self, claim: Claim) -> None:
         """Claim the sink for a job."""
@@ -25,22 +25,22 @@ class Outlet(Protocol):
         """Make outputs durable, out of sight."""
 
     def read(self, staged: Staged) -> pa.Table:
-        """What was staged, for a batch sink. StagedMissing, CorruptCheckpoint."""
+        """The staged outputs, for a batch sink. StagedMissing, CorruptCheckpoint."""
 
     def publish(self, batches: Sequence[OutputBatch], retreat: Retreat | None) -> None:
-        """Make batches visible, oldest first; after a rollback a batch sink also takes back what came after them."""
+        """Make batches visible, oldest first; after a rollback a batch sink also takes back the later ones."""
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
         """Delete staged files that no driver will publish."""
 
     def staged(self, job: str) -> list[str]:
-        """The names of the staged files, as far as the sink can tell."""
+        """The names of the staged files, as far as the sink knows them."""
 
     def newest(self, job: str, revision_base: int) -> int | None:
-        """The highest id under which something is published; None if the sink cannot tell."""
+        """The highest id under which something is published; None if unknown."""
 
     def ask(self, ability: str, *words: Any) -> Any:
-        """Call an optional method of a sink with a place of its own; None if there is none."""
+        """Call an optional method of a sink with a place of its own; None if it is absent."""
 
 
 def outlet(sink: AnySink, storage: Storage) -> Outlet:
@@ -60,7 +60,7 @@ def abilities(sink: AnySink) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _OfFiles:
-    """A sink that stages at its own place. It knows checkpoints by their ids, and no batch before another."""
+    """A sink that stages at its own place. It knows checkpoints by their ids, not the order of batches."""
 
     sink: Sink
 
@@ -95,8 +95,8 @@ class _OfFiles:
 
 @dataclass(frozen=True)
 class _OfBatches:
-    """A batch sink, whose outputs wait in ``staged/`` of the checkpoint. They stay until a newer checkpoint says that
-    they are published: a sink without a mark is handed them again after a crash."""
+    """A batch sink, whose outputs wait in ``staged/`` of the checkpoint. They stay until a newer checkpoint records
+    that they are published, because a sink without a mark receives them again after a crash."""
 
     sink: BatchSink
     storage: Storage
@@ -120,8 +120,8 @@ class _OfBatches:
             data = self.storage.read(staged.name)
         except FileNotFoundError as error:
             raise StagedMissing(
-                f"{place}: neither there nor published in {self.sink!r}. If that is not the place that the sink had, "
-                f"or an older copy of it, use the one it had; or go back: 'persistent rollback {self.storage.url} ID "
+                f"{place}: neither staged nor published in {self.sink!r}. If the sink had another place, or this is an "
+                f"older copy of it, use the right one; or go back: 'persistent rollback {self.storage.url} ID "
                 "--outputs=retract', to a checkpoint that it has published"
             ) from error
         return decode_table(data, staged.sha256, place)
@@ -138,7 +138,7 @@ class _OfBatches:
                 self.sink.deliver(batch)
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
-        """The checkpoint collects what waits there and nobody will publish."""
+        """Does nothing: the checkpoint collects waiting outputs that nobody will publish."""
 
     def staged(self, job: str) -> list[str]:
         return []

@@ -42,17 +42,17 @@ _INCOMING = quoted(INCOMING)
 _JOIN_MB = 64
 
 _Looked: TypeAlias = tuple[int | None, pa.Schema, tuple[str, ...]]
-"""The number of a table that has been looked at, and for which columns and key."""
+"""The number of a table that was checked, and for which columns and key."""
 
 
 class PostgresSink:
     """Publishes into ``table`` ("name" or "schema.name") of the database that ``dsn`` names, a URL or a string.
 
-    ``mode``: "append" adds rows, "upsert" replaces the row of the same key and window. The table is made from the
+    ``mode``: "append" adds rows, "upsert" replaces the row of the same key and window. The table is created from the
     columns of the outputs, or checked against them; its column ``revision`` has the number of the batch that wrote a
-    row. ``connect_timeout``: how long to wait for the server when a run begins; ``server_away``: how long once it has
-    answered; then the run stops at its last checkpoint. ``call_timeout``: the longest that one statement may take. The
-    tables ``persistent_marks`` and, for upserts, ``persistent_before_<table>`` are beside it: leave them alone.
+    row. ``connect_timeout``: how long to wait for the server at the start of a run; ``server_away``: how long once it
+    has answered; then the run stops at its last checkpoint. ``call_timeout``: the longest time of one statement. The
+    sink keeps the tables ``persistent_marks`` and, for upserts, ``persistent_before_<table>``: do not change them.
     """
 
     @spelled
@@ -72,7 +72,7 @@ class PostgresSink:
             raise InvalidPipeline(f'PostgresSink table={table!r}: give "name" or "schema.name"')
         if any(len(part.encode()) > NAME_BYTES_MAX for part in parts):
             raise InvalidPipeline(
-                f"PostgresSink table={table!r}: PostgreSQL cuts names off after {NAME_BYTES_MAX} bytes; shorten it"
+                f"PostgresSink table={table!r}: PostgreSQL truncates names after {NAME_BYTES_MAX} bytes; shorten it"
             )
         self.table = table
         self.mode = checked_mode(mode, "PostgresSink")
@@ -99,7 +99,7 @@ class PostgresSink:
         return Promise(EXACTLY_ONCE, "PostgreSQL commits the rows of a batch and its mark in one transaction")
 
     def close(self) -> None:
-        """End the connection; the next call makes another."""
+        """Close the connection; the next call opens another."""
         self._session.close()
 
     def claim(self, claim: Claim) -> None:
@@ -118,7 +118,7 @@ class PostgresSink:
         self._session.transact("claim", act)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a null in the key of an upsert, or a value that PostgreSQL has no place for."""
+        """InvalidPipeline for a null in the key of an upsert, or a value that PostgreSQL cannot hold."""
         check_columns(outputs.schema, repr(self))
         if self.mode == "upsert":
             check_keys(outputs, key, repr(self))
@@ -147,7 +147,7 @@ class PostgresSink:
             self._publish(settle)
 
         def act(session: Session) -> None:
-            # Locked before anything is deleted: what commits first is seen, what comes later finds the mark moved.
+            # Locked before anything is deleted: earlier commits are seen, and later ones find the mark moved.
             found = self._mark(session, lock=True)
             if not has_retreated(found, retreat, repr(self)):
                 self._take_back(session, found, retreat)
@@ -179,8 +179,8 @@ class PostgresSink:
         return None if row is None else SinkMark(*row)
 
     def _move(self, session: Session, found: SinkMark | None, mark: SinkMark, *, made: bool = False) -> None:
-        """Set the mark, from where it was found: one row, or it has moved. ``made``: the table is there, and this
-        job's. What was written in another mode is not taken back in this one."""
+        """Set the mark from its present value: one row changes, otherwise it has moved. ``made``: the table exists, and
+        belongs to this job. Rows written in another mode are not taken back in this one."""
         if found is None:
             done = session.execute(
                 f"INSERT INTO {self._marks} VALUES (%s, %s, %s, %s, 0, %s) ON CONFLICT DO NOTHING",
@@ -197,7 +197,7 @@ class PostgresSink:
             raise Moved
 
     def _is_made(self, session: Session) -> bool:
-        """Whether the table was there once as this job's."""
+        """Whether the table once existed as this job's."""
         statement = f"SELECT made FROM {self._marks} WHERE target = %s"
         row = session.execute(statement, [self._table.name]).fetchone()
         return row is not None and bool(row[0])
@@ -218,7 +218,7 @@ class PostgresSink:
 
     def _publish(self, act: Callable[[Session], None]) -> None:
         def from_the_beginning(session: Session) -> None:
-            # What a transaction has made is gone if it is not committed.
+            # What a transaction has made is gone if it is rolled back.
             self._made = self._checked
             act(session)
 
@@ -226,7 +226,7 @@ class PostgresSink:
         self._checked = self._made
 
     def _write(self, session: Session, found: SinkMark | None, batch: OutputBatch) -> None:
-        """Rows first: what takes long must not hold the mark, which a stopped driver would keep from its successor."""
+        """Rows first: slow work must not hold the mark, which a stopped driver would withhold from its successor."""
         names: tuple[str, ...] = ()
         rows = 0
         for outputs in batch.tables():
@@ -249,14 +249,14 @@ class PostgresSink:
             self._table.check_obeys(session)
 
     def _merge(self, session: Session, statements: Statements, found: SinkMark | None, batch: OutputBatch) -> int:
-        """Put the incoming rows in their places, and keep what was there. How many rows were put."""
+        """Upsert the incoming rows, and keep those that they replace. Returns how many rows were written."""
         shared, was_there = self._table.fit_images(session, statements.columns)
         kept = self._statements(shared, batch.key)
         for statement in (
-            # What is joined fits in memory, and a rough look at it is enough for the plan.
+            # The join fits in memory, and rough statistics suffice for its plan.
             f"SELECT set_config('work_mem', '{_JOIN_MB}MB', true) "
             f"WHERE pg_size_bytes(current_setting('work_mem')) < {_JOIN_MB << 20}",
-            # No key comes twice: remembering what was found for one is work for nothing.
+            # Keys are unique, so memoizing lookups is wasted work.
             "SELECT set_config('enable_memoize', 'off', true) "
             "WHERE current_setting('server_version_num')::int >= 140000",
             "SET LOCAL default_statistics_target = 10",
@@ -266,7 +266,7 @@ class PostgresSink:
             session.execute(statement)
         taken = session.execute(statements.upsert(_INCOMING)).rowcount
         if not was_there and found is not None:
-            # What earlier batches have replaced is not known, if they have.
+            # Whether and what earlier batches have replaced is unknown.
             self._keep_from(session, found.number)
         if batch.oldest > self._kept_from(session):
             session.execute(statements.forget(batch.oldest))
@@ -292,7 +292,7 @@ class PostgresSink:
     # -- the table -----------------------------------------------------------------------------------------------
 
     def _ready(self, session: Session, found: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> None:
-        """Make the table, or look at it, unless this very one has been looked at for such rows."""
+        """Make the table or check it, unless it was checked for such rows before."""
         number = self._table.number(session)
         if number is not None and self._made == (number, columns, key):
             return
@@ -302,7 +302,7 @@ class PostgresSink:
         self._made = (number, columns, key)
 
     def _is_there(self, session: Session, found: SinkMark | None, columns: pa.Schema, key: tuple[str, ...]) -> bool:
-        """Whether the table is there, for rows after the mark. StorageError if it is not what it should be."""
+        """Whether the table exists, for rows after the mark. StorageError if it is not as it should be."""
         if not self._table.check(session, columns, key):
             self._check_not_gone(session, found, columns, key)
             return False

@@ -45,11 +45,11 @@ _WIDER = {
     "timestamp with time zone": ("timestamp(6) with time zone",),
     "timestamp without time zone": ("timestamp(6) without time zone",),
 }
-"""What holds every value of a type too."""
+"""Types that hold every value of a type as well."""
 NAME_BYTES_MAX = 63
 _COLUMNS_MAX = 1_600
 _KEY_BYTES_MAX = 2_600
-"""A row of an index has at most 2,704 bytes, numbers and headers among them."""
+"""A row of an index has at most 2,704 bytes, including numbers and headers."""
 _SYSTEM_COLUMNS = ("tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 _WRITABLE: tuple[Callable[[pa.DataType], bool], ...] = (
     pa.types.is_string,
@@ -80,7 +80,7 @@ def type_of(kind: pa.DataType) -> str:
     if types.is_time(kind):
         return "time without time zone"
     if types.is_decimal(kind):
-        # Without a scale below zero, which servers before 15 do not know.
+        # Without a negative scale, which servers before 15 do not support.
         return f"numeric({kind.precision - min(kind.scale, 0)},{max(kind.scale, 0)})"
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return "bytea"
@@ -90,7 +90,7 @@ def type_of(kind: pa.DataType) -> str:
 
 
 def fits(found: str, expected: str) -> bool:
-    """Whether a column of the type that was found holds every value of the expected one.
+    """Whether a column of type ``found`` holds every value of type ``expected``.
 
     >>> fits("bigint", "integer"), fits("integer", "bigint"), fits("numeric(12,2)", "numeric(10,2)")
     (True, False, True)
@@ -107,7 +107,7 @@ def fits(found: str, expected: str) -> bool:
 
 
 def short_name(name: str) -> str:
-    """A name that PostgreSQL does not cut: it leaves out what is beyond 63 bytes, so that two names became one.
+    """A name that PostgreSQL does not truncate: it drops what is beyond 63 bytes, so two names could become one.
 
     >>> short_name("visits"), short_name("v" * 64)
     ('visits', 'persistent_c354e929475813d85401c35279e49116')
@@ -116,13 +116,15 @@ def short_name(name: str) -> str:
 
 
 def check_columns(columns: pa.Schema, place: str) -> None:
-    """InvalidPipeline for columns that a table of PostgreSQL cannot have: by their names, types or number."""
+    """InvalidPipeline for columns that a PostgreSQL table cannot have, because of their names, types or number."""
     if len(columns) > _COLUMNS_MAX:
-        raise InvalidPipeline(f"{place}: a table has at most {_COLUMNS_MAX} columns, and the outputs {len(columns)}")
+        raise InvalidPipeline(
+            f"{place}: a table has at most {_COLUMNS_MAX} columns, but the outputs have {len(columns)}"
+        )
     for field in columns:
         name, remedy = field.name, "rename the field of the record, or the key"
         if name in _SYSTEM_COLUMNS:
-            raise InvalidPipeline(f"{place}: each table of PostgreSQL has a column {name!r} of its own: {remedy}")
+            raise InvalidPipeline(f"{place}: each PostgreSQL table has a system column {name!r}: {remedy}")
         if not name or "\0" in name or len(name.encode()) > NAME_BYTES_MAX:
             raise InvalidPipeline(
                 f"{place}: the name of a column has 1 to {NAME_BYTES_MAX} bytes and no NUL, {name!r:.80} does not: "
@@ -130,7 +132,7 @@ def check_columns(columns: pa.Schema, place: str) -> None:
             )
         if not _is_writable(field.type):
             raise InvalidPipeline(
-                f"{place}: column {name!r} is of type {field.type}, which cannot be written into PostgreSQL: give the "
+                f"{place}: column {name!r} is of type {field.type}, which PostgreSQL cannot hold: give the "
                 "monoid another output_type"
             )
 
@@ -157,7 +159,7 @@ def check_values(outputs: pa.Table, place: str) -> None:
                 column.cast(_microseconds(kind))
             except pa.ArrowInvalid as error:
                 raise InvalidPipeline(
-                    f"{place}: column {name!r} has a time in nanoseconds, and those of the server are "
+                    f"{place}: column {name!r} has a time in nanoseconds, but those of the server are "
                     "microseconds: round it in the task"
                 ) from error
     check_times(outputs, place)
@@ -186,13 +188,14 @@ def check_key_sizes(outputs: pa.Table, key: Sequence[str], place: str) -> None:
         at = int(sizes.argmax())
         texts_there = ", ".join(f"{name}={one[at].as_py()!r:.40}..." for name, one in texts)
         raise InvalidPipeline(
-            f"{place}: a key has {largest} bytes ({texts_there}), and an index of PostgreSQL takes {_KEY_BYTES_MAX}: "
-            'make the key shorter in the task, as by its hash, or use mode="append"'
+            f"{place}: a key has {largest} bytes ({texts_there}), and a PostgreSQL index accepts at most "
+            f"{_KEY_BYTES_MAX}: "
+            'make the key shorter in the task, for example by a hash, or use mode="append"'
         )
 
 
 def csv_pieces(outputs: pa.Table) -> Iterator[bytes]:
-    """The rows as CSV: null is nothing, text is quoted."""
+    """The rows as CSV: null is empty, text is quoted."""
     outputs = pa.table({name: _as_written(column) for name, column in zip(outputs.column_names, outputs.columns)})
     for start in range(0, outputs.num_rows, _ROWS_AT_ONCE):
         out = io.BytesIO()
@@ -201,7 +204,7 @@ def csv_pieces(outputs: pa.Table) -> Iterator[bytes]:
 
 
 def _as_written(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of values that CSV can hold as PostgreSQL reads them."""
+    """A column of values whose CSV PostgreSQL can read."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         unit = "us" if kind.unit == "ns" else kind.unit

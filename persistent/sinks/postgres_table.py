@@ -1,4 +1,4 @@
-"""A table of PostgreSQL as a sink finds it: made for the outputs, or checked against them, or refused."""
+"""A PostgreSQL table of a sink: created for the outputs, checked against them, or refused."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from persistent.sinks.sql import BATCH, REVISION, images_name, no_unique_index, 
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "c": "a type"}
 _OTHER_TABLE = "Give the sink another table"
 LOCK = 0x7065727369737401
-"""The advisory lock of those who make tables."""
+"""The advisory lock for creating tables."""
 _TREE = "(SELECT to_regclass(%(table)s) AS oid UNION SELECT relid FROM pg_partition_tree(to_regclass(%(table)s)))"
 """The table and its partitions."""
 
 
 @dataclass(frozen=True)
 class PostgresTable:
-    """``name`` in ``schema``, which is empty or one name; ``mode``: of the sink; ``place``: the server, for errors."""
+    """``name`` in ``schema`` (empty, or one name). ``mode``: of the sink; ``place``: the server, for errors."""
 
     schema: tuple[str, ...]
     name: str
@@ -39,27 +39,27 @@ class PostgresTable:
 
     @property
     def images(self) -> str:
-        """The name in statements of the table of what upserts have replaced."""
+        """The name, in statements, of the table of replaced rows."""
         return self.beside(short_name(images_name(self.name)))
 
     def beside(self, name: str) -> str:
-        """The name in statements of another table in its schema."""
+        """The name, in statements, of another table in its schema."""
         return quoted(*self.schema, name)
 
     def number(self, session: Session, table: str | None = None) -> int | None:
-        """The number by which the server knows it, or another table; None if there is no such table."""
+        """The server's number of this table, or another; None if it does not exist."""
         (found,) = session.execute("SELECT to_regclass(%s)::oid::bigint", [table or self.target]).fetchone()
         return None if found is None else int(found)
 
     def make(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
-        """Make it. Moved if another has done so."""
+        """Create the table. Moved if another writer has done so."""
         session.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         if self.number(session) is not None:
             raise Moved
         session.execute(self.creation(columns, key))
 
     def creation(self, columns: pa.Schema, key: Sequence[str]) -> str:
-        """The statement that makes it. The scale of a decimal key may grow, and the key is the same."""
+        """The statement that creates it. The scale of a decimal key can grow, and the key stays the same."""
         lines = []
         for field in columns:
             grows = pa.types.is_decimal(field.type) and field.name in key
@@ -69,7 +69,7 @@ class PostgresTable:
         return f"CREATE TABLE {self.target} ({', '.join(lines)})"
 
     def check(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> bool:
-        """Whether the table is there. StorageError if it has another shape, or cannot hold what is written there."""
+        """Whether the table exists. StorageError if it has another shape, or cannot hold the outputs."""
         if not self._is_one(session):
             return False
         found = {name: (kind, is_wanted) for name, kind, is_wanted in self._columns(session, self.target)}
@@ -77,9 +77,9 @@ class PostgresTable:
             self._check_column(field, found.get(field.name, ("", False))[0])
         for name, (kind, is_wanted) in found.items():
             if is_wanted and name not in columns.names and len(columns) > 1:
-                remedy = f"Let it be null: ALTER TABLE {self.target} ALTER COLUMN {quoted(name)} DROP NOT NULL"
+                remedy = f"Allow nulls: ALTER TABLE {self.target} ALTER COLUMN {quoted(name)} DROP NOT NULL"
                 text = f"{kind} NOT NULL without a default"
-                raise wrong_column(str(self), name, text, "to leave it out", f"{remedy}; or give it a default")
+                raise wrong_column(str(self), name, text, "to omit it", f"{remedy}; or give it a default")
         self._check_columns(session, columns, key)
         if self.mode == "upsert" and set(key) not in self._unique(session):
             raise no_unique_index(str(self), self.name, self.target, key)
@@ -87,15 +87,15 @@ class PostgresTable:
         return True
 
     def check_obeys(self, session: Session) -> None:
-        """StorageError if something on the server may drop or change what is written there. Asked again after rows are
-        written: from then on the transaction keeps others from changing the table."""
+        """StorageError if something on the server can drop or change the rows. Checked again after rows were written:
+        from then on the transaction keeps others from changing the table."""
         # BEFORE and FOR EACH ROW; of INSERT or DELETE, or UPDATE too.
         events = 28 if self.mode == "upsert" else 12
         hazards = (
             "SELECT 'the trigger ' || tgname || ', which may drop or change rows', 'Make it an AFTER trigger' "
             f"FROM pg_trigger WHERE tgrelid IN {_TREE} AND NOT tgisinternal AND tgenabled <> 'D' "
             f"AND tgtype & 3 = 3 AND tgtype & {events} <> 0",
-            "SELECT 'the rule ' || rulename || ', which COPY passes over', 'Make it an AFTER trigger' "
+            "SELECT 'the rule ' || rulename || ', which COPY ignores', 'Make it an AFTER trigger' "
             "FROM pg_rewrite WHERE ev_class = to_regclass(%(table)s) AND ev_enabled <> 'D'",
             "SELECT 'row-level security, which hides rows from this user', "
             f"'Let it pass: ALTER ROLE ' || quote_ident(current_user) || ' BYPASSRLS' FROM {_TREE} AS tree "
@@ -106,14 +106,13 @@ class PostgresTable:
             raise StorageError(f"{self} has {found[0]}. {found[1]}; or give the sink another table")
 
     def highest_revision(self, session: Session) -> int:
-        """The highest revision of its rows; 0 if there is none."""
+        """The highest revision of its rows; 0 without one."""
         (found,) = session.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchone()
         return int(found or 0)
 
     def fit_images(self, session: Session, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
-        """Make the table of what upserts replace, with these columns and those of earlier outputs: what it has of the
-        target's columns, and whether it was there. They have the types that the target has by now, so that values stay
-        as they are."""
+        """Make the table of replaced rows, with these columns and those of earlier outputs. Returns its columns that
+        the target also has, and whether it existed. They get the target's present types, so values stay unchanged."""
         kinds = {column: kind for column, kind, _ in self._columns(session, self.target)}
         found = {column: kind for column, kind, _ in self._columns(session, self.images)}
         if not found:
@@ -130,8 +129,7 @@ class PostgresTable:
         return tuple(shared), bool(found)
 
     def _is_one(self, session: Session) -> bool:
-        """Whether it is there. StorageError for what is no table, or one whose rows are elsewhere, or which a crash
-        empties."""
+        """Whether it exists. StorageError if it is not a table, if its rows are elsewhere, or if a crash empties it."""
         found = session.execute(
             "SELECT relkind, relpersistence, oid::regclass::text, oid = to_regclass(%(table)s), "
             "(SELECT min(inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = oid AND relkind = 'r') "
@@ -141,14 +139,18 @@ class PostgresTable:
         for kind, persistence, name, is_itself, heir in found:
             what = str(self) if is_itself else f"{self}, its partition {name}"
             if kind not in "rp":
-                raise StorageError(f"{what} is {_KINDS.get(kind, 'no table')}, and the sink needs one. {_OTHER_TABLE}")
+                raise StorageError(
+                    f"{what} is {_KINDS.get(kind, 'not a table')}, and the sink needs one. {_OTHER_TABLE}"
+                )
             if kind == "r" and persistence != "p":
                 raise StorageError(
-                    f"{what} is UNLOGGED: a crash of the server empties it, and its mark stays. Change it: "
+                    f"{what} is UNLOGGED: a crash of the server empties it, but its mark stays. Change it: "
                     f"ALTER TABLE {self.target if is_itself else name} SET LOGGED"
                 )
             if heir is not None:
-                raise StorageError(f"{what} has heirs ({heir}), whose rows a rollback would delete too. {_OTHER_TABLE}")
+                raise StorageError(
+                    f"{what} has child tables ({heir}), whose rows a rollback would delete too. {_OTHER_TABLE}"
+                )
         return bool(found)
 
     def _check_column(self, field: pa.Field, kind: str) -> None:
@@ -164,7 +166,7 @@ class PostgresTable:
             raise wrong_column(str(self), field.name, f"of type {kind}", f"{expected} ({field.type})", remedy)
 
     def _check_columns(self, session: Session, columns: pa.Schema, key: Sequence[str]) -> None:
-        """StorageError for a column that the server computes, or a key of unlike texts."""
+        """StorageError for a column computed by the server, or a key whose collation equates different texts."""
         found = session.execute(
             "SELECT attname, attgenerated <> '' OR attidentity = 'a', collname FROM pg_attribute "
             "LEFT JOIN pg_collation c ON c.oid = attcollation AND NOT collisdeterministic "
@@ -176,11 +178,11 @@ class PostgresTable:
             if is_computed and name in columns.names:
                 raise wrong_column(str(self), name, "computed by the server", "one to write into", remedy)
             if collation and name in key and self.mode == "upsert":
-                text = f"compared by {collation}, to which unlike texts are equal"
-                raise wrong_column(str(self), name, text, "each key apart", remedy)
+                text = f"compared by {collation}, which treats different texts as equal"
+                raise wrong_column(str(self), name, text, "to tell keys apart", remedy)
 
     def _columns(self, session: Session, table: str) -> list[tuple[str, str, bool]]:
-        """The columns of a table, their types, and whether a row must say a value; none if there is no such table."""
+        """The columns of a table, their types, and whether an INSERT must give a value; empty without such a table."""
         found = session.execute(
             "SELECT attname, format_type(atttypid, atttypmod), "
             "attnotnull AND NOT atthasdef AND attidentity = '' AND attgenerated = '' FROM pg_attribute "
@@ -190,7 +192,7 @@ class PostgresTable:
         return list(found.fetchall())
 
     def _unique(self, session: Session) -> list[set[str]]:
-        """The sets of columns that a unique index is of."""
+        """The column sets of the unique indexes."""
         found = session.execute(
             "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
             "AND a.attnum = ANY (i.indkey) WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid "

@@ -1,8 +1,8 @@
 """A sink makes outputs visible once: they are staged out of sight, then published after a checkpoint names them.
 
-There are two kinds. A ``Sink`` stages at its own place and makes visible there what is staged, as a folder of files
+There are two kinds. A ``Sink`` stages at its own place and makes the staged outputs visible there, as a folder of files
 does. A ``BatchSink`` is a server, a database or a function, with no place out of sight: its outputs wait in the
-checkpoint, and it is handed all of a checkpoint at once.
+checkpoint, and it receives all of a checkpoint at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from persistent.checkpoint.names import Staged
 
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
-"""The methods that a sink need not have; a checkpoint records which of them its sink has."""
+"""The optional methods of a sink. A checkpoint records which of them its sink has."""
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ class Sink(Protocol):
     ``staged(job)``: the names of the staged files of this job, so that ``gc`` can list and sweep them.
     ``newest()``: the highest id under which anything is published, -1 if none, so that a checkpoint that has lost its
     newest manifest is detected.
-    ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: a run has ended, or failed.
+    ``guarantee()``: its ``Promise``; without it, exactly-once. ``close()``: called when a run has ended or failed.
     ``address``: equal for two sinks at one place.
     """
 
@@ -59,12 +59,12 @@ class Sink(Protocol):
 class Claim:
     """A job that claims its sink.
 
-    ``shown``: the number of a batch of this job that is known to be published; 0 if there is none. ``began``: whether
-    it has claimed this sink before, as batches staged for it tell: then its mark is there. ``heir_of``: jobs
-    whose place in the sink this job takes over, because it started from a savepoint of theirs, if their newest batch
-    there has the number ``inherited``; its own batches come after that one. ``schema``: the columns of the outputs, of
-    type null where the type of a key is not known yet; those of ``key``, which has the window too, tell the rows of a
-    batch apart. ``url``: of the checkpoint, for errors.
+    ``shown``: the number of a batch of this job that is known to be published; 0 without one. ``began``: whether it has
+    claimed this sink before, as batches staged for it prove: then its mark must exist. ``heir_of``: jobs whose place in
+    the sink this job takes over, because it started from a savepoint of theirs, if their newest batch there has the
+    number ``inherited``; its own batches follow that one. ``schema``: the columns of the outputs, of type null while
+    the type of a key is unknown; those of ``key``, which includes the window, identify the rows of a batch. ``url``: of
+    the checkpoint, for errors.
     """
 
     job: str
@@ -81,10 +81,10 @@ class Claim:
 class OutputBatch:
     """All outputs of a checkpoint for one sink.
 
-    ``number``: grows from batch to batch, also in a job that started from a savepoint of another; ``before``: the
-    number of the batch before it for this sink, 0 for the first. How to take back batches with a number at or below
-    ``oldest`` may be forgotten. ``id``: of the checkpoint, in the words of the user; ``url``: where that is. ``key``:
-    as in a ``Claim``. ``tables`` reads what was staged, and raises ``StagedMissing``.
+    ``number``: grows from batch to batch, even into a job that starts from a savepoint of another; ``before``: the
+    number of the previous batch for this sink, 0 for the first. The sink may forget how to take back batches with a
+    number at or below ``oldest``. ``id``: of the checkpoint, as users see it; ``url``: of the checkpoint. ``key``: as
+    in a ``Claim``. ``tables`` reads the staged outputs, and raises ``StagedMissing``.
     """
 
     job: str
@@ -102,15 +102,16 @@ class OutputBatch:
         return sum(one.rows for one in self.staged)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The outputs, a table for each staged file, in their order."""
+        """The outputs in order, a table for each staged file."""
         return map(self.read, self.staged)
 
 
 @dataclass(frozen=True)
 class Retreat:
-    """A rollback, as a sink sees it: everything numbered ``first`` or above goes, and the mark becomes ``number``, the
-    one before the next batch. ``first`` is None if the outputs stay. ``staged``: batches below ``first`` that may not
-    be published yet, oldest first: they count, so they are published before. ``key``, ``id``, ``url``: as in a batch.
+    """A rollback, as a sink sees it: everything numbered ``first`` or above is taken back, and the mark becomes
+    ``number``, the one before the next batch. ``first`` is None if the outputs stay. ``staged``: batches below
+    ``first`` that may be unpublished, oldest first: they count, so they are published first. ``key``, ``id``, ``url``:
+    as in a batch.
     """
 
     job: str
@@ -129,16 +130,16 @@ class BatchSink(Protocol):
     Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``StorageError`` for every
     other, without changing anything. It fences nobody. ``deliver`` comes after the checkpoint is committed, and again
     after a crash: the sink moves a mark from ``batch.before`` to ``batch.number`` in the transaction that writes the
-    rows. A mark that is there already means done; any other raises ``Fenced``, if it has passed this batch, or
-    ``StorageError``, if batches before it are missing. A batch may have no rows; its mark counts.
+    rows. If the mark already has that number, the batch is published; any other raises ``Fenced``, if it has passed
+    this batch, or ``StorageError``, if earlier batches are missing. A batch can be without rows; its mark counts.
 
     It may also have:
-    ``retract(retreat)``: publish ``retreat.staged``, take back what is to go, and move the mark to ``retreat.number``,
-    so that no fenced driver that continues publishes what was taken back. Marks never decrease. Twice has the effect of
-    once.
-    ``resume(retreat)``, of one that cannot take back: publish ``retreat.staged`` and move the mark to
-    ``retreat.number``; what was published since stays, so ``retreat.first`` is None.
-    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it could never take; workers call it where they
+    ``retract(retreat)``: publish ``retreat.staged``, take back the later batches, and move the mark to
+    ``retreat.number``, so that no fenced driver that continues publishes what was taken back. Marks never decrease.
+    Twice has the effect of once.
+    ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
+    ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
+    ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it can never accept; workers call it where they
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
     ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.

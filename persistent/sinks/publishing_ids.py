@@ -1,5 +1,5 @@
-"""A publishing id is the number of a batch and of a row in it, in one integer: a broker passes over what has an id that
-is not above the last under the same name. So a row has one id for good, and ids never go back.
+"""A publishing id is the number of a batch and of a row in it, in one integer. A broker ignores a record whose id is
+not above the last under the same name, so a row has one id for good, and ids never go back.
 
 Rows are numbered in the order of the batch, which is that of its staged files: the same after a crash.
 """
@@ -12,7 +12,7 @@ from persistent.errors import StorageError
 
 _ROW_BITS: Final = 30
 _ID_BITS: Final = 63
-"""Clients have signed integers of 64 bits."""
+"""Clients have signed 64-bit integers."""
 _CLAIM_BITS: Final = 12
 ROWS_MAX: Final = 1 << _ROW_BITS
 NUMBER_MAX: Final = 1 << _ID_BITS - _ROW_BITS
@@ -26,18 +26,18 @@ def row_id(number: int, row: int) -> int:
     """
     _require(number)
     if not 0 <= row < ROWS_MAX:
-        raise StorageError(f"a batch has more than {ROWS_MAX:,} rows for one stream: take shorter steps")
+        raise StorageError(f"a batch has more than {ROWS_MAX:,} rows for one stream: make the steps shorter")
     return number << _ROW_BITS | row
 
 
 def batch_of(id: int) -> int:
-    """The number of the batch that a row with this id belongs to; 0 for the id 0, which no row has."""
+    """The number of the batch of the row with this id; 0 for the id 0, which no row has."""
     return id >> _ROW_BITS
 
 
 def mark_id(number: int, claims: int) -> int:
-    """The id of a mark: of the batch ``number``, claimed by so many jobs one after the other. Of two marks with one id
-    the first stands.
+    """The id of the mark of batch ``number`` after ``claims`` claims by one job after the other. Of two marks with one
+    id the first stands.
 
     >>> mark_id(0, 0), mark_id(0, 1), mark_id(1, 0) > mark_id(0, 4_000)
     (1, 2, True)

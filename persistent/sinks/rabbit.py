@@ -1,4 +1,4 @@
-"""A RabbitMQ sink publishes the outputs as messages, and knows of each that the broker has it."""
+"""A RabbitMQ sink publishes the outputs as messages and waits until the broker has confirmed each."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _ROW_BITS: Final = 32
 class RabbitQueueSink:
     """Publishes a persistent message for each row, a JSON object with the number of its batch as ``revision``.
 
-    ``url``: "amqp://user:password@host:5672/virtual-host". ``routing_key``: where it goes; in the exchange "", the
-    default, the name of a queue. ``topology``: what is declared first. ``confirm_timeout``: how long a confirmation is
-    waited for before a message is sent again; it doubles each time. ``connect_timeout``: how long to wait for a broker
-    when a run begins; ``server_away``: how long under way, trying again every ``recovery_interval``.
+    ``url``: "amqp://user:password@host:5672/virtual-host". ``routing_key``: where messages go; in the default exchange
+    "", the name of a queue. ``topology``: what to declare first. ``confirm_timeout``: how long to wait for a
+    confirmation before a message is sent again; it doubles each time. ``connect_timeout``: how long to wait for a
+    broker at the start of a run; ``server_away``: how long during it, with an attempt every ``recovery_interval``.
 
-    The message id is "<job>-<batch>-<row>", and the headers ``origin`` (the job) and ``sequence`` (batch and row in one
-    integer, which grows): a message that is sent again has the same, so that consumers drop it.
+    The message id is "<job>-<batch>-<row>", and the headers are ``origin`` (the job) and ``sequence`` (batch and row in
+    one growing integer). A message that is sent again has the same ones, so consumers can drop it.
     """
 
     @spelled
@@ -77,7 +77,7 @@ class RabbitQueueSink:
         )
 
     def claim(self, claim: Claim) -> None:
-        """Nothing: a queue does not say whose it is."""
+        """Does nothing: a queue does not record its owner."""
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
         """InvalidPipeline for a time without a text."""
@@ -92,11 +92,13 @@ class RabbitQueueSink:
             try:
                 self._publisher.publish(messages)
             except Unroutable as error:
-                raise self._failed(batch, f"{error}: no queue takes it. Create the queue, or bind it") from error
+                raise self._failed(batch, f"{error}: no queue accepts it. Create the queue, or bind it") from error
             except LinkRefused as error:
                 raise self._failed(batch, str(error)) from error
             except LinkLost as error:
-                text = f"{error}: no broker confirms. Start it, or look whether it blocks publishers or a queue is full"
+                text = (
+                    f"{error}: no broker confirms. Start it, or check whether it blocks publishers or a queue is full"
+                )
                 raise self._failed(batch, text) from error
 
     def _failed(self, batch: OutputBatch, text: str) -> StorageError:

@@ -1,5 +1,5 @@
-"""A sink of RabbitMQ's streams appends the outputs to a stream: each row has one publishing id for good, so what is
-sent again after a crash is there once."""
+"""A sink of RabbitMQ streams appends the outputs to a stream. Each row has one publishing id for good, so a row that is
+sent again after a crash is stored once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from persistent.text.spelling import spelled
 
 
 class RabbitStreamSink:
-    """Appends to ``stream``, which must be there: a message for each row, whose body is a JSON object, with the number
-    of its batch as ``revision``.
+    """Appends to ``stream``, which must exist: a message for each row, whose body is a JSON object, with the number of
+    its batch as ``revision``.
 
-    ``servers``: "host:port" of the plugin for streams, several with commas. ``connect_timeout``: how long to wait for a
-    broker when a run begins; ``server_away``: how long under way. ``client``: {"username": ..., "password": ...,
-    "vhost": ..., "tls": True, "ca": ..., "certificate": ..., "key": ..., "heartbeat": seconds}.
-
-    The stream ``<stream>-persistent-marks``, which the sink makes, says what has been published: leave it alone.
+    ``servers``: "host:port" of the stream plugin, several separated by commas. ``connect_timeout``: how long to wait
+    for a broker at the start of a run; ``server_away``: how long during it. ``client``: {"username": ..., "password":
+    ..., "vhost": ..., "tls": True, "ca": ..., "certificate": ..., "key": ..., "heartbeat": seconds}. The sink creates
+    the stream ``<stream>-persistent-marks``, which records what has been published: do not change it.
     """
 
     @spelled
@@ -63,8 +62,8 @@ class RabbitStreamSink:
         return self._own_place
 
     def guarantee(self) -> Promise:
-        """Exactly-once, for whoever reads the stream."""
-        return Promise(EXACTLY_ONCE, "a row has one publishing id, and the broker passes over what it has had")
+        """Exactly-once, for every reader of the stream."""
+        return Promise(EXACTLY_ONCE, "a row has one publishing id, and the broker ignores an id that it has had")
 
     def claim(self, claim: Claim) -> None:
         """Claim the stream for a job. StorageError."""
@@ -77,7 +76,7 @@ class RabbitStreamSink:
         sequence = place.sequence()
         if found is None and sequence:
             raise StorageError(
-                f"{self!r}: the stream has rows of a job, up to batch {batch_of(sequence)}, and its mark in "
+                f"{self!r}: the stream has rows of a job, up to batch {batch_of(sequence)}, but its mark in "
                 f"{place.marks!r} is gone. Restore it, or give this job a stream of its own"
             )
         stands = place.note(PlaceMark(mark, sequence, 0 if found is None else found.claims + 1))
@@ -85,7 +84,7 @@ class RabbitStreamSink:
             claimed(stands.mark, claim, repr(self))
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a row that is larger than a message may be, or a time without a text."""
+        """InvalidPipeline for a row that is larger than the largest message, or a time without a text."""
         check_texts(outputs, repr(self))
         if self._max_bytes is None or most_bytes(outputs) <= self._max_bytes:
             return
@@ -95,7 +94,8 @@ class RabbitStreamSink:
                 if len(body) > self._max_bytes:
                     raise InvalidPipeline(
                         f"{self!r}: {row_text(outputs, row, key)} is a message of {len(body):,} bytes, and the broker "
-                        f"takes {self._max_bytes:,}. Raise stream.frame_max of the broker, up to 1 MiB, or make the "
+                        f"accepts at most {self._max_bytes:,}. Raise stream.frame_max of the broker, up to 1 "
+                        "MiB, or make the "
                         "value smaller"
                     )
                 row += 1
@@ -107,7 +107,7 @@ class RabbitStreamSink:
             self._write(batch, found)
 
     def resume(self, retreat: Retreat) -> None:
-        """Go on after a rollback: what was appended since stays. Fenced, StorageError."""
+        """Continue after a rollback: rows appended since stay. Fenced, StorageError."""
         found = self._there(retreat.url)
         for batch in retreat.staged:
             if not is_settled(found.mark, batch, repr(self)):
@@ -124,7 +124,7 @@ class RabbitStreamSink:
         return found.mark.number if found is not None and found.mark.job == job else -1
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._own_place is not None:
             self._own_place.close()
             self._own_place = None
@@ -135,16 +135,16 @@ class RabbitStreamSink:
         found = self._place.mark()
         if found is None:
             raise StorageError(
-                f"{self!r}: the mark of this job is gone: the stream {self._place.marks!r} was deleted under way. "
+                f"{self!r}: the mark of this job is gone: the stream {self._place.marks!r} was deleted during the run. "
                 f"Restore it; or begin a new checkpoint, with start_from={url!r}"
             )
         return found
 
     def _write(self, batch: OutputBatch, found: PlaceMark) -> PlaceMark:
-        """Append what the broker has not had of a batch; the mark that stands then."""
+        """Append the rows of a batch that the broker has not had; returns the mark that stands then."""
         number = batch_of(self._sequence(found))
         if number > found.mark.number:
-            # Part of a batch may be there: of this one, or we have been passed.
+            # Part of a batch can be stored: of this one, or we have been passed.
             is_published(SinkMark(batch.job, number), batch, repr(self))
         last = found.sequence
         if batch.rows:
@@ -155,12 +155,13 @@ class RabbitStreamSink:
         return noted
 
     def _sequence(self, found: PlaceMark) -> int:
-        """The last publishing id. StorageError if rows that were confirmed are not there."""
+        """The last publishing id. StorageError if confirmed rows are missing."""
         sequence = self._place.sequence()
         if sequence < found.sequence:
             raise StorageError(
-                f"{self!r}: the stream ends with batch {batch_of(sequence)}, and up to batch "
-                f"{batch_of(found.sequence)} was confirmed: it was deleted and made again, or a broker has lost its "
+                f"{self!r}: the stream ends with batch {batch_of(sequence)}, but rows up to batch "
+                f"{batch_of(found.sequence)} were confirmed: it was deleted and created again, or a broker "
+                "has lost its "
                 "newest records. Give the job another stream and a new checkpoint, with start_from="
             )
         return sequence
@@ -168,7 +169,7 @@ class RabbitStreamSink:
     def _rows(self, batch: OutputBatch) -> Rows:
         row = 0
         for table in batch.tables():
-            # The broker may take less than when they were staged.
+            # The limit of the broker can have been lowered since they were staged.
             self.check(table, batch.key)
             for bodies in _bodies(table, batch.key, batch.number):
                 yield [row_id(batch.number, row + at) for at in range(len(bodies))], bodies
@@ -176,5 +177,5 @@ class RabbitStreamSink:
 
 
 def _bodies(table: pa.Table, key: Sequence[str], number: int) -> Iterator[list[bytes]]:
-    """The rows as JSON objects, some at once."""
+    """The rows as JSON objects, in batches."""
     return json_rows(with_revision(with_shortest_decimals(table, set(key)), number))

@@ -1,10 +1,10 @@
-"""A place in a stream of RabbitMQ is the stream, with a stream of marks beside it.
+"""A place in RabbitMQ streams is a stream of rows, with a stream of marks beside it.
 
-Rows have publishing ids under the name ``persistent``: the broker passes over those that it has had, whoever sends them
-again, and confirms them. A writer sends the rows of a batch in their order, from the first on each time that it
-connects, so those that are there are always the first ones. When all are confirmed the mark is appended to
-``<stream>-persistent-marks``, under an id of its own: an older mark comes too late there, and of two equal ones the
-first stands, which whoever has appended one sees by reading the newest.
+Rows have publishing ids under the name ``persistent``: the broker ignores those that it has had, whoever sends them,
+and confirms them. A writer sends the rows of a batch in order, from the first one each time it connects, so the stored
+rows are always the first ones. When all are confirmed, the mark is appended to ``<stream>-persistent-marks``, under an
+id of its own. There an older mark is ignored, and of two equal ones the first stands; the writer learns which by
+reading the newest.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _MARKS: Final = {"max-length-bytes": "20000000", "stream-max-segment-size-bytes"
 _FRAME_BYTES: Final = 256 << 10
 _FRAME_OVERHEAD: Final = 64
 _ROW_OVERHEAD: Final = 12
-"""Bytes of a frame, and of a row in it, beside the message."""
+"""The size of a frame, and of a row in it, beside the message."""
 _UNCONFIRMED_MAX: Final = 20_000
 _CALL_SECONDS: Final = 30.0
 
 Rows = Iterable[tuple[Sequence[int], Sequence[bytes]]]
-"""Publishing ids and bodies, some at once, in ascending order."""
+"""Publishing ids and bodies, in batches and in ascending order."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class PlaceMark:
 
 
 class StreamPlace:
-    """The place of one stream, as one process sees it."""
+    """The place of one stream, as seen by one process."""
 
     frame_rows = 2_000
 
@@ -65,8 +65,8 @@ class StreamPlace:
     # -- the mark ------------------------------------------------------------------------------------------------
 
     def prepare(self) -> int:
-        """Create the stream of marks, unless it is there. How many bytes the body of a row may have. StorageError if
-        there is no stream."""
+        """Create the stream of marks, unless it exists. Returns the maximum size of the body of a row, in bytes.
+        StorageError if the stream does not exist."""
 
         async def ask(connection: StreamConnection) -> int:
             if not await connection.exists(self.marks):
@@ -81,7 +81,7 @@ class StreamPlace:
         return None if chunk is None else _decoded(chunk.messages()[-1], self.marks)
 
     def note(self, mark: PlaceMark) -> PlaceMark:
-        """Append a mark, unless there is a newer one, or another with its id; the one that stands."""
+        """Append a mark, unless a newer one, or another with its id, exists. Returns the mark that stands."""
         said = {"job": mark.mark.job, "number": mark.mark.number, "sequence": mark.sequence, "claims": mark.claims}
         body = json.dumps({**said, "stream": self.stream}).encode()
         id = mark_id(mark.mark.number, mark.claims)
@@ -89,7 +89,7 @@ class StreamPlace:
         found = self.mark()
         if found is None:
             raise StorageError(
-                f"the mark in stream {self.marks!r} is gone as soon as it was confirmed: who deletes it?"
+                f"the mark in stream {self.marks!r} was confirmed and is gone: another program deletes it"
             )
         return found
 
@@ -101,8 +101,8 @@ class StreamPlace:
         return self.client.asked(what, self.stream, lambda connection: connection.sequence(self.stream, PUBLISHER))
 
     def append(self, rows: Callable[[], Rows]) -> None:
-        """Append rows, and return when all are confirmed. ``rows`` is called for each try, and gives the same each
-        time. StorageError."""
+        """Append rows, and return when all are confirmed. ``rows`` is called for each attempt, and returns the same
+        each time. StorageError."""
         self._refused_id = None
         self._sent("append to", self.stream, rows)
 
@@ -135,19 +135,19 @@ class StreamPlace:
     def send(
         self, connection: StreamConnection, wait: Callable[..., object], ids: Sequence[int], messages: Sequence[bytes]
     ) -> None:
-        """Send a frame, without waiting for what becomes of it."""
+        """Send a frame, without waiting for its confirmation."""
         wait(connection.publish(ids, messages), _CALL_SECONDS)
 
     def _require_prefix(self, sequence: int) -> None:
-        """StorageError if a row was refused and a later one was taken: sent again, it would be passed over."""
+        """StorageError if a row was refused and a later one accepted: sent again, the row would be ignored."""
         if self._refused_id is not None and sequence >= self._refused_id:
             raise StorageError(
-                f"stream {self.stream!r} has refused a row and taken one behind it: the row with the publishing id "
-                f"{self._refused_id} is missing there. Look into the log of the broker; then begin a new stream"
+                f"stream {self.stream!r} has refused a row and accepted a later one: the row with the publishing id "
+                f"{self._refused_id} is missing there. Check the log of the broker; then begin a new stream"
             )
 
     def _frames(self, rows: Rows) -> Iterator[tuple[list[int], list[bytes]]]:
-        """Rows as messages, as many at once as a frame may have."""
+        """Rows as messages, as many at a time as fit a frame."""
         ids: list[int] = []
         messages: list[bytes] = []
         size = 0
@@ -171,6 +171,6 @@ def _decoded(message: bytes, marks: str) -> PlaceMark:
         return PlaceMark(mark, int(said["sequence"]), int(said["claims"]))
     except (ValueError, KeyError, TypeError) as error:
         raise StorageError(
-            f"stream {marks!r} has a record that is no mark: something else writes there. Delete that stream only "
+            f"stream {marks!r} has a record that is not a mark: something else writes there. Delete that stream only "
             "together with the results, and begin a new checkpoint"
         ) from error

@@ -1,5 +1,5 @@
-"""The statements of a table of outputs, of the rows that it replaced and of its mark, in the SQL that SQLite and
-PostgreSQL share."""
+"""The SQL statements, common to SQLite and PostgreSQL, for a table of outputs, the rows that it replaced and its
+mark."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODES = ("append", "upsert")
 
 
 def quoted(*parts: str) -> str:
-    """An identifier, whatever is in it.
+    """A quoted identifier.
 
     >>> quoted("public", 'odd "name"')
     '"public"."odd ""name\"""'
@@ -35,13 +35,13 @@ def images_name(table: str) -> str:
 
 
 def check_table_name(name: str, what: str) -> None:
-    """InvalidPipeline for the name of a table that is beside each table of results."""
+    """InvalidPipeline for a name that the sink uses for its own tables."""
     if name.lower() in (MARKS, INCOMING) or name.lower().startswith(_BEFORE):
         raise InvalidPipeline(f"{what}: {name} is a table of the sink's own: choose another name")
 
 
 def checked_mode(mode: str, kind: str) -> str:
-    """``mode``, if it is one; else InvalidPipeline."""
+    """``mode``, if it is valid; otherwise InvalidPipeline."""
     if mode not in MODES:
         raise InvalidPipeline(f"{kind} mode={mode!r}: choose one of {', '.join(MODES)}")
     return mode
@@ -50,7 +50,7 @@ def checked_mode(mode: str, kind: str) -> str:
 @dataclass(frozen=True)
 class Statements:
     """``target`` and ``images``, quoted; ``columns`` of the target, and those of its ``key``; ``insert``: the verb that
-    lets nothing be dropped."""
+    prevents rows from being dropped."""
 
     target: str
     images: str
@@ -68,7 +68,7 @@ class Statements:
         return f"DELETE FROM {self.target} WHERE {quoted(REVISION)} >= {first}"
 
     def save(self, source: str, number: int) -> str:
-        """Keep what the rows of ``source`` will replace. What they add is told by its revision."""
+        """Keep the rows that those of ``source`` will replace. Added rows are recognised by their revision."""
         values = [self._image(name) for name in self.columns]
         return (
             f"INSERT INTO {self.images} ({quoted(BATCH)}, {self.names}) SELECT {number}, {', '.join(values)} "
@@ -76,17 +76,17 @@ class Statements:
         )
 
     def upsert(self, source: str) -> str:
-        """Put the rows of ``source``; the largest revision of a key wins."""
+        """Upsert the rows of ``source``; the largest revision of a key wins."""
         newer = f"coalesce({self.target}.{quoted(REVISION)}, 0) <= excluded.{quoted(REVISION)}"
         return f"{self._put(source)} WHERE {newer}"
 
     def forget(self, oldest: int) -> str:
-        """Drop what batches up to ``oldest`` have replaced: they are never taken back."""
+        """Drop the rows that batches up to ``oldest`` have replaced: those batches are never taken back."""
         return f"DELETE FROM {self.images} WHERE {quoted(BATCH)} <= {oldest}"
 
     def restore(self, first: int) -> tuple[str, ...]:
-        """Take back what the batches from ``first`` on have put: what was there before them returns, the rest goes.
-        All that they put has a revision of theirs, and what they replaced first a lower one."""
+        """Take back the batches from ``first`` on: the rows before them return, all others are deleted. Their rows have
+        a revision of theirs, and the first rows that they replaced have a lower one."""
         since = f"{quoted(BATCH)} >= {first}"
         before = f"{since} AND {quoted(REVISION)} < {first}"
         numbered = (
@@ -105,7 +105,7 @@ class Statements:
         return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in self.key)
 
     def _image(self, name: str) -> str:
-        # A row that others put there has no revision.
+        # A row of another program has no revision.
         return f"coalesce(t.{quoted(name)}, 0)" if name == REVISION else f"t.{quoted(name)}"
 
     def _put(self, source: str) -> str:
@@ -118,14 +118,14 @@ class Statements:
 
 
 def with_revision(table: pa.Table, number: int) -> pa.Table:
-    """The outputs as they stand in the table: with the number of their batch as ``revision``, where they lack it."""
+    """The outputs as the table holds them: with the number of their batch as ``revision``, unless they have one."""
     if REVISION in table.column_names:
         return table
     return table.append_column(REVISION, pa.repeat(pa.scalar(number, pa.int64()), table.num_rows))
 
 
 def columns_of(schema: pa.Schema, key: Sequence[str], mode: str, place: str) -> pa.Schema:
-    """The columns of the table for outputs of this schema. InvalidPipeline if they or the mode cannot be."""
+    """The columns of the table for outputs of this schema. InvalidPipeline if they or the mode are not possible."""
     if mode == "upsert" and not key:
         raise InvalidPipeline(
             f'{place}: mode="upsert" replaces the row of a key and window, and this task has neither: use mode="append"'
@@ -134,14 +134,14 @@ def columns_of(schema: pa.Schema, key: Sequence[str], mode: str, place: str) -> 
         return schema.append(pa.field(REVISION, pa.int64()))
     if "window_start" in key:
         raise InvalidPipeline(
-            f"{place}: the outputs have a column {REVISION!r}, and the table needs it for the number of the batch that "
+            f"{place}: the outputs have a column {REVISION!r}, but the table needs it for the number of the batch that "
             "wrote a row: rename the field of the record, or the key"
         )
     return schema
 
 
 def check_keys(outputs: pa.Table, key: Sequence[str], place: str) -> None:
-    """InvalidPipeline for a key that is null: no two of them are the same, so none is ever replaced."""
+    """InvalidPipeline for a null in a key: nulls are never equal, so the row would never be replaced."""
     for name in key:
         if outputs.column(name).null_count:
             raise InvalidPipeline(
@@ -152,57 +152,60 @@ def check_keys(outputs: pa.Table, key: Sequence[str], place: str) -> None:
 
 
 def check_kept(kept_from: int, retreat: Retreat, place: str) -> None:
-    """InvalidPipeline if the rollback takes back a batch up to ``kept_from``: what that replaced is gone."""
+    """InvalidPipeline if the rollback takes back a batch up to ``kept_from``: the rows that it replaced are gone."""
     if retreat.first is not None and retreat.first <= kept_from:
         raise InvalidPipeline(
-            f"{place}: what was published up to batch {kept_from} can no longer be taken back, and the rollback goes "
-            f"back behind {retreat.first}. Go back once more with 'persistent rollback {retreat.url} {retreat.id} "
-            "--outputs=again': then the rows that follow replace those, or are added to them"
+            f"{place}: batches up to {kept_from} can no longer be taken back, and the rollback goes back behind "
+            f"{retreat.first}. Roll back again with 'persistent rollback {retreat.url} {retreat.id} "
+            "--outputs=again': then the following rows replace those, or are added to them"
         )
 
 
 def check_unclaimed(place: str, target: str, highest: int, number: int) -> None:
-    """StorageError for a table without a mark that has revisions above ``number``, of batches that no job of ours has
-    published: an upsert would leave them as they are, and a rollback delete them."""
+    """StorageError for a table without a mark that has revisions above ``number``, of batches that this job has not
+    published: an upsert would leave them unchanged, and a rollback delete them."""
     if highest > number:
         revision = quoted(REVISION)
         raise StorageError(
-            f"{place} has rows with a {REVISION} above {number}, as high as {highest}, and no mark of the job that "
+            f"{place} has rows with a {REVISION} above {number}, up to {highest}, but no mark of the job that "
             "wrote them: they are results of another checkpoint, or a copy of them. Give the sink another table; or "
             f"make them rows of your own: UPDATE {target} SET {revision} = NULL WHERE {revision} > {number}"
         )
 
 
 def check_taken(place: str, taken: int, rows: int, mode: str) -> None:
-    """StorageError if the table has taken other rows than it was given."""
+    """StorageError if the table has accepted another number of rows than it was given."""
     if taken != rows:
         others = f", or has a higher {REVISION} under the same key" if mode == "upsert" else ""
         raise StorageError(
-            f"{place} has taken {taken} of {rows} rows: a trigger drops the others{others}. Nothing of this batch is "
-            "there. Remove the cause, then run again: the last checkpoint is good"
+            f"{place} has accepted {taken} of {rows} rows: a trigger drops the others{others}. Nothing of "
+            "this batch was "
+            "written. Remove the cause, then run again: the last checkpoint is good"
         )
 
 
 def gone(place: str, number: int, creation: str, mode: str) -> StorageError:
-    """The error for a table that is no longer there, but its mark is. ``creation``: the statement that makes it."""
-    missing = "keys that no longer change are missing" if mode == "upsert" else "what was added before is missing"
+    """The error for a table that is gone although its mark exists. ``creation``: the statement that makes it."""
+    missing = "keys that no longer change are missing" if mode == "upsert" else "earlier rows are missing"
     return StorageError(
-        f"{place} is gone, and by its mark this job has published there, up to batch {number}. Restore it from a copy "
-        f"as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or go on with "
+        f"{place} is gone, although its mark shows that this job has published up to batch {number}. Restore "
+        "it from a copy "
+        "as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or "
+        "continue with "
         f'an empty one, mode="{mode}", in which {missing}: {creation}'
     )
 
 
 def wrong_column(place: str, name: str, found: str, expected: str, remedy: str) -> StorageError:
     """The error for a table of another shape."""
-    return StorageError(f"{place}: column {name!r} is {found}, and the outputs need {expected}. {remedy}")
+    return StorageError(f"{place}: column {name!r} is {found}, but the outputs need {expected}. {remedy}")
 
 
 def no_unique_index(place: str, table: str, target: str, key: Sequence[str]) -> StorageError:
     """The error for a table in which an upsert cannot find the row to replace. ``target``: the table, quoted."""
     return StorageError(
-        f'{place} has no unique index of the key ({", ".join(key)}), by which mode="upsert" finds the row to replace. '
-        f"Make one: CREATE UNIQUE INDEX {quoted(f'{table}_key')} ON {target} ({_list(key)})"
+        f'{place} has no unique index on the key ({", ".join(key)}), by which mode="upsert" finds the row to replace. '
+        f"Create one: CREATE UNIQUE INDEX {quoted(f'{table}_key')} ON {target} ({_list(key)})"
     )
 
 

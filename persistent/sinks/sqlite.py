@@ -1,4 +1,4 @@
-"""A SQLite sink is a table in a file of SQLite: rows and mark in one transaction."""
+"""A SQLite sink is a table in a SQLite file: rows and mark are written in one transaction."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from persistent.text.spelling import spelled
 
 _INT64_MAX = (1 << 63) - 1
 _REMEDIES = {
-    "locked": "Another program holds it: end that, or wait longer with lock_timeout=",
-    "unable to open": "Make the folder, and let this user read and write there",
-    "readonly": "Let this user write the file, and the folder it is in",
+    "locked": "Another program holds a lock: end it, or wait longer with lock_timeout=",
+    "unable to open": "Create the folder, and give this user the right to read and write there",
+    "readonly": "Give this user the right to write the file and its folder",
     "full": "Free some space",
-    "not a database": "Give the path of a file of SQLite, or of one that is not there yet",
+    "not a database": "Give the path of a SQLite file, or of a file that does not exist yet",
     "malformed": "Restore the file from a copy",
 }
 
@@ -53,12 +53,12 @@ _FILES: Final = (".db", ".db3", ".sqlite", ".sqlite3")
 
 
 class SqliteSink:
-    """Publishes into ``table`` of the database at ``path``, a file, which is made if it is not there.
+    """Publishes into ``table`` of the database in the file ``path``, which is created if absent.
 
-    ``mode``: "append" adds rows, "upsert" replaces the row of the same key and window. The table is made from the
+    ``mode``: "append" adds rows, "upsert" replaces the row of the same key and window. The table is created from the
     columns of the outputs, or checked against them; its column ``revision`` has the number of the batch that wrote a
-    row. ``lock_timeout``: how long to wait while another program writes to the file. The tables ``persistent_marks``
-    and, for upserts, ``persistent_before_<table>`` are beside it: leave them alone.
+    row. ``lock_timeout``: how long to wait while another program writes to the file. The sink keeps the tables
+    ``persistent_marks`` and, for upserts, ``persistent_before_<table>``: do not change them.
     """
 
     @spelled
@@ -67,7 +67,9 @@ class SqliteSink:
     ) -> None:
         self.path = os.fspath(path)
         if not isinstance(self.path, str) or not self.path or self.path.startswith(":memory:"):
-            raise InvalidPipeline(f"SqliteSink path={path!r}: give the path of a file; what is in memory does not last")
+            raise InvalidPipeline(
+                f"SqliteSink path={path!r}: give the path of a file; a database in memory is not durable"
+            )
         if isinstance(table, os.PathLike) or (isinstance(table, str) and (os.sep in table or table.endswith(_FILES))):
             raise InvalidPipeline(
                 f"SqliteSink table={table!r} is the path of a file: are path={self.path!r} and table= the other way "
@@ -102,7 +104,7 @@ class SqliteSink:
             self._move(database, found, mark, made=is_there)
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a null or a NaN in the key of an upsert, an integer beyond those of SQLite, or a time
+        """InvalidPipeline for a null or a NaN in the key of an upsert, an integer that SQLite cannot hold, or a time
         outside the years 1 to 9999."""
         check_distinct(outputs.column_names, repr(self))
         check_times(outputs, repr(self))
@@ -112,14 +114,14 @@ class SqliteSink:
                 column = outputs.column(name)
                 if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
                     raise InvalidPipeline(
-                        f"{self!r}: a row has NaN in the key column {name!r}, and SQLite has none: give the key "
+                        f"{self!r}: a row has NaN in the key column {name!r}, which SQLite does not have: give the key "
                         'another value in the task, or use mode="append"'
                     )
         for name, column in zip(outputs.column_names, outputs.columns):
             if column.type == pa.uint64() and (pc.max(column).as_py() or 0) > _INT64_MAX:
                 raise InvalidPipeline(
-                    f"{self!r}: column {name!r} has the integer {pc.max(column)}, and SQLite's largest is "
-                    f"{_INT64_MAX}: give the monoid another output_type, as decimal128(20, 0)"
+                    f"{self!r}: column {name!r} has the integer {pc.max(column)}, but SQLite's largest is "
+                    f"{_INT64_MAX}: give the monoid another output_type, such as decimal128(20, 0)"
                 )
 
     def deliver(self, batch: OutputBatch) -> None:
@@ -153,7 +155,7 @@ class SqliteSink:
 
     @contextmanager
     def _transaction(self, what: str) -> Iterator[sqlite3.Connection]:
-        """A transaction that is alone in writing, from its first statement on."""
+        """A transaction that alone may write, from its first statement on."""
         try:
             with closing(self._connect()) as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -179,7 +181,7 @@ class SqliteSink:
     def _move(
         self, database: sqlite3.Connection, found: SinkMark | None, mark: SinkMark, *, made: bool = False
     ) -> None:
-        """Set the mark. ``made``: the table is there, and this job's. What was written in another mode is not taken
+        """Set the mark. ``made``: the table exists, and belongs to this job. Rows written in another mode are not taken
         back in this one."""
         database.execute(
             f"INSERT INTO {MARKS} VALUES (:target, :job, :number, :mode, 0, :made) ON CONFLICT (target) DO UPDATE SET "
@@ -195,7 +197,7 @@ class SqliteSink:
         )
 
     def _is_made(self, database: sqlite3.Connection) -> bool:
-        """Whether the table was there once as this job's."""
+        """Whether the table once existed as this job's."""
         rows = database.execute(f"SELECT made FROM {MARKS} WHERE target = ?", (self.table,)).fetchall()
         return bool(rows and rows[0][0])
 
@@ -240,7 +242,7 @@ class SqliteSink:
             insert_rows(database, incoming, outputs)
             shared, was_there = self._table.fit_images(database, outputs.column_names)
             if not was_there and found is not None:
-                # What earlier batches have replaced is not known, if they have.
+                # Whether and what earlier batches have replaced is unknown.
                 self._keep_from(database, found.number)
             database.execute(self._statements(shared, batch.key).save(incoming, batch.number))
             taken = database.execute(statements.upsert(incoming)).rowcount
@@ -270,7 +272,7 @@ class SqliteSink:
     def _is_there(
         self, database: sqlite3.Connection, found: SinkMark | None, columns: pa.Schema, key: Sequence[str]
     ) -> bool:
-        """Whether the table is there, for rows after the mark. StorageError if it is not what it should be."""
+        """Whether the table exists, for rows after the mark. StorageError if it is not as it should be."""
         if not self._table.check(database, columns, key):
             self._check_not_gone(database, found, columns, key)
             return False

@@ -1,4 +1,4 @@
-"""A table of SQLite as a sink finds it: made for the outputs, or checked against them, or refused."""
+"""A SQLite table of a sink: created for the outputs, checked against them, or refused."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from persistent.sinks.json_lines import iso_texts
 from persistent.sinks.sql import BATCH, REVISION, images_name, no_unique_index, quoted, wrong_column
 
 INSERT = "INSERT OR ABORT"
-"""Whatever a constraint of the table says of conflicts, as to replace or to ignore rows."""
+"""Overrides the conflict clauses of the table's constraints, such as REPLACE and IGNORE."""
 _ROWS_AT_ONCE = 65_536
 _COMPUTED = "COMPUTED"
-"""In the place of a declared type."""
+"""Stands for the declared type of a computed column."""
 _NUMBERS = {"INTEGER": "NUMERIC", "REAL": "NUMERIC"}
 
 
@@ -41,11 +41,11 @@ class SqliteTable:
 
     @property
     def images(self) -> str:
-        """The name in statements of the table of what upserts have replaced."""
+        """The name, in statements, of the table of replaced rows."""
         return quoted(images_name(self.name))
 
     def check(self, database: sqlite3.Connection, columns: pa.Schema, key: Sequence[str]) -> bool:
-        """Whether the table is there. StorageError if it has another shape, or is no table."""
+        """Whether the table exists. StorageError if it has another shape, or is not a table."""
         found, remedy = self.columns(database, self.name), "Give the sink another table, or change this one"
         if not found:
             return False
@@ -54,7 +54,7 @@ class SqliteTable:
             self._check_column(field, found, remedy)
         for name, kind in self._wanted(database).items():
             if name not in columns.names and len(columns) > 1:
-                raise wrong_column(str(self), name, f"{kind} NOT NULL without a default", "to leave it out", remedy)
+                raise wrong_column(str(self), name, f"{kind} NOT NULL without a default", "to omit it", remedy)
         if self.mode == "upsert" and set(key) not in self._unique(database):
             raise no_unique_index(str(self), self.name, self.target, key)
         if self.mode == "upsert":
@@ -62,7 +62,7 @@ class SqliteTable:
         return True
 
     def creation(self, columns: pa.Schema, key: Sequence[str]) -> str:
-        """The statement that makes the table."""
+        """The statement that creates the table."""
         lines = [f"{quoted(field.name)} {_type_of(field.type)}" for field in columns]
         if self.mode == "upsert":
             lines = [f"{line} NOT NULL" if name in key else line for name, line in zip(columns.names, lines)]
@@ -70,18 +70,18 @@ class SqliteTable:
         return f"CREATE TABLE {self.target} ({', '.join(lines)})"
 
     def columns(self, database: sqlite3.Connection, table: str) -> dict[str, str]:
-        """The columns of a table with their declared types; none if there is no such table."""
+        """The columns of a table with their declared types; empty without such a table."""
         rows = database.execute("SELECT name, type, hidden FROM pragma_table_xinfo(?)", (table,)).fetchall()
         return {name: _COMPUTED if hidden in (2, 3) else kind.upper() for name, kind, hidden in rows}
 
     def highest_revision(self, database: sqlite3.Connection) -> int:
-        """The highest revision of its rows; 0 if there is none."""
+        """The highest revision of its rows; 0 without one."""
         ((found,),) = database.execute(f"SELECT max({quoted(REVISION)}) FROM {self.target}").fetchall()
         return int(found or 0)
 
     def fit_images(self, database: sqlite3.Connection, columns: Sequence[str] = ()) -> tuple[tuple[str, ...], bool]:
-        """Make the table of what upserts replace, with these columns and those of earlier outputs: what it has of the
-        target's columns, and whether it was there. They have no type, so that values stay as they are."""
+        """Make the table of replaced rows, with these columns and those of earlier outputs. Returns its columns that
+        the target also has, and whether it existed. They have no type, so values stay unchanged."""
         name = images_name(self.name)
         table, found = quoted(name), self.columns(database, name)
         if not found:
@@ -94,7 +94,7 @@ class SqliteTable:
         return tuple(shared), bool(found)
 
     def _check_kind(self, database: sqlite3.Connection) -> None:
-        """StorageError for a view, or a table of another program's."""
+        """StorageError for a view or a virtual table."""
         query = "SELECT type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE AND type IN ('table', 'view')"
         ((kind, statement),) = database.execute(query, (self.name,)).fetchall()
         if kind == "view" or statement.upper().startswith("CREATE VIRTUAL"):
@@ -106,7 +106,7 @@ class SqliteTable:
         other = next((name for name in found if name.lower() == field.name.lower()), None)
         if kind is None and other is not None:
             rename = f"ALTER TABLE {self.target} RENAME COLUMN {quoted(other)} TO {quoted(field.name)}"
-            raise wrong_column(str(self), field.name, f"there as {other!r}", "it as it is", f"Rename it: {rename}")
+            raise wrong_column(str(self), field.name, f"named {other!r}", "this name", f"Rename it: {rename}")
         if kind is None:
             add = f"Add it: ALTER TABLE {self.target} ADD COLUMN {quoted(field.name)} {expected}"
             raise wrong_column(str(self), field.name, "missing", f"one of type {expected}", add)
@@ -117,7 +117,7 @@ class SqliteTable:
             raise wrong_column(str(self), field.name, found_type, needed, remedy)
 
     def _check_collations(self, database: sqlite3.Connection, key: Sequence[str]) -> None:
-        """StorageError for a key in which unlike texts are equal: two keys would be one row."""
+        """StorageError for a key whose collation equates different texts: two keys would be one row."""
         found = database.execute(
             "SELECT info.name, info.coll FROM pragma_index_list(?) AS list, pragma_index_xinfo(list.name) AS info "
             "WHERE list.\"unique\" AND info.key AND info.coll <> 'BINARY'",
@@ -125,12 +125,12 @@ class SqliteTable:
         ).fetchall()
         for name, collation in found:
             if name in key:
-                text = f"compared by {collation}, to which unlike texts are equal"
+                text = f"compared by {collation}, which treats different texts as equal"
                 remedy = "Give the sink another table, or change this one"
-                raise wrong_column(str(self), name, text, "each key apart", remedy)
+                raise wrong_column(str(self), name, text, "to tell keys apart", remedy)
 
     def _wanted(self, database: sqlite3.Connection) -> dict[str, str]:
-        """The columns of which a row must say a value, with their declared types."""
+        """The columns for which an INSERT must give a value, with their declared types."""
         rows = database.execute(
             'SELECT name, upper(type) FROM pragma_table_info(?) WHERE "notnull" AND dflt_value IS NULL '
             "AND NOT (pk AND upper(type) = 'INTEGER')",
@@ -139,7 +139,7 @@ class SqliteTable:
         return dict(rows)
 
     def _unique(self, database: sqlite3.Connection) -> list[set[str]]:
-        """The sets of columns that a unique index is of."""
+        """The column sets of the unique indexes."""
         rows = database.execute("SELECT name FROM pragma_table_info(?) WHERE pk > 0", (self.name,)).fetchall()
         indexes = database.execute(
             "SELECT list.name, info.name FROM pragma_index_list(?) AS list, pragma_index_info(list.name) AS info "
@@ -160,7 +160,7 @@ def _type_of(kind: pa.DataType) -> str:
 
 
 def _affinity(declared: str) -> str:
-    """What SQLite makes of a declared type, by its own rule."""
+    """SQLite's affinity of a declared type, by its own rule."""
     for words, affinity in ((("INT",), "INTEGER"), (("CHAR", "CLOB", "TEXT"), "TEXT"), (("BLOB",), "BLOB")):
         if any(word in declared for word in words):
             return affinity
@@ -170,7 +170,7 @@ def _affinity(declared: str) -> str:
 
 
 def insert_rows(database: sqlite3.Connection, table: str, outputs: pa.Table) -> int:
-    """Insert outputs; how many rows the table has taken."""
+    """Insert outputs; returns how many rows the table has accepted."""
     columns, values = ", ".join(map(quoted, outputs.column_names)), ", ".join("?" * outputs.num_columns)
     taken = 0
     for start in range(0, outputs.num_rows, _ROWS_AT_ONCE):
@@ -181,7 +181,7 @@ def insert_rows(database: sqlite3.Connection, table: str, outputs: pa.Table) -> 
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """A column as values of SQLite. Timestamps are ISO 8601 in UTC, nested values JSON, decimals their digits."""
+    """A column as SQLite values. Timestamps are ISO 8601 in UTC, nested values JSON, decimals their digits."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return column.to_numpy().tolist() if not column.null_count else python_list(column)

@@ -257,7 +257,7 @@ def test_the_heir_of_a_job_that_went_on_is_refused() -> None:
     run(pipeline(storage, LedgerSink(ledger), ROWS[:25]), ends=False)
     url = savepoint(storage, "one")
     run(pipeline(storage, LedgerSink(ledger)))
-    with pytest.raises(StorageError, match="It has gone on: start from a newer savepoint"):
+    with pytest.raises(StorageError, match="It has continued: start from a newer savepoint"):
         run(pipeline(MemoryStorage(new_nonce()), LedgerSink(ledger), start_from=url))
     assert of(ledger) == told()
     own = Ledger()

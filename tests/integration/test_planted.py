@@ -188,7 +188,7 @@ def made_again(made: type[KafkaSource], folder: Path, monkeypatch: pytest.Monkey
             """Nothing: the new topic has enough records."""
 
     one = job(Swapped, topic, MemoryStorage(uuid.uuid4().hex))
-    with pytest.raises(SourceChanged, match="was deleted and made again"):
+    with pytest.raises(SourceChanged, match="was deleted and created again"):
         one.run(engine="embedded")
     assert total(one) == 0, "records of another topic were counted"
 

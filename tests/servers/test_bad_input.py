@@ -61,7 +61,7 @@ def test_a_topic_of_a_sink_that_is_deleted_under_way(kafka: KafkaServer) -> None
     sink = KafkaSink(kafka.bootstrap, topic, server_away="20 s")
     sink.claim(Claim("job"))
     kafka.delete(topic)
-    with pytest.raises(StorageError, match=r"there is no topic|was deleted under way"):
+    with pytest.raises(StorageError, match=r"there is no topic|was deleted during the run"):
         sink.deliver(OutputBatch("job", 1, 0, 0, 1, "memory://x", (), (), lambda staged: pa.table({})))
 
 

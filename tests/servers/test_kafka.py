@@ -158,7 +158,7 @@ def test_a_topic_made_again_is_refused(kafka: KafkaServer) -> None:
         one.run(engine="embedded")
     kafka.create(1, topic)
     kafka.produce(topic, rows(90))
-    with pytest.raises(SourceChanged, match="was deleted and made again"):
+    with pytest.raises(SourceChanged, match="was deleted and created again"):
         one.run(engine="embedded")
     assert counted(one) == total(30)
 

@@ -264,7 +264,7 @@ def test_a_mark_that_is_missing_or_behind_is_refused(kafka: KafkaServer) -> None
     with pytest.raises(StorageError, match=r"has nothing of what this job has published|those between are missing"):
         run(storage, KafkaSink(kafka.bootstrap, topic))
     kafka.produce(marks, [(0, b"what?", {"key": key})])
-    with pytest.raises(StorageError, match="has a record that is no mark"):
+    with pytest.raises(StorageError, match="has a record that is not a mark"):
         run(storage, KafkaSink(kafka.bootstrap, topic))
     kafka.delete(marks)
     with pytest.raises(StorageError, match="has nothing of what this job has published"):
@@ -320,7 +320,9 @@ def test_a_row_that_is_too_large_is_named_before_the_commit(kafka: KafkaServer) 
     """The checkpoint would be committed, and no run could ever publish it."""
     topic, storage = kafka.create(max_message_bytes="2000"), store()
     given = [*ROWS, {"ts": 40, "page": "x" * 1900}, {"ts": 70, "page": "p1"}]
-    with pytest.raises(InvalidPipeline, match=r"page='xxx.*' is a message of 3,9\d\d bytes, and the topic takes 1,744"):
+    with pytest.raises(
+        InvalidPipeline, match=r"page='xxx.*' is a message of 3,9\d\d bytes, and the topic accepts at most 1,744"
+    ):
         run(storage, KafkaSink(kafka.bootstrap, topic), given)
     assert set(shown(kafka, topic)) < set(told(given))
     kafka.admin.incremental_alter_configs([_config(topic, "max.message.bytes", "10000")])

@@ -174,7 +174,7 @@ def test_what_cannot_be_published_is_kept(rabbit: RabbitServer, tmp_path: Path) 
     """A message that nobody takes is confirmed by the broker all the same; its row would be gone."""
     queue = fresh_queue(rabbit)
     full = fresh_queue(rabbit, **{"x-max-length": 1, "x-overflow": "reject-publish"})
-    refused(sink(rabbit, "nobody"), tmp_path, "NO_ROUTE", "no queue takes it. Create the queue, or bind it")
+    refused(sink(rabbit, "nobody"), tmp_path, "NO_ROUTE", "no queue accepts it. Create the queue, or bind it")
     refused(sink(rabbit, queue, exchange="gone"), tmp_path, "no exchange 'gone'", "create it")
     refused(sink(rabbit, queue, topology=Topology(queues=[Queue(queue, kind="quorum")])), tmp_path, "other arguments")
     refused(sink(rabbit, full, confirm_timeout="50 ms"), tmp_path, "30 messages were refused", "a queue is full")

@@ -199,9 +199,9 @@ def test_a_stream_that_was_made_again_is_another_one(streams: Streams, refill: C
     streams.delete(name)
     streams.create(name)
     refill(streams, name)
-    with pytest.raises(SourceChanged, match="deleted and made again"):
+    with pytest.raises(SourceChanged, match="deleted and created again"):
         job(streams, name, one.storage).run(engine="embedded")
-    with pytest.raises(SourceChanged, match="deleted and made again"):
+    with pytest.raises(SourceChanged, match="deleted and created again"):
         source(streams, name).confirm(plan.recorded)
 
 

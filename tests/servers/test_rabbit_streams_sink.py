@@ -175,7 +175,7 @@ def test_a_stream_or_mark_that_is_gone_is_refused(streams: Streams) -> None:
     one.publish(1, 0, one.stage(1, [1]))
     streams.delete(name)
     streams.create(name)
-    with pytest.raises(StorageError, match="ends with batch 0, and up to batch 1 was confirmed: it was deleted"):
+    with pytest.raises(StorageError, match="ends with batch 0, but rows up to batch 1 were confirmed: it was deleted"):
         one.publish(2, 1, one.stage(2, [2]))
     assert values(streams, name) == []
     other = streams.create()
@@ -193,7 +193,7 @@ def test_a_stream_of_marks_that_something_else_writes_to(streams: Streams) -> No
     name = streams.create()
     one = driver(sink(streams, name))
     streams.append(f"{name}-persistent-marks", [b"hello"])
-    with pytest.raises(StorageError, match="has a record that is no mark"):
+    with pytest.raises(StorageError, match="has a record that is not a mark"):
         one.publish(1, 0, one.stage(1, [1]))
 
 
@@ -205,7 +205,7 @@ def test_a_row_that_was_refused_before_another_was_taken(streams: Streams) -> No
     one.publish(1, 0, one.stage(1, [1]))
     place = made._place
     place._refused_id = row_id(1, 0)
-    with pytest.raises(StorageError, match="has refused a row and taken one behind it"):
+    with pytest.raises(StorageError, match="has refused a row and accepted a later one"):
         place._sent("append to", name, lambda: iter([]))
 
 

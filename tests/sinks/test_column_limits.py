@@ -74,5 +74,5 @@ def test_dates_and_times_of_day_have_bounds() -> None:
 def test_names_that_differ_in_case_alone_are_one_to_sqlite() -> None:
     """The table cannot be made, and what is committed can only be published."""
     check_distinct(["page", "value", "pages"], "t")
-    with pytest.raises(InvalidPipeline, match="the columns 'page' and 'PAGE' are one to SQLite"):
+    with pytest.raises(InvalidPipeline, match="the columns 'page' and 'PAGE' are the same to SQLite"):
         check_distinct(["page", "value", "PAGE"], "t")

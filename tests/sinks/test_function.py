@@ -83,7 +83,7 @@ def test_a_function_that_raises_gets_its_batch_again() -> None:
             raise OSError("the other end is away")
 
     made = pipeline(FunctionSink(function), "memory://function-raises")
-    with pytest.raises(UserCodeError, match=r"raised OSError: the other end is away.*the next run gives them again"):
+    with pytest.raises(UserCodeError, match=r"raised OSError: the other end is away.*the next run delivers them again"):
         made.run(engine=Embedded(threads=1), end_of_input=True)
     made.run(engine=Embedded(threads=1), end_of_input=True)
     ids = [id for id, _ in seen]

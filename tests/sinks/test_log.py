@@ -168,7 +168,7 @@ def test_a_log_that_is_deleted_under_way_is_missed() -> None:
     first.publish(1, 0, first.stage(1, [1]))
     staged = first.stage(2, [2])
     place.clear()
-    with pytest.raises(StorageError, match="was deleted under way"):
+    with pytest.raises(StorageError, match="was deleted during the run"):
         SinkDriver(LogSink(place), storage(), nothing).sink.deliver(first.batch(2, 1, staged))  # type: ignore[union-attr]
 
 
@@ -178,7 +178,7 @@ def test_a_row_that_is_too_large_is_refused_where_it_is_staged(monkeypatch: pyte
     monkeypatch.setattr(writer, "RECORD_BYTES_MAX", 1_000)
     sink = LogSink(storage())
     sink.check(pa.table({"text": ["a" * 800]}), ())
-    with pytest.raises(InvalidPipeline, match="row 1 is a record of 911 bytes, and a log takes 1,000"):
+    with pytest.raises(InvalidPipeline, match="row 1 is a record of 911 bytes, and a log accepts at most 1,000"):
         sink.check(pa.table({"text": ["a", "a" * 900]}), ())
 
 
@@ -213,7 +213,7 @@ def test_one_job_feeds_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("sync", ["never", 3, "1 s"])
 def test_a_log_that_loses_what_it_has_published_is_refused(sync: Any, tmp_path: Path) -> None:
     """The checkpoint counts its outputs as published, and nobody would write them again."""
-    with pytest.raises(InvalidPipeline, match="Leave its sync= out"):
+    with pytest.raises(InvalidPipeline, match="Omit its sync="):
         LogSink(SegmentedLog(tmp_path, sync=sync))
 
 

@@ -67,7 +67,7 @@ def test_a_place_is_of_one_job_or_its_heir() -> None:
     assert claimed(None, heir, "t") == SinkMark("mine", 7)
     for job in ("first", "second"):
         assert claimed(SinkMark(job, 7), heir, "t") == SinkMark("mine", 7)
-        for number, text in ((6, "has not published all that it had committed"), (8, "has gone on")):
+        for number, text in ((6, "has not published all its committed batches"), (8, "has continued")):
             with pytest.raises(StorageError, match=text):
                 claimed(SinkMark(job, number), heir, "t")
     for claim in (heir, Claim("mine")):

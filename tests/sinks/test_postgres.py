@@ -42,7 +42,7 @@ def test_options_that_cannot_be_are_refused() -> None:
         with pytest.raises(InvalidPipeline, match=r"PostgresSink (mode|table)="):
             PostgresSink(**{"dsn": DSN, "table": "visits", **options})
     for name in ("t" * 64, "public." + "é" * 32, "s" * 64 + ".t"):
-        with pytest.raises(InvalidPipeline, match="cuts names off after 63 bytes"):
+        with pytest.raises(InvalidPipeline, match="truncates names after 63 bytes"):
             PostgresSink(DSN, name)
     assert PostgresSink(DSN, "s" * 63 + "." + "t" * 63).mode == "append"
     with pytest.raises(InvalidPipeline, match="a null in the key column 'page'"):

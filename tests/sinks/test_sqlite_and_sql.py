@@ -224,7 +224,7 @@ def test_the_largest_revision_of_a_key_stays(path: Path) -> None:
     sink.claim(Claim("job", key=KEY))
     with_7 = outputs_of({"a": 1}).append_column("revision", pa.array([7]))
     sink.deliver(batch(7, 0, with_7))
-    with pytest.raises(StorageError, match=r"has taken 1 of 2 rows: .* or has a higher revision under the same key"):
+    with pytest.raises(StorageError, match=r"has accepted 1 of 2 rows: .* or has a higher revision under the same key"):
         sink.deliver(batch(8, 7, outputs_of({"a": 2, "b": 2}).append_column("revision", pa.array([3, 3]))))
     assert rows(path) == {("a", 1, 7)} and sink.newest("job") == 7
 
@@ -257,7 +257,7 @@ def test_options_that_cannot_be_are_refused(path: Path) -> None:
     """A misspelled mode would add what was to be replaced."""
     wrong: list[tuple[Callable[[], object], str]] = [
         (lambda: SqliteSink(path, "visits", mode="replace"), "mode='replace': choose one of append, upsert"),
-        (lambda: SqliteSink(":memory:", "visits"), "what is in memory does not last"),
+        (lambda: SqliteSink(":memory:", "visits"), "a database in memory is not durable"),
         (lambda: SqliteSink(path, ""), "give the name of a table"),
         (lambda: SqliteSink(path, "Persistent_Marks"), "is a table of the sink's own: choose another name"),
         (lambda: SqliteSink(path, "persistent_before_visits"), "is a table of the sink's own"),
@@ -282,8 +282,8 @@ def test_a_file_that_cannot_be_had_says_what_to_do(tmp_path: Path) -> None:
         database.execute("CREATE TABLE t (a)")
         database.execute("BEGIN IMMEDIATE")
         for name, text in {
-            "none/results.db": "unable to open database file.*Make the folder",
-            "text.db": "not a database.*Give the path of a file of SQLite",
+            "none/results.db": "unable to open database file.*Create the folder",
+            "text.db": "not a database.*Give the path of a SQLite file",
             "locked.db": "locked.*lock_timeout=",
         }.items():
             with pytest.raises(StorageError, match=f"cannot claim SqliteSink.*{text}.*the last checkpoint is good"):

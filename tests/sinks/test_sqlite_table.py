@@ -45,7 +45,7 @@ def test_rows_that_a_trigger_drops_are_missed(trigger: str, mode: str, path: Pat
     sink.claim(Claim("job", schema=outputs_of({}).schema, key=KEY))
     sink.deliver(batch(1, 0, outputs_of({"a": 1})))
     next_one = outputs_of({"b": 2, "c": 2} if "INSERT" in trigger else {"a": 2, "c": 2})
-    with pytest.raises(StorageError, match=r"has taken 1 of 2 rows: a trigger .* Nothing of this batch is there"):
+    with pytest.raises(StorageError, match=r"has accepted 1 of 2 rows: a trigger .* Nothing of this batch was written"):
         sink.deliver(batch(2, 1, next_one))
     assert rows(path) == {("a", 1, 1)} and sink.newest("job") == 1
     executed(path, "DROP TRIGGER no_b")
@@ -103,10 +103,10 @@ def test_results_of_another_checkpoint_are_no_place_to_begin(mode: str, path: Pa
     executed(path, table, "INSERT INTO visits VALUES ('a', 1, 7), ('b', 1, 5), ('c', 1, NULL)")
     claim = Claim("job", schema=outputs_of({}).schema, key=KEY)
     sink, found = SqliteSink(path, "visits", mode=mode), rows(path)
-    with pytest.raises(StorageError, match=r"a revision above 0, as high as 7.* Give the sink another") as error:
+    with pytest.raises(StorageError, match=r"a revision above 0, up to 7.* Give the sink another") as error:
         sink.claim(claim)
     assert sink.newest("job") == -1
-    with pytest.raises(StorageError, match="a revision above 0, as high as 7"):
+    with pytest.raises(StorageError, match="a revision above 0, up to 7"):
         sink.deliver(batch(1, 0, outputs_of({"d": 1})))
     assert rows(path) == found
     SqliteSink(path, "visits", mode=mode).claim(Claim("heir", heir_of=("first",), inherited=7, key=KEY))
@@ -123,7 +123,7 @@ def test_a_table_that_others_made_meanwhile_is_looked_at(path: Path) -> None:
     sink = SqliteSink(path, "visits")
     sink.claim(Claim("job", schema=outputs_of({}).schema, key=KEY))
     executed(path, "CREATE TABLE visits (page TEXT, value INT, revision INT)", "INSERT INTO visits VALUES ('a', 1, 7)")
-    with pytest.raises(StorageError, match="a revision above 0, as high as 7"):
+    with pytest.raises(StorageError, match="a revision above 0, up to 7"):
         sink.deliver(batch(1, 0, outputs_of({"b": 1})))
 
 
@@ -161,9 +161,9 @@ def test_what_is_no_table_is_refused(path: Path) -> None:
 def test_columns_that_are_one_to_sqlite_are_refused(path: Path) -> None:
     """The first batch would end the run, and every run after it."""
     schema = outputs_of({}).schema.append(pa.field("Page", pa.string()))
-    with pytest.raises(InvalidPipeline, match="the columns 'page' and 'Page' are one to SQLite"):
+    with pytest.raises(InvalidPipeline, match="the columns 'page' and 'Page' are the same to SQLite"):
         SqliteSink(path, "visits").claim(Claim("job", schema=schema, key=KEY))
-    with pytest.raises(InvalidPipeline, match="the columns 'page' and 'Page' are one to SQLite"):
+    with pytest.raises(InvalidPipeline, match="the columns 'page' and 'Page' are the same to SQLite"):
         SqliteSink(path, "visits").check(schema.empty_table(), KEY)
 
 
@@ -213,11 +213,11 @@ def test_an_upsert_needs_a_unique_index(path: Path) -> None:
     sink = SqliteSink(path, "visits", mode="upsert")
     claim = Claim("job", schema=outputs_of({}).schema, key=KEY)
     with pytest.raises(
-        StorageError, match=r'Make one: CREATE UNIQUE INDEX "visits_key" ON "visits" \("page"\)'
+        StorageError, match=r'Create one: CREATE UNIQUE INDEX "visits_key" ON "visits" \("page"\)'
     ) as error:
         sink.claim(claim)
     with closing(sqlite3.connect(path)) as database:
-        database.execute(str(error.value).partition("Make one: ")[2])
+        database.execute(str(error.value).partition("Create one: ")[2])
     sink.claim(claim)
     sink.deliver(batch(1, 0, outputs_of({"a": 1})))
     assert rows(path) == {("a", 1, 1, None)}
