@@ -1,9 +1,9 @@
 """Deduplication drops the copies of a record that its sender sends again: each number of an origin, or each id, counts
 once.
 
-A record is a *copy* if a record of the same origin, epoch and sequence, or of the same id, was seen before. What was
-seen is state of the checkpoint, in panes of event time: it moves with the state and the positions, in one commit, and
-expires by the clock.
+A record is a *copy* if a record of the same origin, epoch and sequence, or of the same id, was seen before. The seen
+records are state of the checkpoint, in panes of event time: it is committed together with the state and the positions,
+and expires by the clock.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ _KINDS: dict[str, tuple[Callable[[pa.DataType], bool], ...]] = {
 
 @dataclass(frozen=True)
 class Dedupe:
-    """Which columns of the source name a record, and how long a copy can be recognised.
+    """Which source columns identify a record, and how long a copy can be recognised.
 
-    ``origin``: who sent it; several columns if a sender has lanes that count on their own. ``sequence``: its number, an
-    integer that no other record of the origin has; None if the origin is an id (see ``by_id``). ``epoch``: which life
-    of the sender it is, if numbers begin again after a restart. ``within``: how far behind the clock (event time) a
-    record may be; older ones cannot be judged, and are late. ``restamped``: copies have timestamps of their own. By
-    default a copy has the timestamp of the original: a number that returns in a record younger than all of its origin
-    was given to another record, a dead letter.
-    InvalidPipeline for names that are no text, or a ``within`` below 1 ms.
+    ``origin``: the sender; several columns if a sender has lanes that count separately. ``sequence``: the number of the
+    record, an integer that no other record of the origin has; None if the origin is an id (see ``by_id``). ``epoch``:
+    the life of the sender, if its numbers begin again after a restart. ``within``: how far a record can be behind the
+    clock (event time); older ones cannot be judged, and are late. ``restamped``: copies have timestamps of their own.
+    By default a copy has the timestamp of the original: a record whose number was seen, but which is younger than all
+    records of its origin, is another record with a reused number, and a dead letter.
+
+    InvalidPipeline for names that are not texts, or a ``within`` below 1 ms.
 
     >>> Dedupe(origin="sender", sequence="number", within="1 h").within_ms
     3600000
@@ -61,21 +62,21 @@ class Dedupe:
         if len(set(self.names)) != len(self.names):
             raise InvalidPipeline(f"{self!r}: origin, sequence and epoch are different columns")
         if self.by_ids and self.epoch is not None:
-            raise InvalidPipeline(f"{self!r}: an id is given once, in all lives of its sender; leave epoch= out")
+            raise InvalidPipeline(f"{self!r}: an id is unique in all lives of its sender; omit epoch=")
         try:
             within_ms = duration_ms(self.within, "within")
         except (TypeError, ValueError) as error:
             raise InvalidPipeline(f"Dedupe: {error}") from error
         if within_ms < 1:
-            raise InvalidPipeline(f'{self!r}: within is at least 1 ms; write "15 min"')
+            raise InvalidPipeline(f'{self!r}: within is at least 1 ms; give for example "15 min"')
         if not isinstance(self.restamped, bool):
             raise InvalidPipeline(f"{self!r}: restamped is True or False")
 
     @classmethod
     def by_id(cls, id: str | Sequence[str], *, within: Duration = "15 min", restamped: bool = True) -> Dedupe:
         """Recognise copies by an id that no other record has: a UUID, the message id of a broker. ``id``: its column,
-        or the columns that are one only together. The whole ids are compared, never their hashes. ``restamped=False``:
-        an id that returns in a record younger than the one seen was given twice, and that record is a dead letter.
+        or the columns that are unique together. Whole ids are compared, never their hashes. ``restamped=False``: a
+        record whose id was seen, but which is younger, is another record with a reused id, and a dead letter.
 
         >>> Dedupe.by_id("message_id", within="1 h").said()
         'copies of a record by (message_id) count once, within 1 h of event time; older records are late'
@@ -84,12 +85,12 @@ class Dedupe:
 
     @property
     def by_ids(self) -> bool:
-        """Whether each record has an id of its own, and no number."""
+        """Whether each record has an id, and no number."""
         return self.sequence is None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns that name a record."""
+        """All columns that identify a record."""
         return (*self.keys, *(() if self.sequence is None else (self.sequence,)))
 
     @property
@@ -108,15 +109,15 @@ class Dedupe:
 
     @property
     def pane_ms(self) -> int:
-        """The panes of a new checkpoint: what was seen expires in steps of this many milliseconds."""
+        """The panes of a new checkpoint: seen records expire in steps of this many milliseconds."""
         return max(1, self.within_ms // _PANES)
 
     def columns(self) -> dict[str, Any]:
-        """The columns as a checkpoint records them."""
+        """The columns as recorded in a checkpoint."""
         return {"origin": list(self.origins), "sequence": self.sequence, "epoch": self.epoch}
 
     def said(self) -> str:
-        """What it promises, in a clause.
+        """Its promise, in a clause.
 
         >>> Dedupe(origin="sender", sequence="number").said()
         'copies of a record by (sender, number) count once, within 15 min of event time; older records are late'
@@ -127,8 +128,8 @@ class Dedupe:
 
 
 def checked(dedupe: Any, sources: Collection[str]) -> dict[str, Dedupe]:
-    """What a pipeline with sources of these names was given as ``dedupe``, by source. InvalidPipeline for sources that
-    it does not have, and for anything else.
+    """The option ``dedupe`` of a pipeline with sources of these names, by source. InvalidPipeline for a source that it
+    does not have, and for anything else.
 
     >>> by_id, sources = Dedupe.by_id("id"), ["orders", "visits"]
     >>> sorted(checked(by_id, sources)), sorted(checked({"orders": by_id}, sources))
@@ -138,36 +139,37 @@ def checked(dedupe: Any, sources: Collection[str]) -> dict[str, Dedupe]:
         return {} if dedupe is None else dict.fromkeys(sources, dedupe)
     if not isinstance(dedupe, Mapping) or not all(isinstance(one, Dedupe) for one in dedupe.values()):
         raise InvalidPipeline(
-            f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), a mapping of sources to such, or None'
+            f'dedupe={dedupe!r}: give Dedupe(origin="sender", sequence="number"), a mapping of sources to '
+            "Dedupe, or None"
         )
     for name in dedupe:
         if name not in sources:
-            raise InvalidPipeline(f"dedupe: there is no source {name!r}; there are {', '.join(sources)}")
+            raise InvalidPipeline(f"dedupe: no source is named {name!r}; the sources are {', '.join(sources)}")
     return dict(dedupe)
 
 
 def said(dedupe: Mapping[str, Dedupe], sources: Collection[str]) -> list[str]:
-    """What is promised of copies in each source, in clauses."""
+    """The promise for copies in each source, in clauses."""
     if len(sources) == 1:
         return [one.said() for one in dedupe.values()]
     return [f"of {name}, {one.said()}" for name, one in sorted(dedupe.items())]
 
 
 def check_columns(dedupe: Dedupe, schema: pa.Schema) -> None:
-    """InvalidPipeline unless the source has these columns, with whole numbers or text for who sent a record, and whole
-    numbers for its sequence."""
+    """InvalidPipeline unless the source has these columns, with integers or text for the sender of a record, and
+    integers for its sequence."""
     for name in dedupe.names:
         if name not in schema.names:
             raise InvalidPipeline(
                 f"dedupe: the source has no column {name!r}; its columns are {', '.join(schema.names)}. Name "
-                "those that the sender gives to each record"
+                "those that the sender sets in each record"
             )
         check_type(dedupe, name, schema.field(name).type)
 
 
 def kinds_of(dedupe: Dedupe, schema: pa.Schema) -> dict[str, str]:
-    """By column of the origin and epoch: what its values are. Equal values of one kind are the same name, whatever
-    their type; those of two kinds never are. A column without values is left out.
+    """By column of the origin and epoch: the kind of its values. Equal values of one kind are the same name, whatever
+    their type; those of two kinds never are. A column without values is omitted.
 
     >>> found = pa.schema([("till", pa.int32()), ("life", pa.large_string()), ("n", pa.int64())])
     >>> kinds_of(Dedupe(origin="till", sequence="n", epoch="life"), found)
@@ -178,17 +180,17 @@ def kinds_of(dedupe: Dedupe, schema: pa.Schema) -> dict[str, str]:
 
 
 def _kind(type_: pa.DataType) -> str:
-    """What values of this type are; "" if they cannot name a record."""
+    """The kind of values of this type; "" if they cannot identify a record."""
     held = type_.value_type if pa.types.is_dictionary(type_) else type_
     held = held.storage_type if isinstance(held, pa.UuidType) else held
     return next((kind for kind, tests in _KINDS.items() if any(is_such(held) for is_such in tests)), "")
 
 
 def check_type(dedupe: Dedupe, name: str, type_: pa.DataType) -> None:
-    """InvalidPipeline unless values of this type can be in that column."""
+    """InvalidPipeline unless values of this type can be in this column."""
     kind = _kind(type_)
     if kind in ("integers", _NOTHING):
         return
     if name == dedupe.sequence or not kind:
         wanted = "integers" if name == dedupe.sequence else "integers, text or bytes"
-        raise InvalidPipeline(f"dedupe: the column {name!r} holds {type_}, and must hold {wanted}")
+        raise InvalidPipeline(f"dedupe: the column {name!r} holds {type_}, but must hold {wanted}")

@@ -250,7 +250,7 @@ def test_a_sender_that_begins_again_is_not_swallowed(url: str) -> None:
     job.run(engine="embedded")
     assert account(url) == {"read": 10, "processed": 5, "late": 0, "dead": 5, "duplicate": 0}
     (reason, *_) = job.dead_letters().to_pylist()[0]["reason"].split(";")
-    assert reason == "origin 'a', n 0 was seen before, and this record is younger than all of its origin: no copy"
+    assert reason == "origin 'a', n 0 was seen before, and this record is younger than all of its origin: not a copy"
 
 
 def test_a_new_epoch_counts_on_its_own_and_stragglers_of_the_old_one_are_judged(url: str) -> None:
@@ -541,7 +541,7 @@ def test_the_guarantee_mentions_it(url: str) -> None:
         ({"origin": (), "sequence": "n"}, "name columns of the source"),
         ({"origin": "a", "sequence": "a"}, "are different columns"),
         ({"origin": "a", "sequence": "n", "epoch": "n"}, "are different columns"),
-        ({"origin": "a", "sequence": None, "epoch": "e"}, "an id is given once, in all lives of its sender"),
+        ({"origin": "a", "sequence": None, "epoch": "e"}, "an id is unique in all lives of its sender"),
         ({"origin": "", "sequence": None}, "name columns of the source"),
         ({"origin": "a", "sequence": "n", "within": "soon"}, "is not a duration"),
         ({"origin": "a", "sequence": "n", "within": 0}, "at least 1 ms"),

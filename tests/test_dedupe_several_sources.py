@@ -173,9 +173,9 @@ def test_notes_name_the_source(url: str) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"visits": BY_NUMBER}, r"dedupe: there is no source 'visits'; there are clicks, orders"),
-        ({"clicks": "id"}, r"a mapping of sources to such, or None"),
-        ([BY_NUMBER], r"a mapping of sources to such, or None"),
+        ({"visits": BY_NUMBER}, r"dedupe: no source is named 'visits'; the sources are clicks, orders"),
+        ({"clicks": "id"}, r"a mapping of sources to Dedupe, or None"),
+        ([BY_NUMBER], r"a mapping of sources to Dedupe, or None"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(url: str, given: Any, told: str) -> None:
