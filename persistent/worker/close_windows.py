@@ -28,7 +28,7 @@ _WINDOW_KEY_BYTES_MAX = 1 << 29
 
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
-    """Close the windows of one shard, or publish the keys of a state without windows that have changed."""
+    """Close the windows of one shard, or publish the changed keys of a state without windows."""
     failing: list[FailingKey] = []
     try:
         tables = _tables(job, item, _sums(job, item), failing)
@@ -78,7 +78,7 @@ def _to_close(item: CloseShard, window: Window) -> WindowRange:
 
 
 def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
-    """The sums where a fold raises: slowly, and without the keys and windows whose fold does."""
+    """The sums if a fold raises: slowly, and without the failing keys and windows."""
     window, groups = job.state.window, (item.low, item.high)
     if window is not None:
         yield from window_sums_apart(job, item.runs, groups, _to_close(item, window), failing)
@@ -97,7 +97,7 @@ def _fold_by_key(job: Job, parts: Sequence[GroupSums]) -> GroupSums:
 def window_sums_apart(
     job: Job, runs: Sequence[Run], groups: tuple[int, int], windows: WindowRange, failing: list[FailingKey]
 ) -> Iterator[GroupSums]:
-    """As ``window_sums``; the keys and windows whose fold raises go to ``failing`` instead."""
+    """As ``window_sums``; keys and windows whose fold raises go to ``failing`` instead."""
     parts = parts_of(job, runs, *groups, windows.panes())
     if not parts:
         return
@@ -119,7 +119,7 @@ def window_sums(job: Job, runs: Sequence[Run], groups: tuple[int, int], windows:
     """The sums of windows in some key groups, in pieces. ``panes`` of a row is the start of its window."""
     window, panes = windows.window, windows.panes()
     if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
-        # A pane is a window, and where it starts is where the window does, unless that is before the epoch.
+        # A pane is a window, with the same start unless the window begins before the epoch.
         for rows in fold_panes(job, runs, *groups, panes):
             yield replace(rows, panes=window.last_start(rows.panes)) if window.offset_ms else rows
         return
@@ -163,7 +163,7 @@ def _rows_max(rows: GroupSums) -> int:
 
 
 def _changed_keys(job: Job, item: CloseShard) -> Iterator[GroupSums]:
-    """The values of the keys that the runs after checkpoint ``published`` update."""
+    """The values of the keys updated by runs after checkpoint ``published``."""
     updated = fold_runs(job, [run for run in item.runs if run.first > item.published], item.low, item.high)
     if updated is None:
         return

@@ -1,12 +1,13 @@
 """A split judges each record by its (origin, epoch, sequence), or its id.
 
-A record is judged by what the committed state has seen, by what earlier splits of the step have taken (where the driver
-says so), and by the records before it in the split. So the fate of all is a function of the state and the plan:
+A record is judged by the records that the committed state has seen, by those of earlier splits of the step (if the
+driver provides them), and by those before it in the split. So the fate of all records is a function of the state and
+the plan:
 
-    a copy          the number was seen: by a record in a live pane, or earlier in this split
-    used again      the number was seen, and the record is younger than all of its origin: no copy of any of them
-    too old         the number was not seen, and its pane has expired: it cannot be judged
-    new             all others; from now on they are seen, whatever becomes of them
+ a copy          the number was seen: by a record in a live pane, or earlier in this split
+ used again      the number was seen, but the record is younger than all of its origin: not a copy of any of them
+ too old         the number was not seen, and its pane has expired: it cannot be judged
+ new             all others; from now on they are seen, whatever their fate
 
 An id is an origin with one record, of number 0.
 """
@@ -38,11 +39,11 @@ from persistent.worker.seen_state import SeenCache, latest_of, numbers_of, seen_
 
 _FOLD_PARTS = 8
 _NONE = -1
-"""The latest timestamp of an origin of which nothing was seen."""
+"""The latest timestamp of an origin without seen records."""
 
 
 class Fate(IntEnum):
-    """What becomes of a record."""
+    """The fate of a record."""
 
     NEW = 0
     COPY = 1
@@ -52,7 +53,7 @@ class Fate(IntEnum):
 
 
 class Duplicates:
-    """What one split has seen, and its judgement."""
+    """The records that one split has seen, and its judgement."""
 
     def __init__(self, job: Job, dedupe: Dedupe, before: SeenBefore, cache: SeenCache) -> None:
         self._storage = job.storage
@@ -62,10 +63,10 @@ class Duplicates:
         self._own: list[GroupSums] = []
         self._spans: list[SeenSpan] = []
         self.oldest_copy: int | None = None
-        """The timestamp of the oldest record of which a copy came; for numbers, of the oldest copy."""
+        """The timestamp of the oldest record that a copy repeats; for numbers, of the oldest copy."""
 
     def judge(self, batch: pa.RecordBatch, times: Integers) -> Column:
-        """The fate of each record, in the order of the split. What is new is seen from now on."""
+        """The fate of each record, in the order of the split. New records are seen from now on."""
         names = _Names.of(self._dedupe, batch)
         fates = np.full(len(times), int(Fate.NAMELESS), np.int8)
         rows = np.flatnonzero(names.valid)
@@ -89,18 +90,18 @@ class Duplicates:
         named = ", ".join(f"{name} {value!r:.60}" for name, value in values.items())
         if self._dedupe.by_ids:
             return (
-                f"{named} was seen before, in an older record: no copy, unless copies have times of their own "
+                f"{named} was seen before, in an older record: not a copy, unless copies have times of their own "
                 "(restamped=True)"
             )
-        advice = "" if self._dedupe.epoch else "; if the sender began again, give dedupe its epoch="
-        return f"{named} was seen before, and this record is younger than all of its origin: no copy{advice}"
+        advice = "" if self._dedupe.epoch else "; if the sender was restarted, give dedupe its epoch="
+        return f"{named} was seen before, and this record is younger than all of its origin: not a copy{advice}"
 
     def rows(self) -> GroupSums | None:
-        """What this split has seen; None if nothing."""
+        """The records that this split has seen; None if there are none."""
         return fold(seen_monoid(), self._own, self._before.pane_ms) if self._own else None
 
     def span(self) -> SeenSpan:
-        """Which numbers and times this split has seen, by hash of the key."""
+        """The range of numbers and times that this split has seen, by hash of the key."""
         return SeenSpan.joined(self._spans)
 
     def _judge(self, codes: Integers, keys: tuple[pa.Array, ...], numbers: Integers, times: Integers) -> Column:
@@ -116,7 +117,7 @@ class Duplicates:
         is_new = (fates == Fate.NEW) & ~copies
         if copies.any():
             fates[copies] = int(Fate.COPY)
-            # Mostly its original is enough to know that a copy is not the youngest.
+            # Its original usually suffices to show that a copy is not the youngest.
             younger = copies & (times > np.maximum(latest[codes], originals))
             if not self._dedupe.restamped and younger.any():
                 younger &= times > _latest_before(codes, times, is_new, latest)
@@ -128,7 +129,7 @@ class Duplicates:
         return fates
 
     def _known(self, keys: tuple[pa.Array, ...], hashes: Words) -> tuple[Ragged, Integers, Integers]:
-        """The numbers seen of each key, and its latest timestamp: of all, and of the committed state alone."""
+        """The seen numbers of each key, and its latest timestamp: of all, and of the committed state alone."""
         count = len(hashes)
         latest = np.full(count, _NONE, np.int64)
         found = [_found(part, keys, hashes, self._before.horizon) for part in self._committed(hashes)]
@@ -155,7 +156,7 @@ class Duplicates:
     def _take(
         self, codes: Integers, keys: tuple[pa.Array, ...], hashes: Words, numbers: Integers, times: Integers, old: Any
     ) -> None:
-        """These records are seen. ``old``: the latest timestamp that the committed state has of each key."""
+        """Mark these records as seen. ``old``: the latest timestamp of each key in the committed state."""
         step = self._before.pane_ms
         if self._dedupe.by_ids and (hashes[1:] > hashes[:-1]).all():
             self._own.append(_singles(codes, keys, hashes, times, step))
@@ -205,12 +206,12 @@ class _Names:
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column of the batch; nulls if it has none of that name."""
+    """A column of the batch; nulls if it is missing."""
     return batch.column(name) if name in batch.schema.names else pa.nulls(len(batch))
 
 
 def _typed(dedupe: Dedupe, batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column, without a dictionary: it might hold a value twice. InvalidPipeline if its type does not fit."""
+    """A column, without a dictionary, which could hold a value twice. InvalidPipeline if its type does not fit."""
     column = _column(batch, name)
     check_type(dedupe, name, column.type)
     if pa.types.is_dictionary(column.type):
@@ -222,7 +223,7 @@ def _typed(dedupe: Dedupe, batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 def _numbered(columns: Sequence[pa.Array], rows: Integers) -> tuple[Integers, tuple[pa.Array, ...]]:
-    """The number of the key of each of these rows, and the distinct keys, each column canonically encoded."""
+    """The key number of each of these rows, and the distinct keys, each column canonically encoded."""
     codes = np.zeros(len(rows), np.int64)
     chosen = pa.array(rows)
     encoded = []
@@ -241,7 +242,7 @@ def _numbered(columns: Sequence[pa.Array], rows: Integers) -> tuple[Integers, tu
 
 
 def _singles(codes: Integers, keys: tuple[pa.Array, ...], hashes: Words, times: Integers, step: int) -> GroupSums:
-    """The rows of new ids, of one record each: sorted by hash, of which no two are alike."""
+    """The rows of new ids, of one record each: sorted by hash, all hashes distinct."""
     order = np.argsort(codes)
     codes, times = codes[order], times[order]
     number = np.zeros(len(codes), np.int64)
@@ -250,7 +251,7 @@ def _singles(codes: Integers, keys: tuple[pa.Array, ...], hashes: Words, times: 
 
 
 def _distinct(values: Integers) -> tuple[Integers, Integers]:
-    """The distinct values, ascending, and the place of each value among them. Without sorting where they are near."""
+    """The distinct values, ascending, and the place of each value among them. Dense values are not sorted."""
     low, high = int(values.min()), int(values.max())
     if fits_cells(high - low + 1, len(values)):
         _, held = cell_counts(values - low, high - low + 1)
@@ -271,14 +272,14 @@ def _by_hash(codes: Integers, keys: tuple[pa.Array, ...]) -> tuple[Words, tuple[
 def _found(
     part: GroupSums, keys: tuple[pa.Array, ...], hashes: Words, horizon: int
 ) -> tuple[Ragged, Integers, Integers]:
-    """The live rows of a part that are of one of the keys: their numbers, which key, and their latest timestamps."""
+    """The live rows of a part that belong to one of the keys: their numbers, their key, and their latest timestamps."""
     lows = np.searchsorted(part.hashes, hashes, side="left")
     counts = np.searchsorted(part.hashes, hashes, side="right") - lows
     owners = np.repeat(np.arange(len(hashes)), counts)
     rows = np.arange(len(owners)) + np.repeat(lows - (np.cumsum(counts) - counts), counts)
     kept = part.panes[rows] >= horizon
     for mine, theirs in zip(keys, part.keys, strict=True):
-        # Different keys may have one hash.
+        # Different keys can have the same hash.
         kept &= null_safe_equal(mine.take(pa.array(owners)), theirs.take(pa.array(rows)))
     if not kept.all():
         owners, rows = owners[kept], rows[kept]
@@ -286,8 +287,8 @@ def _found(
 
 
 def _packed(codes: Integers, numbers: Integers, known: Ragged) -> tuple[Words, Words, Words]:
-    """(code, number) of each row, and of both ends of each known range, as words in that order. Ranges are cut to the
-    numbers of the rows."""
+    """(code, number) of each row, and of both ends of each known range, as words in that order. Ranges are clipped to
+    the numbers of the rows."""
     low, high = int(numbers.min()), int(numbers.max())
     firsts, lasts = known.flat()
     owners = known.spread(np.arange(len(known)))
@@ -311,8 +312,8 @@ def _packed(codes: Integers, numbers: Integers, known: Ragged) -> tuple[Words, W
 
 
 def _repeated(packed: Words, seen: Mask, alive: Mask, times: Integers) -> tuple[Mask, Integers]:
-    """Which rows that were not seen before repeat an earlier new row: one that was not seen, and is not too old; and
-    the timestamp of the first row with its number, if that one is new."""
+    """Which unseen rows repeat an earlier new row, that is one neither seen nor too old; and the timestamp of the first
+    row with their number, if that row is new."""
     again, originals = np.zeros(len(packed), bool), np.full(len(packed), _NONE, np.int64)
     if (packed[1:] > packed[:-1]).all():
         return again, originals
@@ -332,7 +333,7 @@ def _repeated(packed: Words, seen: Mask, alive: Mask, times: Integers) -> tuple[
 
 
 def _latest_before(codes: Integers, times: Integers, is_new: Mask, latest: Integers) -> Integers:
-    """For each row, the latest timestamp seen of its key: before the batch, or in a new row above it."""
+    """For each row, the latest seen timestamp of its key: before the batch, or in an earlier new row."""
     order, _ = stable_order(codes, int(codes.max()).bit_length())
     values, ranks = np.unique(np.where(is_new, times, _NONE)[order], return_inverse=True)
     reached = values[np.maximum.accumulate(codes[order] * len(values) + ranks) % len(values)]

@@ -1,6 +1,7 @@
-"""A failing key is a key, and a window of it, without a result: its fold raises, or the monoid cannot present its sum.
+"""A failing key is a key, or one window of it, without a result: its fold raises, or the monoid cannot present its sum.
 
-It is found by halving: the rows to present, or the keys and then the windows to fold. All other keys get their results.
+It is found by bisection: of the rows to present, or of the keys and then the windows to fold. All other keys get their
+results.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from persistent.window import WindowRange
 from persistent.worker.job import Job
 
 FoldWindows = Callable[[Sequence[GroupSums], int | None], Sequence[GroupSums]]
-"""The sums of parts that are in the order of their hashes: of one window (its number), or None: of all."""
+"""The sums of parts in the order of their hashes: of one window (its number), or of all (None)."""
 
 _NOT_OF_A_ROW = (PersistentError, OSError, MemoryError)
 
 
 @dataclass(frozen=True)
 class FailingKey:
-    """``window``: start and end (ms), None without windows. ``element``: encoded, where there is one."""
+    """``window``: start and end (ms), None without windows. ``element``: encoded, if it exists."""
 
     key: tuple[Any, ...]
     window: tuple[int, int] | None
@@ -40,7 +41,7 @@ class FailingKey:
     element: bytes | None = None
 
     def text(self, names: Sequence[str]) -> str:
-        """Its place, and what was raised."""
+        """Its key and window, and the error."""
         parts = (
             [f"key ({', '.join(f'{name}={value!r:.200}' for name, value in zip(names, self.key))})"] if names else []
         )
@@ -52,9 +53,9 @@ class FailingKey:
 def no_result(job: Job, failing: FailingKey) -> UserCodeError:
     """The error that stops a run, or a read."""
     error = UserCodeError(
-        f"{type(job.task).__name__}: no result for {failing.text(key_names(job.task))}. What was committed stays. Keep "
+        f"{type(job.task).__name__}: no result for {failing.text(key_names(job.task))}. Committed state stays. Keep "
         "the state and give it another monoid, with Pipeline(evolve=Evolution(before=..., change=...)); or set such "
-        'results aside, with their reason, and have all others: on_error="dead-letter"'
+        'results aside, with their reason, and get all others: on_error="dead-letter"'
     )
     error.__cause__ = failing.error
     return error
@@ -63,8 +64,8 @@ def no_result(job: Job, failing: FailingKey) -> UserCodeError:
 def present_rows(
     job: Job, table_of: Callable[[GroupSums], pa.Table], rows: GroupSums, failing: list[FailingKey]
 ) -> Iterator[pa.Table]:
-    """The output tables of rows. Rows for which ``table_of`` raises go to ``failing`` instead; unless the job has dead
-    letters, the first one ends the search."""
+    """The output tables of rows. Rows for which ``table_of`` raises go to ``failing`` instead. Without dead letters in
+    the job, the first one ends the search."""
     if failing and not job.dead_letters:
         return
     try:
@@ -140,7 +141,7 @@ def _fold_key(
 def _windows(
     parts: Sequence[GroupSums], windows: WindowRange | None
 ) -> Sequence[tuple[int | None, tuple[int, int] | None]]:
-    """The windows in this range that hold a pane of these: the number of each, its start and end."""
+    """The windows of the range that hold a pane of these parts: the number of each, its start and end."""
     if windows is None:
         return [(None, None)]
     assert windows.last is not None
@@ -157,7 +158,7 @@ def _first_key(rows: GroupSums) -> tuple[Any, ...]:
 
 
 def _encoded(monoid: Monoid[Any], rows: GroupSums) -> bytes | None:
-    """The element of a row, so that a dead letter holds it; None where it cannot be encoded."""
+    """The element of a row, for its dead letter; None if it cannot be encoded."""
     try:
         return monoid.encode(monoid.unpack(rows.columns)[0])
     except Exception:
@@ -185,7 +186,7 @@ def stage_failing_keys(job: Job, attempt: Attempt, failing: Sequence[FailingKey]
 
 
 def _facts(failing: FailingKey, names: Sequence[str]) -> bytes:
-    """The key, the window (ms) and the element (in hexadecimal digits) as JSON, for a program."""
+    """The key, the window (ms) and the element (hexadecimal) as JSON, for programs."""
     start, end = failing.window or (None, None)
     element = None if failing.element is None else failing.element.hex()
     key = dict(zip(names, failing.key))

@@ -1,10 +1,10 @@
 """A job is what a pipeline runs step after step; an item is a piece of one step's work, and has a result.
 
-    MapSplit -> Mapped      read a split, run the task over it, write its delta, its late rows and dead letters
-    CloseShard -> Closed    fold the panes of windows the clock has closed, in some key groups, and stage them
-    FoldRuns -> Folded      compaction: fold some key groups of neighbouring runs
+ MapSplit -> Mapped      read a split, run the task over it, write its delta, its late rows and dead letters
+ CloseShard -> Closed    fold the panes of windows the clock has closed, in some key groups, and stage them
+ FoldRuns -> Folded      compaction: fold some key groups of neighbouring runs
 
-All are values: an engine may send them anywhere, and process an item more than once.
+All are values: an engine can send them anywhere, and process an item more than once.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from persistent.worker.seen_items import SeenAfter, SeenBefore
 
 @dataclass(frozen=True)
 class Job:
-    """The constants of all steps. Workers get them once. ``sources``, ``sinks``: by the names that the checkpoint knows
-    them by."""
+    """The constants of all steps, sent to workers once. ``sources``, ``sinks``: by their names in the checkpoint."""
 
     task: PersistentTask
     state: PersistentState
@@ -41,7 +40,7 @@ class Job:
     dead_letters: bool
     discard_closed: bool = False
     dedupe: Mapping[str, Dedupe] = field(default_factory=dict)
-    """By source; without an entry, no copies are recognised."""
+    """By source; without an entry, copies are not recognised."""
 
     def outlets(self) -> dict[str, Outlet]:
         """Each sink with the place where its outputs wait."""
@@ -55,9 +54,9 @@ class Job:
 @dataclass(frozen=True)
 class MapSplit:
     """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
-    task and for people. ``watermark``: of the step before; it decides what is late. ``limit``: the largest timestamp
-    allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far. ``seen``: what copies are
-    recognised by; None without deduplication."""
+    task and for people. ``watermark``: of the previous step; it decides what is late. ``limit``: the largest timestamp
+    allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far. ``seen``: the seen records,
+    by which copies are recognised; None without deduplication."""
 
     attempt: Attempt
     source: str
@@ -74,7 +73,7 @@ class MapSplit:
 @dataclass(frozen=True)
 class CloseShard:
     """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Without windows:
-    publish the keys that the runs after checkpoint ``published`` update, with the ``revision``."""
+    publish the keys updated by runs after checkpoint ``published``, with the ``revision``."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -89,8 +88,8 @@ class CloseShard:
 
 @dataclass(frozen=True)
 class FoldRuns:
-    """Compact runs. ``closed``: panes that only closed windows need are dropped. ``seen_of``: the runs are of what was
-    seen of that source, in panes of ``seen_ms``."""
+    """Compact runs. ``closed``: panes needed only by closed windows are dropped. ``seen_of``: the runs hold the seen
+    records of that source, in panes of ``seen_ms``."""
 
     attempt: Attempt
     merge: Merge
@@ -120,7 +119,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Closed:
-    """The outputs of a shard, staged for each sink, if there are any; ``dead``: the keys without a result."""
+    """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
@@ -128,7 +127,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Folded:
-    """A compacted run. ``failure``: why the fold raised; then the runs stay as they are."""
+    """A compacted run. ``failure``: why the fold raised; then the runs stay unchanged."""
 
     run: Run | None
     panes: Integers | None

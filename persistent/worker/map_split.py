@@ -36,7 +36,7 @@ _TOO_OLD = "late: too old to know whether it is a copy (see within= of dedupe)"
 
 
 def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mapped:
-    """Process one split. ``cache``: what this worker has read of the runs of what was seen."""
+    """Process one split. ``cache``: the runs of seen records that this worker has read."""
     task, state = job.task, job.state
     names = key_names(task)
     delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
@@ -79,7 +79,7 @@ def _duplicates(job: Job, item: MapSplit, cache: SeenCache | None) -> Duplicates
 
 
 def _seen_after(job: Job, item: MapSplit, seen: Duplicates) -> SeenAfter:
-    """What the split has seen, its run written."""
+    """The records that the split has seen, written as a run."""
     rows, oldest = seen.rows(), seen.oldest_copy
     behind_ms = 0 if oldest is None else max(0, item.watermark - oldest)
     if rows is None:
@@ -150,7 +150,8 @@ def _judge(
 def _judge_copies(
     seen: Duplicates, records: Records, kept: Any, aside: _SetAside, tally: _SplitTally
 ) -> tuple[Any, int, int, int]:
-    """Judge the kept rows (None: all) by what was seen: those to keep, and how many are dead, copies and late."""
+    """Judge the kept rows (None: all) by the seen records. Returns those to keep, and how many are dead, copies,
+    late."""
     rows = np.arange(len(records.timestamps)) if kept is None else np.flatnonzero(kept)
     whole = len(rows) == len(records.timestamps)
     batch = records.batch if whole else records.batch.take(pa.array(rows))
@@ -176,8 +177,8 @@ def _process(job: Job, delta: Delta, batch: Batch, aside: _SetAside, tally: _Spl
     if failures:
         if not job.dead_letters:
             raise UserCodeError(
-                f"{failures[0].text(aside.path)}. Nothing of this step is committed; mend the task, or set "
-                'on_error="dead-letter" to put such messages aside'
+                f"{failures[0].text(aside.path)}. Nothing of this step is committed; fix the task, or set "
+                'on_error="dead-letter" to set such messages aside'
             ) from failures[0].error
         failed = np.concatenate([failure.message.offsets for failure in failures])
         chosen = np.flatnonzero(np.isin(aside.records.offsets, failed))
@@ -234,8 +235,8 @@ def _dead_reasons(records: Records, rejected: Any, limit: int) -> list[str]:
         if time < 0:
             return "timestamp before 1970"
         return (
-            f"timestamp too far ahead: {date_text(time)} is after {date_text(limit)}, the time of day and max_future. "
-            "Does timestamp_unit= say what it counts?"
+            f"timestamp too far ahead: {date_text(time)} is after {date_text(limit)}, the time of day plus max_future. "
+            "Is timestamp_unit= correct?"
         )
 
     rows = np.flatnonzero(rejected)

@@ -1,4 +1,4 @@
-"""Runs are read, folded and written: the state of a job is their sum."""
+"""Reading, folding and writing runs: the state of a job is their sum."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def fold_keys(
 def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int]) -> Iterator[GroupSums]:
     """The sum of runs in some key groups and panes ``from <= pane < to``, in pieces that each hold whole panes.
 
-    A pane in one run only needs no fold; with time-ordered input most are.
+    A pane that is in only one run needs no fold; with time-ordered input most are.
     """
     step = job.state.panes.step
     parts = parts_of(job, runs, low, high, panes)
@@ -80,8 +80,8 @@ def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[
 def parts_of(
     job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None = None
 ) -> list[GroupSums]:
-    """The rows of each run in some key groups and panes ``from <= pane < to``, oldest first; runs without any are left
-    out."""
+    """The rows of each run in some key groups and panes ``from <= pane < to``, oldest first; runs without any are
+    omitted."""
     parts = []
     for run in runs:
         if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
@@ -114,8 +114,8 @@ def write_run(
 
 
 def compact_runs(job: Job, item: FoldRuns) -> Folded:
-    """Fold neighbouring runs into one, without the panes that only closed windows need. Where the fold raises, the runs
-    stay as they are."""
+    """Fold neighbouring runs into one, without the panes needed only by closed windows. If the fold raises, the runs
+    stay unchanged."""
     try:
         return _compacted(job, item)
     except UserCodeError as error:
@@ -140,7 +140,7 @@ def _compacted(job: Job, item: FoldRuns) -> Folded:
 
 @contextmanager
 def monoid_errors(job: Job) -> Iterator[None]:
-    """Re-raise failures of the user's monoid as UserCodeError: they belong to a sum, and to no single message."""
+    """Re-raise failures of the user's monoid as UserCodeError: they belong to a sum, not to one message."""
     try:
         yield
     except (PersistentError, OSError, MemoryError):
@@ -150,6 +150,6 @@ def monoid_errors(job: Job) -> Iterator[None]:
         line = users_line(error)
         raise UserCodeError(
             f"{name}: the updates{f' of its keys ({key})' if key else ''} cannot be summed up"
-            f"{f', at {line}' if line else ''}: {error_text(error)}. What was committed stays; mend "
+            f"{f', at {line}' if line else ''}: {error_text(error)}. Committed state stays; fix "
             "the task, its monoid or the values"
         ) from error

@@ -27,12 +27,12 @@ def check_names(monoid: Monoid[Any], key_names: Sequence[str], window: Window | 
     if twice:
         raise InvalidPipeline(
             f"the output would have two columns named {twice[0]!r} (its columns: {', '.join(names)}): rename the field "
-            'of the record, or name the key otherwise with key = {"other": lambda message: message.value[...]}'
+            'of the record, or give the key another name with key = {"other": lambda message: message.value[...]}'
         )
 
 
 def output_key(key_names: Sequence[str], window: Window | None) -> tuple[str, ...]:
-    """The columns that tell the rows of a checkpoint apart."""
+    """The columns that identify the rows of a checkpoint."""
     return (*key_names, START, END) if window else tuple(key_names)
 
 
@@ -57,7 +57,7 @@ def key_outputs(
     rows: GroupSums,
     revision: int | None,
 ) -> pa.Table:
-    """One row per key; ``revision``: that of the checkpoint that publishes it."""
+    """One row per key; ``revision``: of the publishing checkpoint."""
     columns = {**_key_columns(key_names, key_types, rows), **monoid.present_fields(rows.columns)}
     if revision is not None:
         columns[REVISION] = pa.repeat(pa.scalar(revision, pa.int64()), len(rows))

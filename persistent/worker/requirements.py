@@ -20,7 +20,7 @@ _COMPARED = {"persistent-monoids": 9, "pyarrow": 1, "numpy": 1, "cloudpickle": 1
 
 @dataclass(frozen=True)
 class Needs:
-    """What a worker needs: versions of packages, modules to import, paths."""
+    """The needs of a worker: versions of packages, modules to import, paths."""
 
     versions: tuple[tuple[str, str], ...] = ()
     modules: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ def unfit(needs: Needs) -> str:
     for name, wanted in needs.versions:
         found = _version(name)
         if found and _compared(name, found) != _compared(name, wanted):
-            return f"{name} there is {found}, on the driver {wanted}: pip install {name}=={wanted}"
+            return f"{name} is {found} there, but {wanted} on the driver: pip install {name}=={wanted}"
     for module in needs.modules:
         try:
             imported(module)
@@ -50,7 +50,7 @@ def unfit(needs: Needs) -> str:
     for path in needs.paths:
         if not os.path.exists(path):
             return (
-                f"{path} is not there, though the source says shared_mount=True: mount it at the same path on every "
+                f"{path} does not exist, although the source has shared_mount=True: mount it at the same path on every "
                 "machine, or put the files where all reach them (s3://, hdfs://)"
             )
     return ""
@@ -66,12 +66,12 @@ def process() -> str:
 
 
 def say_where(error: PersistentError, where: str) -> None:
-    """Add to a StorageError or SourceError the process it was met in, once."""
+    """Add to a StorageError or SourceError, once, the process in which it was met."""
     if not isinstance(error, StorageError | SourceError) or hasattr(error, "met"):
         return
     error.met = where  # type: ignore[union-attr]
     if error.args and isinstance(error.args[0], str):
-        own = " Driver and executors have each their own." if CREDENTIALS in error.args[0] else ""
+        own = " The driver and each executor have their own." if CREDENTIALS in error.args[0] else ""
         error.args = (f"{error.args[0].rstrip('.')}.{own} (Met on {where}.)", *error.args[1:])
 
 

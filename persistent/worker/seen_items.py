@@ -1,4 +1,4 @@
-"""What a split is told of the records seen before it, and what it tells of those that it has seen. All are values."""
+"""What a split learns about the records seen before it, and reports about those that it has seen. All are values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from persistent.codec import Run
 
 @dataclass(frozen=True)
 class SeenBefore:
-    """The committed ``runs`` of what was seen, in panes of ``pane_ms``; those before ``horizon`` have expired.
-    ``also``: what earlier splits of the step have seen."""
+    """The committed ``runs`` of seen records, in panes of ``pane_ms``; those before ``horizon`` have expired. ``also``:
+    the records seen by earlier splits of the step."""
 
     runs: tuple[Run, ...]
     horizon: int
@@ -27,7 +27,7 @@ class SeenBefore:
 @dataclass(frozen=True)
 class SeenSpan:
     """By hash of the key, ascending: the first and last number seen, the first and last timestamp, and the latest
-    timestamp of the committed state (-1: none). Of ids, the hashes alone."""
+    timestamp of the committed state (-1: none). For ids, only the hashes."""
 
     hashes: Words
     firsts: Integers
@@ -38,7 +38,7 @@ class SeenSpan:
 
     @staticmethod
     def of(codes: Integers, hashes: Words, numbers: Integers, times: Integers, before: Integers) -> SeenSpan:
-        """The span of these records. ``codes``: the place of each one's key in ``hashes`` and ``before``."""
+        """The span of these records. ``codes``: the place of each record's key in ``hashes`` and ``before``."""
         held = np.flatnonzero(np.bincount(codes, minlength=len(hashes)))
         ends = [np.full(len(hashes), start, np.int64) for start in (2**63 - 1, -(2**63), 2**63 - 1, -(2**63))]
         for column, kernel, values in zip(ends, (np.minimum, np.maximum) * 2, (numbers, numbers, times, times)):
@@ -65,7 +65,7 @@ class SeenSpan:
         order = np.argsort(columns[0], kind="stable")
         hashes, *others = (column[order] for column in columns)
         starts = np.flatnonzero(np.concatenate(([True], hashes[1:] != hashes[:-1])))
-        # What the committed state has of a key was the same for each: the least, if different keys have one hash.
+        # The committed state of a key is the same for each split: the minimum, if different keys share a hash.
         kernels = (np.minimum, np.maximum, np.minimum, np.maximum, np.minimum)
         reduced = [kernel.reduceat(column, starts) for kernel, column in zip(kernels, others)]
         return SeenSpan(hashes[starts], *reduced)
@@ -73,8 +73,8 @@ class SeenSpan:
 
 @dataclass(frozen=True)
 class SeenAfter:
-    """What a split has seen: a run of it, if anything, and its span. ``behind_ms``: how far behind the clock the oldest
-    record was of which a copy came."""
+    """The records that a split has seen: their run, if any, and their span. ``behind_ms``: how far behind the clock the
+    oldest record was that a copy repeats."""
 
     run: Run | None
     span: SeenSpan
@@ -82,8 +82,8 @@ class SeenAfter:
 
 
 def silence_ms(spans: Sequence[SeenSpan]) -> int:
-    """The longest time that an origin was silent for, between one split and the next, or since the committed state. An
-    id has no second record."""
+    """The longest time that an origin was silent, between one split and the next, or since the committed state. An id
+    has no second record."""
     spans = [span for span in spans if not span.is_of_ids]
     if not spans:
         return 0

@@ -1,9 +1,9 @@
-"""What was seen is a state of its own: by (origin, epoch) and pane of event time, the numbers and the newest timestamp.
+"""The seen records are a state of their own: by (origin, epoch) and pane of event time, numbers and a timestamp.
 
-    numbers     the sequences of the records seen, as ranges
-    latest      the largest timestamp (ms) among them
+ numbers     the sequences of the seen records, as ranges
+ latest      the largest timestamp (ms) among them
 
-Its runs lie with the index of the source, and are folded, copied and collected as all runs are.
+Its runs are stored with the index of the source, and are folded, copied and collected like all runs.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from persistent.worker.seen_items import SeenBefore
 
 _PIECE_BYTES = 1 << 20
 _PIECES_MAX = 256
-"""How many decoded pieces of about 1 MB a worker keeps: it bounds the memory for what was seen."""
+"""How many decoded pieces of about 1 MB a worker keeps, which bounds the memory for seen records."""
 _FILES_MAX = 4
 
 
 @cache
 def seen_monoid() -> Monoid[Any]:
-    """The monoid of what was seen. Made at its first use: the import of the package stays light."""
+    """The monoid of the seen records. Made on first use, so that importing the package stays cheap."""
     return record(numbers=Ranges(), latest=Max())
 
 
 class _SeenTask(PersistentTask):
-    """Whose key and folder the runs have."""
+    """The task that gives the runs their key and folder."""
 
     def __init__(self, keys: tuple[str, ...], folder: str) -> None:
         self.key = keys
@@ -52,7 +52,7 @@ class _SeenTask(PersistentTask):
 
 
 def seen_job(job: Job, source: str, pane_ms: int) -> Job:
-    """The job whose state is what was seen of the source of that name, to write, read and fold its runs."""
+    """The job whose state is the seen records of this source, to write, read and fold its runs."""
     state = WindowState(seen_monoid(), Window(pane_ms, pane_ms))
     task = _SeenTask(job.dedupe[source].keys, job.sources[source].kind)
     return Job(task, state, job.sources, {}, job.storage, False)
@@ -77,7 +77,7 @@ class SeenCache:
     pieces: LruCache[GroupSums] = field(default_factory=lambda: LruCache[GroupSums](_PIECES_MAX))
 
     def parts(self, storage: Storage, before: SeenBefore, hashes: Words) -> Iterator[GroupSums]:
-        """The rows of each run in the pieces where keys of these ascending hashes may be, oldest run first."""
+        """The rows of each run in the pieces that can hold keys of these ascending hashes, oldest run first."""
         groups = np.flatnonzero(np.bincount(groups_of(hashes), minlength=KEY_GROUPS))
         files: LruCache[object] = LruCache(_FILES_MAX)
         for run in before.runs:

@@ -59,8 +59,8 @@ class OneKey:
 
 @dataclass(frozen=True)
 class StatePart:
-    """A part of a state: some key groups, one key, one window (its number); ``as_of``: as it was at that clock (ms, on
-    the grid)."""
+    """A part of a state: some key groups, one key, one window (its number); ``as_of``: as of that clock (ms, on the
+    grid)."""
 
     low: int = 0
     high: int = KEY_GROUPS
@@ -90,10 +90,10 @@ def empty_table(job: Job, manifest: Manifest | None) -> pa.Table:
 
 def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iterator[pa.Table]:
     """The state that a manifest holds, or a part of it, in pieces of bounded size, in the order of the key groups. Of a
-    state with windows: every window that holds something and is not closed.
+    state with windows: every non-empty window that is not closed.
 
-    UserCodeError names the key and window of a result that the monoid cannot present; a job with dead letters leaves it
-    out, with a warning.
+    UserCodeError names the key and window of a result that the monoid cannot present; a job with dead letters omits it,
+    with a warning.
     """
     state, names, operator = job.state, key_names(job.task), state_of(job, manifest)
     types = [type_of(name) for name in operator.key_types]
@@ -113,7 +113,7 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
         if failing and not job.dead_letters:
             raise no_result(job, failing[0])
         for one in failing:
-            logger.warning("left out of the state: no result for %s", one.text(names))
+            logger.warning("omitted from the state: no result for %s", one.text(names))
 
 
 def _sums(job: Job, manifest: Manifest, groups: tuple[int, int], part: StatePart) -> Iterator[GroupSums]:

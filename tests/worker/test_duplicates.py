@@ -233,7 +233,7 @@ def test_an_id_given_twice_is_told_from_a_copy_by_its_time() -> None:
     fates = split.judge(batch, np.array([5, 5, 6, 5]))
     assert fates.tolist() == [Fate.NEW, Fate.COPY, Fate.USED_AGAIN, Fate.NAMELESS]
     assert split.reasons(batch, np.array([2, 3]), fates[2:]) == [
-        "origin 'a', n 7 was seen before, in an older record: no copy, unless copies have times of their own "
+        "origin 'a', n 7 was seen before, in an older record: not a copy, unless copies have times of their own "
         "(restamped=True)",
         "no origin: dedupe needs them to recognise a copy",
     ]
