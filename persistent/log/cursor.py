@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from persistent.errors import RetentionGap
+from persistent.errors import CorruptLog, RetentionGap
 from persistent.log.folder import Cut, LogFolder, LogLayout
 from persistent.log.frames import Frame, Kind
 from persistent.log.position import LogPosition
@@ -25,6 +25,8 @@ class LogBatch:
     times: Any
     records: pa.BinaryArray
     mark: bytes = b""
+    checksum: int = 0
+    """Of the whole entry, and of its place."""
 
     def __len__(self) -> int:
         return len(self.records)
@@ -49,6 +51,7 @@ class Cursor:
         self,
         folder: LogFolder,
         position: LogPosition,
+        number: int | None = None,
         *,
         whole: bool = False,
         beyond: Callable[[], LogPosition] | None = None,
@@ -56,14 +59,17 @@ class Cursor:
         self._whole = whole
         self._beyond = beyond
         self._folder = folder
+        self._log = ""
+        self._is_given = True
         self._offset = 0
         self.position = position
-        self.number: int | None = None
+        self.number = number
         self.ended = False
 
     def take(self) -> Iterator[LogBatch]:
-        """The entries that exist now. RetentionGap if the next one was cut off and ``beyond`` is None; CorruptLog."""
-        if not self._folder.find():
+        """The entries that exist now. RetentionGap if the next one was cut off and ``beyond`` is None; CorruptLog, also
+        if the log ends before the position, or another log has taken the place of this one."""
+        if not self._is_there():
             return
         layout = self._layout()
         while self.position.segment in layout.segments and not self.ended:
@@ -74,7 +80,9 @@ class Cursor:
                 layout = self._layout()
                 continue
             if not segment.sealed and not segment.begun:
-                return
+                break
+            if self._is_given:
+                self._refuse_beyond(segment)
             yield from self._entries(segment)
             if not segment.sealed:
                 return
@@ -83,6 +91,20 @@ class Cursor:
             self._go(LogPosition(self.position.segment + 1, 0, 0), 0)
             if self.position.segment not in layout.segments:
                 layout = self._layout()
+        if not self.ended and self.position > (layout.segments.stop, 0, 0):
+            self._raise_beyond(layout.newest)
+
+    def _is_there(self) -> bool:
+        """Whether the log exists. CorruptLog if it did, or another one is in its place."""
+        found = self._folder.id if self._folder.find() else ""
+        if self._log not in ("", found):
+            there = f"the log {found} is in its place" if found else "it is gone"
+            raise CorruptLog(
+                f"{self._folder}: the log {self._log} was read up to {self.position}, and now {there}: the position "
+                "names other records there, or none. Restore the log, or read the other one from its beginning"
+            )
+        self._log = found
+        return bool(found)
 
     def _entries(self, segment: Segment) -> Iterator[LogBatch]:
         if self.number is None:
@@ -98,6 +120,20 @@ class Cursor:
             if skipped < frame.count or (frame.count == 0 and frame.mark_bytes):
                 yield batch_of(segment, frame, skipped)
 
+    def _refuse_beyond(self, segment: Segment) -> None:
+        """CorruptLog if the segment ends before the position, which was given: later ones follow from entries."""
+        at, self._is_given = self.position, False
+        stop = segment.seal.entry if segment.sealed else segment.kept(b"").so_far.entries
+        if at.entry > stop or (at.entry == stop and at.slot):
+            self._raise_beyond(segment.number)
+
+    def _raise_beyond(self, segment: int) -> NoReturn:
+        raise CorruptLog(
+            f"{self._folder}: there is no position {self.position}: the log ends before it, in segment {segment}. "
+            "It is an older copy, or has lost entries that were not synced. Restore it; or read from a position that "
+            "exists (log.ends()), and count what is lost"
+        )
+
     def _go(self, position: LogPosition, offset: int) -> None:
         self.position, self._offset = position, offset
 
@@ -107,7 +143,10 @@ class Cursor:
         return layout
 
     def _refuse_gone(self, cut: Cut) -> None:
-        if self.position < cut.position and self._beyond is not None:
+        if self.position < cut.position and self.number == cut.number:
+            # The same place: only what was read was cut off.
+            self._go(cut.position, 0)
+        elif self.position < cut.position and self._beyond is not None:
             self._go(self._beyond(), 0)
             self.number = None
         elif self.position < cut.position:
@@ -122,7 +161,8 @@ def batch_of(segment: Segment, frame: Frame, skipped: int = 0) -> LogBatch:
     """The records of an entry, without the first ``skipped``."""
     position = LogPosition(segment.number, frame.entry, skipped)
     times, records = frame.times(segment.data)[skipped:], frame.records(segment.data)[skipped:]
-    return LogBatch(position, frame.number + skipped, times, records, frame.mark(segment.data))
+    checksum = frame.checksum(segment.data)
+    return LogBatch(position, frame.number + skipped, times, records, frame.mark(segment.data), checksum)
 
 
 def find_segment(folder: LogFolder, layout: LogLayout, is_before: Any) -> Segment | None:

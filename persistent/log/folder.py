@@ -6,25 +6,41 @@
     t/<number>-<position>  a cut: records before it are gone                           put if absent: the highest counts
 
 A claim fences all earlier writers. Of two open segments with one number, the one with the higher epoch counts: the
-writer of the other was fenced before it acknowledged anything there.
+writer of the other was fenced before it acknowledged anything there. Files with other names do not count.
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from persistent.codec.documents import decode_document, encode_document
-from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat
+from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat, StorageError
 from persistent.log.position import BEGINNING, LogPosition
 from persistent.log.segments import Segment
 from persistent.storage import Storage
 from persistent.storage.protocol import put_or_read
 
 FORMAT = 1
-_DIGITS = 20
+_DIGITS: Final = 20
+_NUMBER: Final = rf"\d{{{_DIGITS}}}"
+_NAMES: Final = {
+    "c": re.compile(_NUMBER),
+    "s": re.compile(_NUMBER),
+    "o": re.compile(f"{_NUMBER}-{_NUMBER}"),
+    "t": re.compile(rf"{_NUMBER}-\d+-\d+-\d+"),
+}
+
+
+@dataclass(frozen=True)
+class WriterClaim:
+    """The claim of a writer: its epoch, and the bytes by which it is told from the claims of other logs."""
+
+    epoch: int
+    data: bytes
 
 
 @dataclass(frozen=True)
@@ -64,19 +80,30 @@ class LogFolder:
         return self.storage.url
 
     def find(self) -> bool:
-        """Whether a log exists here. CorruptLog, NewerFormat; InvalidPipeline if something else is here."""
-        if not self.id:
-            names = self.storage.list("c")
-            others = [] if names else self.storage.list("") + self.storage.list("s")
-            # They can be of a log that was made just now.
-            names = names or (self.storage.list("c") if others else [])
-            if names:
-                self._found(self.storage.read(_claim(0)) if names[0] == _claim(0)[2:] else b"")
-            elif others:
-                raise InvalidPipeline(
-                    f"{self}: this folder holds files that are not of a log. Give the log a folder of its own"
-                )
+        """Whether a log exists here now; then ``id`` is that of this log, which can have taken the place of another.
+        CorruptLog, NewerFormat; InvalidPipeline if something else is here."""
+        data = self._first_claim()
+        if data is not None:
+            self._found(data)
+        elif self.id:
+            self._take(log="", appends=False)
         return bool(self.id)
+
+    def _first_claim(self) -> Any:
+        """The claim that made the log; None if there is no log."""
+        try:
+            return self.storage.read(_claim(0))
+        except FileNotFoundError:
+            others = self._names("c") + self.storage.list("") + self._names("s")
+        try:
+            # They can be of a log that was made just now.
+            return self.storage.read(_claim(0)) if others else None
+        except FileNotFoundError as error:
+            if self._names("c"):
+                return b""
+            raise InvalidPipeline(
+                f"{self}: this folder holds files that are not of a log. Give the log a folder of its own"
+            ) from error
 
     def make(self) -> None:
         """Find the log, or create it."""
@@ -95,29 +122,48 @@ class LogFolder:
             raise NewerFormat(
                 f"{self}: the log has format {facts['format']}, and this release reads {FORMAT}: update the release"
             )
-        self.id, self.appends = facts["log"], facts["appends"]
+        self._take(facts["log"], facts["appends"])
         if self.appends and not hasattr(self.storage, "append"):
             raise InvalidPipeline(f"{self}: this log was made on a local disk: give its path on that machine")
 
+    def _take(self, log: str, appends: bool) -> None:
+        if self.id not in ("", log):
+            # What is known of segments was known of another log.
+            self._sealed_known = None
+        self.id, self.appends = log, appends
+
+    def _names(self, folder: str) -> list[str]:
+        """The names that we have written in a folder, sorted."""
+        return [name for name in self.storage.list(folder) if _NAMES[folder].fullmatch(name)]
+
     # -- claims --------------------------------------------------------------------------------------------------
 
-    def claim(self) -> int:
-        """Fence every earlier writer; returns the epoch of the new one. The claim records which segment was sealed
-        last, so its loss is noticed."""
+    def claim(self) -> WriterClaim:
+        """Fence every earlier writer. The claim records which segment was sealed last, so its loss is noticed."""
         data = encode_document({"log": self.id, "newest": self.layout().newest, "writer": uuid.uuid4().hex})
         epoch = self.epoch() + 1
         while (held := put_or_read(self.storage, _claim(epoch), data)) is not None and bytes(held) != data:
             epoch += 1
-        return epoch
+        return WriterClaim(epoch, data)
 
     def epoch(self) -> int:
         """The epoch of the last writer; 0 if there was none."""
-        return int(self.storage.list("c")[-1])
+        return int(self._names("c")[-1])
 
-    def is_fenced(self, epoch: int) -> bool:
-        """Whether another writer has claimed since. Claims leave no gap, so the next epoch is the proof."""
+    def is_fenced(self, claim: WriterClaim) -> bool:
+        """Whether another writer has claimed since. Claims leave no gap, so the next epoch is the proof. StorageError
+        if the claim itself is gone: whatever this writer adds, no reader would find it."""
         try:
-            self.storage.read(_claim(epoch + 1))
+            is_ours = bytes(self.storage.read(_claim(claim.epoch))) == claim.data
+        except FileNotFoundError:
+            is_ours = False
+        if not is_ours:
+            raise StorageError(
+                f"{self}: the log is no longer there: its folder was moved, deleted or replaced while this writer was "
+                "open. What was acknowledged went with the folder. Put it back, or open a writer where it is now"
+            )
+        try:
+            self.storage.read(_claim(claim.epoch + 1))
         except FileNotFoundError:
             return False
         return True
@@ -129,8 +175,8 @@ class LogFolder:
         missing: list[int] = []
         while True:
             # This order sees a segment that is sealed meanwhile, and what is behind an open one.
-            opened = [_open_parts(name) for name in self.storage.list("o")]
-            sealed = [int(name) for name in self.storage.list("s")]
+            opened = [_open_parts(name) for name in self._names("o")]
+            sealed = [int(name) for name in self._names("s")]
             cut = self._cut()
             first, newest, known = cut.position.segment, sealed[-1] if sealed else 0, self._known()
             last = max((parts for parts in opened if parts[0] > newest), default=None)
@@ -143,9 +189,11 @@ class LogFolder:
             if lost == missing:
                 behind = max(newest, last[0] if last else 0)
                 there = f"segment {behind} exists" if behind > lost[0] else "it existed before"
+                after = LogPosition(lost[-1] + 1, 0, 0)
                 raise CorruptLog(
                     f"{self}: segment {lost[0]} is missing, but {there}. Restore {sealed_name(lost[0])} from a "
-                    f"copy; or read on from segment {lost[-1] + 1}, and count what is lost"
+                    f"copy; or read on from position {after}, and count what is lost. To write on without it, cut "
+                    f'off what is before: log.truncate(LogPosition.from_text("{after}"))'
                 )
             # It may have been sealed and cut off during the lookup.
             missing = lost
@@ -153,7 +201,7 @@ class LogFolder:
     def _known(self) -> int:
         """The newest segment known to be sealed: seen here, or recorded by the newest claim."""
         if self._sealed_known is None:
-            name = f"c/{self.storage.list('c')[-1]}"
+            name = f"c/{self._names('c')[-1]}"
             facts = _claim_facts(self.storage.read(name), f"{self}/{name}")
             self._sealed_known = int(facts.get("newest", 0))
         return self._sealed_known
@@ -165,11 +213,16 @@ class LogFolder:
         name = sealed_name(number) if sealed or opened is None else open_name(*opened)
         return Segment(self.storage.read(name), self.id, number, sealed, f"{self}/{name}")
 
+    def opened(self, number: int) -> list[Segment]:
+        """The open segments with a number, that of the highest epoch first. FileNotFoundError if one was sealed or
+        deleted in the meantime."""
+        names = [f"o/{name}" for name in reversed(self._names("o")) if _open_parts(name)[0] == number]
+        return [Segment(self.storage.read(name), self.id, number, False, f"{self}/{name}") for name in names]
+
     def leftovers(self, segment: int, epoch: int) -> Sequence[str]:
-        """The open segments left by writers before this epoch, up to this number. They are sealed elsewhere, or
-        empty."""
-        parts = [(_open_parts(name), f"o/{name}") for name in self.storage.list("o")]
-        return [name for (number, of), name in parts if of < epoch and number <= segment]
+        """The open segments left by writers before this epoch, below this number: all of them are sealed."""
+        parts = [(_open_parts(name), f"o/{name}") for name in self._names("o")]
+        return [name for (number, of), name in parts if of < epoch and number < segment]
 
     # -- cuts ----------------------------------------------------------------------------------------------------
 
@@ -181,7 +234,7 @@ class LogFolder:
         name = f"t/{cut.number:0{_DIGITS}d}-{cut.position}"
         self.storage.put_if_absent(name, b"")
         first = self._cut().position.segment
-        for number in self.storage.list("s")[:-1]:
+        for number in self._names("s")[:-1]:
             if int(number) < first:
                 self.storage.delete(f"s/{number}")
         cuts = self._cuts()
@@ -193,7 +246,7 @@ class LogFolder:
 
     def _cuts(self) -> dict[str, Cut]:
         cuts = {}
-        for name in self.storage.list("t"):
+        for name in self._names("t"):
             number, _, position = name.partition("-")
             cuts[name] = Cut(int(number), LogPosition.from_text(position))
         return cuts

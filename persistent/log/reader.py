@@ -8,16 +8,30 @@ at-most-once. A lease admits one reader per id. A reader that has lost it raises
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from persistent.clock import monotonic_s, wall_ms
-from persistent.errors import Fenced, Refused, StillRunning
+from persistent.errors import CorruptLog, Fenced, Refused, StillRunning
 from persistent.log.cursor import Cursor, LogBatch
 from persistent.log.position import LogPosition
-from persistent.offsets.protocol import OffsetStore, ReaderState, load_state
+from persistent.offsets.protocol import OffsetStore, load_state
+
+
+class ReaderPlaces(Protocol):
+    """What a reader needs of its log."""
+
+    @property
+    def id(self) -> str:
+        """The id of the log, "" before it exists."""
+
+    def cursor_at(self, position: LogPosition | None, number: int | None) -> Cursor:
+        """A cursor at a position, or where a new id begins. ``number``: how many records lie before it, if known."""
+
+    def checksum(self, position: LogPosition) -> int | None:
+        """The checksum of the entry that holds a position; None if it was cut off, 0 if it does not exist."""
 
 
 class LogReader:
@@ -27,8 +41,7 @@ class LogReader:
         self,
         reader: str,
         store: OffsetStore,
-        cursor_at: Callable[[LogPosition | None], Cursor],
-        log_id: Callable[[], str],
+        log: ReaderPlaces,
         *,
         every_ms: int,
         lease_ms: int,
@@ -36,8 +49,7 @@ class LogReader:
     ) -> None:
         self._reader = reader
         self._store = store
-        self._cursor_at = cursor_at
-        self._log_id = log_id
+        self._log = log
         self._every_ms = every_ms
         self._lease_ms = lease_ms
         self._before = before
@@ -46,7 +58,9 @@ class LogReader:
         self._cursor = self._opened()
         self._begin = self._cursor.position
         self._leased = False
-        self._marked: LogPosition | None = None
+        self._marked: LogBatch | None = None
+        self._under_way: LogBatch | None = None
+        """The batch that was handed out last, while nobody has asked for the next one or marked it."""
         self._flushed_s = monotonic_s()
 
     def __enter__(self) -> Self:
@@ -75,12 +89,17 @@ class LogReader:
                 self._take_lease()
             except BaseException:
                 # That was only a look: the next attempt must find the same.
-                self._cursor = self._cursor_at(self._begin)
+                self._cursor = self._log.cursor_at(self._begin, None)
                 raise
+        if self._under_way is not None:
+            # Its processing has raised, or the loop was left.
+            self._cursor, self._under_way = self._again(self._under_way), None
         for batch in self._cursor.take():
             if self._before:
                 self.mark(batch)
                 self.flush()
+            else:
+                self._under_way = batch
             yield batch
             if not self._before:
                 self.mark(batch)
@@ -102,7 +121,10 @@ class LogReader:
 
     def mark(self, batch: LogBatch) -> None:
         """Mark a batch, and all before it, as processed. For callers that leave a loop early."""
-        self._marked = max(self._marked or batch.next, batch.next)
+        if self._marked is None or self._marked.next < batch.next:
+            self._marked = batch
+        if self._under_way is not None and self._under_way.next <= batch.next:
+            self._under_way = None
 
     def flush(self) -> None:
         """Store the marked position, durably, and keep the lease. Fenced, StorageError."""
@@ -127,13 +149,25 @@ class LogReader:
     # -- the lease -------------------------------------------------------------------------------------------------
 
     def _opened(self) -> Cursor:
-        text = self._state.position
-        return self._cursor_at(LogPosition.from_text(text) if text else None)
+        """The cursor at the stored position. CorruptLog if the entry before it is not the one that was read."""
+        text, entry = self._state.position, self._state.entry
+        position = LogPosition.from_text(text) if text else None
+        found = self._log.checksum(position) if position is not None and entry else None
+        if found is not None and f"{found:08x}" != entry:
+            raise CorruptLog(
+                f"{self!r} has read up to {position}, and another entry, or none, is there now: the log is an older "
+                "copy, or has lost entries that were not synced. Restore it; or read it under another id, from where "
+                "initial= says"
+            )
+        return self._log.cursor_at(position, self._state.number)
+
+    def _again(self, batch: LogBatch) -> Cursor:
+        return self._log.cursor_at(batch.first, batch.number)
 
     def _refuse_another_log(self) -> str:
         """The id of the log, "" before it exists. Refused if the position is of another log, where it names other
         records or none."""
-        log = self._log_id()
+        log = self._log.id
         if "" not in (log, self._state.log) and self._state.log != log:
             raise Refused(f"{self!r} has read another log, {self._state.log}. Read this one, {log}, under another id")
         return log
@@ -159,10 +193,11 @@ class LogReader:
 
     def _put(self, until: int) -> None:
         """Replace the stored document. The stored position never goes back."""
-        held = self._state
-        stored = LogPosition.from_text(held.position) if held.position else None
-        marked = stored if self._marked is None else max(self._marked, stored or self._marked)
-        new = ReaderState(held.log, str(marked) if marked else "", held.token, until)
+        new = replace(self._state, until=until)
+        marked = self._marked
+        if marked is not None and (not new.position or LogPosition.from_text(new.position) < marked.next):
+            number, entry = marked.number + len(marked), f"{marked.checksum:08x}"
+            new = replace(new, position=str(marked.next), number=number, entry=entry)
         if not self._store.swap(self._reader, self._version, new.encoded()):
             self._leased = False
             raise Fenced(

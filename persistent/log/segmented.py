@@ -7,22 +7,20 @@ time        of each record, ms: never goes back, so it is an index
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from persistent.clock import Duration, duration_ms, wall_ms
-from persistent.errors import InvalidPipeline, RetentionGap
-from persistent.log.cursor import Cursor, LogBatch, find_segment
-from persistent.log.folder import Cut, LogFolder, LogLayout
-from persistent.log.frames import CONTENT_BYTES_MAX, Frame, Kind
+from persistent.errors import InvalidPipeline, PersistentError, RetentionGap
+from persistent.log.cursor import Cursor, LogBatch
+from persistent.log.folder import Cut, LogFolder
+from persistent.log.frames import CONTENT_BYTES_MAX
+from persistent.log.lookup import LogEnds, Lookup, settled
 from persistent.log.position import BEGINNING, LogPosition
 from persistent.log.reader import LogReader
-from persistent.log.segments import Segment
 from persistent.log.sync import sync_policy
 from persistent.log.takeover import last_mark, take_over
 from persistent.log.writer import LogWriter
@@ -30,24 +28,11 @@ from persistent.offsets import OffsetStore, open_offsets
 from persistent.offsets.protocol import checked_id
 from persistent.storage import Storage, open_storage
 
+logger = logging.getLogger("persistent.log")
+
 _ON_GAP = ("fail", "earliest", "latest")
 _SEGMENT_BYTES_MIN = 1 << 10
 _WAIT_MS = 100
-
-
-@dataclass(frozen=True)
-class LogEnds:
-    """The ends of a log. ``first`` has the number ``first_number``, and ``next`` is the position of the next record.
-    ``time``: of the last record, 0 without one. ``ended``: nothing follows. ``whole_number``: ``next_number`` plus the
-    whole records that readers do not see yet, because a writer is adding them or the power was lost."""
-
-    first: LogPosition = BEGINNING
-    first_number: int = 0
-    next: LogPosition = BEGINNING
-    next_number: int = 0
-    time: int = 0
-    ended: bool = False
-    whole_number: int = 0
 
 
 class SegmentedLog:
@@ -87,6 +72,7 @@ class SegmentedLog:
         self._keep_age = None if keep_age is None else duration_ms(keep_age, "keep_age")
         self._keep_bytes = keep_bytes
         self._folder = LogFolder(open_storage(url))
+        self._lookup = Lookup(self._folder)
 
     def __repr__(self) -> str:
         return f"SegmentedLog({str(self._folder)!r})"
@@ -126,26 +112,27 @@ class SegmentedLog:
         Readers that come to a removed record raise RetentionGap. A position behind the end cuts off everything, and one
         before an earlier cut nothing. If the writer does not sync each entry, only sealed segments are cut.
         """
-        ends = self.ends()
-        position = min(before, self._looked(self._safe_end) if ends.next_number else ends.next)
+        # What is missing before it is no reason to refuse.
+        start = before.segment
+        ends = self._lookup.ends(start) if self._folder.find() else LogEnds()
+        position = min(before, self._lookup.safe_end(start) if ends.next_number else ends.next)
         if position <= ends.first:
             return ends.first
-        self._folder.cut(Cut(self._number_of(position, ends), position))
+        self._folder.cut(Cut(self._lookup.number(position), position))
         return position
 
-    def _safe_end(self) -> LogPosition:
-        """The position up to which a power loss removes nothing."""
-        layout = self._folder.layout()
-        if layout.open is not None:
-            segment = self._folder.segment(layout, layout.open[0])
-            if segment.begun and not segment.facts["each"]:
-                return LogPosition(segment.number, 0, 0)
-        return self._ends().next
-
     def _retain(self) -> None:
-        """Cut off the segments beyond the retention."""
+        """Cut off the segments beyond the retention. A failure is logged: it is no failure of what was appended, and
+        the next sealed segment repeats the attempt."""
         if self._keep_age is None and self._keep_bytes is None:
             return
+        try:
+            self._cut_off()
+        except PersistentError as error:
+            logger.warning("%r: retention has failed, so the log keeps more than it should: %s", self, error)
+
+    @settled
+    def _cut_off(self) -> None:
         layout = self._folder.layout()
         if not layout.sealed:
             return
@@ -218,38 +205,33 @@ class SegmentedLog:
         if initial not in ("earliest", "latest") and (isinstance(initial, bool) or not isinstance(initial, int)):
             raise InvalidPipeline(f'initial={initial!r}: give "earliest", "latest", or a time of the log in ms')
 
-        def cursor_at(position: LogPosition | None) -> Cursor:
-            if position is None and initial == "latest":
-                position = self.ends().next
-            elif position is None and isinstance(initial, int):
-                position = self.position_at(initial, on_gap="fail" if on_gap == "fail" else "earliest")
-            return self._cursor(position, on_gap)
-
-        every_ms, lease_ms, before = duration_ms(every, "every"), duration_ms(lease, "lease"), mark == "before"
-        times = {"every_ms": every_ms, "lease_ms": lease_ms}
-        return LogReader(checked_id(id), open_offsets(store), cursor_at, lambda: self.id, before=before, **times)
+        places = _ReaderPlaces(self, initial, on_gap)
+        times = {"every_ms": duration_ms(every, "every"), "lease_ms": duration_ms(lease, "lease")}
+        return LogReader(checked_id(id), open_offsets(store), places, before=mark == "before", **times)
 
     def ends(self) -> LogEnds:
         """Where the log begins and ends now, as readers see it."""
-        return self._looked(self._ends) if self._folder.find() else LogEnds()
+        return self._lookup.ends() if self._folder.find() else LogEnds()
 
     def position_at(self, time: int, *, on_gap: str = "fail") -> LogPosition:
         """The position of the first record with this time or a later one; if there is none, of the next record.
 
         RetentionGap if such records may have been cut off, unless ``on_gap`` is "earliest".
         """
-        position, _ = self._looked(lambda: self._at(time)) if self._folder.find() else (BEGINNING, 0)
+        position, _ = self._lookup.at(time) if self._folder.find() else (BEGINNING, 0)
         ends = self.ends()
         if on_gap == "fail" and position == ends.first and ends.first_number:
-            raise RetentionGap(
-                f"{self!r}: the first record that remains, {ends.first}, is not before time {time}, and records "
-                'before it were cut off: some may have had that time. on_gap="earliest" continues without them'
-            )
+            last = self._lookup.time_before(position)
+            if last >= time:
+                raise RetentionGap(
+                    f"{self!r}: records of time {time} or later were cut off: those before {ends.first}, the last of "
+                    f'time {last}. on_gap="earliest" continues without them'
+                )
         return position
 
     def number_at(self, time: int) -> int:
         """The number of the first remaining record with this time or a later one."""
-        return self._looked(lambda: self._at(time))[1] if self._folder.find() else 0
+        return self._lookup.at(time)[1] if self._folder.find() else 0
 
     def position_of(self, number: int, *, whole: bool = False) -> LogPosition:
         """The position of the record with this number, or of the next record. RetentionGap if it was cut off;
@@ -262,8 +244,7 @@ class SegmentedLog:
             )
         if number > stop:
             raise ValueError(f"{self!r}: record {number:,} does not exist yet: the next is {stop:,}")
-        found: LogPosition = self._looked(lambda: self._position(number, whole))
-        return found
+        return self._lookup.position(number, whole)
 
     def fingerprint_of(self, number: int) -> str | None:
         """A text that identifies the record under a number: its place, and the checksum of its entry.
@@ -271,99 +252,48 @@ class SegmentedLog:
         A number is reused where an entry that was not synced was lost, or the log is an older copy. None if the record
         was cut off, "" if it does not exist.
         """
-        return self._looked(lambda: self._fingerprint(number)) if self._folder.find() else ""
+        return self._lookup.fingerprint(number) if self._folder.find() else ""
 
     def mark(self) -> bytes:
         """The mark of the last entry that has one; b"" without one."""
         return last_mark(self._folder)
 
-    def _cursor(self, start: LogPosition | None, on_gap: str, *, whole: bool = False) -> Cursor:
-        beyond = None if on_gap == "fail" else lambda: self._start(BEGINNING, on_gap)
-        return Cursor(self._folder, self._start(start, on_gap), whole=whole, beyond=beyond)
-
-    def _start(self, start: LogPosition | None, on_gap: str) -> LogPosition:
+    def _cursor(
+        self, start: LogPosition | None, on_gap: str, *, whole: bool = False, number: int | None = None
+    ) -> Cursor:
+        """``number``: how many records lie before ``start``, if that is known."""
         if on_gap not in _ON_GAP:
             raise InvalidPipeline(f"on_gap={on_gap!r} is not known; it is one of {', '.join(_ON_GAP)}")
+        beyond = None if on_gap == "fail" else lambda: self._start(BEGINNING, on_gap)
+        begin = start if start is not None and number is not None else self._start(start, on_gap)
+        return Cursor(self._folder, begin, number, whole=whole, beyond=beyond)
+
+    def _start(self, start: LogPosition | None, on_gap: str) -> LogPosition:
         if start is None or on_gap != "fail":
             ends = self.ends()
             if start is None or start < ends.first:
                 return ends.next if on_gap == "latest" and start is not None else ends.first
         return start
 
-    # -- looking up ----------------------------------------------------------------------------------------------
 
-    def _looked(self, look: Callable[[], Any]) -> Any:
-        """The answer of ``look``, repeated while segments move in the meantime."""
-        while True:
-            try:
-                return look()
-            except FileNotFoundError:
-                continue
+@dataclass(frozen=True)
+class _ReaderPlaces:
+    """The log as a reader sees it that begins at ``initial``."""
 
-    def _ends(self) -> LogEnds:
-        layout = self._folder.layout()
-        cut = layout.cut
-        for number in (*(layout.open or ())[:1], layout.newest):
-            segment = self._folder.segment(layout, number) if number else None
-            if segment is not None and (segment.sealed or segment.begun):
-                entries, total, time, ended = self._end_of(segment)
-                whole = total if segment.sealed else segment.kept(b"").so_far.number
-                end = max(LogPosition(number, entries, 0), cut.position)
-                return LogEnds(cut.position, cut.number, end, total, time, ended, whole)
-        return LogEnds()
+    log: SegmentedLog
+    initial: str | int
+    on_gap: str
 
-    def _end_of(self, segment: Segment) -> tuple[int, int, int, bool]:
-        """The entries of a segment, the records of the log at its end, the last time, and whether the log ends
-        there."""
-        if segment.sealed:
-            end = segment.seal
-            return end.entry, end.number, end.last, end.kind is Kind.LAST
-        before = segment.before
-        entries = list(segment.entries())
-        if not entries:
-            return 0, before.number, before.last, False
-        last = entries[-1]
-        return last.entry + 1, last.number + last.count, last.last, False
+    @property
+    def id(self) -> str:
+        return self.log.id
 
-    def _at(self, time: int) -> tuple[LogPosition, int]:
-        layout = self._folder.layout()
-        segment = find_segment(self._folder, layout, lambda head: head.last < time)
-        if segment is not None:
-            for frame in segment.entries():
-                if frame.count and frame.last >= time:
-                    slot = int(np.searchsorted(frame.times(segment.data), time))
-                    found = LogPosition(segment.number, frame.entry, slot), frame.number + slot
-                    return max(found, (layout.cut.position, layout.cut.number))
-        ends = self._ends()
-        return ends.next, ends.next_number
+    def cursor_at(self, position: LogPosition | None, number: int | None) -> Cursor:
+        if position is None and self.initial == "latest":
+            position = self.log.ends().next
+        elif position is None and isinstance(self.initial, int):
+            position = self.log.position_at(self.initial, on_gap="fail" if self.on_gap == "fail" else "earliest")
+        return self.log._cursor(position, self.on_gap, number=number)
 
-    def _position(self, number: int, whole: bool) -> LogPosition:
-        after = BEGINNING
-        for segment, frame in self._entries_to(self._folder.layout(), number, whole):
-            if number < frame.number + frame.count:
-                return LogPosition(segment.number, frame.entry, number - frame.number)
-            after = LogPosition(segment.number, frame.entry + 1, 0)
-        return max(after, self._ends().next)
-
-    def _fingerprint(self, number: int) -> str | None:
-        layout = self._folder.layout()
-        if number < layout.cut.number:
-            return None
-        for segment, frame in self._entries_to(layout, number, whole=True):
-            if number < frame.number + frame.count:
-                return f"{LogPosition(segment.number, frame.entry, 0)}-{frame.checksum(segment.data):08x}"
-        return ""
-
-    def _entries_to(self, layout: LogLayout, number: int, whole: bool) -> Iterator[tuple[Segment, Frame]]:
-        """The entries, up to that record, of the segment that holds the record with this number."""
-        segment = find_segment(self._folder, layout, lambda head: head.number <= number)
-        if segment is not None:
-            for frame in segment.entries(whole=whole):
-                if frame.number <= number:
-                    yield segment, frame
-
-    def _number_of(self, position: LogPosition, ends: LogEnds) -> int:
-        cursor = Cursor(self._folder, position)
-        found = next(cursor.take(), None)
-        number = cursor.number if found is None else found.number
-        return ends.next_number if number is None else number
+    def checksum(self, position: LogPosition) -> int | None:
+        return self.log._lookup.checksum(position) if self.id else None

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -161,12 +161,13 @@ class Segment:
 
     def _sealed_frames(self, start: int) -> Iterator[Frame]:
         seal, seed, view, at = self.seal, self._seed, memoryview(self.data), start
+        before: Frame | None = None
         while at < seal.start:
             frame = frame_at(self.data, view, seed, at)
-            if frame is None:
+            if frame is None or not _follows(frame, before):
                 raise self._corrupt(at)
             yield frame
-            at = frame.stop
+            before, at = frame, frame.stop
 
     def _visible(self, start: int) -> Sequence[Frame]:
         whole = self._whole(start)
@@ -180,6 +181,9 @@ class Segment:
     def _whole(self, start: int) -> list[Frame]:
         """The frames up to the first that is not whole. CorruptLog if that one was durable."""
         whole = list(frames(self.data, self._seed, start))
+        for before, frame in pairwise(whole):
+            if not _follows(frame, before):
+                raise self._corrupt(frame.start)
         end = whole[-1].stop if whole else start
         sealed = bool(whole) and whole[-1].kind in ENDS
         if not sealed and end < self.data.size and durable_beyond(self.data, self._seed, end) > end:
@@ -192,3 +196,15 @@ class Segment:
             "be read. Restore the file from a copy; or read on from segment "
             f"{self.number + 1}, and count what is lost"
         )
+
+
+def _follows(frame: Frame, before: Frame | None) -> bool:
+    """Whether a frame comes right after another one: two writers in one file would write the same entry twice."""
+    if before is None:
+        return True
+    is_entry = before.kind is Kind.DATA
+    return (
+        before.kind not in ENDS
+        and frame.entry == before.entry + is_entry
+        and (frame.kind is not Kind.DATA or frame.number == before.number + (before.count if is_entry else 0))
+    )

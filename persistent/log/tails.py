@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from persistent.errors import Fenced, StorageError
-from persistent.log.folder import LogFolder, open_name, sealed_name
+from persistent.log.folder import LogFolder, WriterClaim, open_name, sealed_name
 from persistent.log.frames import Kind, encode, seed_of
 from persistent.log.position import LogPosition
 from persistent.log.segments import SoFar, head, seal
@@ -50,9 +50,9 @@ class Tail(Protocol):
 class _Adding:
     """What tails of both kinds have in common: entries that were added and not yet written."""
 
-    def __init__(self, folder: LogFolder, epoch: int, segment: int, so_far: SoFar) -> None:
+    def __init__(self, folder: LogFolder, claim: WriterClaim, segment: int, so_far: SoFar) -> None:
         self._folder = folder
-        self._epoch = epoch
+        self._claim = claim
         self._parts: Parts = []
         self._failed = False
         self.segment = segment
@@ -86,7 +86,7 @@ class _Adding:
         return seed_of(self._folder.id, self.segment)
 
     def is_fenced(self) -> bool:
-        return self._folder.is_fenced(self._epoch)
+        return self._folder.is_fenced(self._claim)
 
     def _refuse_fenced(self) -> None:
         if self.is_fenced():
@@ -101,8 +101,8 @@ class OpenTail(_Adding):
     """An open segment on a local disk. An entry is written, and synced if a sync is due. Then the claims are checked,
     and a NOTE records the entry. In this order no noted entry is lost, even if another writer claims meanwhile."""
 
-    def __init__(self, folder: LogFolder, epoch: int, segment: int, so_far: SoFar, *, each: bool) -> None:
-        super().__init__(folder, epoch, segment, so_far)
+    def __init__(self, folder: LogFolder, claim: WriterClaim, segment: int, so_far: SoFar, *, each: bool) -> None:
+        super().__init__(folder, claim, segment, so_far)
         self._each = each
         self._begin(segment, so_far)
 
@@ -136,9 +136,9 @@ class OpenTail(_Adding):
 
     def _begin(self, segment: int, so_far: SoFar) -> None:
         self.segment, self.so_far = segment, so_far
-        self._name = open_name(segment, self._epoch)
+        self._name = open_name(segment, self._claim.epoch)
         self._file = self._folder.storage.append(self._name)  # type: ignore[attr-defined]
-        begun = head(self._folder.id, segment, self._epoch, so_far, each=self._each)
+        begun = head(self._folder.id, segment, self._claim.epoch, so_far, each=self._each)
         self._file.append([begun])
         self._file.sync()
         self.size = self.durable = len(begun)
@@ -171,8 +171,8 @@ class OpenTail(_Adding):
 class PutTail(_Adding):
     """Whole segments, each put if absent. Entries are collected, then put and acknowledged together."""
 
-    def __init__(self, folder: LogFolder, epoch: int, segment: int, so_far: SoFar) -> None:
-        super().__init__(folder, epoch, segment, so_far)
+    def __init__(self, folder: LogFolder, claim: WriterClaim, segment: int, so_far: SoFar) -> None:
+        super().__init__(folder, claim, segment, so_far)
         self._writer = uuid.uuid4().hex
         self._begin(segment, so_far)
 
@@ -194,7 +194,7 @@ class PutTail(_Adding):
 
     def _begin(self, segment: int, so_far: SoFar) -> None:
         self.segment, self.so_far = segment, so_far
-        begun = head(self._folder.id, segment, self._epoch, so_far, each=True, writer=self._writer)
+        begun = head(self._folder.id, segment, self._claim.epoch, so_far, each=True, writer=self._writer)
         self._parts = [begun]
         self.size = self.durable = len(begun)
 

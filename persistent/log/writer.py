@@ -6,6 +6,7 @@ writer that raised Fenced or StorageError is finished: a new one finds what is i
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from persistent.clock import monotonic_s, wall_ms
-from persistent.errors import Fenced, Refused
+from persistent.errors import Fenced, Refused, StorageError
 from persistent.log.frames import CONTENT_BYTES_MAX
 from persistent.log.position import LogPosition
 from persistent.log.sync import SyncPolicy
@@ -63,6 +64,7 @@ class LogWriter:
         self._unsynced = 0
         self._unsynced_since = 0.0
         self._timer: threading.Timer | None = None
+        self._process = os.getpid()
 
     def __enter__(self) -> Self:
         return self
@@ -82,8 +84,14 @@ class LogWriter:
         return self._tail.so_far.number
 
     def is_current(self) -> bool:
-        """Whether it can still write: it has not ended or failed, and no other writer has claimed the log."""
-        return not self._ended_by and not self._tail.is_fenced()
+        """Whether it can still write: it has not ended or failed, no other writer has claimed the log, and the log is
+        where it was."""
+        if self._ended_by or self._process != os.getpid():
+            return False
+        try:
+            return not self._tail.is_fenced()
+        except StorageError:
+            return False
 
     def append(self, record: bytes, time: int | None = None) -> LogPosition:
         """Add a record; returns its position. ``time``: ms since the epoch, not before the previous record's; by
@@ -99,6 +107,7 @@ class LogWriter:
         mark can be without records. Refused for times that go back and for records that are too large.
         """
         column = _column(records, mark, self._place)
+        self._refuse_fork()
         with self._changed:
             self._refuse_ended()
             entry = _Waiting(self._times(len(column), times), column, mark)
@@ -110,6 +119,7 @@ class LogWriter:
 
     def sync(self) -> None:
         """Make all acknowledged entries durable."""
+        self._refuse_fork()
         with self._changed:
             self._refuse_ended()
             self._await_turn()
@@ -117,6 +127,7 @@ class LogWriter:
 
     def end(self) -> None:
         """End the log: followers reach its end, and nothing can be added, by this writer or another."""
+        self._refuse_fork()
         with self._changed:
             self._refuse_ended()
             self._await_turn()
@@ -124,7 +135,10 @@ class LogWriter:
             self._ended_by = "it has ended the log"
 
     def close(self) -> None:
-        """Make all acknowledged entries durable, and end this writer. Does nothing if it has ended before."""
+        """Make all acknowledged entries durable, and end this writer. Does nothing if it has ended before, or belongs
+        to another process."""
+        if self._process != os.getpid():
+            return
         with self._changed:
             while self._busy:
                 self._changed.wait()
@@ -143,11 +157,15 @@ class LogWriter:
 
     def _lead(self, is_done: Callable[[], bool]) -> None:
         """Wait until it is done, or do the work of all waiting threads. Called with the lock."""
-        while not is_done():
-            self._await_turn()
-            if not is_done():
-                group, self._waiting = self._waiting, []
-                self._work(lambda group=group: self._flush(group))  # type: ignore[misc]
+        while True:
+            while self._busy:
+                self._changed.wait()
+            if is_done():
+                # Even if the writer has ended since.
+                return
+            self._refuse_ended()
+            group, self._waiting = self._waiting, []
+            self._work(lambda group=group: self._flush(group))  # type: ignore[misc]
 
     def _await_turn(self) -> None:
         while self._busy:
@@ -185,10 +203,10 @@ class LogWriter:
         if tail.size >= self._segment_bytes:
             tail.roll()
             self._unsynced = 0
-        self._note_rolls()
-        self._set_timer()
         for entry, position in zip(group, added):
             entry.position = position
+        self._note_rolls()
+        self._set_timer()
 
     def _note_rolls(self) -> None:
         """Report sealed segments: each full one, and of small ones every ``segment_bytes`` or ``_ROLLS_MAX``."""
@@ -220,6 +238,11 @@ class LogWriter:
 
     # -- what is refused -------------------------------------------------------------------------------------------
 
+    def _refuse_fork(self) -> None:
+        """A process that was forked has the same file: it would write among the entries of the other."""
+        if self._process != os.getpid():
+            raise Refused(f"{self._place}: this writer belongs to process {self._process}. Open one in this process")
+
     def _refuse_ended(self) -> None:
         if self._ended_by in ("it was closed", "it has ended the log"):
             raise Refused(f"{self._place}: this writer accepts nothing more: {self._ended_by}. Open another one")
@@ -229,18 +252,32 @@ class LogWriter:
     def _times(self, count: int, times: Any) -> Any:
         if times is None:
             return np.full(count, max(wall_ms(), self._last_time), np.int64)
-        found = np.ascontiguousarray(times, np.int64)
+        found = _whole(times, self._place)
         if len(found) != count:
             raise Refused(f"{self._place}: {count} records have {len(found)} times: give one for each record, or none")
-        back = np.flatnonzero(np.diff(found, prepend=max(self._last_time, 0)) < 0)
+        earliest = np.append(np.int64(max(self._last_time, 0)), found)[:count]
+        back = np.flatnonzero(found < earliest)
         if len(back):
-            before = self._last_time if back[0] == 0 else int(found[back[0] - 1])
+            before = int(earliest[back[0]])
             raise Refused(
                 f"{self._place}: time {int(found[back[0]])} of record {int(back[0])} comes after {before}: the "
                 "times of a log never go back. Nothing of this entry was written. Omit times= for the time of "
                 "day, and put the time of the event into the record"
             )
         return found
+
+
+def _whole(times: Any, place: str) -> Any:
+    """Times as int64. Refused for values that are no whole numbers of 64 bits, such as floats and NaT."""
+    found = np.asarray(times)
+    if not len(found):
+        return found.astype(np.int64)
+    if found.dtype.kind not in "iu" or found.max() > np.iinfo(np.int64).max:
+        raise Refused(
+            f"{place}: {times!r:.100} are no times: give whole milliseconds since the epoch. Nothing of this entry was "
+            "written"
+        )
+    return np.ascontiguousarray(found, np.int64)
 
 
 def is_entry(records: int, size: int) -> bool:

@@ -34,12 +34,15 @@ class OffsetStore(Protocol):
 
 @dataclass(frozen=True)
 class ReaderState:
-    """The contents of the document of a reader. ``position``: the text of the next one, "" if there is none."""
+    """The contents of the document of a reader. ``position``: the text of the next one, "" if there is none. Of the
+    last record before it ``number`` is the next one's, and ``entry`` the checksum of its entry, if these are known."""
 
     log: str = ""
     position: str = ""
     token: int = 0
     until: int = 0
+    number: int | None = None
+    entry: str = ""
 
     def taken(self, log: str, until: int) -> ReaderState:
         """The state with the lease of a new reader."""

@@ -367,3 +367,57 @@ def test_sqlite_is_the_default(log: SegmentedLog, tmp_path: Path) -> None:
     with log.reader("one", str(tmp_path / "a.db")) as reading:
         numbers(reading)
     assert load_state(SqliteOffsets(tmp_path / "a.db"), "one")[1].token == 1
+
+
+@pytest.mark.parametrize("mark", ["after", "before"])
+def test_a_reader_that_goes_on_after_an_error_has_lost_nothing(
+    mark: str, log: SegmentedLog, store: StoredOffsets
+) -> None:
+    """The batch whose processing raised would be marked with the next one. With mark="before" that is what was asked
+    for."""
+    done, fails = [], True
+    with log.reader("one", store, mark=mark) as reading:
+        while len(done) < (6 if mark == "after" else 5):
+            try:
+                for batch in reading.read():
+                    (number,) = map(int, batch.records.to_pylist())
+                    if number == 3 and fails:
+                        fails = False
+                        raise RuntimeError("the first time")
+                    done.append(number)
+            except RuntimeError:
+                continue
+    assert done == ([0, 1, 2, 3, 4, 5] if mark == "after" else [0, 1, 2, 4, 5])
+    assert numbers(log.reader("one", store)) == []
+
+
+def test_a_loop_that_is_left_is_entered_again_where_it_was(log: SegmentedLog, store: StoredOffsets) -> None:
+    """Unless it has said that the batch is done."""
+    with log.reader("one", store) as reading:
+        first = next(iter(reading.read()))
+        assert numbers(reading)[0] == 0
+        assert first.number == 0
+    with log.reader("two", store) as reading:
+        for batch in reading.read():
+            reading.mark(batch)
+            break
+        assert numbers(reading) == [1, 2, 3, 4, 5]
+
+
+def test_an_older_copy_of_the_log_is_not_read_on(store: StoredOffsets, tmp_path: Path) -> None:
+    """It has the id of the log that was read: what was written since, under positions that were read, would be passed
+    over without a word."""
+    add(SegmentedLog(tmp_path / "log"), range(3))
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    add(SegmentedLog(tmp_path / "log"), range(3, 6))
+    with SegmentedLog(tmp_path / "log").reader("one", store) as reading:
+        assert len(numbers(reading)) == 6
+    for more in (range(0), range(6, 12)):
+        add(SegmentedLog(tmp_path / "copy"), more)
+        with pytest.raises(CorruptLog, match=r"has read up to .*, and another entry, or none, is there now"):
+            SegmentedLog(tmp_path / "copy").reader("one", store)
+    with SegmentedLog(tmp_path / "log").reader("one", store) as reading:
+        assert numbers(reading) == []
+    SegmentedLog(tmp_path / "log").truncate(SegmentedLog(tmp_path / "log").ends().next)
+    add(SegmentedLog(tmp_path / "log"), range(6, 8))
+    assert numbers(SegmentedLog(tmp_path / "log").reader("one", store)) == [6, 7]

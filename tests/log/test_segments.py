@@ -103,3 +103,28 @@ def test_a_seal_says_what_came_before() -> None:
     found = segment(sealed(HEAD + entry(0), last=True), sealed=True).seal
     assert (found.kind, found.entry, found.number, found.last) == (Kind.LAST, 1, 11, 5)
     assert found.mark(pa.py_buffer(sealed(HEAD + entry(0), last=True))) == b"mark"
+
+
+def test_an_entry_that_two_writers_wrote_is_damage() -> None:
+    """Each frame is whole, and one of two entries with the same number would be passed over in silence."""
+    for sealed in (False, True):
+        data, so_far = head("log", 1, 1, SoFar(), each=True), SoFar()
+        for text in (b"one", b"two", b"two again"):
+            entry = 0 if text == b"one" else 1
+            number = entry
+            parts = encode(
+                Kind.DATA,
+                seed_of("log", 1),
+                entry=entry,
+                number=number,
+                durable=0,
+                times=[7],
+                records=pa.array([text], pa.binary()),
+                last=7,
+            )
+            data += b"".join(bytes(part) for part in parts)
+        so_far = SoFar(2, 2, 7)
+        whole = data + seal("log", 1, so_far, len(data), last=False) if sealed else data
+        segment = Segment(pa.py_buffer(whole), "log", 1, sealed, "s/1")
+        with pytest.raises(CorruptLog, match="s/1: damaged at or after byte"):
+            list(segment.entries(whole=True))

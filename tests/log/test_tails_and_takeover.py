@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from persistent.errors import Fenced, Refused
+from persistent.errors import Fenced, Refused, StorageError
 from persistent.log import SegmentedLog
 from persistent.log.folder import LogFolder
 from persistent.log.segments import SoFar
@@ -18,7 +20,7 @@ from persistent.log.takeover import last_mark, take_over
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.testing.faults import DEATHS, FaultyStorage, Killed, Operations
 from persistent.testing.pauses import AskingStorage, Once
-from tests.log.logs import KINDS, place, values
+from tests.log.logs import KINDS, Hooked, place, values
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -32,6 +34,126 @@ def test_what_a_killed_writer_was_told_is_there(kind: str, tmp_path: Path) -> No
     with log.writer() as adding:
         adding.append(b"three")
     assert values(log) == [b"one", b"two", b"three"]
+
+
+def test_a_takeover_that_was_overtaken_seals_nothing(tmp_path: Path) -> None:
+    """It would seal what the writer behind it is adding to: what that is told from then on would be lost."""
+    storage, other = Hooked(tmp_path / "log"), SegmentedLog(tmp_path / "log")
+    SegmentedLog(tmp_path / "log").writer()
+    told = []
+
+    def overtake() -> None:
+        told.append(other.writer())
+        told[0].append(b"one")
+
+    def claimed() -> None:
+        storage.before["list", "o"] = overtake
+
+    storage.before["put", "c"] = claimed
+    with pytest.raises(Fenced):
+        SegmentedLog(storage).writer()
+    for number in range(3):
+        told[0].append(b"%d" % number)
+    told[0].close()
+    assert values(other) == [b"one", b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("late", [b"", b"late"])
+def test_nobody_seals_the_segment_of_a_new_writer(late: bytes, tmp_path: Path) -> None:
+    """Of three: the first has an empty segment, which the second is about to seal when the third takes over."""
+    first = SegmentedLog(tmp_path / "log").writer()
+    storage, third = Hooked(tmp_path / "log"), SegmentedLog(tmp_path / "log")
+    told = []
+
+    def overtake() -> None:
+        told.append(third.writer())
+        told[0].append(b"one")
+
+    def claimed() -> None:
+        storage.before["put", "s"] = overtake
+        if late:
+            with pytest.raises(Fenced):
+                SegmentedLog(tmp_path / "log").writer()
+                first.append(late)
+
+    storage.before["put", "c"] = claimed
+    with suppress(Fenced):
+        SegmentedLog(storage).writer().append(b"second")
+    told[0].append(b"two")
+    told[0].close()
+    assert [one for one in values(third) if one != late] == [b"one", b"two"]
+
+
+def test_an_end_that_comes_late_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an empty segment would take the place of the segment in which another has written since."""
+    log, told, refuse_fenced = SegmentedLog(tmp_path / "log"), [], OpenTail._refuse_fenced
+    first = log.writer()
+
+    def looked(tail: OpenTail) -> None:
+        refuse_fenced(tail)
+        if not told:
+            told.append(log.writer())
+            told[0].append(b"one")
+
+    monkeypatch.setattr(OpenTail, "_refuse_fenced", looked)
+    with pytest.raises(Fenced):
+        first.end()
+    told[0].append(b"two")
+    told[0].close()
+    assert values(log) == [b"one", b"two"] and not log.ends().ended
+
+
+def test_a_segment_that_is_sealed_during_a_takeover_is_found(tmp_path: Path) -> None:
+    """Open at the first look and sealed at the second, it would be in neither, and its positions be given again."""
+    storage = Hooked(tmp_path / "log")
+    first = SegmentedLog(storage, segment_bytes=1_024).writer()
+    first.append(bytes(2_000))
+    assert first.append(b"one").segment == 2
+    at_seal, go_on = threading.Event(), threading.Event()
+    storage.before["rename", "o"] = lambda: (at_seal.set(), go_on.wait(60))
+    closing = threading.Thread(target=first.close)
+    closing.start()
+    at_seal.wait(60)
+    second = Hooked(tmp_path / "log")
+
+    def claimed() -> None:
+        # The first look is for the last sealed segment.
+        second.before["list", "o"] = lambda: second.before.update({("list", "o"): sealed})
+
+    def sealed() -> None:
+        go_on.set()
+        closing.join(60)
+
+    second.before["put", "c"] = claimed
+    with SegmentedLog(second).writer() as adding:
+        assert adding.append(b"two").segment == 3
+    assert values(SegmentedLog(tmp_path / "log"))[1:] == [b"one", b"two"]
+
+
+def test_a_takeover_right_behind_a_writer_that_closed_makes_no_segment(tmp_path: Path) -> None:
+    """Each costs every reader a look; a job that runs each minute would have half a million of them in a year."""
+    for number in range(3):
+        with SegmentedLog(tmp_path / "log").writer() as adding:
+            assert adding.append(b"%d" % number).segment == number + 1
+    assert len(list((tmp_path / "log" / "s").iterdir())) == 3 and not list((tmp_path / "log" / "o").iterdir())
+
+
+@pytest.mark.parametrize("sync", ["always", "never"])
+def test_a_writer_whose_log_is_gone_acknowledges_nothing(sync: str, tmp_path: Path) -> None:
+    """It would add to a file that nobody finds: the folder was moved, deleted, or replaced by another log."""
+    log = SegmentedLog(tmp_path / "log", sync=sync)
+    for act in ("moved", "deleted", "replaced"):
+        adding = log.writer()
+        adding.append(b"one")
+        shutil.move(tmp_path / "log", tmp_path / act) if act == "moved" else shutil.rmtree(tmp_path / "log")
+        if act == "replaced":
+            SegmentedLog(tmp_path / "log").writer().append(b"of another")
+        assert not adding.is_current()
+        with pytest.raises(StorageError, match="its folder was moved, deleted or replaced while this writer was open"):
+            adding.append(b"two")
+        adding.close()
+    assert values(SegmentedLog(tmp_path / "moved")) == [b"one"]
+    assert values(SegmentedLog(tmp_path / "log")) == [b"of another"]
 
 
 @pytest.mark.parametrize("how", DEATHS)

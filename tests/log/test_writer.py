@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from persistent.errors import Fenced, InvalidPipeline, Refused, StorageError
-from persistent.log import SegmentedLog, writer
+from persistent.log import BEGINNING, SegmentedLog, writer
 from persistent.storage import LocalStorage, MemoryStorage
 from persistent.storage.disk import OsDisk
 from tests.log.logs import KINDS, place, positions, values
@@ -268,3 +268,86 @@ def test_a_closed_writer_takes_nothing(url: str) -> None:
     for act in (lambda: adding.append(b"x"), adding.sync, adding.end):
         with pytest.raises(Refused, match="it was closed"):
             act()
+
+
+def test_a_forked_process_has_no_writer(tmp_path: Path) -> None:
+    """Both have one file, one epoch and one number to give: entries would be there twice, or in one another."""
+    log = SegmentedLog(tmp_path / "log")
+    with log.writer() as adding:
+        adding.append(b"one")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            said = []
+            for act in (lambda: adding.append(b"child"), adding.sync, adding.end):
+                try:
+                    act()
+                    said.append("nothing")
+                except Refused as error:
+                    said.append(str(error))
+            adding.close()
+            os.write(write, "\n".join([*said, str(adding.is_current())]).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        said = os.read(read, 10_000).decode().split("\n")
+        assert all("this writer belongs to process" in one for one in said[:3]) and said[3] == "False"
+        adding.append(b"two")
+    assert values(SegmentedLog(tmp_path / "log")) == [b"one", b"two"]
+
+
+def test_what_was_written_is_acknowledged_though_the_writer_has_ended_since(url: str) -> None:
+    """Refused says that nothing was written: who tries again would have the record twice."""
+    log = SegmentedLog(url)
+    adding = log.writer()
+    flush = adding._flush
+
+    def flushed(group: Any, **options: Any) -> None:
+        flush(group, **options)
+        # Another thread closes the writer before this one has the lock again.
+        adding._ended_by = "it was closed"
+
+    adding._flush = flushed  # type: ignore[method-assign]
+    assert adding.append(b"one") == BEGINNING and values(log) == [b"one"]
+    with pytest.raises(Refused, match="it was closed"):
+        adding.append(b"two")
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [1_000, -(2**63)],
+        np.array(["2020-01-01", "NaT"], "datetime64[ms]"),
+        [1_000.5, 2_000.0],
+        [1_000, None],
+        np.array([1_000, 2**63], np.uint64),
+        [1_000, 2**70],
+    ],
+)
+def test_what_is_no_time_is_refused(times: Any, url: str) -> None:
+    """A time that is not a number passes for the smallest one, and the index by time is wrong from then on."""
+    log = SegmentedLog(url)
+    with log.writer() as adding:
+        adding.append(b"one", time=1_000)
+        with pytest.raises(Refused, match="Nothing of this entry was written"):
+            adding.append_many([b"two", b"three"], times)
+        adding.append_many([b"four"], np.array([1_000], np.int32))
+    assert values(log) == [b"one", b"four"] and log.number_at(1_000) == 0
+
+
+def test_a_retention_that_fails_costs_no_append(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The entry is written: who is told otherwise appends it again. The next segment tries once more."""
+    log = SegmentedLog(url, segment_bytes=1_024, keep_bytes=1)
+    with log.writer() as adding:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(log._folder, "cut", lambda cut: raised(StorageError("no space")))
+            for number in range(120):
+                adding.append(b"%d" % number * 100)
+        assert "retention has failed, so the log keeps more than it should: no space" in caplog.text
+        assert len(values(log)) == 120
+        for number in range(120):
+            adding.append(b"%d" % number * 100)
+    assert len(values(log)) < 120
+
+
+def raised(error: Exception) -> None:
+    raise error

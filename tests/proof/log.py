@@ -3,7 +3,7 @@ power, is overtaken, or finds bits flipped; what was acknowledged is there, at i
 
 A story is a drawn sequence of what writers do. A calm run of it keeps a copy of the disk before each of its operations;
 each case goes on from such a copy: a reader looks, another writer takes over and writes, and both are held against what
-had been told to the first. Some of those are killed as well.
+had been told to the first. Some of those are killed as well. Crowds of writers take over from one another.
 
     python -m tests.proof --only log [--seed s] [--scale x]
 """
@@ -22,6 +22,7 @@ from persistent.log import BEGINNING, LogPosition, LogWriter, SegmentedLog
 from persistent.log.cursor import Cursor
 from persistent.storage import LocalStorage
 from tests.proof.disk import CHANGES, File, SimulatedDisk, SimulatedFiles, append
+from tests.proof.log_crowd import Crowd
 from tests.proof.result import Result
 
 CASES = 20_000
@@ -29,6 +30,7 @@ _FAILURES_MAX = 20
 _SURVIVORS_MAX = 6
 _STEPS = 14
 _CALM = 20
+_CROWDS = 10
 _POLICIES: tuple[str | int, ...] = ("always", "always", "always", 3, "never")
 _LOG = "/log"
 
@@ -250,6 +252,10 @@ class Sweep:
         for at in random.Random(name).sample(range(1, 60), 8):
             self._woken(name, policy, at)
         self._flipped(name, calm, policy)
+        for more in range(_CROWDS):
+            crowd = Crowd(f"{name}, crowd {more}", self._names, self.files)
+            if not self.is_over:
+                self._holds(str(crowd.seed), crowd.run)
 
     def crashes(self, instant: Instant) -> Iterator[tuple[str, SimulatedDisk, bool]]:
         """What a death just before an operation, or within it, may leave; and whether the power was lost."""

@@ -55,7 +55,20 @@ def _only_noted(segment: Segment, mark: bytes) -> segments.Remains:
     return segments.Remains(whole[-1].stop if whole else segment.head.stop, so_far, False)
 
 
-_real_ends, _real_seal, _real_entries, _real_visible = takeover._ends, segments.seal, Segment.entries, Segment._visible
+_real_begin, _real_seal, _real_entries, _real_visible = (
+    takeover._begin_behind,
+    segments.seal,
+    Segment.entries,
+    Segment._visible,
+)
+
+
+def _unasked(folder: LogFolder, *options: Any) -> Any:
+    folder.is_fenced = lambda claim: False  # type: ignore[method-assign]
+    try:
+        return _real_begin(folder, *options)
+    finally:
+        del folder.is_fenced
 
 
 def _passing(segment: Segment, start: int = 0, **options: Any) -> Any:
@@ -97,7 +110,11 @@ MUTANTS = (
     ),
     LogMutant(
         "a takeover forgets the open segment",
-        planted=lambda: patch.object(takeover, "_ends", lambda folder: (_real_ends(folder)[0], None)),
+        planted=lambda: patch.object(LogFolder, "opened", lambda self, number: []),
+    ),
+    LogMutant(
+        "a takeover that was fenced seals all the same",
+        planted=lambda: patch.object(takeover, "_begin_behind", _unasked),
     ),
     LogMutant("a takeover keeps only what was noted", planted=lambda: patch.object(Segment, "kept", _only_noted)),
     LogMutant(

@@ -141,7 +141,7 @@ def test_another_log_is_not_read_on(log: SegmentedLog) -> None:
     source = LogSource(log)
     plan = planned(source)
     log.storage.clear()  # type: ignore[attr-defined]
-    with pytest.raises(SourceChanged, match="this one is not there"):
+    with pytest.raises(SourceChanged, match="this one is missing"):
         LogSource(log.storage).confirm(plan.recorded)
     other = SegmentedLog(log.storage)
     fill(other, range(50))
@@ -263,7 +263,7 @@ def test_it_says_what_it_cannot_do(log: SegmentedLog) -> None:
 def test_a_log_that_is_not_there_is_missed_or_waited_for(tmp_path: Path, log: SegmentedLog) -> None:
     """A mistyped path would be a log without records: no rows, and no error."""
     source = LogSource(tmp_path / "typo")
-    with pytest.raises(SourceError, match=r"LogSource\('.*typo'\): there is no log; check the path.* follow=True"):
+    with pytest.raises(SourceError, match=r"LogSource\('.*typo'\): no log exists; check the path.* follow=True"):
         planned(source)
     assert not (tmp_path / "typo").exists()
     waiting = source.plan(SourceState({}), Budget(10), follow=True)
@@ -279,7 +279,7 @@ def test_a_log_that_is_not_there_is_missed_or_waited_for(tmp_path: Path, log: Se
     plan = planned(source, SourceState(waiting.end, waiting.recorded))
     assert read(source, plan) == [0, 1, 2]
     # One that was read and is gone is told as before.
-    with pytest.raises(SourceChanged, match="this one is not there"):
+    with pytest.raises(SourceChanged, match="this one is missing"):
         planned(LogSource(tmp_path / "other"), SourceState(plan.end, plan.recorded))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, rmtree
 from typing import Any
 
 import numpy as np
@@ -87,7 +87,9 @@ def test_what_is_cut_off_is_told(url: str) -> None:
         values(log, places[30])
     with pytest.raises(RetentionGap, match="record 30 was cut off"):
         log.position_of(30)
-    with pytest.raises(RetentionGap, match="records before it were cut off"):
+    with pytest.raises(
+        RetentionGap, match=r"records of time 3 or later were cut off: those before .*, the last of time 3"
+    ):
         log.position_at(3)
     assert log.position_at(3, on_gap="earliest") == places[31] and log.position_at(4) == places[40]
     with pytest.raises(InvalidPipeline, match="on_gap='skip' is not known"):
@@ -119,15 +121,15 @@ def test_readers_see_nothing_of_a_writer_that_is_fenced(tmp_path: Path, monkeypa
     log = SegmentedLog(tmp_path / "log", sync="never")
     adding = log.writer()
     adding.append(b"acknowledged")
-    cursor, found, real = log._cursor(BEGINNING, "fail"), [], takeover._seal
+    cursor, found, real = log._cursor(BEGINNING, "fail"), [], takeover._whole_of
 
-    def slow(*args: Any) -> None:
+    def slow(*args: Any) -> Any:
         with pytest.raises(Fenced):
             adding.append(b"ghost")
         found.extend(cursor.take())
-        real(*args)
+        return real(*args)
 
-    monkeypatch.setattr(takeover, "_seal", slow)
+    monkeypatch.setattr(takeover, "_whole_of", slow)
     with SegmentedLog(tmp_path / "log", sync="never").writer() as other:
         other.append(b"next")
     found.extend(cursor.take())
@@ -319,6 +321,76 @@ def test_a_lost_segment_is_told_and_can_be_passed_over(tmp_path: Path) -> None:
     log = SegmentedLog(tmp_path / "log")
     behind = LogPosition(int(newest.name) + 1, 0, 0)
     for act in (lambda: values(log), log.writer, log.ends):
-        with pytest.raises(CorruptLog, match=rf"segment {int(newest.name)} is missing.*from segment {behind.segment}"):
+        with pytest.raises(
+            CorruptLog, match=rf"segment {int(newest.name)} is missing.*from position {behind}.*truncate"
+        ):
             act()
     assert values(log, behind)[-1] == b"behind" and adding.is_current()
+    assert log.truncate(behind) == behind == log.ends().first
+    with log.writer() as again:
+        again.append(b"on")
+    assert values(log)[-2:] == [b"behind", b"on"]
+
+
+def test_a_time_behind_everything_that_was_cut_off_is_no_gap(url: str) -> None:
+    """Nothing of that time was ever there: a restart from a clock would be refused for nothing."""
+    log = filled(url)
+    places = positions(log)
+    log.truncate(places[30])
+    assert log.position_at(3) == places[30] and log.position_at(4) == places[40]
+    with pytest.raises(RetentionGap, match=r"of time 2 or later were cut off: .*, the last of time 2\."):
+        log.position_at(2)
+    log.truncate(places[33])
+    with pytest.raises(RetentionGap, match="the last of time 3"):
+        log.position_at(3)
+    end = log.truncate(LogPosition(10**6, 0, 0))
+    assert log.position_at(6) == end
+    with pytest.raises(RetentionGap, match="the last of time 5"):
+        log.position_at(5)
+
+
+def test_a_position_behind_the_end_is_no_place_to_wait_at(url: str) -> None:
+    """The log is an older copy, or has lost its end: what comes next is passed over up to there, in silence."""
+    log = filled(url)
+    places = positions(log)
+    assert values(log, log.ends().next) == []
+    for beyond in (places[-1]._replace(slot=9), places[-1].after(), LogPosition(10**6, 0, 0)):
+        if beyond > log.ends().next:
+            with pytest.raises(CorruptLog, match=f"there is no position {beyond}: the log ends before it"):
+                values(log, beyond)
+    inside = places[7]
+    with pytest.raises(CorruptLog, match=f"there is no position {inside.segment}-999-0"):
+        values(log, LogPosition(inside.segment, 999, 0))
+
+
+def test_a_follower_learns_that_another_log_is_in_the_place_of_its_own(tmp_path: Path) -> None:
+    """It would wait for ever, at a position that the other log has not, or read other records as those that follow."""
+    log = SegmentedLog(tmp_path / "log")
+    with log.writer() as adding:
+        adding.append(b"one")
+    cursor = log._cursor(BEGINNING, "fail")
+    assert [batch.records.to_pylist() for batch in cursor.take()] == [[b"one"]]
+    rmtree(tmp_path / "log")
+    with pytest.raises(CorruptLog, match=r"was read up to 1-1-0|was read up to 2-0-0"):
+        list(cursor.take())
+    with log.writer() as adding:
+        for number in range(5):
+            adding.append(b"%d" % number)
+        with pytest.raises(CorruptLog, match="is in its place"):
+            list(cursor.take())
+    assert log.ends().next_number == 5 == len(values(log))
+
+
+@pytest.mark.parametrize("name", [".nfs0000", "00000000000000000001~", ".DS_Store", "x"])
+def test_files_of_others_do_not_count(name: str, tmp_path: Path) -> None:
+    """An editor or a network file system leaves its own files; every reader and writer would fail over them."""
+    log = filled(str(tmp_path / "log"))
+    for folder in "csot":
+        (tmp_path / "log" / folder).mkdir(exist_ok=True)
+        (tmp_path / "log" / folder / name).write_bytes(b"")
+    again = SegmentedLog(tmp_path / "log")
+    assert len(values(again)) == 60 == again.ends().next_number
+    again.truncate(positions(again)[40])
+    with again.writer() as adding:
+        adding.append(b"next")
+    assert len(values(log)) == 21
