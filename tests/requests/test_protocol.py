@@ -15,7 +15,7 @@ def test_above_the_mark_it_is_new_and_at_it_the_same() -> None:
     found = Answered(5, b"five")
     assert not is_answered(None, "a", 0, "log") and not is_answered(found, "a", 6, "log")
     assert not is_answered(found, "a", 900, "log") and is_answered(found, "a", 5, "log")
-    with pytest.raises(Refused, match="log: request 4 of 'a' comes after 5 was answered"):
+    with pytest.raises(Refused, match="log: request 4 of 'a' arrived after 5 was answered"):
         is_answered(found, "a", 4, "log")
 
 

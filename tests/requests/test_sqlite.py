@@ -41,7 +41,7 @@ def test_a_repeated_request_has_the_same_reply(log: SqliteRequestLog) -> None:
     """The first reply was lost on its way; another one would tell of an effect that was not."""
     assert [log.answer("a", id, work) for id in (1, 1, 7, 7, 7)] == [b"reply 1"] * 2 + [b"reply 2"] * 3
     assert log.answer("b", 1, work) == b"reply 3" and done(log) == 3
-    with pytest.raises(Refused, match="request 1 of 'a' comes after 7"):
+    with pytest.raises(Refused, match="request 1 of 'a' arrived after 7"):
         log.answer("a", 1, work)
     assert done(log) == 3 and (log.last("a"), log.last("c")) == (7, -1)
 
