@@ -24,9 +24,14 @@ from persistent.storage.retries import Patience, Retrying
 T = TypeVar("T")
 
 _TRIES_MAX = 1_000_000
+_ENDLESS_PAUSES = (
+    "-c idle_in_transaction_session_timeout=0 "
+    "-c tcp_keepalives_idle=30 -c tcp_keepalives_interval=10 -c tcp_keepalives_count=3"
+)
 _CONNECT_SECONDS_MIN, _CONNECT_SECONDS_MAX = 2, 10
 """Of one attempt, which never exceeds the time left. The client treats one second as two."""
 _AWAY = "Start the server, or check the network"
+_MISUSED = "Correct the statement, or its parameters"
 _AFTER_A_RUN = "Then run again: the last checkpoint is good"
 _REMEDIES = {
     "28": "Give valid credentials: in the dsn, PGPASSWORD or a password file",
@@ -73,11 +78,13 @@ class Moved(Exception):
 
 @dataclass(frozen=True)
 class Patiences:
-    """How long to wait, in milliseconds, for what."""
+    """How long to wait, in milliseconds, for what. ``limits_pauses``: whether the server ends a transaction that pauses
+    for longer than ``call_ms`` between two statements; if not, it ends only those whose client is dead."""
 
     connect_ms: int
     call_ms: int
     away_ms: int
+    limits_pauses: bool = True
 
 
 class Session:
@@ -101,12 +108,13 @@ class Session:
         self._has_answered = has_answered
         self._until_s = 0.0
         self._connection: Any = None
+        self._failures: list[BaseException] = []
 
     def __repr__(self) -> str:
         return f"Session({self._name!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None, "_has_answered": False, "_turn": None}
+        return {**self.__dict__, "_connection": None, "_has_answered": False, "_turn": None, "_failures": []}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state, _turn=threading.Lock())
@@ -119,7 +127,8 @@ class Session:
                 connection.close()
 
     def transact(self, what: str, act: Callable[[Session], T]) -> T:
-        """Do ``act`` in a transaction, and repeat it as a whole if the server was away. StorageError."""
+        """Do ``act`` in a transaction, and repeat it as a whole if the server was away. StorageError for an error of
+        this session; any other error of ``act`` is raised as it is."""
         with self._turn:
             return self._transacted(what, act)
 
@@ -128,18 +137,8 @@ class Session:
         patience = Patience(_TRIES_MAX, wait_ms / 1000, clock=monotonic_s)
         self._until_s = monotonic_s() + wait_ms / 1000
         retrying = Retrying(what, self._name, patience, explain=self._failure_of)
-        failures = (psycopg().Error, OSError)
-
-        def once() -> tuple[T | None, Exception | None]:
-            try:
-                return self._once(act), None
-            except failures:
-                raise
-            except Exception as answer:
-                return None, answer
-
         while True:
-            found, answer = retrying(once)
+            found, answer = retrying(lambda: self._once(act))
             if answer is None:
                 return found  # type: ignore[return-value]
             if not isinstance(answer, Moved):
@@ -161,41 +160,55 @@ class Session:
 
     def execute(self, statement: str, words: Iterable[Any] = ()) -> Any:
         """The cursor of a statement. ``words``: its parameters in order, or a mapping by name."""
-        given = words if isinstance(words, Mapping) else tuple(words)
-        with self._limited():
-            return self._connection.execute(statement, given or None)
+        with self._asking():
+            return self._connection.execute(statement, _parameters(words))
 
     def copy(self, statement: str, pieces: Iterable[bytes]) -> int:
         """Send pieces of a file to a COPY; returns how many rows it took. The time limit is per piece."""
         with self._connection.cursor() as cursor, ExitStack() as stack:
-            with self._limited():
+            with self._asking():
                 copy = stack.enter_context(cursor.copy(statement))
             for piece in pieces:
-                with self._limited():
+                with self._asking():
                     copy.write(piece)
-            with self._limited():
+            with self._asking():
                 stack.close()
             return int(cursor.rowcount)
 
-    def _once(self, act: Callable[[Session], T]) -> T:
+    def _once(self, act: Callable[[Session], T]) -> tuple[T | None, Exception | None]:
+        """What ``act`` returned, or the error that it raised of its own. An error of the server is raised."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
             self.execute("BEGIN")
-            found = act(self)
+            found, answer = self._acted(act)
+            if answer is not None:
+                # The server rolls back with the connection.
+                self.close()
+                return None, answer
             done = self.execute("COMMIT").statusmessage
             if done != "COMMIT":
                 raise StorageError(f"{self._name}: the server rolled back a failed transaction ({done})")
         except BaseException:
-            # The server rolls back with the connection.
             self.close()
             raise
+        finally:
+            self._failures.clear()
         self._has_answered = True
-        return found
+        return found, None
+
+    def _acted(self, act: Callable[[Session], T]) -> tuple[T | None, Exception | None]:
+        try:
+            return act(self), None
+        except Exception as error:
+            if any(error is failure for failure in self._failures):
+                raise
+            return None, error
 
     def _connect(self) -> Any:
         ms, left_s = self._patiences.call_ms, self._until_s - monotonic_s()
-        limits = f"-c statement_timeout={ms} -c lock_timeout={ms} -c idle_in_transaction_session_timeout={ms}"
+        limits = f"-c statement_timeout={ms} -c lock_timeout={ms} "
+        limits += f"-c idle_in_transaction_session_timeout={ms}" if self._patiences.limits_pauses else _ENDLESS_PAUSES
         given = {
             "application_name": "persistent",
             "keepalives_idle": 30,
@@ -208,21 +221,28 @@ class Session:
         return psycopg().connect(**given, autocommit=True, prepare_threshold=None)
 
     @contextmanager
-    def _limited(self) -> Iterator[None]:
-        """Cut the connection if the server answers long after its timeout."""
+    def _asking(self) -> Iterator[None]:
+        """Cut the connection if the server answers long after its timeout. Errors are noted as the server's."""
         connection = self._connection
         timer = threading.Timer(self._patiences.call_ms * 1.2 / 1000 + 1, _cut, [connection])
         timer.daemon = True
         timer.start()
         try:
             yield
+        except (psycopg().Error, OSError) as error:
+            self._failures.append(error)
+            raise
         finally:
             timer.cancel()
 
     def _failure_of(self, error: BaseException) -> StoreFailure:
         """The meaning of an error of the server."""
         text = self._scrubbed(str(error).strip().partition("\n")[0])
-        state = getattr(error, "sqlstate", None) or _refusal(text)
+        state = getattr(error, "sqlstate", None)
+        client = psycopg()
+        if not state and isinstance(error, client.ProgrammingError | client.DataError | client.NotSupportedError):
+            return StoreFailure(FaultKind.PERMANENT, text, f"{_MISUSED}. {self._after}")
+        state = state or _refusal(text)
         if not state:
             return StoreFailure(FaultKind.UNANSWERED, text, f"{_AWAY}. {self._after}")
         fault = FaultKind.UNANSWERED if state.startswith(_TRANSIENT) else FaultKind.PERMANENT
@@ -232,6 +252,11 @@ class Session:
     def _scrubbed(self, text: str) -> str:
         hidden = [str(self._settings.get(name) or "") for name in ("password", "sslpassword")]
         return without_secrets(without(hidden, text, "..."))
+
+
+def _parameters(words: Iterable[Any]) -> Any:
+    """The parameters as the client takes them; None, for none, leaves every % in the statement as it is."""
+    return (words if isinstance(words, Mapping) else tuple(words)) or None
 
 
 def _refusal(text: str) -> str:

@@ -22,7 +22,7 @@ class PostgresRequestLog:
     threads. Each request has a connection to itself, which is reset after it.
 
     ``connect_timeout``: how long to wait for the server at first; ``server_away``: how long once it has answered;
-    ``call_timeout``: the longest time of one statement.
+    ``call_timeout``: the longest time of one statement. Between statements, ``work`` may take as long as it wants.
     """
 
     def __init__(
@@ -40,6 +40,7 @@ class PostgresRequestLog:
             duration_ms(connect_timeout, "connect_timeout"),
             duration_ms(call_timeout, "call_timeout"),
             duration_ms(server_away, "server_away"),
+            limits_pauses=False,
         )
         self._table = ""
         self._idle: dict[int, list[Session]] = {}
@@ -54,8 +55,9 @@ class PostgresRequestLog:
         """The reply to a request: of ``work``, or the stored one if the request was answered before.
 
         Changes made by ``work`` through ``session.execute(statement, words)`` are committed with its reply. If the
-        connection is lost, ``work`` is called again. If it raises, all its changes are rolled back. Refused for an id
-        below the last; StorageError, also if ``work`` ends its transaction or swallows an error of the database.
+        connection is lost, ``work`` is called again. If it raises, all its changes are rolled back, and its error is
+        raised as it is. Refused for an id below the last; StorageError for an error of the database, and if ``work``
+        ends its transaction or swallows such an error.
         """
         checked_request(requester, id)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -199,6 +200,76 @@ def test_an_error_that_a_work_swallows_is_no_lost_server(shop: Shop) -> None:
     with pytest.raises(StorageError, match=r"its error was caught.*Do not acknowledge"):
         shop.log.answer(shop.table, 1, lambda session: swallowing(session, "SELECT 1"))
     assert len(calls) == 2 and shop.done() == 0 and shop.log.last(shop.table) == -1
+
+
+class Foreign(Exception):
+    """An error of the work's own."""
+
+
+def serialization_failure() -> Exception:
+    import psycopg
+
+    return psycopg.errors.SerializationFailure("of another database")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError("template.html"), TimeoutError("the mail server"), ConnectionError(), Foreign()],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_the_work_is_raised_as_it_is(error: Exception, shop: Shop) -> None:
+    """It read as a server that is away: the work was called again for minutes, with the advice to start the server."""
+    check_raised_once(shop, error)
+
+
+def test_an_error_of_another_database_is_the_work_s_too(shop: Shop) -> None:
+    """The work was called again, although nothing of this database had failed."""
+    check_raised_once(shop, serialization_failure())
+
+
+def check_raised_once(shop: Shop, error: Exception) -> None:
+    calls: list[int] = []
+
+    def failing(session: WorkSession) -> bytes:
+        calls.append(1)
+        shop.work(session)
+        raise error
+
+    with pytest.raises(type(error)) as found:
+        shop.log.answer(shop.table, 1, failing)
+    assert found.value is error and len(calls) == 1 and shop.done() == 0
+
+
+def test_a_work_may_think_longer_than_a_statement_may_take(postgres: PostgresServer, shop: Shop) -> None:
+    """The server ended its transaction, the work was called again for minutes, and never succeeded."""
+    log = PostgresRequestLog(postgres.url(), call_timeout="100 ms", server_away="1 s")
+    calls: list[int] = []
+
+    def thinking(session: WorkSession) -> bytes:
+        calls.append(1)
+        reply = shop.work(session)
+        time.sleep(0.5)
+        shown = [session.execute(f"SHOW {name}").fetchone()[0] for name in ("tcp_keepalives_idle", "statement_timeout")]
+        assert shown == ["30", "100ms"]
+        return reply
+
+    assert log.answer(shop.table, 1, thinking) == b"reply 1" and calls == [1]
+    log.close()
+
+
+@pytest.mark.parametrize("words", [[1, 2], [object()]], ids=["too many", "of no type"])
+def test_words_that_do_not_fit_are_refused_at_once(words: list[Any], shop: Shop) -> None:
+    """The client refuses them, without a code of the server: that read as a server that is away."""
+    calls: list[int] = []
+
+    def misusing(session: WorkSession) -> bytes:
+        calls.append(1)
+        session.execute(f"INSERT INTO {shop.table} VALUES (%s)", words)
+        return b"paid"
+
+    with pytest.raises(StorageError, match="Correct the statement, or its parameters"):
+        shop.log.answer(shop.table, 1, misusing)
+    assert calls == [1]
 
 
 def test_a_savepoint_is_the_work_s_own(shop: Shop) -> None:

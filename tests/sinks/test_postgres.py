@@ -138,3 +138,10 @@ def test_a_server_that_starts_is_waited_for_and_a_refusal_is_not(said: str, faul
     found = PostgresSink(DSN, "visits")._session._failure_of(psycopg.OperationalError(f"connection failed: {said}"))
     assert found.fault is fault
     assert ("Start the server" in found.remedy) == (fault is FaultKind.UNANSWERED)
+
+
+@pytest.mark.parametrize("kind", [psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError])
+def test_what_the_client_refuses_is_refused_at_once(kind: type[psycopg.Error]) -> None:
+    """It has no code of the server, and was tried again for minutes, with the advice to start the server."""
+    found = PostgresSink(DSN, "visits")._session._failure_of(kind("the query has 1 placeholders but 2 were passed"))
+    assert found.fault is FaultKind.PERMANENT and "Correct the statement" in found.remedy
