@@ -47,7 +47,8 @@ _REMEDIES = {
     "TLS trust": "Give the certificates that sign the server's, sslrootcert= in the dsn, and the host by the name "
     "in its certificate; if the server demands a certificate of the client, sslcert= and sslkey=",
     "22P05": "The encoding of the database has no such character: give the sink a database in UTF8",
-    "23505": "Another program writes rows with the same key",
+    "23505": "A row with the same key is there already, perhaps of another program",
+    "42601": "Correct the statement; a work session takes one at a time",
     "25P02": "An earlier statement failed, and its error was caught: let it propagate, or begin a SAVEPOINT before a "
     "statement that can fail, and roll back to it",
     "23502": "Let the column be null: ALTER TABLE ... ALTER COLUMN ... DROP NOT NULL",
@@ -161,6 +162,11 @@ class Session:
     def execute(self, statement: str, words: Iterable[Any] = ()) -> Any:
         """The cursor of a statement. ``words``: its parameters in order, or a mapping by name."""
         with self._asking():
+            return self._connection.execute(statement, _parameters(words))
+
+    def execute_alone(self, statement: str, words: Iterable[Any] = ()) -> Any:
+        """As ``execute``, by a protocol in which the server refuses a text of several statements."""
+        with self._asking(), self._connection.pipeline():
             return self._connection.execute(statement, _parameters(words))
 
     def copy(self, statement: str, pieces: Iterable[bytes]) -> int:

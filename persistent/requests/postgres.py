@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 from persistent.clients.postgres_session import Patiences, Session, settings_of
 from persistent.clock import Duration, duration_ms
 from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, is_answered
-from persistent.requests.work_session import WorkSession
+from persistent.requests.work_session import GUARD, WorkSession
 
 T = TypeVar("T")
 
+_NOBODY = f"{TABLE}_nobody"
+"""The table that the guard refers to. It is always empty."""
 _AFTER = "Do not acknowledge the request: it will be delivered again, and its work is done once"
 
 
@@ -57,7 +59,7 @@ class PostgresRequestLog:
         Changes made by ``work`` through ``session.execute(statement, words)`` are committed with its reply. If the
         connection is lost, ``work`` is called again. If it raises, all its changes are rolled back, and its error is
         raised as it is. Refused for an id below the last; StorageError for an error of the database, and if ``work``
-        ends its transaction or swallows such an error.
+        ends its transaction or goes on after such an error.
         """
         checked_request(requester, id)
 
@@ -92,22 +94,29 @@ class PostgresRequestLog:
             session.close()
 
     def _worked(self, session: Session, requester: str, id: int, work: Callable[[WorkSession], bytes]) -> bytes:
-        """The reply of ``work``, stored if the transaction is still the one in which it began."""
-        begun = session.execute("SELECT txid_current()").fetchone()[0]
-        given = WorkSession(session, repr(self))
-        try:
-            reply = checked_reply(work(given))
-        except Exception as error:
-            given.check_not_ended(error)
-            raise
-        given.check_whole()
+        """The reply of ``work``, stored if the transaction is still the one in which it began.
+
+        Until then ``working`` refers to nobody, so that a COMMIT by the work fails. A rollback resets it.
+        """
+        session.execute(f"UPDATE {self._table} SET working = '' WHERE requester = %s", [requester])
+        with closing(WorkSession(session, repr(self), lambda: self._is_working(session, requester))) as given:
+            try:
+                reply = checked_reply(work(given))
+            except Exception as error:
+                given.check_not_ended(error)
+                raise
+            given.check_whole()
         stored = session.execute(
-            f"UPDATE {self._table} SET id = %s, reply = %s WHERE requester = %s AND txid_current() = %s",
-            [id, reply, requester, begun],
+            f"UPDATE {self._table} SET id = %s, reply = %s, working = NULL WHERE requester = %s AND working = ''",
+            [id, reply, requester],
         )
         if stored.rowcount != 1:
             raise given.ended()
         return reply
+
+    def _is_working(self, session: Session, requester: str) -> bool:
+        statement = f"SELECT FROM {self._table} WHERE requester = %s AND working = ''"
+        return bool(session.execute(statement, [requester]).rowcount == 1)
 
     def _last(self, session: Session, requester: str) -> Answered | None:
         rows = session.execute(
@@ -142,7 +151,15 @@ def _make_table(session: Session) -> str:
     """Make the table; returns its full name, so that a changed search_path finds no other."""
     # Two that create it at once would conflict in the catalogue.
     session.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [TABLE])
-    session.execute(
-        f"CREATE TABLE IF NOT EXISTS {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL)"
-    )
-    return str(session.execute("SELECT quote_ident(current_schema()) || '.' || %s", [TABLE]).fetchone()[0])
+    table = str(session.execute("SELECT quote_ident(current_schema()) || '.' || %s", [TABLE]).fetchone()[0])
+    guarded = "SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = 'working'"
+    if session.execute(guarded, [table]).rowcount == 0:
+        session.execute(f"CREATE TABLE IF NOT EXISTS {_NOBODY} (requester TEXT PRIMARY KEY)")
+        session.execute(
+            f"CREATE TABLE IF NOT EXISTS {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL)"
+        )
+        session.execute(
+            f"ALTER TABLE {TABLE} ADD COLUMN working TEXT "
+            f"CONSTRAINT {GUARD} REFERENCES {_NOBODY} DEFERRABLE INITIALLY DEFERRED"
+        )
+    return table

@@ -16,6 +16,7 @@ import pytest
 from persistent.clients.postgres_session import Session
 from persistent.errors import Refused, StorageError
 from persistent.requests import PostgresRequestLog
+from persistent.requests.protocol import TABLE
 from persistent.requests.work_session import WorkSession
 from tests.servers.postgres import PostgresServer
 from tests.servers.suites import PostgresSuite
@@ -155,9 +156,44 @@ def test_a_session_s_transactions_take_turns(shop: Shop) -> None:
     session.close()
 
 
+ENDED = "Leave COMMIT and ROLLBACK to the log"
+SENT = [
+    "COMMIT",
+    " commit;",
+    "; COMMIT",
+    "END",
+    "ABORT",
+    "Rollback",
+    "-- it is done\nCOMMIT",
+    "/* /* */ */ COMMIT",
+    "COMMIT AND CHAIN",
+    "ROLLBACK AND CHAIN",
+    "PREPARE TRANSACTION 'a'",
+    "SET CONSTRAINTS ALL IMMEDIATE",
+]
+SEVERAL = [
+    "ROLLBACK; BEGIN",
+    "INSERT INTO {done} VALUES (1); COMMIT",
+    r"SELECT E'\''; COMMIT; BEGIN; --'",
+    'SELECT 1 AS "a""b"; COMMIT; BEGIN',
+    "ROLLBACK AND CHAIN; INSERT INTO {done} VALUES (1); COMMIT",
+]
+
+
+def in_bytes(session: WorkSession) -> None:
+    session.execute(b"COMMIT")  # type: ignore[arg-type]
+
+
+def composed(session: WorkSession) -> None:
+    from psycopg import sql
+
+    session.execute(sql.SQL("ROLLBACK"))  # type: ignore[arg-type]
+
+
 ENDINGS: dict[str, Callable[[WorkSession], object]] = {
-    "COMMIT": lambda session: session.execute("COMMIT"),
-    "a new one": lambda session: session.execute("ROLLBACK; BEGIN"),
+    **{text: lambda session, text=text: session.execute(text) for text in SENT},  # type: ignore[misc]
+    "bytes": in_bytes,
+    "composed": composed,
     "out of its hands": lambda session: session._session.execute("ROLLBACK"),
     "a new one, out of its hands": lambda session: session._session.execute("ROLLBACK; BEGIN"),
 }
@@ -172,14 +208,91 @@ def test_a_work_cannot_end_its_transaction(how: str, swallows: bool, shop: Shop)
         shop.work(session)
         with suppress(*([StorageError] if swallows else [])):
             ENDINGS[how](session)
+        if swallows and "hands" not in how:
+            # By itself it would be committed at once, or by the next COMMIT.
+            for text in (f"INSERT INTO {shop.table} VALUES (2)", "COMMIT"):
+                with suppress(StorageError):
+                    session.execute(text)
         return b"paid"
 
     assert shop.log.answer(shop.table, 1, shop.work) == b"reply 1"
-    for requester, id in ((shop.table, 2), (shop.table + "new", 1)):
-        with pytest.raises(StorageError, match="Leave COMMIT and ROLLBACK to the log"):
+    for requester, id in ((shop.table, 2), (shop.table, 2), (shop.table + "new", 1)):
+        with pytest.raises(StorageError, match=ENDED):
             shop.log.answer(requester, id, ending)
     assert shop.done() == 1 and [shop.log.last(shop.table + end) for end in ("", "new")] == [1, -1]
     assert shop.log.answer(shop.table, 2, shop.work) == b"reply 2"
+
+
+@pytest.mark.parametrize("several", SEVERAL)
+def test_a_session_takes_one_statement_at_a_time(several: str, shop: Shop) -> None:
+    """Between two of them nobody looks: an effect after a ROLLBACK would be there without its reply, and come twice."""
+
+    def doing(session: WorkSession) -> bytes:
+        shop.work(session)
+        session.execute(several.format(done=shop.table))
+        return b"paid"
+
+    for _ in range(2):
+        with pytest.raises(StorageError, match="a work session takes one at a time"):
+            shop.log.answer(shop.table, 1, doing)
+    assert shop.done() == 0 and shop.log.last(shop.table) == -1
+
+
+def test_a_commit_by_other_means_is_refused_by_the_server(shop: Shop) -> None:
+    """A library that finds the connection would let the effect in without its reply."""
+
+    def finding(session: WorkSession) -> bytes:
+        shop.work(session)
+        session._session._connection.commit()
+        return b"paid"
+
+    for _ in range(2):
+        with pytest.raises(StorageError, match=ENDED):
+            shop.log.answer(shop.table, 1, finding)
+    assert shop.done() == 0 and shop.log.last(shop.table) == -1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE FUNCTION {done}_one() RETURNS int LANGUAGE SQL BEGIN ATOMIC SELECT 1; END",
+        "DO $$ BEGIN PERFORM 1; END $$",
+        "SELECT 'a; COMMIT', $a$; COMMIT; $a$ -- ; COMMIT",
+        "SELECT CASE WHEN true THEN 1 END /* ; COMMIT */;",
+        "SELECT 'commit %'",
+        "LISTEN commit",
+        "BEGIN",
+    ],
+)
+def test_a_statement_may_hold_the_word(statement: str, shop: Shop) -> None:
+    """Work that ends nothing is as good as any."""
+
+    def fine(session: WorkSession) -> bytes:
+        session.execute(statement.format(done=shop.table))
+        return shop.work(session)
+
+    assert shop.log.answer(shop.table, 1, fine) == b"reply 1" and shop.done() == 1
+
+
+def test_a_table_of_an_earlier_version_gets_the_guard(postgres: PostgresServer) -> None:
+    """Its requests would go on without it."""
+    postgres.ask("CREATE DATABASE earlier")
+    postgres.ask(
+        f"CREATE TABLE {TABLE} (requester TEXT PRIMARY KEY, id BIGINT NOT NULL, reply BYTEA NOT NULL)", "earlier"
+    )
+    postgres.ask(f"INSERT INTO {TABLE} VALUES ('a', 4, 'four')", "earlier")
+    log = PostgresRequestLog(postgres.url(database="earlier"))
+
+    def ending(session: WorkSession) -> bytes:
+        session.execute("CREATE TABLE paid (n INT)")
+        session.execute("COMMIT")
+        return b"paid"
+
+    with pytest.raises(StorageError, match=ENDED):
+        log.answer("a", 5, ending)
+    assert log.answer("a", 4, ending) == b"four"
+    log.close()
+    assert postgres.ask("SELECT to_regclass('paid')", "earlier") == [(None,)]
 
 
 def test_an_error_that_a_work_swallows_is_no_lost_server(shop: Shop) -> None:
@@ -257,6 +370,23 @@ def test_a_work_may_think_longer_than_a_statement_may_take(postgres: PostgresSer
     log.close()
 
 
+@pytest.mark.parametrize("swallows", [False, True])
+def test_a_copy_is_refused_by_name(swallows: bool, shop: Shop) -> None:
+    """It leaves the connection in the middle of the data: that read as a server that is away."""
+    calls: list[int] = []
+
+    def copying(session: WorkSession) -> bytes:
+        calls.append(1)
+        shop.work(session)
+        with suppress(*([Exception] if swallows else [])):
+            session.execute(f"COPY {shop.table} FROM STDIN")
+        return b"paid"
+
+    with pytest.raises(StorageError, match="began a COPY"):
+        shop.log.answer(shop.table, 1, copying)
+    assert calls == [1] and shop.done() == 0 and shop.log.last(shop.table) == -1
+
+
 @pytest.mark.parametrize("words", [[1, 2], [object()]], ids=["too many", "of no type"])
 def test_words_that_do_not_fit_are_refused_at_once(words: list[Any], shop: Shop) -> None:
     """The client refuses them, without a code of the server: that read as a server that is away."""
@@ -270,6 +400,15 @@ def test_words_that_do_not_fit_are_refused_at_once(words: list[Any], shop: Shop)
     with pytest.raises(StorageError, match="Correct the statement, or its parameters"):
         shop.log.answer(shop.table, 1, misusing)
     assert calls == [1]
+
+
+def test_a_session_ends_with_its_work(shop: Shop) -> None:
+    """A thread that is left behind would write into the transaction of the next request."""
+    kept: list[WorkSession] = []
+    assert shop.log.answer(shop.table, 1, lambda session: kept.append(session) or shop.work(session)) == b"reply 1"  # type: ignore[func-returns-value]
+    with pytest.raises(StorageError, match="the work of a request is over"):
+        shop.work(kept[0])
+    assert shop.done() == 1
 
 
 def test_a_savepoint_is_the_work_s_own(shop: Shop) -> None:
