@@ -6,11 +6,16 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import cast
 
 from persistent.clients.sqlite_file import connected
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.requests.protocol import TABLE, Answered, checked_reply, checked_request, is_answered
+from persistent.requests.work_connection import WorkConnection
+
+_TABLE = f"main.{TABLE}"
+"""The work may have a temporary table of the same name, which would be found first."""
 
 
 class SqliteRequestLog:
@@ -40,7 +45,8 @@ class SqliteRequestLog:
         """The reply to a request: of ``work``, or the stored one if the request was answered before.
 
         Changes made by ``work`` through the connection are committed with its reply. If it raises, or tries to end the
-        transaction, all its changes are rolled back. Refused for an id below the last; StorageError.
+        transaction, all its changes are rolled back. Its cursors end with it. Refused for an id below the last;
+        StorageError, also for a ``sqlite3.Error`` of ``work``.
         """
         checked_request(requester, id)
         with self._transaction() as database:
@@ -48,13 +54,8 @@ class SqliteRequestLog:
             if is_answered(found, requester, id, repr(self)):
                 assert found is not None
                 return found.reply
-            with self._kept_whole(database):
-                reply = checked_reply(work(database))
-            database.execute(
-                f"INSERT INTO {TABLE} (requester, id, reply) VALUES (?, ?, ?) "
-                "ON CONFLICT (requester) DO UPDATE SET id = excluded.id, reply = excluded.reply",
-                (requester, id, reply),
-            )
+            reply = self._worked(database, work)
+            self._store(database, requester, id, reply)
         return reply
 
     def last(self, requester: str) -> int:
@@ -66,56 +67,57 @@ class SqliteRequestLog:
     def forget(self, requester: str) -> None:
         """Forget a requester, for good: it must never ask again."""
         with self._transaction() as database:
-            database.execute(f"DELETE FROM {TABLE} WHERE requester = ?", (requester,))
+            database.execute(f"DELETE FROM {_TABLE} WHERE requester = ?", (requester,))
+
+    def _worked(self, database: WorkConnection, work: Callable[[sqlite3.Connection], bytes]) -> bytes:
+        """The reply of ``work``. StorageError if it tried to end its transaction, even if it swallowed the error."""
+        cause: Exception | None = None
+        try:
+            with database.kept_whole():
+                reply = checked_reply(work(database))
+        except Exception as error:
+            if not database.refused:
+                raise
+            cause = error
+        if database.fault:
+            raise StorageError(f"{self!r}: the work of a request {database.fault}") from cause
+        return reply
+
+    def _store(self, database: WorkConnection, requester: str, id: int, reply: bytes) -> None:
+        """Store a reply. StorageError unless it is there: without it the work would be done again."""
+        database.execute(
+            f"INSERT INTO {_TABLE} (requester, id, reply) VALUES (?, ?, ?) "
+            "ON CONFLICT (requester) DO UPDATE SET id = excluded.id, reply = excluded.reply",
+            (requester, id, reply),
+        )
+        stored = f"SELECT 1 FROM {_TABLE} WHERE requester = ? AND id = ? AND reply = ?"
+        if database.execute(stored, (requester, id, reply)).fetchone() is None:
+            raise StorageError(
+                f"{self!r}: the reply to a request was not stored, because something in the database changes "
+                f"{TABLE} (a trigger): nothing was done. Remove it"
+            )
 
     def _last(self, database: sqlite3.Connection, requester: str) -> Answered | None:
-        rows = database.execute(f"SELECT id, reply FROM {TABLE} WHERE requester = ?", (requester,)).fetchall()
+        rows = database.execute(f"SELECT id, reply FROM {_TABLE} WHERE requester = ?", (requester,)).fetchall()
         return Answered(*rows[0]) if rows else None
 
     @contextmanager
-    def _kept_whole(self, database: sqlite3.Connection) -> Iterator[None]:
-        """Refuse statements that would end the transaction, and everything after a rollback by SQLite itself, which
-        would be committed alone. StorageError, even if the work has swallowed the error."""
-        refused: list[str | None] = []
-
-        def answered(action: int, word: str | None, *_: str | None) -> int:
-            if action != sqlite3.SQLITE_TRANSACTION and database.in_transaction:
-                return sqlite3.SQLITE_OK
-            refused.append(word)
-            return sqlite3.SQLITE_DENY
-
-        database.set_authorizer(answered)
-        cause: Exception | None = None
-        try:
-            yield
-        except Exception as error:
-            if not refused:
-                raise
-            cause = error
-        if refused or not database.in_transaction:
-            raise StorageError(
-                f"{self!r}: the work of a request tried to end its transaction, or had it rolled back (ON CONFLICT "
-                "ROLLBACK): its changes and the reply would no longer be atomic, so nothing was done. Leave COMMIT and "
-                "ROLLBACK to the log, including commit(), rollback(), executescript() and 'with database:'; a "
-                "SAVEPOINT can be rolled back"
-            ) from cause
-        database.set_authorizer(None)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[WorkConnection]:
         """A transaction that alone may write. An exception rolls it back."""
         try:
             # A cached statement would not be checked again.
-            with closing(connected(self.path, self._lock_ms, cached_statements=0)) as database:
+            connection = connected(self.path, self._lock_ms, factory=WorkConnection, cached_statements=0)
+            with closing(cast("WorkConnection", connection)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 database.execute(
-                    f"CREATE TABLE IF NOT EXISTS {TABLE} "
+                    f"CREATE TABLE IF NOT EXISTS {_TABLE} "
                     "(requester TEXT PRIMARY KEY, id INTEGER NOT NULL, reply BLOB NOT NULL)"
                 )
                 yield database
+                database.finish_cursors()
                 database.execute("COMMIT")
         except sqlite3.Error as error:
             raise StorageError(
-                f"cannot answer from {self!r}: {error}. Nothing of this request was done. Fix the cause, and do not "
-                "acknowledge the request: it will be delivered again"
+                f"cannot answer from {self!r}: {str(error).rstrip('.')}. Nothing of this request was done. Fix the "
+                "cause, and do not acknowledge the request: it will be delivered again"
             ) from error

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -112,6 +113,137 @@ def test_a_work_cannot_end_its_transaction(how: str, swallows: bool, raises: boo
         log.answer("a", 1, ending)
     assert done(log) == 0 and log.last("a") == -1
     assert log.answer("a", 1, work) == b"reply 1" and done(log) == 1
+
+
+def journaled_in_nothing(database: sqlite3.Connection) -> None:
+    database.execute("PRAGMA journal_mode(OFF)")
+
+
+REACHES: dict[str, tuple[Callable[[sqlite3.Connection], object], str]] = {
+    "attached": (lambda database: database.execute("ATTACH ':memory:' AS more"), "attach or to replace a database"),
+    "replaced": (lambda database: database.deserialize(database.serialize()), "attach or to replace a database"),
+    "no journal": (journaled_in_nothing, "tried to set the journal mode"),
+    "no authorizer": (lambda database: database.set_authorizer(None), "tried to set the authorizer"),
+}
+
+
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("swallows", [False, True])
+@pytest.mark.parametrize("how", REACHES)
+def test_a_work_cannot_reach_beyond_its_transaction(
+    how: str, swallows: bool, raises: bool, log: SqliteRequestLog
+) -> None:
+    """A crash would keep one file of two; without a journal the work of a request that failed would stay."""
+    act, said = REACHES[how]
+
+    def reaching(database: sqlite3.Connection) -> bytes:
+        with suppress(*([sqlite3.Error] if swallows else [])):
+            act(database)
+        work(database)
+        if raises:
+            raise ConnectionError("the printer is away")
+        return b"paid"
+
+    with pytest.raises(StorageError, match=said):
+        log.answer("a", 1, reaching)
+    assert done(log) == 0 and log.last("a") == -1
+    assert log.answer("a", 1, work) == b"reply 1" and done(log) == 1
+
+
+def test_a_work_may_ask_for_the_journal_mode(log: SqliteRequestLog) -> None:
+    """That changes nothing."""
+    asked = log.answer("a", 1, lambda database: database.execute("PRAGMA journal_mode").fetchone()[0].encode())
+    assert asked == b"delete"
+
+
+HIDDEN = {
+    "a table": f"CREATE TEMP TABLE {TABLE} (requester TEXT PRIMARY KEY, id INTEGER, reply BLOB)",
+    "a view": f"CREATE TEMP VIEW {TABLE} AS SELECT 'a' AS requester, 9 AS id, x'00' AS reply",
+}
+
+
+@pytest.mark.parametrize("statement", HIDDEN.values(), ids=HIDDEN)
+def test_a_temporary_table_hides_no_reply(statement: str, log: SqliteRequestLog) -> None:
+    """The reply went there, and with the connection away: each repeat did the work again."""
+
+    def hiding(database: sqlite3.Connection) -> bytes:
+        database.execute(statement)
+        return work(database)
+
+    assert [log.answer("a", 1, hiding) for _ in range(3)] == [b"reply 1"] * 3
+    assert done(log) == 1 and log.last("a") == 1
+
+
+@pytest.mark.parametrize(
+    "act", ["BEFORE INSERT ON {} BEGIN SELECT RAISE(IGNORE); END", "AFTER INSERT ON {} BEGIN DELETE FROM {}; END"]
+)
+def test_a_reply_that_a_trigger_drops_is_found_out(act: str, log: SqliteRequestLog) -> None:
+    """The effect would be there without its reply, and come twice."""
+    log.last("a")
+    with closing(sqlite3.connect(log.path)) as database:
+        database.execute(f"CREATE TRIGGER dropping {act.format(TABLE, TABLE)}")
+    for _ in range(2):
+        with pytest.raises(StorageError, match=f"something in the database changes {TABLE}"):
+            log.answer("a", 1, work)
+    assert done(log) == 0
+
+
+def test_rows_of_the_work_s_own_kind_end_with_it(log: SqliteRequestLog) -> None:
+    """The log would read its own row by it."""
+
+    def reading(database: sqlite3.Connection) -> bytes:
+        database.row_factory = lambda cursor, row: {"n": row[4]}
+        return work_blindly(database)
+
+    def work_blindly(database: sqlite3.Connection) -> bytes:
+        database.execute("INSERT INTO done VALUES (1)")
+        return b"one"
+
+    assert [log.answer("a", 1, reading) for _ in range(2)] == [b"one"] * 2 and done(log) == 1
+
+
+def test_an_exception_that_is_kept_locks_nothing(log: SqliteRequestLog) -> None:
+    """As in a Future: its frames hold a cursor, the cursor held the file, and every other request failed."""
+    impatient = SqliteRequestLog(log.path, lock_timeout="1 ms")
+    log.answer("a", 1, work)
+
+    def failing(database: sqlite3.Connection) -> bytes:
+        work(database)
+        cursor = database.execute("SELECT id FROM done")
+        raise LookupError(cursor.fetchone())
+
+    with ThreadPoolExecutor(1) as pool:
+        kept = pool.submit(log.answer, "a", 2, failing)
+        assert isinstance(kept.exception(), LookupError)
+        assert impatient.answer("b", 1, work) == b"reply 2" and impatient.last("a") == 1
+    assert kept.exception() is not None
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_cursor_that_is_kept_locks_nothing(closes: bool, log: SqliteRequestLog) -> None:
+    """As in an object of the service; or with the connection that the work has closed."""
+    impatient = SqliteRequestLog(log.path, lock_timeout="1 ms")
+    kept: list[sqlite3.Cursor] = []
+
+    def keeping(database: sqlite3.Connection) -> bytes:
+        cursor = database.cursor()
+        cursor.execute("INSERT INTO done VALUES (1), (2) RETURNING id")
+        kept.append(cursor)
+        reply = b"%d" % cursor.fetchone()[0]
+        if closes:
+            database.close()
+        return reply
+
+    if closes:
+        with pytest.raises(StorageError, match=r"including commit\(\), rollback\(\), close\(\)"):
+            log.answer("a", 1, keeping)
+    else:
+        assert log.answer("a", 1, keeping) == b"1"
+    assert done(log) == (0 if closes else 2) and impatient.answer("b", 1, work) == (
+        b"reply 1" if closes else b"reply 3"
+    )
+    with pytest.raises(sqlite3.ProgrammingError):
+        kept[0].fetchone()
 
 
 def test_a_savepoint_is_the_work_s_own(log: SqliteRequestLog) -> None:
