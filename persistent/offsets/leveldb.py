@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from persistent.errors import InvalidPipeline, StorageError
+from persistent.offsets.protocol import checked_document, unreadable
 
 _VERSION_BYTES = 8
 
@@ -42,7 +43,10 @@ class LevelDbOffsets:
 
     def _found(self, reader: str) -> tuple[int, bytes]:
         data: bytes | None = self._do(lambda database: database.get(_key(reader), verify_checksums=True))
-        return (0, b"") if data is None else (int.from_bytes(data[:_VERSION_BYTES], "big"), data[_VERSION_BYTES:])
+        if data is None:
+            return 0, b""
+        version = int.from_bytes(data[:_VERSION_BYTES], "big") if len(data) >= _VERSION_BYTES else None
+        return checked_document(f"{self!r}, reader {reader!r}", version, data[_VERSION_BYTES:])
 
     def _do(self, act: Any) -> Any:
         try:
@@ -51,8 +55,11 @@ class LevelDbOffsets:
             raise InvalidPipeline("LevelDB needs its library: pip install 'persistent-monoids[leveldb]'") from error
         try:
             if self._database is None:
-                self._database = plyvel.DB(self.path, create_if_missing=True)
+                # Without the checks a damaged write is skipped, and the position goes back silently.
+                self._database = plyvel.DB(self.path, create_if_missing=True, paranoid_checks=True)
             return act(self._database)
+        except plyvel.CorruptionError as error:
+            raise unreadable(repr(self), str(error)) from error
         except (plyvel.Error, OSError) as error:
             raise StorageError(
                 f"cannot use {self!r}: {error}. LevelDB is for one process at a time: end the other one, or use "

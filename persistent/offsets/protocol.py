@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from persistent.codec.documents import decode_document, encode_document
+from persistent.codec.shapes import Misfit, fields, text, whole
 from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat
 
 FORMAT = 1
+_SHAPE = fields({"format": whole(1), "log": text(200), "position": text(200), "token": whole(0), "until": whole()})
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -55,22 +57,40 @@ class ReaderState:
 def load_state(store: OffsetStore, reader: str) -> tuple[int, ReaderState]:
     """The version and the state of a reader. CorruptLog, NewerFormat."""
     version, data = store.load(reader)
-    if not version:
+    if (version, data) == (0, b""):
         return 0, ReaderState()
     place = f"{store!r}, reader {reader!r}"
+    checked_document(place, version, data)
     try:
-        found: dict[str, Any] = decode_document(data, place)
-        if found.pop("format") > FORMAT:
-            raise NewerFormat(f"{place}: written by a newer release: update this one")
-        return version, ReaderState(**found)
-    except NewerFormat:
-        raise
-    except (CorruptCheckpoint, KeyError, TypeError, AttributeError) as error:
-        raise CorruptLog(
-            f"{place}: the position of the reader is unreadable ({error}). Restore the store from a copy; or "
-            "read under "
-            "another id, from where initial= says"
-        ) from error
+        found: Any = decode_document(data, place)
+        if not _is_newer(found):
+            _SHAPE(found)
+    except (CorruptCheckpoint, Misfit) as error:
+        raise unreadable(place, str(error)) from error
+    if _is_newer(found):
+        raise NewerFormat(f"{place}: written by a newer release: update this one")
+    del found["format"]
+    return version, ReaderState(**found)
+
+
+def _is_newer(found: Any) -> bool:
+    made = found.get("format") if isinstance(found, dict) else None
+    return isinstance(made, int) and made > FORMAT
+
+
+def checked_document(place: str, version: Any, data: Any) -> tuple[int, bytes]:
+    """A stored document. CorruptLog if it has no version or no bytes: only an absent one means the beginning."""
+    if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
+        raise unreadable(place, f"version {version!r} with a {type(data).__name__}")
+    return version, data
+
+
+def unreadable(place: str, fault: str) -> CorruptLog:
+    """The error of a document that is there, and is none."""
+    return CorruptLog(
+        f"{place}: the position of the reader is unreadable ({fault}). Restore the store from a copy; or read under "
+        "another id, from where initial= says"
+    )
 
 
 def checked_id(reader: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from persistent.clients.sqlite_file import connected
 from persistent.errors import StorageError
+from persistent.offsets.protocol import checked_document
 
 _TABLE = "persistent_offsets"
 _WAIT_MS = 60_000
@@ -45,10 +46,10 @@ class SqliteOffsets:
         """Nothing to do: each call has a connection of its own."""
 
     def _found(self, database: sqlite3.Connection, reader: str) -> tuple[int, bytes]:
-        rows: list[tuple[int, Any]] = database.execute(
+        rows: list[tuple[Any, Any]] = database.execute(
             f"SELECT version, data FROM {_TABLE} WHERE reader = ?", (reader,)
         ).fetchall()
-        return (rows[0][0], bytes(rows[0][1])) if rows else (0, b"")
+        return checked_document(f"{self!r}, reader {reader!r}", *rows[0]) if rows else (0, b"")
 
     @contextmanager
     def _transaction(self, what: str) -> Iterator[sqlite3.Connection]:

@@ -7,10 +7,13 @@ its number is the newest afterwards.
 from __future__ import annotations
 
 import os
+import re
 
+from persistent.offsets.protocol import unreadable
 from persistent.storage import Put, Storage, open_storage
 
 _DIGITS = 20
+_NUMBER = re.compile(rf"[0-9]{{{_DIGITS}}}")
 _KEPT = 2
 
 
@@ -24,9 +27,9 @@ class StoredOffsets:
         return f"StoredOffsets({self._storage.url!r})"
 
     def load(self, reader: str) -> tuple[int, bytes]:
-        while names := self._storage.list(reader):
+        while numbers := self._numbers(reader):
             try:
-                return int(names[-1]), self._storage.read(f"{reader}/{names[-1]}").to_pybytes()
+                return int(numbers[-1]), self._storage.read(f"{reader}/{numbers[-1]}").to_pybytes()
             except FileNotFoundError:
                 # It was replaced, and deleted, in the meantime.
                 continue
@@ -42,16 +45,24 @@ class StoredOffsets:
             answer = Put.WON if self.load(reader) == (version + 1, data) else self._storage.put_if_absent(name, data)
         if answer is not Put.WON and self.load(reader) != (version + 1, data):
             return False
-        names = self._storage.list(reader)
-        if int(names[-1]) != version + 1:
+        numbers = self._numbers(reader)
+        if not numbers or int(numbers[-1]) != version + 1:
             # Other readers have moved on. Our document, if it remains, is older than those that are kept.
             return False
-        for number in names[:-_KEPT]:
+        for number in numbers[:-_KEPT]:
             self._storage.delete(f"{reader}/{number}")
         return True
 
     def close(self) -> None:
         """Nothing to do: a storage has no connection of its own."""
+
+    def _numbers(self, reader: str) -> list[str]:
+        """The names of the documents, ascending. Other files beside them do no harm; alone they are no absence."""
+        names = self._storage.list(reader)
+        numbers = [name for name in names if _NUMBER.fullmatch(name)]
+        if names and not numbers:
+            raise unreadable(f"{self!r}, reader {reader!r}", f"its folder has {names[0]!r}, and no document")
+        return numbers
 
 
 def _name(reader: str, version: int) -> str:

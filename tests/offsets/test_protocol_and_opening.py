@@ -73,12 +73,48 @@ def test_a_state_comes_back(opened: Open) -> None:
     assert version and found == state and found.taken("other", 9) == ReaderState("other", "1-2-3", 5, 9)
 
 
-@pytest.mark.parametrize("data", [b"", b"x", ReaderState().encoded()[:-2], encode_document({"format": 1, "more": 1})])
+def document(**fields: object) -> bytes:
+    """A sealed document with some fields of another kind."""
+    return encode_document({"format": 1, **ReaderState().__dict__, **fields})
+
+
+CORRUPT = [
+    b"",
+    b"x",
+    ReaderState().encoded()[:-2],
+    encode_document([]),
+    encode_document({"format": 1}),
+    encode_document({"format": "2"}),
+    document(more=1),
+    document(until="soon"),
+    document(position=None),
+]
+
+
+@pytest.mark.parametrize("data", CORRUPT)
 def test_what_is_corrupt_is_an_error(opened: Open, data: bytes) -> None:
     """A reader that takes it for absent reads everything again, or nothing."""
     assert opened().swap("one", 0, data)
     with pytest.raises(CorruptLog, match="reader 'one': the position of the reader is unreadable"):
         load_state(opened(), "one")
+
+
+class Stored:
+    """A store of somebody's own."""
+
+    def __init__(self, version: object, data: object) -> None:
+        self.document = (version, data)
+
+    def load(self, reader: str) -> object:
+        return self.document
+
+
+@pytest.mark.parametrize(("version", "data"), [(0, b"x"), (0, None), (-1, b"x"), ("1", b"x"), (1, "x"), (None, b"")])
+def test_only_what_is_absent_is_the_beginning(version: object, data: object) -> None:
+    """A version that is lost would read everything again, of what is read at most once too."""
+    with pytest.raises(CorruptLog, match="reader 'one': the position of the reader is unreadable"):
+        load_state(Stored(version, data), "one")  # type: ignore[arg-type]
+    assert load_state(Stored(0, b""), "one") == (0, ReaderState())  # type: ignore[arg-type]
 
 
 def test_a_newer_document_is_named(opened: Open) -> None:

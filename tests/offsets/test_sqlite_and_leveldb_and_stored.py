@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from persistent.errors import InvalidPipeline, StorageError
+from persistent.errors import CorruptLog, InvalidPipeline, StorageError
 from persistent.offsets import LevelDbOffsets, SqliteOffsets, StoredOffsets
 from persistent.storage import MemoryStorage, Put
 from persistent.testing.faults import FaultyStorage, Operations
@@ -45,6 +45,74 @@ def test_what_is_no_sqlite_is_told(tmp_path: Path) -> None:
         SqliteOffsets(tmp_path / "a.db").load("one")
     with pytest.raises(StorageError, match="cannot write"):
         SqliteOffsets(tmp_path / "none" / "a.db").swap("one", 0, b"a")
+
+
+@pytest.mark.parametrize(
+    "change", ["version = 0", "version = -1", "version = 'abc'", "data = ''", "data = 'text'", "data = 5"]
+)
+def test_a_changed_row_of_sqlite_is_an_error(change: str, tmp_path: Path) -> None:
+    """It is read as absent, which is the beginning; or ends a reader with an error that names nothing."""
+    store = SqliteOffsets(tmp_path / "a.db")
+    assert store.swap("one", 0, b"a")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+        database.execute(f"UPDATE persistent_offsets SET {change}")
+        database.commit()
+    for act in (lambda: store.load("one"), lambda: store.swap("one", 0, b"b")):
+        with pytest.raises(
+            CorruptLog, match=r"SqliteOffsets\(.*reader 'one': the position of the reader is unreadable"
+        ):
+            act()
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", bytes(8), bytes(20)])
+def test_a_changed_value_of_leveldb_is_an_error(data: bytes, tmp_path: Path) -> None:
+    """It is read as absent, which is the beginning."""
+    plyvel = pytest.importorskip("plyvel")
+    with closing(plyvel.DB(str(tmp_path / "a"), create_if_missing=True)) as database:
+        database.put(b"persistent/one", data)
+    with closing(LevelDbOffsets(tmp_path / "a")) as store:
+        for act in (lambda: store.load("one"), lambda: store.swap("one", 0, b"b")):
+            with pytest.raises(CorruptLog, match="reader 'one': the position of the reader is unreadable"):
+                act()
+        assert store.load("two") == (0, b"")
+
+
+def test_a_damaged_write_of_leveldb_is_an_error(tmp_path: Path) -> None:
+    """It is skipped by default: the position goes back to the one before, or to the beginning."""
+    pytest.importorskip("plyvel")
+    for version in range(2):
+        with closing(LevelDbOffsets(tmp_path / "a")) as store:
+            assert store.swap("one", version, b"position" * 9)
+    (written,) = (tmp_path / "a").glob("*.log")
+    written.write_bytes(written.read_bytes()[:-1] + b"X")
+    with pytest.raises(CorruptLog, match="Corruption: checksum mismatch"):
+        LevelDbOffsets(tmp_path / "a").load("one")
+
+
+def test_a_file_beside_the_documents_does_no_harm() -> None:
+    """A copy, or what NFS leaves of a file that was deleted while somebody read it."""
+    storage = MemoryStorage(uuid.uuid4().hex)
+    store = StoredOffsets(storage)
+    for name in (".nfs0001", "zz.tmp"):
+        storage.put_if_absent(f"one/{name}", b"")
+    for version in range(4):
+        if version:
+            assert store.load("one") == (version, b"%d" % version)
+            assert store.swap("one", version, b"%d" % (version + 1))
+        else:
+            storage.put_if_absent(f"one/{1:020d}", b"1")
+    assert [name for name in storage.list("one") if not name.isdigit()] == [".nfs0001", "zz.tmp"]
+    assert len(storage.list("one")) == 4
+
+
+def test_a_folder_without_a_document_is_not_absent() -> None:
+    """What was renamed would be read from the beginning."""
+    storage = MemoryStorage(uuid.uuid4().hex)
+    storage.put_if_absent("one/00000000000000000007.bak", b"x")
+    store = StoredOffsets(storage)
+    for act in (lambda: store.load("one"), lambda: store.swap("one", 0, b"b")):
+        with pytest.raises(CorruptLog, match=r"its folder has '00000000000000000007\.bak', and no document"):
+            act()
 
 
 def test_leveldb_is_for_one_process(tmp_path: Path) -> None:
