@@ -177,14 +177,14 @@ class LogReader:
             self._version, self._state = load_state(self._store, self._reader)
             log = self._refuse_another_log()
             now = wall_ms()
-            if self._state.until > now:
+            if left := self._state.left(now):
                 raise StillRunning(
-                    f"{self!r}: another reader uses this id, for {self._state.until - now:,} ms from now unless "
-                    "it renews its lease. End it; or, if it has died, wait that long"
+                    f"{self!r}: another reader uses this id, for {left:,} ms from now unless it renews its lease. End "
+                    "it; or, if it has died, wait that long; or read under another id, from where initial= says"
                 )
             # The start is stored with the lease: after a crash "latest" would be another place.
             begin = self._state.position or str(self._begin)
-            taken = replace(self._state.taken(log, now + self._lease_ms), position=begin)
+            taken = replace(self._state.taken(log, now, self._lease_ms), position=begin)
             if self._store.swap(self._reader, self._version, taken.encoded()):
                 self._version, self._state, self._leased = self._version + 1, taken, True
                 self._flushed_s = monotonic_s()
@@ -201,7 +201,8 @@ class LogReader:
         if not self._store.swap(self._reader, self._version, new.encoded()):
             self._leased = False
             raise Fenced(
-                f"{self!r}: another reader has taken over this id, because the lease of this one had expired. Records "
-                "marked since the last flush are read again there. Take a longer lease=, or flush more often"
+                f"{self!r}: another reader has taken over this id, because the lease of this one had expired, or "
+                "their clocks differ by more than it. Records marked since the last flush are read again there. Take a "
+                "longer lease=, or flush more often"
             )
         self._version, self._state = self._version + 1, new

@@ -1,8 +1,8 @@
 """An offset store keeps one document for each reader, and replaces it only by compare-and-swap.
 
 The document is sealed. It holds the ``position``, the ``log`` that it belongs to, and the lease: the ``token`` of the
-reader that holds it, and when it ends (``until``, ms). An absent document means the beginning; a corrupt one is an
-error.
+reader that holds it, when it ends (``until``, ms), and for how long it was taken (``lease``, ms). An absent document
+means the beginning; a corrupt one is an error.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from persistent.codec.documents import decode_document, encode_document
-from persistent.codec.shapes import Misfit, fields, text, whole
+from persistent.codec.shapes import Misfit, fields, optional, text, whole
 from persistent.errors import CorruptCheckpoint, CorruptLog, InvalidPipeline, NewerFormat
 
 FORMAT = 1
-_SHAPE = fields({"format": whole(1), "log": text(200), "position": text(200), "token": whole(0), "until": whole()})
+_SHAPE = fields(
+    {"format": whole(1), "log": text(200), "position": text(200), "token": whole(0), "until": whole()},
+    {"lease": optional(whole(0)), "number": optional(whole(0)), "entry": text(8)},
+)
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 
@@ -37,18 +40,29 @@ class OffsetStore(Protocol):
 @dataclass(frozen=True)
 class ReaderState:
     """The contents of the document of a reader. ``position``: the text of the next one, "" if there is none. Of the
-    last record before it ``number`` is the next one's, and ``entry`` the checksum of its entry, if these are known."""
+    last record before it ``number`` is the next one's, and ``entry`` the checksum of its entry, if these are known.
+    ``lease``: None in a document that was written without it."""
 
     log: str = ""
     position: str = ""
     token: int = 0
     until: int = 0
+    lease: int | None = None
     number: int | None = None
     entry: str = ""
 
-    def taken(self, log: str, until: int) -> ReaderState:
+    def taken(self, log: str, now: int, lease: int) -> ReaderState:
         """The state with the lease of a new reader."""
-        return replace(self, log=log, token=self.token + 1, until=until)
+        return replace(self, log=log, token=self.token + 1, until=now + lease, lease=lease)
+
+    def left(self, now: int) -> int:
+        """For how long the lease is still held, in milliseconds.
+
+        A lease that has more than twice its length left was taken by a clock that differs from ours by more than the
+        lease. It counts as over: its reader is fenced before it stores anything.
+        """
+        left = max(0, self.until - now)
+        return 0 if self.lease is not None and left > 2 * self.lease else left
 
     def encoded(self) -> bytes:
         return encode_document({"format": FORMAT, **self.__dict__})

@@ -161,6 +161,31 @@ def test_one_reader_an_id(log: SegmentedLog, store: StoredOffsets, times: Times)
     assert numbers(log.reader("one", store)) == []
 
 
+YEAR_MS = 365 * 86_400_000
+
+
+def test_a_clock_that_was_ahead_blocks_no_id(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """A reader that died while the clock was a year ahead kept its id for that year."""
+    times.ms += YEAR_MS
+    first = log.reader("one", store, lease="30 s")
+    assert next(first.read())
+    times.ms -= YEAR_MS
+    assert numbers(log.reader("one", store)) == list(range(6))
+    with pytest.raises(Fenced, match="or their clocks differ by more than it"):
+        first.flush()
+
+
+def test_a_clock_that_is_a_little_behind_takes_no_id(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
+    """A reader that lives would be fenced, although the clocks differ by less than its lease."""
+    first = log.reader("one", store, lease="30 s")
+    assert next(first.read())
+    times.ms -= 30_000
+    with pytest.raises(StillRunning, match=r"for 60,000 ms from now.*; or read under another id"):
+        numbers(log.reader("one", store))
+    first.close()
+    assert numbers(log.reader("one", store)) == list(range(6))
+
+
 def test_who_has_to_wait_for_an_id_misses_nothing(log: SegmentedLog, store: StoredOffsets, times: Times) -> None:
     """Each try took a record, and after the last one it seemed that there was nothing to read."""
     next(iter(log.reader("one", store, lease="30 s").read()))

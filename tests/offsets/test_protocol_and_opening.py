@@ -66,11 +66,11 @@ def test_of_many_that_exchange_at_once_one_does(opened: Open) -> None:
 
 def test_a_state_comes_back(opened: Open) -> None:
     """Field by field."""
-    state = ReaderState("log", "1-2-3", 4, 5)
+    state = ReaderState("log", "1-2-3", 4, 5, 6)
     assert load_state(opened(), "one") == (0, ReaderState())
     assert opened().swap("one", 0, state.encoded())
     version, found = load_state(opened(), "one")
-    assert version and found == state and found.taken("other", 9) == ReaderState("other", "1-2-3", 5, 9)
+    assert version and found == state and found.taken("other", 9, 7) == ReaderState("other", "1-2-3", 5, 16, 7)
 
 
 def document(**fields: object) -> bytes:
@@ -87,6 +87,7 @@ CORRUPT = [
     encode_document({"format": "2"}),
     document(more=1),
     document(until="soon"),
+    document(lease=-1),
     document(position=None),
 ]
 
@@ -97,6 +98,31 @@ def test_what_is_corrupt_is_an_error(opened: Open, data: bytes) -> None:
     assert opened().swap("one", 0, data)
     with pytest.raises(CorruptLog, match="reader 'one': the position of the reader is unreadable"):
         load_state(opened(), "one")
+
+
+def test_a_document_without_the_length_of_its_lease_is_read(opened: Open) -> None:
+    """Earlier versions wrote none: a reader would begin anew, or not at all."""
+    data = encode_document({"format": 1, "log": "log", "position": "1-2-3", "token": 4, "until": 5})
+    assert opened().swap("one", 0, data)
+    assert load_state(opened(), "one")[1] == ReaderState("log", "1-2-3", 4, 5, None)
+
+
+@pytest.mark.parametrize(
+    ("lease", "now", "left"),
+    [
+        (60, 1_000, 0),
+        (60, 999, 1),
+        (60, 940, 60),
+        (60, 880, 120),
+        (60, 879, 0),
+        (60, 0, 0),
+        (0, 999, 0),
+        (None, 0, 1_000),
+    ],
+)
+def test_a_lease_that_is_impossibly_long_is_over(lease: int | None, now: int, left: int) -> None:
+    """It was taken while a clock was ahead, by a year: the id was blocked for that year."""
+    assert ReaderState(until=1_000, lease=lease).left(now) == left
 
 
 class Stored:
