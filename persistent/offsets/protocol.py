@@ -95,7 +95,7 @@ def _is_newer(found: Any) -> bool:
 def checked_document(place: str, version: Any, data: Any) -> tuple[int, bytes]:
     """A stored document. CorruptLog if it has no version or no bytes: only an absent one means the beginning."""
     if not isinstance(version, int) or version < 1 or not isinstance(data, bytes):
-        raise unreadable(place, f"version {version!r} with a {type(data).__name__}")
+        raise unreadable(place, f"its version is {version!r}, its data {type(data).__name__}")
     return version, data
 
 
