@@ -52,7 +52,7 @@ def test_options_that_cannot_be_are_refused() -> None:
 def test_names_are_looked_at_before_the_server_is_asked() -> None:
     """The first batch would end the run, and every run after it."""
     sink = PostgresSink(DSN, "visits", connect_timeout="1 ms")
-    with pytest.raises(InvalidPipeline, match="a column 'xmin' of its own"):
+    with pytest.raises(InvalidPipeline, match="a system column 'xmin'"):
         sink.claim(Claim("job", schema=pa.schema([("xmin", pa.int64())])))
     with pytest.raises(InvalidPipeline, match="a column 'ctid' of its own"):
         sink.check(pa.table({"ctid": [1]}), ())
