@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from persistent.checkpoint.copies import Target, copied, newest_of
+from persistent.checkpoint.copies import Target, copied, newest_of, renumbered_source
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, new_nonce
@@ -148,7 +148,7 @@ def _sources(jobs: tuple[Manifest, Manifest], names: Mapping[str, str], urls: tu
     for name, source in jobs[1].sources.items():
         before = sources.get(names[name])
         sources[names[name]] = source if before is None else _joined(before, source, urls)
-    return dict(sorted(sources.items()))
+    return {name: renumbered_source(source) for name, source in sorted(sources.items())}
 
 
 def _accounts(jobs: tuple[Manifest, Manifest], names: Mapping[str, str]) -> dict[str, Accounts]:
