@@ -123,7 +123,8 @@ def tumbling(size: Duration, *, offset: Duration = 0) -> Window:
     21600000
     """
     size_ms = duration_ms(size, "size")
-    return Window(size_ms, size_ms, duration_ms(offset, "offset"), f"tumbling({size})" if bare(size=size) else "")
+    written = f"tumbling({size!r}{_moved(offset)})" if bare(size=size) else ""
+    return Window(size_ms, size_ms, duration_ms(offset, "offset"), written)
 
 
 def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
@@ -134,8 +135,12 @@ def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
     >>> sliding("1 h", every="1 min").size_ms
     3600000
     """
-    written = f"sliding({size!r}, every={every!r})" if bare(size=size) else ""
+    written = f"sliding({size!r}, every={every!r}{_moved(offset)})" if bare(size=size) else ""
     return Window(duration_ms(size, "size"), duration_ms(every, "every"), duration_ms(offset, "offset"), written)
+
+
+def _moved(offset: Duration) -> str:
+    return f", offset={offset!r}" if offset else ""
 
 
 @dataclass(frozen=True)

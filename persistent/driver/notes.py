@@ -104,8 +104,18 @@ class Notes:
                 self.note(f"sink {name}", f"the sink {name!r} is new: it gets the windows that close after {closed}")
         for name in job.sources if found.base else ():
             if name not in found.sources:
-                clock = utc_text(found.clock.watermark)
-                self.note(f"source {name}", f"the source {name!r} is new: records of windows before {clock} are late")
+                of_old = self._of_old_records(name, utc_text(found.clock.watermark))
+                self.note(f"source {name}", f"the source {name!r} is new: {of_old}")
+
+    def _of_old_records(self, source: str, clock: str) -> str:
+        """What becomes of the records of a new source that are behind the clock."""
+        job = self._bench.job
+        late = [f"of windows before {clock}"] if job.state.window is not None else []
+        if source in job.dedupe:
+            late.append(f"more than within={job.dedupe[source].within!r} of dedupe before {clock}")
+        if not late:
+            return "it is read from its beginning, and its records count however old they are"
+        return f"records {', and records '.join(late)}, are late"
 
     def tell_idle(self, manifest: Manifest) -> None:
         """Report that there is nothing to do, with the same report until there is."""

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.driver.shop import Shop
+import uuid
+from typing import Any
+
+import pytest
+
+from monoids import Count
+from persistent import Dedupe, MemorySink, MemorySource, NonWindowState, Pipeline
+from tests.driver.shop import Shop, Visits
+
+
+class Totals(Visits):
+    def persistent_state(self) -> Any:
+        return NonWindowState(Count())
 
 
 def test_every_manifest_balances_and_every_step_is_reported() -> None:
@@ -17,3 +29,34 @@ def test_every_manifest_balances_and_every_step_is_reported() -> None:
         assert all(account.balances for account in manifest.accounts.values())
         assert step.watermark == manifest.clock.watermark
         assert step.checkpoint_bytes >= step.manifest_bytes > 0
+
+
+@pytest.mark.parametrize(
+    ("task", "dedupe", "says"),
+    [
+        (Visits(), None, "is new: records of windows before 1970-01-01 00:00:00.090Z, are late"),
+        (Totals(), None, "is new: it is read from its beginning, and its records count however old they are"),
+        (
+            Totals(),
+            {"b": Dedupe.by_id("n", within="1 h")},
+            "is new: records more than within='1 h' of dedupe before 1970-01-01 00:00:00.090Z, are late",
+        ),
+        (
+            Visits(),
+            {"b": Dedupe.by_id("n", within="1 h")},
+            "00:00:00.090Z, and records more than within='1 h' of dedupe before 1970-01-01 00:00:00.090Z, are late",
+        ),
+    ],
+)
+def test_a_source_that_joins_is_told_what_becomes_of_its_old_records(task: Any, dedupe: Any, says: str) -> None:
+    """Who reads that records of windows are late, of a state without windows, leaves a backlog out that would count."""
+    url, sink = f"memory://{uuid.uuid4().hex}", MemorySink()
+    rows = [{"ts": 10 * number, "page": "a", "n": number} for number in range(10)]
+
+    def run(*names: str, **options: Any) -> Any:
+        sources = {name: MemorySource(rows if name == "a" else rows[-1:], ordered=True) for name in names}
+        return Pipeline(source=sources, task=task, sink=sink, checkpoint=url, **options).run(engine="embedded")
+
+    run("a")
+    (note,) = run("a", "b", dedupe=dedupe).notes
+    assert says in note
