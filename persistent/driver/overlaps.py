@@ -1,12 +1,20 @@
-"""Splits of one step that have seen the same number are set apart: it is new in the first of them, else a copy.
+"""Splits of one step that meet the same number are set apart: it is new in the first of them, else a copy.
 
-The order is that of the plan. A later split is mapped again, knowing what the earlier ones have seen: this takes from
-what it counts, and adds nothing, so one round is enough, and the result is a function of the state and the plan alone.
+The order is that of the plan, so that what a record becomes is a function of the state and the plan alone, however the
+step is split. A later split is mapped again, knowing what the earlier ones have seen, if
+
+ it has seen a number that an earlier one has seen
+ it has found a number too old that an earlier one has seen: it is a copy
+ it has found a number used again, and an earlier one has seen its origin, perhaps at a later time: it may be a copy
+
+This takes from what a split has seen, and adds nothing; so all splits together have seen the same numbers as before.
+Only their times may change: a record that is no longer new may have been the youngest of its origin. Then the splits
+that were told of it are mapped once more. The first split is right at once, the second after a round, and so on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,42 +26,79 @@ from persistent.driver.workbench import Workbench
 from persistent.state_rows import fold, in_panes
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.merge_runs import read_rows
-from persistent.worker.seen_items import SeenSpan
-from persistent.worker.seen_state import numbers_of, seen_job, seen_monoid
+from persistent.worker.seen_items import SeenAfter, SeenSpan
+from persistent.worker.seen_state import latest_of, numbers_of, seen_job, seen_monoid
 
 
 def set_apart(
     bench: Workbench, maps: Sequence[MapSplit], mapped: Sequence[Mapped]
 ) -> tuple[list[MapSplit], list[Mapped]]:
-    """The splits and their results, none of which has seen what an earlier one of its source has."""
+    """The splits and their results, each as if the earlier ones of its source had been judged before it."""
     items, results = list(maps), list(mapped)
-    again: list[int] = []
     for source in bench.job.dedupe:
-        again += _to_map_again(bench.job, items, [one if one.source == source else None for one in results])
-    for place, result in zip(again, bench.engine.map(bench.work, [items[place] for place in again])):
-        assert isinstance(result, Mapped)
-        results[place] = result
+        places = [place for place, one in enumerate(results) if one.source == source and one.seen is not None]
+        shared = shared_hashes([_reach(results[place]) for place in places])
+        told: dict[int, GroupSums] = {}
+        while again := _to_tell(bench.job, items, [(place, results[place]) for place in places], shared, told):
+            told |= again
+            for place, earlier in again.items():
+                items[place] = _told(items[place], earlier)
+            for place, result in zip(again, bench.engine.map(bench.work, [items[place] for place in again])):
+                assert isinstance(result, Mapped)
+                results[place] = result
     return items, results
 
 
-def _to_map_again(job: Job, items: list[MapSplit], results: Sequence[Mapped | None]) -> list[int]:
-    """The places of splits of one source that have seen what an earlier one has; these are told, in ``items``.
-    ``results``: None for those of other sources."""
-    spans = [None if one is None or one.seen is None else one.seen.span for one in results]
-    places = [place for place, span in enumerate(spans) if span is not None and len(span.hashes)]
-    shared = shared_hashes([span for span in spans if span is not None])
-    again: list[int] = []
+def _to_tell(
+    job: Job,
+    items: Sequence[MapSplit],
+    results: Sequence[tuple[int, Mapped]],
+    shared: Words,
+    told: Mapping[int, GroupSums],
+) -> dict[int, GroupSums]:
+    """By place of a split of one source: what the earlier ones have seen of the ``shared`` keys, where it matters and
+    is not what the split was ``told`` before."""
+    to_tell = {}
     earlier: GroupSums | None = None
-    for place in places if len(shared) else ():
-        rows = _rows_of(job, items[place], results[place], shared)
-        if rows is None:
-            continue
-        both = rows if earlier is None else fold(seen_monoid(), (earlier, rows), 1)
-        if earlier is not None and _count(earlier) + _count(rows) != _count(both):
-            again.append(place)
-            items[place] = _told(items[place], earlier)
-        earlier = both
-    return again
+    for place, result in results if len(shared) else ():
+        seen = result.seen
+        assert seen is not None
+        rows = _rows_of(job, items[place], seen, shared)
+        if earlier is not None and _matters(earlier, rows, seen, told.get(place)):
+            to_tell[place] = earlier
+        parts = [one for one in (earlier, rows) if one is not None]
+        earlier = fold(seen_monoid(), parts, 1) if parts else None
+    return to_tell
+
+
+def _matters(earlier: GroupSums, rows: GroupSums | None, seen: SeenAfter, told: GroupSums | None) -> bool:
+    """Whether a split that has seen these ``rows`` must know what was seen ``earlier``, and does not."""
+    if told is not None:
+        # The keys and numbers of all splits before one stay the same, round after round.
+        return not np.array_equal(latest_of(told), latest_of(earlier))
+    if _have_met(seen.doubtful, earlier):
+        return True
+    return rows is not None and _count(earlier) + _count(rows) != _count(fold(seen_monoid(), (earlier, rows), 1))
+
+
+def _have_met(doubtful: SeenSpan, earlier: GroupSums) -> bool:
+    """Whether numbers that were seen earlier lie in these spans."""
+    if not len(doubtful.hashes):
+        return False
+    place = np.minimum(np.searchsorted(doubtful.hashes, earlier.hashes), len(doubtful.hashes) - 1)
+    same = doubtful.hashes[place] == earlier.hashes
+    if doubtful.is_of_ids:
+        return bool(same.any())
+    numbers = numbers_of(earlier)
+    firsts, lasts = numbers.flat()
+    place, same = numbers.spread(place), numbers.spread(same)
+    return bool((same & (firsts <= doubtful.lasts[place]) & (lasts >= doubtful.firsts[place])).any())
+
+
+def _reach(result: Mapped) -> SeenSpan:
+    """The span of what a split has seen, and of what others may have seen before it."""
+    assert result.seen is not None
+    return SeenSpan.joined([result.seen.span, result.seen.doubtful])
 
 
 def shared_hashes(spans: Sequence[SeenSpan]) -> Words:
@@ -77,11 +122,11 @@ def shared_hashes(spans: Sequence[SeenSpan]) -> Words:
     return np.unique(hashes[1:][meets])
 
 
-def _rows_of(job: Job, item: MapSplit, result: Mapped | None, shared: Words) -> GroupSums | None:
-    """What a split has seen of these keys, a row for each."""
-    if result is None or result.seen is None or result.seen.run is None or item.seen is None:
+def _rows_of(job: Job, item: MapSplit, seen: SeenAfter, shared: Words) -> GroupSums | None:
+    """What a split has seen of these keys, a row for each; None if nothing."""
+    if seen.run is None or item.seen is None:
         return None
-    rows = read_rows(seen_job(job, item.source, item.seen.pane_ms), result.seen.run, 0, KEY_GROUPS)
+    rows = read_rows(seen_job(job, item.source, item.seen.pane_ms), seen.run, 0, KEY_GROUPS)
     rows = rows.take(np.flatnonzero(np.isin(rows.hashes, shared)))
     # In one live pane: in which of them a number was seen decides nothing within a step.
     return in_panes(seen_monoid(), rows, np.full(len(rows), item.seen.horizon)) if len(rows) else None

@@ -1,8 +1,8 @@
 """A split judges each record by its (origin, epoch, sequence), or its id.
 
-A record is judged by the records that the committed state has seen, by those of earlier splits of the step (if the
-driver provides them), and by those before it in the split. So the fate of all records is a function of the state and
-the plan:
+A record is judged by the records that the committed state has seen, by those of earlier splits of the step (where the
+driver provides them, as it does wherever they matter), and by those before it in the split. So the fate of all records
+is a function of the state and the plan, however the step is split:
 
  a copy          the number was seen: by a record in a live pane, or earlier in this split
  used again      the number was seen, but the record is younger than all of its origin: not a copy of any of them
@@ -62,6 +62,7 @@ class Duplicates:
         self._cache = cache
         self._own: list[GroupSums] = []
         self._spans: list[SeenSpan] = []
+        self._doubtful: list[SeenSpan] = []
         self.oldest_copy: int | None = None
         """The timestamp of the oldest record that a copy repeats; for numbers, of the oldest copy."""
 
@@ -104,6 +105,11 @@ class Duplicates:
         """The range of numbers and times that this split has seen, by hash of the key."""
         return SeenSpan.joined(self._spans)
 
+    def doubtful(self) -> SeenSpan:
+        """The span of the records that are copies if an earlier split has seen their number, or a later timestamp of
+        their origin."""
+        return SeenSpan.joined(self._doubtful)
+
     def _judge(self, codes: Integers, keys: tuple[pa.Array, ...], numbers: Integers, times: Integers) -> Column:
         hashes, (codes, keys) = _by_hash(codes, keys)
         known, latest, committed = self._known(keys, hashes)
@@ -123,6 +129,7 @@ class Duplicates:
                 younger &= times > _latest_before(codes, times, is_new, latest)
                 fates[younger] = int(Fate.USED_AGAIN)
             self._note_oldest(np.maximum(latest[codes], originals) if self._dedupe.by_ids else times, copies)
+        self._note_doubtful(fates, codes, hashes, numbers)
         rows = np.flatnonzero(is_new)
         if len(rows):
             self._take(codes[rows], keys, hashes, numbers[rows], times[rows], committed)
@@ -149,6 +156,21 @@ class Duplicates:
     def _note_oldest(self, times: Integers, copies: Mask) -> None:
         oldest = int(times[copies].min())
         self.oldest_copy = oldest if self.oldest_copy is None else min(oldest, self.oldest_copy)
+
+    def _note_doubtful(self, fates: Column, codes: Integers, hashes: Words, numbers: Integers) -> None:
+        """Note the records whose fate may be another if an earlier split has seen their origin. Of a number that is
+        used again, whatever that split has seen may show that it is not the youngest."""
+        old, again = (np.flatnonzero(fates == fate) for fate in (Fate.TOO_OLD, Fate.USED_AGAIN))
+        if not len(old) and not len(again):
+            return
+        found = codes[np.concatenate((old, again, again))]
+        if self._dedupe.by_ids:
+            self._doubtful.append(SeenSpan.of_ids(hashes[found]))
+            return
+        any_number = [np.full(len(again), number, np.int64) for number in (-(2**63), 2**63 - 1)]
+        none = np.zeros(len(hashes), np.int64)
+        reaching = np.concatenate((numbers[old], *any_number))
+        self._doubtful.append(SeenSpan.of(found, hashes, reaching, none[found], none))
 
     def _committed(self, hashes: Words) -> list[GroupSums]:
         return list(self._cache.parts(self._storage, self._before, hashes))

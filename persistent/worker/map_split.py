@@ -82,12 +82,12 @@ def _seen_after(job: Job, item: MapSplit, seen: Duplicates) -> SeenAfter:
     """The records that the split has seen, written as a run."""
     rows, oldest = seen.rows(), seen.oldest_copy
     behind_ms = 0 if oldest is None else max(0, item.watermark - oldest)
-    if rows is None:
-        return SeenAfter(None, seen.span(), behind_ms)
-    assert item.seen is not None
-    whose = seen_job(job, item.source, item.seen.pane_ms)
-    run, _ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
-    return SeenAfter(run, seen.span(), behind_ms)
+    run = None
+    if rows is not None:
+        assert item.seen is not None
+        whose = seen_job(job, item.source, item.seen.pane_ms)
+        run, _ = write_run(whose, item.attempt, rows, item.attempt.id, item.attempt.id)
+    return SeenAfter(run, seen.span(), seen.doubtful(), behind_ms)
 
 
 @dataclass

@@ -59,6 +59,7 @@ class SeenSpan:
     @staticmethod
     def joined(spans: Sequence[SeenSpan]) -> SeenSpan:
         """One span of all, from first to last."""
+        spans = [span for span in spans if len(span.hashes)]
         if not spans or spans[0].is_of_ids:
             return SeenSpan.of_ids(np.concatenate([np.zeros(0, np.uint64), *(span.hashes for span in spans)]))
         columns = [np.concatenate([getattr(span, field.name) for span in spans]) for field in fields(SeenSpan)]
@@ -73,11 +74,13 @@ class SeenSpan:
 
 @dataclass(frozen=True)
 class SeenAfter:
-    """The records that a split has seen: their run, if any, and their span. ``behind_ms``: how far behind the clock the
-    oldest record was that a copy repeats."""
+    """The records that a split has seen: their run, if any, and their span. ``doubtful``: the span of the records that
+    were too old, or used a number again: what other splits have seen may make copies of them. ``behind_ms``: how far
+    behind the clock the oldest record was that a copy repeats."""
 
     run: Run | None
     span: SeenSpan
+    doubtful: SeenSpan
     behind_ms: int = 0
 
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from monoids import Count
 from monoids.groupby.summing import group_by
@@ -45,16 +47,16 @@ def storage() -> Iterator[MemoryStorage]:
 
 
 def mapped(
-    storage: Any, sent: list[list[tuple[str, int]]], dedupe: Dedupe = BY_NUMBER
+    storage: Any, sent: list[list[tuple[Any, ...]]], dedupe: Dedupe = BY_NUMBER, horizon: int = 0
 ) -> tuple[Workbench, list[MapSplit], list[Mapped]]:
-    """The splits of one step, and the results of each for itself."""
-    rows = [{"ts": 100 + n, "origin": origin, "n": n} for part in sent for origin, n in part]
+    """The splits of one step, and the results of each for itself. A record has a time, or that of its number."""
+    rows = [{"ts": ts[0] if ts else 100 + n, "origin": origin, "n": n} for part in sent for origin, n, *ts in part]
     source = MemorySource(rows, timestamp="ts", ordered=True)
     job = Pipeline(source=source, task=Visits(), checkpoint=storage, dedupe=dedupe).job()
     bench = Workbench(job, Embedded(threads=1), Options())
     plan = source.plan(SourceState({"memory": (0, 0)}), Budget(len(rows), True, len(sent)))
     assert len(plan.splits) == len(sent)
-    seen = SeenBefore((), 0, 10)
+    seen = SeenBefore((), horizon, 10)
     given = plan.recorded, 0, 10_000, None, (), seen
     items = [MapSplit(Attempt(1, 1), "memory", "memory", split, *given) for split in plan.splits]
     return bench, items, [bench.work(item) for item in items]  # type: ignore[misc]
@@ -111,6 +113,65 @@ def test_runs_are_read_only_where_bounds_cross(storage: Any, monkeypatch: pytest
     bench, items, results = mapped(storage, [[("a", 1), ("a", 2)], [("a", 3), ("b", 1)]])
     monkeypatch.setattr(overlaps, "read_rows", None)
     assert set_apart(bench, items, results) == (items, results)
+
+
+def test_a_copy_that_is_too_old_is_a_copy_of_an_earlier_split(storage: Any) -> None:
+    """Its pane has expired, and a split by itself cannot judge it: it would be late on two workers, and a copy on
+    one."""
+    sent = [[("a", 1), ("a", 2)], [("a", 2, 50), ("a", 3)], [("a", 7, 50), ("b", 2, 50)]]
+    bench, items, results = mapped(storage, sent, horizon=90)
+    assert [one.account.late for one in results] == [0, 1, 2]
+    _, apart = set_apart(bench, items, results)
+    assert fates(apart) == [(2, 0), (1, 1), (0, 0)] and apart[2] is results[2]
+    ids = [[("a", 1), ("b", 1)], [("c", 1, 50), ("c", 2)], [("b", 1, 50), ("c", 1, 50)]]
+    bench, items, results = mapped(storage, ids, Dedupe.by_id(("origin", "n")), horizon=90)
+    _, apart = set_apart(bench, items, results)
+    assert fates(apart) == [(2, 0), (1, 0), (0, 1)] and apart[1] is results[1] and apart[2].account.late == 1
+
+
+def test_a_number_used_again_in_one_split_is_no_witness_for_the_next(storage: Any) -> None:
+    """The second split finds its record new and the youngest, until it knows the first. By then the third has taken it
+    for the youngest too, and would find a copy where one worker finds another use."""
+    bench, items, results = mapped(storage, [[("a", 5, 10)], [("a", 5, 100)], [("a", 5, 50)]])
+    again, apart = set_apart(bench, items, results)
+    assert [one.account.dead for one in apart] == [0, 1, 1] and fates(apart) == [(1, 0), (0, 0), (0, 0)]
+    assert fates([bench.work(item) for item in again]) == fates(apart)  # type: ignore[misc]
+
+
+SENT = st.lists(st.tuples(st.sampled_from("aab"), st.integers(0, 5), st.integers(0, 60)), min_size=2, max_size=24)
+
+
+@pytest.mark.parametrize(
+    "dedupe",
+    [
+        replace(BY_NUMBER, within=40),
+        replace(BY_NUMBER, within=40, restamped=True),
+        Dedupe.by_id(("origin", "n"), within=40),
+        Dedupe.by_id(("origin", "n"), within=40, restamped=False),
+    ],
+    ids=repr,
+)
+@settings(max_examples=12, deadline=None)
+@example(sent=[("a", 1, 20), ("a", 2, 20), ("a", 9, 60), ("a", 4, 90), ("a", 2, 30), ("a", 1, 50)], steps=3)
+@given(sent=SENT, steps=st.integers(1, 3))
+def test_what_a_record_becomes_does_not_depend_on_the_workers(
+    dedupe: Dedupe, sent: list[tuple[str, int, int]], steps: int
+) -> None:
+    """One worker reads a step as one split, and judges record by record. A run on more workers, or a rerun on fewer,
+    must give the same account, the same state, and set the same records aside for the same reasons."""
+    rows = [{"ts": 10 * step + ts, "origin": o, "n": n} for step, (o, n, ts) in enumerate(sent)]
+    found = []
+    for threads in (1, 3, len(rows)):
+        source = MemorySource(rows, timestamp="ts", ordered=True)
+        place = MemoryStorage(f"workers-{uuid.uuid4().hex}")
+        options = {"dedupe": dedupe, "step_rows": -(-len(rows) // steps)}
+        job = Pipeline(source=source, task=Visits(), checkpoint=place, **options)
+        report = job.run(engine=Embedded(threads=threads))
+        aside = [table.select(["offset", "reason", "checkpoint"]) for table in (job.late(), job.dead_letters())]
+        account = report.ledger["memory"]
+        found.append((account, [sorted(map(str, one.to_pylist())) for one in aside], job.state().to_pylist()))
+        place.clear()
+    assert all(one == found[0] for one in found)
 
 
 def test_without_deduplication_nothing_is_done(storage: Any) -> None:
