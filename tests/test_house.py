@@ -105,6 +105,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.dispatch",
     ),
     (
+        "persistent.driver.folds",
         "persistent.driver.seen_part",
         "persistent.driver.commit",
         "persistent.driver.run_cache",

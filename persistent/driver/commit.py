@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.manifest import Manifest, check_name
 from persistent.checkpoint.names import Staged
 from persistent.checkpoint.parts import (
@@ -29,6 +28,7 @@ from persistent.checkpoint.successor import Entry, first, succeed
 from persistent.clock import bound_of, later_of
 from persistent.codec import Run, common_key_types
 from persistent.dedupe import Dedupe
+from persistent.driver.folds import Fold, runs_after
 from persistent.driver.seen_part import begun, seen_after, seen_of
 from persistent.errors import FingerprintChanged, InvalidPipeline, OtherJob
 from persistent.sinks.outlet import abilities
@@ -36,7 +36,7 @@ from persistent.sinks.protocol import AnySink
 from persistent.task import key_names, operator_name
 from persistent.text.fingerprints import changes_text
 from persistent.window import Window
-from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
+from persistent.worker.job import Closed, Job, Mapped
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Results:
 
     mapped: tuple[Mapped, ...] = ()
     closed: tuple[Closed, ...] = ()
-    folded: tuple[tuple[FoldRuns, Folded], ...] = ()
+    folded: tuple[Fold, ...] = ()
     discarded: int = 0
-    seen_folded: tuple[tuple[FoldRuns, Folded], ...] = ()
+    seen_folded: tuple[Fold, ...] = ()
 
     @property
     def first_dead(self) -> str:
@@ -72,15 +72,6 @@ class Results:
     def set_aside(self) -> tuple[Staged, ...]:
         """The dead letters of results that cannot be published."""
         return tuple(result.dead for result in self.closed if result.dead)
-
-    def unfolded(self) -> frozenset[str]:
-        """The runs whose fold raised in at least one piece. All pieces of that fold are left out, because each raises
-        ``low`` where the one before ends."""
-        names: set[str] = set()
-        for item, folded in self.folded:
-            if folded.failure:
-                names |= {run.name for run in item.merge.inputs}
-        return frozenset(names)
 
 
 def first_manifest(job: Job, nonce: str) -> Manifest:
@@ -269,11 +260,7 @@ def known_from(state: StateRuns, now: int | None) -> int | None:
 
 
 def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:
-    unfolded = results.unfolded()
-    for item, folded in results.folded:
-        if not unfolded & {run.name for run in item.merge.inputs}:
-            runs = replaced(runs, item.merge, folded.run)
-    runs += tuple(mapped.run for mapped in results.mapped if mapped.run)
+    runs = runs_after(runs, results.folded) + tuple(mapped.run for mapped in results.mapped if mapped.run)
     if window is None:
         return runs
     return tuple(run for run in runs if window.last_end(run.pane_max) > closed)

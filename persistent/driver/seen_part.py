@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 import pyarrow as pa
 
-from persistent.checkpoint.compaction import replaced
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.plan import StepPlan
-from persistent.codec import Run
 from persistent.dedupe import Dedupe, kinds_of
+from persistent.driver.folds import Fold, Runs, runs_after
 from persistent.errors import FingerprintChanged
-from persistent.worker.job import Folded, FoldRuns, Job
+from persistent.worker.job import Job
 from persistent.worker.seen_items import SeenBefore
 
 DROPPED = "dedupe"
@@ -48,19 +47,16 @@ def seen_before(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> dict[str, S
 def seen_after(
     seen: SeenPart,
     dedupe: Dedupe,
-    new: Iterable[Run],
-    folded: Sequence[tuple[FoldRuns, Folded]],
+    new: Runs,
+    folded: Sequence[Fold],
     watermark: int,
     *,
     kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> SeenPart:
     """What was seen after a step that wrote these new runs, of names of these kinds, and moved the clock to
     ``watermark``."""
-    runs, expired = seen.runs, seen.horizon(watermark, dedupe.within_ms)
-    for item, one in folded:
-        if not one.failure:
-            runs = replaced(runs, item.merge, one.run)
-    runs = tuple(run for run in (*runs, *new) if run.pane_max >= expired)
+    expired = seen.horizon(watermark, dedupe.within_ms)
+    runs = tuple(run for run in (*runs_after(seen.runs, folded), *new) if run.pane_max >= expired)
     return replace(seen, expired=expired, runs=runs, kinds={**seen.kinds, **kinds})
 
 

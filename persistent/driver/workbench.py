@@ -10,6 +10,7 @@ from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import new_nonce
 from persistent.codec import Run
 from persistent.driver.commit import Results, first_manifest
+from persistent.driver.folds import unfolded
 from persistent.driver.options import Options
 from persistent.driver.run_cache import RunCache
 from persistent.engines.protocol import Engine
@@ -64,10 +65,11 @@ class Workbench:
 
     def leave_unfolded(self, results: Results) -> None:
         """Remember the runs whose fold raised, and log a warning."""
-        failures = [folded.failure for _, folded in results.folded if folded.failure]
+        folds = (*results.folded, *results.seen_folded)
+        failures = [folded.failure for _, folded in folds if folded.failure]
         if failures:
             logger.warning("runs are left unfolded, which costs time and space but no row: %s", failures[0])
-            self.unfolded |= dict.fromkeys(results.unfolded(), failures[0])
+            self.unfolded |= dict.fromkeys(unfolded(folds), failures[0])
 
     def keep(self, manifest: Manifest) -> Sequence[Manifest]:
         """Keep what this newly committed manifest keeps; returns the manifests that are no longer kept."""

@@ -376,13 +376,3 @@ def test_what_to_do_about_it_depends_on_what_is_there(base: int, says: str) -> N
 def test_what_was_summed_up_stays_so(recorded: int | None, now: int | None, known: int | None) -> None:
     """A longer history, or a clock that was set back, brings nothing back that is one sum already."""
     assert known_from(StateRuns({}, known_from=recorded), now) == known
-
-
-def test_of_every_fold_that_raised_the_runs_are_left() -> None:
-    """A run of which only one piece was replaced counts twice."""
-    one, other = (run(f"e1-c{id}-a", first=id, last=id) for id in (1, 2))
-    folds = [
-        (FoldRuns(Attempt(2, 5), Merge((part,), 0, KEY_GROUPS), 0), Folded(None, None, "raised"))
-        for part in (one, other)
-    ]
-    assert Results((), (), tuple(folds)).unfolded() == {one.name, other.name}
