@@ -155,16 +155,25 @@ def said(dedupe: Mapping[str, Dedupe], sources: Collection[str]) -> list[str]:
     return [f"of {name}, {one.said()}" for name, one in sorted(dedupe.items())]
 
 
-def check_columns(dedupe: Dedupe, schema: pa.Schema) -> None:
+def check_columns(dedupe: Dedupe, schema: pa.Schema, guessed: Collection[str] = ()) -> None:
     """InvalidPipeline unless the source has these columns, with integers or text for the sender of a record, and
-    integers for its sequence."""
+    integers for its sequence. ``guessed``: columns of text whose types are inferred: there 7 and 007 would be one
+    name."""
     for name in dedupe.names:
         if name not in schema.names:
             raise InvalidPipeline(
                 f"dedupe: the source has no column {name!r}; its columns are {', '.join(schema.names)}. Name "
                 "those that the sender sets in each record"
             )
-        check_type(dedupe, name, schema.field(name).type)
+        type_ = schema.field(name).type
+        if name in guessed and name in dedupe.keys and _kind(type_) not in ("text", _NOTHING):
+            raise InvalidPipeline(
+                f"dedupe: the column {name!r} was inferred as {type_} from text, where 7, 007 and 0x7, or true and "
+                "True, are one value: different records would count as copies. Say what it holds with schema= of the "
+                f'source, which names every column to read: {{..., "{name}": "string"}} tells all texts apart; '
+                f'{{..., "{name}": "int64"}} compares numbers, as a checkpoint does that began with them'
+            )
+        check_type(dedupe, name, type_)
 
 
 def kinds_of(dedupe: Dedupe, schema: pa.Schema) -> dict[str, str]:

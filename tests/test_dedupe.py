@@ -61,6 +61,18 @@ class Visits(PersistentTask):
         state.update(message.timestamp, 1)
 
 
+class Counted(PersistentTask):
+    """All messages together."""
+
+    key = None
+
+    def persistent_state(self) -> NonWindowState:
+        return NonWindowState(Count())
+
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
+
+
 class Windows(Visits):
     def persistent_state(self) -> Any:
         return WindowState(Count(), tumbling(10))
@@ -407,6 +419,42 @@ def test_names_of_another_kind_are_refused(
         by_type(url, tmp_path, second).run(engine="embedded")
     by_type(url, tmp_path, first).run(engine="embedded")
     assert account(url)["processed"] == account(url)["duplicate"] == 2
+
+
+@pytest.mark.parametrize(
+    ("ids", "dedupe"),
+    [
+        ("007 7 0x7", Dedupe.by_id("id", within=1_000)),
+        ("true True TRUE", Dedupe.by_id("id", within=1_000)),
+        ("7 007 7.0", Dedupe(origin="id", sequence="n", within=1_000)),
+        ("1 01 001", Dedupe(origin="n", sequence="n2", epoch="id", within=1_000)),
+    ],
+)
+def test_names_whose_type_was_guessed_from_text_are_refused(ids: str, dedupe: Dedupe, url: str, tmp_path: Path) -> None:
+    """007 and 7 are two ids, and one number: the second record would be lost as a copy. A sequence is a number, however
+    it is written; and whoever gives the types has said what is meant."""
+    lines = [f"{1000 + at},{id},1,1" for at, id in enumerate(ids.split())]
+    (tmp_path / "a.csv").write_text("\n".join(["ts,id,n,n2", *lines]))
+    columns = {"ts": "int64", "id": "string", "n": "string" if dedupe.epoch else "int64", "n2": "int64"}
+
+    def job(schema: Any, place: str = url) -> Pipeline:
+        source = FileSource(tmp_path / "*.csv", timestamp="ts", timestamp_unit="ms", schema=schema, ordered=True)
+        return Pipeline(source=source, task=Counted(), checkpoint=place, dedupe=dedupe)
+
+    with pytest.raises(InvalidPipeline, match=r'inferred as \w+ from text, where 7, 007 .*\{..., "\w+": "string"\}'):
+        job(None).run(engine="embedded")
+    assert not [id for id in Log(storage_of(url)).ids() if id], "nothing was counted"
+    job(columns).run(engine="embedded")
+    assert account(url)["processed"] == 3 and account(url)["duplicate"] == 0
+
+
+def test_a_sequence_may_be_inferred_from_text(url: str, tmp_path: Path) -> None:
+    """Numbers are what a sequence is compared by, and text says who sent it."""
+    (tmp_path / "a.csv").write_text("ts,till,n\n1000,a,7\n1001,a,007\n1002,b,7\n")
+    source = FileSource(tmp_path / "*.csv", timestamp="ts", timestamp_unit="ms")
+    dedupe = Dedupe(origin="till", sequence="n", within=1_000, restamped=True)
+    Pipeline(source=source, task=Counted(), checkpoint=url, dedupe=dedupe).run(engine="embedded")
+    assert account(url)["processed"] == 2 and account(url)["duplicate"] == 1
 
 
 def test_types_of_one_kind_are_one_name(url: str, tmp_path: Path) -> None:

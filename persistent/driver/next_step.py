@@ -21,6 +21,7 @@ from persistent.driver.seen_part import check_kinds
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, InvalidPipeline
+from persistent.sources.layout import columns_of_text
 from persistent.sources.offsets import place_id
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
 from persistent.task import check_key
@@ -56,7 +57,9 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         schema = job.sources[name].schema(planned[name].recorded)
         check_key(job.task, schema)
         if name in job.dedupe:
-            check_columns(job.dedupe[name], schema)
+            is_guess = getattr(job.sources[name], "infers", False)
+            guessed = columns_of_text(planned[name].recorded) if is_guess else frozenset()
+            check_columns(job.dedupe[name], schema, guessed)
             check_kinds(manifest, job.dedupe[name], name, schema, job.storage.url)
     if not reading:
         ends = options.end_of_input and not clock.end_of_input and not _is_held(planned, job.storage.url)

@@ -131,6 +131,19 @@ class LayoutOptions:
         return given.layout(record["format"], schema, folders)
 
 
+def columns_of_text(record: Mapping[str, Any]) -> frozenset[str]:
+    """The columns that a source reads from text without types, from the record of a plan: those of CSV files. An
+    inferred type makes one value of different texts there. None for another source.
+
+    >>> layout = Layout("csv", pa.schema({"id": pa.int64(), "day": pa.string()}), "ts", folders=("day",))
+    >>> columns_of_text(layout.to_json()), columns_of_text({"format": "json"})
+    (frozenset({'id'}), frozenset())
+    """
+    if record.get("format") != "csv" or "schema" not in record:
+        return frozenset()
+    return frozenset(schemas.from_json(record["schema"]).names) - {*record["folders"]}
+
+
 def carried(record: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a record that still holds when the source is read from its beginning again: how keys are compared."""
     if record.get("format") == "csv" and "csv_empty" not in record:

@@ -140,6 +140,7 @@ class Source(Protocol):
     a run has ended or failed.
     ``codec``, if it has one, names the codec of its positions; without one it is "ordinal-offset/1".
     ``address``, if it has one, is equal for two sources that read the same records.
+    ``infers``, if it has one, says whether it infers the types of its columns, because none are given.
 
     A source that not every machine can read also has a ``reach`` (``persistent.storage.places.Reach``): ``PROCESS`` if
     its records are in the memory of this process and not pickled with it, ``MACHINE`` if they are on the disks of this
