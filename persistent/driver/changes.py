@@ -73,8 +73,9 @@ OPTIONS = tuple(
                 "sink",
                 OnChange.STEP,
                 "where windows that close from then on are published; the report says that it is new or was taken "
-                "away. Another folder: see `FileSink`. One more may join. One of another class or name is refused "
-                "while that before it may still have outputs to publish or take back",
+                "away. Another folder: see `FileSink`. One more may join. One may be left out, or another take its "
+                "place, when it has nothing left to publish or take back; it is refused when it returns, and under "
+                "another name",
             ),
             ("discard_closed", OnChange.STEP, "whether windows that close are discarded"),
             (

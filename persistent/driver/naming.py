@@ -7,7 +7,8 @@ of one kind, the second is "file-2", the third "file-3", in the order of the lis
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from inspect import get_annotations
 from typing import Any, TypeVar
 
@@ -53,6 +54,21 @@ def named_sinks(given: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | Non
             raise InvalidPipeline(f"sink={given!r} has no sink in it: for none write sink=None")
     _check_apart(sinks, "sink", "it has one set of rows, and one mark")
     return sinks
+
+
+def by_place(names: Collection[str]) -> str:
+    """What to add to an error if sinks have the names of their places in a list: it may be the list that has changed.
+
+    >>> by_place({"file": 1, "file-2": 2})
+    ". The names 'file' and 'file-2' are places in a list: if it has changed, put each sink back in its place"
+    >>> by_place(["archive", "table-2"])
+    ''
+    """
+    numbered = {base: name for name in sorted(names) if (base := re.sub(r"-\d+$", "", name)) != name and base in names}
+    if not numbered:
+        return ""
+    base, name = next(iter(numbered.items()))
+    return f". The names {base!r} and {name!r} are places in a list: if it has changed, put each sink back in its place"
 
 
 def several(given: Any) -> tuple[Any, ...]:

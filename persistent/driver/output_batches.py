@@ -83,22 +83,20 @@ def part_of(job: Job, manifest: Manifest, sink: str) -> SinkPart:
 
 
 def former_name(job: Job, manifest: Manifest, sink: str) -> str:
-    """The name by which the manifest lists a sink of this job that it does not list; empty if that is a new one. Older
-    formats record no name; and a place that knows this job is the one it had, whatever class writes there."""
-    others = sorted(manifest.sinks.keys() - job.sinks.keys())
+    """The name by which an older format lists a sink of this job: it records none. Empty if the manifest has names. Of
+    several new sinks it is the one whose place knows this job."""
+    others = manifest.sinks.keys() - job.sinks.keys()
     new = [name for name in job.sinks if name not in manifest.sinks]
-    if len(others) != 1 or sink not in new:
+    if others != {SINK} or sink not in new:
         return ""
-    known = [name for name in new if _holder(job, name) == manifest.job]
-    if not known and others == [SINK] and len(new) == 1:
-        known = new
-    return others[0] if known == [sink] else ""
+    known = [name for name in new if holder(job, name) == manifest.job] or (new if len(new) == 1 else [])
+    return SINK if known == [sink] else ""
 
 
-def _holder(job: Job, sink: str) -> str | None:
+def holder(job: Job, sink: str) -> str | None:
     """The job that the place of a sink belongs to, if it can tell."""
-    holder: Callable[[], str | None] | None = getattr(job.sinks[sink], "holder", None)
-    return None if holder is None else holder()
+    found: Callable[[], str | None] | None = getattr(job.sinks[sink], "holder", None)
+    return None if found is None else found()
 
 
 def _number(manifest: Manifest, sink: str, id: int | None) -> int:

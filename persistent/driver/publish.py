@@ -28,9 +28,11 @@ from persistent.checkpoint.names import (
     retraction_name,
     retractions,
 )
+from persistent.checkpoint.parts import SinkPart
 from persistent.checkpoint.plan import StepPlan
-from persistent.driver.output_batches import batches_of, claim_of, former_name, retreat_of
-from persistent.errors import Fenced, InvalidPipeline, PersistentError, StagedMissing, StorageError
+from persistent.driver.naming import by_place
+from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, retreat_of
+from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, StagedMissing, StorageError
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
 from persistent.storage import Storage, delete_all, put_once
@@ -50,12 +52,13 @@ def claim(job: Job, manifest: Manifest) -> None:
 
 def check_folder(job: Job, log: Log, manifest: Manifest) -> None:
     """Raise StorageError, before anything is written, if a sink's folder belongs to another job, or has nothing of
-    what this one has published. InvalidPipeline if a sink has published under another name."""
+    what this one has published. InvalidPipeline if a sink has outputs of this job, or of one that it started from,
+    under another name."""
     for name, sink in job.sinks.items():
         _check_named_as_before(job, manifest, name)
-        holder = getattr(sink, "holder", None)
-        if holder is not None:
-            _check_holder(job, log, manifest, name, holder())
+        _check_inherits(job, manifest, name)
+        if hasattr(sink, "holder"):
+            _check_holder(job, log, manifest, name, holder(job, name))
 
 
 def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str | None) -> None:
@@ -69,31 +72,90 @@ def _check_holder(job: Job, log: Log, manifest: Manifest, name: str, found: str 
         raise StorageError(
             f"{job.sinks[name]!r} has none of the outputs of job {manifest.job} (no _published/JOB): its results would "
             "be split over two folders. Give the sink its old url, or move the whole old folder there; or, to publish "
-            "only new results there, copy _published of the old folder"
+            f"only new results there, copy _published of the old folder{by_place({*job.sinks, *manifest.sinks})}"
         )
 
 
 def _check_named_as_before(job: Job, manifest: Manifest, name: str) -> None:
-    """Raise InvalidPipeline if a sink with a mark has batches of this job, and the manifest none under its name: it had
-    another name, or was left out for a while, and no batch can follow those that it has."""
-    is_known = not manifest.sinks or name in manifest.sinks
-    if manifest.base == 0 or is_known or not isinstance(job.sinks[name], BatchSink):
+    """Raise InvalidPipeline if a sink has outputs of this job, and the manifest knows none of its name: it had another
+    name, or was left out for a while, and lacks what was published since."""
+    is_known = not manifest.sinks or name in manifest.sinks or former_name(job, manifest, name)
+    if manifest.base == 0 or is_known or not _is_ours(job, manifest, name):
         return
     newest = job.outlets()[name].newest(manifest.job, manifest.revision_base)
-    if newest is not None and newest > 0:
-        others = ", ".join(f"{other!r}" for other in sorted(manifest.sinks.keys() - job.sinks.keys()))
-        raise InvalidPipeline(
-            f"{job.sinks[name]!r} has outputs of this job up to checkpoint {newest}, but not under the name {name!r}: "
-            + (f"if it was {others}, give it that name again, sink={{{others.split(', ')[0]}: ...}}" if others else "")
-            + ("; else " if others else "")
-            + "it was left out meanwhile, and lacks what was published since: give it a new place"
-        )
+    if newest is None or newest <= 0 or _is_taken_back(job, manifest, name, newest):
+        return
+    others = sorted(manifest.sinks.keys() - job.sinks.keys())
+    was = ", ".join(map(repr, others))
+    raise InvalidPipeline(
+        f"{job.sinks[name]!r} has outputs of this job up to checkpoint {newest}, but not under the name {name!r}: "
+        + (f"if it was {was}, give it that name again, sink={{{others[0]!r}: ...}}; else " if others else "")
+        + "it was left out meanwhile, and lacks what was published since: give it a new place"
+        + by_place({*job.sinks, *others})
+    )
 
 
-def shown(job: Job, manifest: Manifest) -> Trace:
-    """The newest checkpoint with outputs in a sink, if the sinks report it."""
+def _is_ours(job: Job, manifest: Manifest, name: str) -> bool:
+    """Whether the place of a sink belongs to this job, as far as it can tell."""
+    return not hasattr(job.sinks[name], "holder") or holder(job, name) == manifest.job
+
+
+def _is_taken_back(job: Job, manifest: Manifest, name: str, newest: int) -> bool:
+    """Whether what a folder has is of ids that this driver takes back there, such as that of a lost checkpoint."""
+    return manifest.retract is not None and newest >= manifest.retract[0] and not isinstance(job.sinks[name], BatchSink)
+
+
+def _check_inherits(job: Job, manifest: Manifest, name: str) -> None:
+    """Raise InvalidPipeline if a sink has outputs of the job that this one started from, under another name: a place is
+    taken over by the name that it had."""
+    if name in {*manifest.sinks, *manifest.inherits} or not isinstance(job.sinks[name], BatchSink):
+        return
+    outlet = job.outlets()[name]
+    for other, place in manifest.inherits.items():
+        newest = [outlet.newest(one, 0) for one in place.jobs] if other not in job.sinks else []
+        if any(number is not None and number >= 0 for number in newest):
+            raise InvalidPipeline(
+                f"{job.sinks[name]!r} has outputs of the job that this one started from, where it was called "
+                f"{other!r}; here it is called {name!r}, and a place is taken over by its name. Give it the name that "
+                f"it had, sink={{{other!r}: ...}}"
+            )
+
+
+def newest_ids(job: Job, manifest: Manifest) -> dict[str, int]:
+    """By sink, if it reports it: the newest checkpoint with outputs there."""
     found = {name: outlet.newest(manifest.job, manifest.revision_base) for name, outlet in job.outlets().items()}
-    return max((Trace(id, f"{job.sinks[name]!r}") for name, id in found.items() if id is not None), default=Trace())
+    return {name: id for name, id in found.items() if id is not None}
+
+
+def shown(job: Job, newest: Mapping[str, int]) -> Trace:
+    """The newest checkpoint with outputs in a sink, of these."""
+    return max((Trace(id, f"{job.sinks[name]!r}") for name, id in newest.items()), default=Trace())
+
+
+def check_has_last(job: Job, log: Log, manifest: Manifest, newest: Mapping[str, int]) -> None:
+    """Raise StorageError if a folder lacks the last outputs that were published under its name, as far as kept
+    checkpoints tell. It is that of another sink, which has the name of this one since a list has changed."""
+    for name, part in manifest.sinks.items():
+        last = part.unpublished[0].before if part.unpublished else part.last
+        if name not in job.sinks or last is None or not hasattr(job.sinks[name], "holder"):
+            continue
+        if newest.get(name, last) < last and _was_given(log, manifest, name, last):
+            raise StorageError(
+                f"{job.sinks[name]!r} has outputs of this job up to checkpoint {newest[name]}, but {name!r} was given "
+                f"those of checkpoint {last}: it is the place of another sink, or an older copy, and lacks what was "
+                f"published since. Give {name!r} the place that it had. Of sinks in a list, the place in the list is "
+                "the name"
+            )
+
+
+def _was_given(log: Log, manifest: Manifest, name: str, id: int) -> bool:
+    """Whether a checkpoint has outputs for the sink of that name. A rollback since has an id as well, and none."""
+    try:
+        found = log.read(id).manifest if manifest.keeps(id) else manifest
+    except CorruptCheckpoint:
+        # Or collected meanwhile: whoever takes over says so.
+        return False
+    return any(batch.id == id for batch in found.sinks.get(name, SinkPart()).owed)
 
 
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
@@ -130,8 +192,8 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
         return first
     others = ", ".join(repr(name) for name in sinks if name not in failures)
     named = type(first)(
-        f"sink {', '.join(map(repr, failures))}: {first}. The outputs that it lacks stay in the checkpoint, and the "
-        f"next run begins with them{f'; {others} got theirs' if others else ''}"
+        f"sink {', '.join(map(repr, failures))}: {str(first).rstrip('.')}. The outputs that it lacks stay in the "
+        f"checkpoint, and the next run begins with them{f'; {others} got theirs' if others else ''}{by_place(sinks)}"
     )
     named.__cause__ = first
     return named
@@ -294,6 +356,7 @@ def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
             f"{url}: checkpoint {manifest.base} has outputs for {place}: only the old one knows whether they were "
             "published. Run it with its old sink, which publishes them. Another can follow here after a step without "
             f"outputs, and at once in a new checkpoint that starts from this one (start_from={url!r})"
+            f"{by_place({*job.sinks, *manifest.sinks})}"
         )
 
 

@@ -16,7 +16,17 @@ from persistent.driver.evolution import adapted, adopted, changes
 from persistent.driver.migration import migrate
 from persistent.driver.next_step import plan_number
 from persistent.driver.notes import Notes
-from persistent.driver.publish import claim, collect, mark_retracted, publish, shown, sweep, take_back
+from persistent.driver.publish import (
+    check_has_last,
+    claim,
+    collect,
+    mark_retracted,
+    newest_ids,
+    publish,
+    shown,
+    sweep,
+    take_back,
+)
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, FingerprintChanged, NewerFormat
 
@@ -30,7 +40,9 @@ def take_over(bench: Workbench, notes: Notes, last: Entry | None) -> Entry:
         last = bench.log.create(bench.first)
         as_it_will_be(bench, last.manifest)
     claim(bench.job, last.manifest)
-    above = bench.log.check_whole(last.manifest, shown(bench.job, last.manifest))
+    newest = newest_ids(bench.job, last.manifest)
+    check_has_last(bench.job, bench.log, last.manifest, newest)
+    above = bench.log.check_whole(last.manifest, shown(bench.job, newest))
     _read_kept(bench, last.manifest)
     fence = last
     for effect in TAKING_OVER:
@@ -57,7 +69,7 @@ def is_lost(bench: Workbench, found: Entry | None) -> bool:
     """Whether a newer checkpoint is lost, and no rollback has settled its outputs. Taking over then raises."""
     if found is None or found.manifest.target is not None:
         return False
-    found_there = shown(bench.job, found.manifest)
+    found_there = shown(bench.job, newest_ids(bench.job, found.manifest))
     return bench.log.lost(found.manifest.base, found.manifest.id, found_there) is not None
 
 

@@ -177,13 +177,18 @@ def test_what_is_to_be_taken_back_is_not_asked_of_another_sink(tmp_path: Path) -
 
 
 def test_the_same_place_may_be_written_by_another_class(tmp_path: Path) -> None:
-    """It knows what it has published, whatever the class is called: a renamed class must not end a job."""
+    """It knows what it has published, whatever the class is called: a renamed class must not end a job. Without names
+    the class is the name, and the error says which it was."""
 
     class Renamed(FileSink):
         pass
 
     storage = die_between_commit_and_publish(tmp_path, lambda: FileSink(tmp_path / "results", format="jsonl"))
-    run(pipeline(storage, Renamed(tmp_path / "results", format="jsonl")))
+    with pytest.raises(
+        InvalidPipeline, match=r"not under the name 'renamed': if it was 'file', .*sink=\{'file': \.\.\.\}"
+    ):
+        run(pipeline(storage, Renamed(tmp_path / "results", format="jsonl")))
+    run(pipeline(storage, {"file": Renamed(tmp_path / "results", format="jsonl")}))
     run(pipeline(str(tmp_path / "all"), FileSink(tmp_path / "all-results", format="jsonl")))
     assert results(tmp_path / "results") == results(tmp_path / "all-results")
 
