@@ -65,7 +65,7 @@ class TopicJournal:
             writer.close()
             raise
         if not writer.mark:
-            # The mark tells another topic, or another writer, whose log this is.
+            # The mark shows another topic, or another writer, which topic owns this log.
             writer.append_many([], mark=self._mark(place))
         self._has_met = bool(place.session)
         self._receiver = TopicReceiver(self._address, self._topic, self._options, place=place, follow=True)
@@ -97,7 +97,7 @@ class TopicJournal:
     def check(self, *, ends: bool = False) -> None:
         """Raise what stopped the journal, unless it was the end of the topic.
 
-        ``ends``: the journaled input is declared complete. Then a missing sender is a warning, if one was met before.
+        ``ends``: the journaled input is declared complete. Then a missing sender is a warning, if one was found before.
         """
         if ends and isinstance(self._failure, SourceError) and self._is_alone:
             gone = f"{self._failure} The input was declared complete: the windows close over the journaled messages"
@@ -110,7 +110,7 @@ class TopicJournal:
 
     @property
     def _is_alone(self) -> bool:
-        """Whether it has met a sender before, and now all its attempts to find one have failed."""
+        """Whether it has found a sender before, but now all its attempts have failed."""
         receiver = self._receiver
         return receiver is not None and self._has_met and receiver.tries >= self._options.attempts
 
@@ -144,7 +144,7 @@ class TopicJournal:
         return place
 
     def _look_at_beginning(self, began: SessionBegan) -> None:
-        """Warn if the sender had published messages before the first one of this journal, and they were wanted."""
+        """Warn if the job wanted messages that the sender had published before the first one of this journal."""
         if not began.first or not self._options.late or self._options.last:
             return
         hint = "let the sender retain more (TopicSender(retain=)), or start the job before it"

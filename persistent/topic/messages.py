@@ -134,7 +134,7 @@ class MessagesLost:
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
     """The session is over. ``clean``: its sender said that it had ``next`` messages; otherwise the sender is gone, and
-    whether it had published more than ``next`` is unknown."""
+    it is unknown whether it had published more than ``next``."""
 
     session: str
     next: int

@@ -18,9 +18,9 @@ from persistent.topic.messages import Ask, MessagesLost, Sent, SessionEnded, Sta
 from persistent.topic.options import JoinOptions
 
 GONE = "the sender no longer retained them"
-TIMEOUT = "they were asked for, and did not come in time"
-NOT_RECOVERED = "they did not come, and this receiver does not ask again"
-NOT_RETAINED = "they did not come, and this sender retains nothing"
+TIMEOUT = "they were requested, but did not arrive in time"
+NOT_RECOVERED = "they did not arrive, and this receiver does not request them again"
+NOT_RETAINED = "they did not arrive, and this sender retains nothing"
 OVER = "the session of the sender is over"
 
 
@@ -52,7 +52,7 @@ class Ordering:
 
     @property
     def behind(self) -> int:
-        """How many known messages are not handed out."""
+        """The number of known messages that are not handed out yet."""
         return self.stop - self.next
 
     # -- input ----------------------------------------------------------------------------------------------

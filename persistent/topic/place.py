@@ -15,7 +15,7 @@ LEFT_MAX = 64
 @dataclass(frozen=True)
 class TopicPlace:
     """Of ``session``, nothing before ``next`` is needed; ``ended``: nor anything else. ``left``: the same for earlier
-    sessions, the oldest first. A receiver that meets one of them again, behind a proxy, resumes where it left it."""
+    sessions, the oldest first. A receiver that sees one of them again, behind a proxy, resumes where it left it."""
 
     session: str = ""
     next: int = 0
@@ -43,7 +43,7 @@ class TopicPlace:
                 return TopicPlace(session, next_, True, self.left)
 
     def known(self, session: str) -> int | None:
-        """The first number that is needed of a session met before, or None."""
+        """The first number that is needed of a session seen before, or None."""
         return self.next if session == self.session else self.left.get(session)
 
     def encoded(self) -> bytes:

@@ -1,7 +1,7 @@
 """A topic receiver hands out the messages of a topic in order, received over TCP, and reports lost ones.
 
 The rules are in ``persistent.topic.receiving``; this is its connection, in a thread of its own. A slow consumer
-receives less: while much waits to be taken, the connection is not read and the timeouts of requests stand still.
+receives less: while many messages wait for it, the connection is not read and the timeouts of requests pause.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class TopicReceiver:
         return found
 
     def catching_up(self) -> CatchUp:
-        """How far behind it is, and how long it needs."""
+        """How far the receiver is behind, and how long it needs to catch up."""
         with self._changed:
             return self._receiving.catching_up()
 
@@ -137,7 +137,7 @@ class TopicReceiver:
 
     @property
     def tries(self) -> int:
-        """How many attempts to find a sender have failed since one answered."""
+        """The number of failed attempts to find a sender since the last answer."""
         with self._changed:
             return self._receiving.tries
 
@@ -257,7 +257,7 @@ class _ReceiverLink(asyncio.Protocol):
         try:
             said = self._frames.feed(data)
         except Garbled as error:
-            reason = f"what listens there is not a sender of this release: {error}"
+            reason = f"the program there is not a sender of this release: {error}"
             receiver._do(lambda now: receiver._receiving.refused(link, reason))
             return
         receiver._do(lambda now: receiver._receiving.heard(link, said, now))

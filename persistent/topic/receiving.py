@@ -85,7 +85,7 @@ class Receiving:
 
     @property
     def tries(self) -> int:
-        """How many attempts to find a sender have failed since one answered."""
+        """The number of failed attempts to find a sender since the last answer."""
         return max(self._attempts - 1, 0)
 
     def look(self, token: int) -> list[ReceiverEffect]:
@@ -94,7 +94,7 @@ class Receiving:
         return [Tell(Hello(self.topic, token))] if self.joined else []
 
     def catching_up(self) -> CatchUp:
-        """How far behind it is, and how long it needs."""
+        """How far the receiver is behind, and how long it needs to catch up."""
         return self._meter.estimate(self.ordering.behind if self.ordering is not None else 0)
 
     # -- connections ---------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Receiving:
         )
 
     def refused(self, link: int, reason: str) -> list[ReceiverEffect]:
-        """What listens there is not a sender of this release."""
+        """The peer is not a sender of this release."""
         return [self._give_up(reason)] if link == self._link and not self.given_up else []
 
     # -- input -------------------------------------------------------------------------------------------
@@ -219,9 +219,7 @@ class Receiving:
         """A sender has answered for the first time on this connection."""
         known = self.place.known(standing.session)
         if known is not None and known > standing.next:
-            reason = (
-                f"the sender stands at {standing.next:,} in a session of which this receiver has {known:,} messages"
-            )
+            reason = f"the sender is at {standing.next:,} in a session of which this receiver has {known:,} messages"
             return [self._give_up(f"{reason}: two senders share a session, or the place belongs to another one")]
         self.joined, self._attempts = True, 0
         found: list[TopicEvent] = []
@@ -250,7 +248,7 @@ class Receiving:
         self.ordering = Ordering(standing.session, first, seam, self._options)
         if known is not None or not followed or not first:
             return [SessionBegan(standing.session, first, seam)]
-        # Report to a receiver that outlived its sender what it has missed since.
+        # A receiver that outlived its sender learns what it has missed since.
         reason = GONE if late else NOT_RETAINED if not standing.retains else NOT_LATE
         session = standing.session
         return [SessionBegan(session, 0, seam), MessagesLost(session, 0, first, reason)]

@@ -13,7 +13,7 @@ from persistent.topic.messages import MessagesLost, SessionEnded, TopicEvent, To
 _HEAD = struct.Struct("<BB16sQq")
 _MESSAGE, _LOST, _OPEN = 1, 2, 3
 _DELIVERIES = ("live", "late-join", "retransmit")
-_OPEN_REASON = "the sender is gone, and whether it had published more is unknown"
+_OPEN_REASON = "the sender is gone, and it is unknown whether it had published more"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from persistent.topic.messages import Sent
 from persistent.topic.options import Retain
 
 MESSAGE_BYTES = 64
-"""What a message counts in addition to its payload."""
+"""The bytes that a message counts in addition to its payload."""
 
 
 class Retained:

@@ -1,7 +1,7 @@
 """A topic sender publishes messages over TCP to all that have joined, and retains them for late joiners.
 
 The rules are in ``persistent.topic.sending``; these are its connections, in a thread of its own. A slow receiver
-delays nobody: what exceeds its backlog is not sent to it, and it requests those messages later.
+delays no other: messages beyond its backlog are not sent to it, and it requests them later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from persistent.topic.wire import PAYLOAD_BYTES_MAX, SENDER_HEARS_BYTES_MAX, TEX
 _TICK_S = 0.1
 _LINKS_MAX = 1_000
 _UNSENT_BYTES_MAX = 4 << 20
-"""How many bytes can wait for the thread of the connections before ``publish`` waits too."""
+"""The number of bytes that can wait for the connection thread before ``publish`` waits too."""
 
 
 class TopicSender:
@@ -94,7 +94,7 @@ class TopicSender:
 
     @property
     def receivers(self) -> int:
-        """How many receivers have joined."""
+        """The number of receivers that have joined."""
         with self._changed:
             return self._sending.receivers
 
@@ -106,7 +106,7 @@ class TopicSender:
 
     @property
     def forced(self) -> int:
-        """How many messages the hard limit has dropped before their time."""
+        """The number of messages that the hard limit has dropped before their time."""
         return self._sending.retained.forced
 
     def publish(self, payload: bytes, time: int | None = None) -> int:

@@ -5,7 +5,7 @@
 - A request is answered with the retained messages; for others the answer is that they are gone.
 - The standing is repeated to all at intervals, so a receiver notices even the loss of the last message.
 
-What the sender says can be lost, repeated or delayed. It remembers only how far each receiver has everything.
+Its replies can be lost, repeated or delayed. The sender remembers only how far each receiver has everything.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Say:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """End a connection after what was sent over it."""
+    """End a connection once everything before was sent."""
 
     link: int
 
@@ -59,7 +59,7 @@ class Sending:
 
     @property
     def receivers(self) -> int:
-        """How many have joined."""
+        """The number of receivers that have joined."""
         return len(self._joined)
 
     @property

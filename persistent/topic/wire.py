@@ -60,7 +60,7 @@ def _encoded(said: Spoken) -> tuple[int, bytes, bytes]:
 
 
 def decode(frame: bytes) -> Spoken:
-    """The thing said by a frame, without its length. Garbled."""
+    """The message in a frame, without its length. Garbled."""
     if not frame or frame[0] not in _DECODERS:
         raise Garbled(f"unknown frame of kind {frame[0] if frame else 'nothing'}")
     head, make = _DECODERS[frame[0]]
