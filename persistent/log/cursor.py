@@ -173,7 +173,7 @@ def find_segment(folder: LogFolder, layout: LogLayout, is_before: Any) -> Segmen
     low, high = layout.segments.start, layout.segments.stop
     found: Segment | None = None
     while low < high:
-        # The first one is taken as it is: what was before it is gone.
+        # The first segment is taken unchecked: earlier ones are gone.
         middle = (low + high) // 2
         segment = folder.segment(layout, middle)
         if not segment.sealed and not segment.begun:

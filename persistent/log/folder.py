@@ -229,7 +229,7 @@ class LogFolder:
     def cut(self, cut: Cut) -> None:
         """Put a cut, then delete the segments before it, oldest first. A cut below the highest changes nothing.
 
-        The newest segment stays: the next writer learns from it what came before.
+        The newest segment stays: it informs the next writer about earlier ones.
         """
         name = f"t/{cut.number:0{_DIGITS}d}-{cut.position}"
         self.storage.put_if_absent(name, b"")
@@ -262,7 +262,7 @@ def _claim_facts(data: Any, place: str) -> dict[str, Any]:
         return facts
     except CorruptCheckpoint as error:
         raise CorruptLog(
-            f"{error}: it records what the log held when its writer began. Restore it from a copy"
+            f"{error}: it records the content of the log when its writer began. Restore it from a copy"
         ) from error
 
 

@@ -109,7 +109,7 @@ class SegmentedLog:
     def truncate(self, before: LogPosition) -> LogPosition:
         """Cut off everything before a position, for good; returns the first position that remains.
 
-        Readers that come to a removed record raise RetentionGap. A position behind the end cuts off everything, and one
+        Readers that reach a removed record raise RetentionGap. A position behind the end cuts off everything, and one
         before an earlier cut nothing. If the writer does not sync each entry, only sealed segments are cut.
         """
         # What is missing before it is no reason to refuse.

@@ -193,8 +193,7 @@ class Segment:
     def _corrupt(self, at: int) -> CorruptLog:
         return CorruptLog(
             f"{self.place}: damaged at or after byte {at:,} of {self.data.size:,}: acknowledged entries there cannot "
-            "be read. Restore the file from a copy; or read on from segment "
-            f"{self.number + 1}, and count what is lost"
+            f"be read. Restore the file from a copy; or continue at segment {self.number + 1}, and count the loss"
         )
 
 

@@ -130,7 +130,7 @@ class OpenTail(_Adding):
         elif self.so_far.entries:
             self._complete(last=False)
         else:
-            # An empty segment serves nobody, and costs every reader a look.
+            # An empty segment is useless, and costs every reader a lookup.
             self._file.close()
             self._folder.storage.delete(self._name)
 

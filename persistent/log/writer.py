@@ -26,7 +26,7 @@ from persistent.log.tails import Tail, damaged
 RECORD_BYTES_MAX = 16 << 20
 _SLOT_BYTES = 12
 _ROLLS_MAX = 100
-"""How many small segments can be sealed before retention looks again, which reads some of them."""
+"""The number of small segments to seal before retention runs again, which reads some of them."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class LogWriter:
 
     @property
     def number(self) -> int:
-        """How many records the log has had so far."""
+        """The number of records appended to the log so far."""
         return self._tail.so_far.number
 
     def is_current(self) -> bool:

@@ -133,7 +133,7 @@ def test_what_the_last_writer_found_is_missed(storage: MemoryStorage, folder: Lo
     storage.write("c/" + "2".zfill(20), b"damaged")
     again = LogFolder(storage)
     again.make()
-    with pytest.raises(CorruptLog, match="what the log held when its writer began"):
+    with pytest.raises(CorruptLog, match="the content of the log when its writer began"):
         again.layout()
 
 
