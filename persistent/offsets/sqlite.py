@@ -64,7 +64,6 @@ class SqliteOffsets:
                 database.execute("COMMIT")
         except sqlite3.Error as error:
             raise StorageError(
-                f"cannot {what} {self!r}: {error}. Check the file, its folder, and which other programs use "
-                "it; then read "
-                "again: what was flushed before is stored"
+                f"cannot {what} {self!r}: {error}. Check the file, its folder, and which other programs use it; then "
+                "read again: what was flushed before is stored"
             ) from error
