@@ -359,10 +359,9 @@ def require_same_topic(name: str, recorded: str | None, found: Topic) -> None:
     """Raise SourceChanged if the topic is not the one whose offsets the checkpoint holds."""
     if recorded not in (None, found.id):
         raise SourceChanged(
-            f"topic {name!r} was deleted and created again: the checkpoint has read the one with the id "
-            f"{recorded}, this "
-            f"one has {found.id}. Its offsets mean other records: continue from a clock with 'persistent restart', or "
-            "read it into a fresh checkpoint"
+            f"topic {name!r} was deleted and created again: the checkpoint has read the one with the id {recorded}, "
+            f"this one has {found.id}. Its offsets mean other records: continue from a clock with 'persistent "
+            "restart', or read it into a fresh checkpoint"
         )
 
 

@@ -13,7 +13,7 @@ _LOGIN: Final = "_AUTHENTICATION"
 _REFUSED: Final = (_LOGIN, "_SSL")
 """Connection errors that a retry does not fix, unless the connection was only cut."""
 _ALERT: Final = "SSL alert number"
-"""How the broker rejects our certificate, once the connection is made."""
+"""The words of a broker that rejects our certificate after connecting."""
 _CUT: Final = ("Disconnected", "Connection reset", "Connection refused", "Broken pipe", "timed out")
 _PERMANENT: Final = ("AUTHORIZATION_FAILED", "UNSUPPORTED", "INVALID", "SASL")
 """Parts of the names of answers that a retry does not change. All others can come from a broker that was just started,

@@ -15,5 +15,5 @@ class Kept:
     end: int | None = None
 
     def behind(self, offset: int) -> int:
-        """How many offsets follow this one, readable or not."""
+        """The number of offsets that follow this one, readable or not."""
         return (self.stop if self.end is None else self.end) - offset

@@ -17,7 +17,7 @@ from persistent.clients.rabbit_topology import Topology
 from persistent.clock import monotonic_s
 
 _AT_ONCE: Final = 2_000
-"""How many messages can be in flight."""
+"""The maximum number of messages in flight."""
 _WAIT_MAX_SECONDS: Final = 60.0
 
 
@@ -46,7 +46,7 @@ class Publisher:
     confirm_ms: int
     confirmed: int = field(default=0, init=False)
     resent: int = field(default=0, init=False)
-    """How many messages the broker has confirmed, and how many were sent again."""
+    """The numbers of messages that the broker has confirmed, and that were sent again."""
 
     def publish(self, messages: Sequence[Outgoing]) -> None:
         """Send all messages. Unroutable, LinkRefused; LinkLost once the broker has been away for too long."""
@@ -104,7 +104,7 @@ class _Try:
 
     @property
     def unsure(self) -> int:
-        """How many of the sent messages the broker may or may not have."""
+        """The number of sent messages whose fate is unknown."""
         return len(self._refused) + len(self._under_way)
 
     @property

@@ -147,7 +147,7 @@ class Registry:
             found[name] = str(inner["schema"])
 
     def _surely(self, what: str, path: str, under_way: bool) -> Mapping[str, Any] | None:
-        """The answer. That there is none is believed once it was given for some time."""
+        """The answer. Its absence is believed only after it has lasted for some time."""
         patience, began = Patience(), monotonic_s()
         found = self._answer(what, path, under_way=under_way)
         while found is None and monotonic_s() - began < self._doubt_seconds:

@@ -44,7 +44,7 @@ def test_the_heartbeat_is_ours_unless_the_url_says_it() -> None:
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
-        (errors.ChannelClosedByBroker(404, "NOT_FOUND - no queue 'q'"), LinkRefused, "no queue 'q': it is not there"),
+        (errors.ChannelClosedByBroker(404, "NOT_FOUND - no queue 'q'"), LinkRefused, "no queue 'q': it does not exist"),
         (errors.ChannelClosedByBroker(406, "PRECONDITION_FAILED - x"), LinkRefused, "with other arguments"),
         (
             errors.ChannelClosedByBroker(

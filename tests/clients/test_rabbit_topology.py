@@ -85,8 +85,8 @@ def test_queues_that_delete_messages_are_known() -> None:
         (lambda: Queue("", kind="quorum"), "a quorum queue has a name"),
         (lambda: Queue("q", kind="quorum", durable=False), "and is durable"),
         (lambda: Queue("q" * 256), "1 to 255 bytes"),
-        (lambda: Exchange(""), "Exchange '': its name"),
-        (lambda: Binding("", "q"), "Binding '': its name"),
+        (lambda: Exchange(""), "Exchange '': the name"),
+        (lambda: Binding("", "q"), "Binding '': the name"),
         (lambda: Topology(queues=["q"]), r"Topology queues=\['q'\]: give a list of Queue"),
     ],
 )

@@ -190,7 +190,7 @@ def test_the_options_are_checked() -> None:
         (f"http://a,ftp://u:{SECRET}@b", {}, "give the URL"),
         ("http://a", [("a", "b")], "is a mapping to texts"),
         ("http://a", {"ssl.ca.location": Path("x")}, "is a mapping to texts"),
-        ("http://a", {"ssl.ca": "x"}, "has no 'ssl.ca'. It may have basic.auth.user.info, "),
+        ("http://a", {"ssl.ca": "x"}, "has no 'ssl.ca'. It can have basic.auth.user.info, "),
     ):
         with pytest.raises(InvalidPipeline, match=said) as error:
             registry_access(url, client)

@@ -30,11 +30,11 @@ def test_servers() -> None:
     [
         (None, "servers=None: give a text, such as 'localhost:5552'"),
         (" ", "give a text"),
-        ("a:", "'a:' is no 'host:port'"),
-        (":5", "':5' is no 'host:port'"),
+        ("a:", "'a:' is not 'host:port'"),
+        (":5", "':5' is not 'host:port'"),
         ("a:0", "is not 'host:port'"),
         ("a:65536", "is not 'host:port'"),
-        ("a:1,", "'' is no 'host:port'"),
+        ("a:1,", "'' is not 'host:port'"),
         ("amqp://dev:hunter2@a", "servers= is a URL: give 'host:port'.*belong to client="),
         ("dev:hunter2@a", "servers= is a URL"),
     ],
@@ -50,7 +50,7 @@ def test_servers_that_are_none(servers: Any, said: str) -> None:
     ("client", "said"),
     [
         (["username"], "client= is a mapping"),
-        ({"user": "a"}, "client= has no setting 'user'. It may have username, password"),
+        ({"user": "a"}, "client= has no setting 'user'. It can have username, password"),
         ({"password": 5}, "{'password': ...} is a text"),
         ({"tls": "yes"}, "is True or False"),
         ({"heartbeat": 0}, "whole seconds, at least 1"),

@@ -112,7 +112,7 @@ def test_an_upsert_replaces_and_a_rollback_puts_back(postgres: PostgresServer, t
         assert rows() == states[1][1] == {("a", 2, 2), ("b", 1, 1), ("c", 2, 2)}
     for number in (10, 11):
         sink.deliver(batch(number, number - 1, outputs_of({"a": number}), oldest=9))
-    with pytest.raises(InvalidPipeline, match=r"up to batch 9 can no longer be taken back.*--outputs=again"):
+    with pytest.raises(InvalidPipeline, match=r"batches up to 9 can no longer be taken back.*--outputs=again"):
         sink.retract(Retreat("job", 12, 9, (), KEY, 12, "c"))
     sink.retract(Retreat("job", 12, 10, (), KEY, 12, "c"))
     assert rows() == states[1][1] and sink.newest("job") == 12 and sink.newest("other") == -1
@@ -185,7 +185,7 @@ SHAPES: dict[str, tuple[str, str, str]] = {
     "has another type": (
         "append",
         "page text, value integer, revision bigint",
-        r"'value' is of type integer, and the outputs need bigint \(int64\).*ALTER COLUMN \"value\" TYPE bigint",
+        r"'value' is of type integer, but the outputs need bigint \(int64\).*ALTER COLUMN \"value\" TYPE bigint",
     ),
     "wants more": ("append", "page text, value bigint, revision bigint, note text NOT NULL", "'note' is text NOT NULL"),
     "has no key": ("upsert", "page text, value numeric, revision bigint, note text", "CREATE UNIQUE INDEX"),

@@ -215,10 +215,10 @@ def test_a_lost_table_of_what_was_replaced_is_missed(postgres: PostgresServer, t
         sink.deliver(batch(number, number - 1, outputs_of({"a": number})))
     lost = f"DROP TABLE {table.replace('visits', 'persistent_before_visits')}"
     postgres.ask(lost)
-    with pytest.raises(InvalidPipeline, match="up to batch 3 can no longer be taken back"):
+    with pytest.raises(InvalidPipeline, match="batches up to 3 can no longer be taken back"):
         sink.retract(back(2, 3))
     sink.deliver(batch(3, 2, outputs_of({"a": 3})))
-    with pytest.raises(InvalidPipeline, match="up to batch 2 can no longer be taken back"):
+    with pytest.raises(InvalidPipeline, match="batches up to 2 can no longer be taken back"):
         sink.retract(back(2, 4))
     sink.retract(back(3, 4))
     assert rows(postgres, table) == {("a", 2, 2)}
