@@ -87,7 +87,7 @@ class AvroValues:
 
     def fixed(self, recorded: Mapping[str, Any]) -> Mapping[str, Any]:
         """The ``reader`` schema: as given, as recorded, or the newest of the subject; and ``writers``, the digest of
-        each schema by its id: those recorded, the newest, and those that this process has met. SourceError."""
+        each schema by its id: those recorded, the newest, and those that this process has seen. SourceError."""
         reader = self._given(recorded)
         with self._lock:
             met = {str(number): writer.digest() for number, writer in self._writers.items()}

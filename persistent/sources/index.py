@@ -113,7 +113,7 @@ class Index:
         return [listed for listed in listing if listed.size and listed.path not in by_path]
 
     def append(self, listing: Sequence[Listed], inspect: Callable[[InputFile], Facts]) -> None:
-        """Inspect these files and append them to the index; files that are gone by now are left out."""
+        """Inspect these files and append them to the index; files that no longer exist are skipped."""
 
         def row_of(listed: Listed) -> dict[str, Any] | None:
             try:

@@ -303,8 +303,8 @@ class KafkaSource:
         if kept.first > start:
             raise RetentionGap(
                 f"{self!r}, partition {partition}: offset {start} no longer exists, the first is "
-                f"{kept.first}: the broker "
-                "has deleted it since the step was planned. The next run plans the step again, according to on_gap="
+                f"{kept.first}: the broker has deleted it since the step was planned. The next run plans the step "
+                "again, according to on_gap="
             )
 
 

@@ -33,7 +33,7 @@ R = TypeVar("R")
 logger = logging.getLogger("persistent.sources")
 
 EDGE_BYTES = 64 * 1024
-"""How much of the beginning and of the end of a file its fingerprint covers."""
+"""The number of bytes at the beginning and the end of a file that its fingerprint covers."""
 
 _THREADS = 16
 _HINTS: tuple[str, ...] = (
@@ -129,7 +129,7 @@ class Files:
         return os.path.realpath(self.root).rstrip("/") + "/" if self.local else self.root
 
     def pinned(self) -> Files:
-        """The same files, with it decided now and for good whether the path is a file or a folder."""
+        """The same files, after deciding for good whether the path is a file or a folder."""
         return self if self._pattern else self._of(*self._root())
 
     def below(self, root: str) -> Files:

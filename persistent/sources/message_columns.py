@@ -18,7 +18,7 @@ from persistent.sources.timestamps import milliseconds, require_readable, why_no
 from persistent.sources.values import MessageValue, ValueFormat, widest
 
 SAMPLE_ROWS: Final = 1_000
-"""How many values of each partition are sampled to infer the columns."""
+"""The number of values of each partition that are sampled to infer the columns."""
 _DEAD_BYTES_MAX: Final = 1 << 20
 
 

@@ -24,7 +24,7 @@ ON_GAP: Final = ("fail", "earliest", "latest")
 _PIECE_MIN: Final = 10_000
 """In offsets: a smaller piece of a partition is not worth a worker of its own."""
 _SKEW_ROWS: Final = 100
-"""How many records before a position are checked for one that belongs behind it."""
+"""The number of records before a position that are checked for one that belongs after it."""
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,8 @@ class OffsetPlans:
             if offset > there.stop:
                 raise SourceChanged(
                     f"{self._place}, partition {partition}: the checkpoint has read up to offset {offset:,}, but the "
-                    f"partition ends at {there.stop:,}. Its end was truncated, or it is another one with the "
-                    "same name. "
-                    "A fresh checkpoint reads it from its beginning; 'persistent restart' continues from a clock"
+                    f"partition ends at {there.stop:,}. Its end was truncated, or it is another one with the same "
+                    "name. A fresh checkpoint reads it from its beginning; 'persistent restart' continues from a clock"
                 )
             if offset >= there.first:
                 continue
@@ -159,7 +158,7 @@ class OffsetPlans:
 
     def _idle(self, caught_up: set[str]) -> set[str]:
         """The partitions at whose end this driver has been for the timeout. Time before this driver does not count,
-        because nobody knows whether records arrived then."""
+        because it is unknown whether records arrived then."""
         now = monotonic_s()
         self._caught_up_s = {one: self._caught_up_s.get(one, now) for one in caught_up}
         if self._idle_timeout_ms is None:

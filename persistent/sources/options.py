@@ -33,9 +33,8 @@ def require_listed(names: Sequence[str], timestamp: str, unit: str | None) -> No
         kind = "int64" if unit else "string"
         raise InvalidPipeline(
             f"schema= lists {', '.join(names)}, but not the timestamp column {timestamp!r}. It names every column that "
-            f"is read: add that one with its type, for example schema={{{timestamp!r}: {kind!r}, ...}}; or "
-            "give another "
-            "timestamp="
+            f"is read: add that one with its type, for example schema={{{timestamp!r}: {kind!r}, ...}}; or give "
+            "another timestamp="
         )
 
 

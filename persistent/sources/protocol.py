@@ -43,11 +43,11 @@ class Split:
 
 @dataclass(frozen=True)
 class Budget:
-    """How much a step may read.
+    """The limits of what a step reads.
 
     ``rows`` is exact if ``exact`` (as far as the listing goes), otherwise an approximate limit. ``splits`` is the
-    number of workers that can read at once: a plan has about that many splits of about equal size. ``ends``: the run
-    was told that the input is complete.
+    number of workers that can read at once: a plan has about that many splits of about equal size. ``ends``: the
+    run declares that the input is complete.
     """
 
     rows: int

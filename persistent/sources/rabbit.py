@@ -258,11 +258,9 @@ class RabbitQueueSource:
 
     def _gap(self, checkpoint: str, journal: str) -> RetentionGap:
         return RetentionGap(
-            f"{self!r}: {checkpoint} cannot continue with the journal in {self.journal.storage.url}, which "
-            f"{journal}: the "
-            "messages in between are gone, from the queue too. Continue from a later checkpoint; or begin a "
-            "new one, with "
-            "a new journal="
+            f"{self!r}: {checkpoint} cannot continue with the journal in {self.journal.storage.url}, which {journal}: "
+            "the messages in between are gone, from the queue too. Continue from a later checkpoint; or begin a new "
+            "one, with a new journal="
         )
 
     def _is_next(self, known: Sequence[str], found: str) -> bool:

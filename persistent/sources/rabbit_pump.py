@@ -7,7 +7,6 @@ at-most-once  acknowledge first, and drop redelivered messages
 
 A lost connection is made again as often as needed: exchanges, queues, bindings, and the consumer last. Unacknowledged
 messages are redelivered, and tags of the previous channel are void. A broker that refuses ends the pump.
-was not acknowledged comes again; tags of the channel before mean nothing any more. A broker that says no ends the pump.
 """
 
 from __future__ import annotations
@@ -247,9 +246,8 @@ class Pump:
         if largest > RECORD_BYTES_MAX:
             raise SourceError(
                 f"{self._order!r}: a message has {largest:,} bytes, and a journal accepts at most "
-                f"{RECORD_BYTES_MAX:,}. It "
-                "stays in the queue, and so do those after it: remove it, put it into a file, and put its name into a "
-                "message"
+                f"{RECORD_BYTES_MAX:,}. It stays in the queue, and so do those after it: remove it, put it into a "
+                "file, and put its name into a message"
             )
         if self._writer is None:
             self._writer = self._order.journal.writer()

@@ -212,11 +212,10 @@ class RabbitStreamSource:
         if found is not None and (_identity(found) == list(known) if is_kept else found.epoch >= known[3]):
             return
         raise SourceChanged(
-            f"stream {stream!r} was deleted and created again, or its end was truncated: the checkpoint has "
-            "read one with a "
-            f"chunk at offset {known[0]:,} of {utc_text(known[2])}, this one has another there, or none. Its "
-            "offsets mean "
-            "other records: continue from a clock with 'persistent restart', or read it into a fresh checkpoint"
+            f"stream {stream!r} was deleted and created again, or its end was truncated: the checkpoint has read one "
+            f"with a chunk at offset {known[0]:,} of {utc_text(known[2])}, this one has another there, or none. Its "
+            "offsets mean other records: continue from a clock with 'persistent restart', or read it into a fresh "
+            "checkpoint"
         )
 
     # -- columns -------------------------------------------------------------------------------------------------

@@ -229,8 +229,8 @@ def require_size(files: Opener, path: str, where: str, size: int) -> None:
 def changed(where: str, what: str) -> SourceChanged:
     """The error for an input whose bytes have changed."""
     return SourceChanged(
-        f"{where}: {what}. Files must not change once listed. Put the old bytes back; or move the file to a new name, "
-        "where it is read as a new file: what was read of the old bytes stays counted, and the rest is one dead "
+        f"{where}: {what}. Files must not change once listed. Restore the old bytes; or move the file to a new name, "
+        "where it is read as a new file: records read from the old bytes stay counted, and the rest is one dead "
         "letter, with on_bad_file='dead-letter'. To count the new bytes in place of the old ones, start a fresh "
         "checkpoint"
     )

@@ -218,7 +218,7 @@ def _root_now(root: Root | None, given: Files) -> str:
 
 def _may_be_others(given: Files, now: str, what: str) -> InvalidPipeline:
     return InvalidPipeline(
-        f"path={_plain(given.url)!r}: the checkpoint has read {what}: what it has read may be read again. Run once "
+        f"path={_plain(given.url)!r}: the checkpoint has read {what}: its records may be read again. Run once "
         "with the previous path: then a folder more or less in the path does not matter. If the files have moved, give "
         f"moved_from= with the folder they were in; if everything is as intended, moved_from={now!r}"
     )

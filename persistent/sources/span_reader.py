@@ -18,7 +18,7 @@ from persistent.sources.reader import Unreadable
 from persistent.sources.schemas import empty_batch
 from persistent.sources.splits import is_read
 
-_LOST: Final = "listed, but gone before it was read; if it comes back, give it a new name to have it read"
+_LOST: Final = "listed, but gone before it was read; if it returns, rename it so that it is read"
 
 
 @dataclass(frozen=True)

@@ -214,9 +214,9 @@ def record_of(kind: Any, **more: Any) -> dict[str, Any]:
         ("timestamp-millis", None, NOW, NOW),
         (None, "timestamp-millis", NOW, UTC_NOW),
         ("unheard-of", "timestamp-millis", NOW, UTC_NOW),
-        ("local-timestamp-millis", "timestamp-millis", NOW, "is no long (timestamp-millis)"),
-        ("time-micros", "timestamp-micros", NOW, "long (time-micros) is no long (timestamp-micros)"),
-        ("timestamp-millis", "time-micros", NOW, "is no long (time-micros)"),
+        ("local-timestamp-millis", "timestamp-millis", NOW, "is not long (timestamp-millis)"),
+        ("time-micros", "timestamp-micros", NOW, "long (time-micros) is not long (timestamp-micros)"),
+        ("timestamp-millis", "time-micros", NOW, "is not long (time-micros)"),
         ("timestamp-millis", "timestamp-nanos", 2**62, "field 'x' (timestamp[ns, tz=UTC])"),
     ],
 )
@@ -234,9 +234,9 @@ def test_a_time_is_told_in_the_unit_of_its_writer(
     ("writer", "reader", "expected"),
     [
         (logical("int", "time-millis"), logical("long", "time-micros"), time(1)),
-        (logical("int", "date"), logical("long", "timestamp-millis"), "int (date) is no long (timestamp-millis)"),
-        (logical("int", "date"), logical("int", "time-millis"), "int (date) is no int (time-millis)"),
-        ("int", logical("long", "timestamp-millis"), "int is no long (timestamp-millis)"),
+        (logical("int", "date"), logical("long", "timestamp-millis"), "int (date) is not long (timestamp-millis)"),
+        (logical("int", "date"), logical("int", "time-millis"), "int (date) is not int (time-millis)"),
+        ("int", logical("long", "timestamp-millis"), "int is not long (timestamp-millis)"),
         ("int", logical("int", "time-millis"), time(1)),
         (logical("int", "date"), "double", 3_600_000.0),
         (logical("int", "timestamp-millis"), "long", 3_600_000),
@@ -461,7 +461,7 @@ def test_schemas_of_other_kinds(registry: RegistryServer) -> None:
 def test_a_subject_that_is_not_there(registry: RegistryServer) -> None:
     """Other strategies of naming exist."""
     registry.register("com.acme.Visit", VISIT)
-    with pytest.raises(SourceError, match=r"has no subject 'visits-value': say Avro\(..., subject=\)"):
+    with pytest.raises(SourceError, match=r"has no subject 'visits-value': give Avro\(..., subject=\)"):
         reading(registry).fixed({})
     assert reading(registry, subject="com.acme.Visit").fixed({})["reader"] == [json.dumps(VISIT)]
 

@@ -117,7 +117,7 @@ def test_a_gap_stops_the_job_unless_it_may_be_passed_over() -> None:
     assert newest(on).accounts["b"] == Account(1, 1, mix=newest(on).accounts["b"].mix)
     assert verify(on.storage).ok
     found = verify_source(on, Log(on.storage).newest())  # type: ignore[arg-type]
-    assert found.ok and "no longer has" in str(found.findings[0])
+    assert found.ok and "retention has deleted records" in str(found.findings[0])
 
 
 def test_what_is_passed_over_is_counted_even_if_nothing_is_left() -> None:
@@ -168,7 +168,11 @@ def test_another_topic_of_the_same_name_is_refused(change: str) -> None:
     one = job(TopicSource(Topic(a=[1, 2], b=[1])))
     one.run(engine="embedded")
     other = Topic(a=[1, 2]) if change == "gone" else Topic(a=[1], b=[1])
-    says = "has read partition b, which is not there" if change == "gone" else "up to offset 2, the partition ends at 1"
+    says = (
+        "has read partition b, which does not exist"
+        if change == "gone"
+        else "up to offset 2, but the partition ends at 1"
+    )
     with pytest.raises(SourceChanged, match=says):
         job(TopicSource(other), one.storage).run(engine="embedded")  # type: ignore[arg-type]
 
@@ -315,7 +319,7 @@ def test_a_restart_sees_the_topic_as_it_is_now() -> None:
     assert verify_source(fewer, Log(fewer.storage).newest()).ok  # type: ignore[arg-type]
     gone = Topic(a=[5, 15, 25, 35])
     gone.first["a"] = 3
-    with pytest.raises(RetentionGap, match="the first record that is kept of partition a is not before"):
+    with pytest.raises(RetentionGap, match="the first kept record of partition a is not before"):
         restart(job(TopicSource(gone), one.storage, task=ByPage(state)), 20, outputs="again")  # type: ignore[arg-type]
     passing = job(TopicSource(gone, on_gap="earliest"), one.storage, task=ByPage(state))  # type: ignore[arg-type]
     restart(passing, 20, outputs="again")
@@ -361,7 +365,7 @@ def test_records_that_were_read_may_be_deleted(on_gap: str, caplog: pytest.LogCa
     assert entry is not None
     with caplog.at_level(logging.WARNING):
         found = verify_source(one, entry)
-    assert found.ok and "which no longer has all that it had" in str(found.findings)
+    assert found.ok and "its retention has deleted records" in str(found.findings)
     assert "before they were read" not in f"{found.findings}{caplog.text}"
 
 

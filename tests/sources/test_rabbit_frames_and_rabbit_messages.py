@@ -110,7 +110,7 @@ def test_a_part_of_the_journal_is_read_as_planned() -> None:
     log = journal(*(message(b'{"n": %d}' % n) for n in range(5)))
     found = read(messages(log, schema={"n": "int64"}), 1, 3)
     assert found.batch.column("n").to_pylist() == [1, 2]
-    with pytest.raises(SourceChanged, match="planned up to record 9, the journal ends at 5"):
+    with pytest.raises(SourceChanged, match="planned up to record 9, but the journal ends at 5"):
         read(messages(log), 1, 9)
 
 
@@ -142,7 +142,7 @@ def test_another_log_is_no_journal() -> None:
     """A path that was mistyped would be read as messages, or cut off."""
     log = journal(b'{"n": 1}')
     assert LogSource(log.storage)
-    with pytest.raises(SourceChanged, match="is another log: a record is no message of version 1"):
+    with pytest.raises(SourceChanged, match="is another log: a record is not a message of version 1"):
         messages(log).columns({}, [Split("journal", (Span(0, 0, 1),))])
 
 
