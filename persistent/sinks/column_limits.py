@@ -90,7 +90,6 @@ def check_distinct(names: Sequence[str], place: str) -> None:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise InvalidPipeline(
-                f"{place}: the columns {other!r} and {name!r} are the same to SQLite: rename a field of the "
-                "record, or the "
-                "key"
+                f"{place}: the columns {other!r} and {name!r} are the same to SQLite: rename a field of the record, or "
+                "the key"
             )

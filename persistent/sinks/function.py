@@ -37,9 +37,8 @@ class FunctionSink:
             raise InvalidPipeline(f"FunctionSink function={function!r}: give a function of a table and an id")
         if not _takes_two(function):
             raise InvalidPipeline(
-                f"FunctionSink function={function!r} is called with a table and an id, but does not accept "
-                "two arguments: "
-                "write it as def publish(table, id)"
+                f"FunctionSink function={function!r} is called with a table and an id, but does not accept two "
+                "arguments: write it as def publish(table, id)"
             )
         self.function = function
         self.address = f"function {id(function)}"

@@ -124,9 +124,9 @@ class KafkaSink:
                 size = len(value) + len(key_bytes or b"")
                 if size > self._max_bytes:
                     raise InvalidPipeline(
-                        f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, and the "
-                        "topic accepts at most "
-                        f"{self._max_bytes:,}. Raise max.message.bytes of the topic, or make the value smaller"
+                        f"{self!r}: {row_text(outputs, row, key)} is a message of {size:,} bytes, but the "
+                        f"topic accepts at most {self._max_bytes:,}. Raise max.message.bytes of the topic, or make the "
+                        "value smaller"
                     )
                 row += 1
 
@@ -174,9 +174,8 @@ class KafkaSink:
     def _there(self, found: SinkMark | None, url: str) -> SinkMark:
         if found is None:
             raise StorageError(
-                f"{self!r}: the mark of this job is gone: the topic, or {self._place.marks!r}, was deleted "
-                "during the run. "
-                f"Restore both; or begin a new checkpoint, with start_from={url!r}"
+                f"{self!r}: the mark of this job is gone: the topic, or {self._place.marks!r}, was deleted during the "
+                f"run. Restore both; or begin a new checkpoint, with start_from={url!r}"
             )
         return found
 

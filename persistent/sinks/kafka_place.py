@@ -31,11 +31,11 @@ _POLL_SECONDS: Final = 0.1
 _HEAR_SECONDS: Final = 1.0
 _NOTE_SECONDS: Final = 5.0
 _TAIL: Final = 1_000
-"""How many offsets before the end the mark is searched first."""
+"""The number of offsets before the end where the mark is searched first."""
 _WAIT_SECONDS: Final = 0.02
 _POLL_ROWS: Final = 10_000
 _COMMIT_ROWS: Final = 10_000
-"""How many rows may be undelivered at a commit, so that they fit the time of one call."""
+"""The maximum number of undelivered rows at a commit, so that they fit the time of one call."""
 _MARKS: Final = {"cleanup.policy": "compact", "segment.ms": "600000", "min.cleanable.dirty.ratio": "0.1"}
 _FENCED: Final = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
 _PERMANENT: Final = (
@@ -311,6 +311,6 @@ class KafkaPlace:
 
 _OF_TOPIC, _OF_CLIENT = "max.message.bytes", "message.max.bytes"
 _OVERHEAD_BYTES: Final = 256
-"""What a broker counts in addition to key and value."""
+"""The bytes that a broker counts in addition to key and value."""
 _CLIENT_BYTES: Final = 1_000_000
 """The largest message, unless the topic or the client sets another limit."""

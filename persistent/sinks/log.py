@@ -40,9 +40,8 @@ class LogSink:
         self.log = url if isinstance(url, SegmentedLog) else SegmentedLog(url)
         if not self.log.durable:
             raise InvalidPipeline(
-                f"{self.log!r} does not sync each entry, but a checkpoint counts its outputs as published: a "
-                "power loss "
-                "would lose them for good. Omit its sync=: a checkpoint is one entry, and costs one sync"
+                f"{self.log!r} does not sync each entry, but a checkpoint counts its outputs as published: a power "
+                "loss would lose them for good. Omit its sync=: a checkpoint is one entry, and costs one sync"
             )
         self.address = self.log.address
         self._writer: LogWriter | None = None
@@ -72,8 +71,7 @@ class LogSink:
             if len(text) > RECORD_BYTES_MAX - 100:
                 raise InvalidPipeline(
                     f"{self!r}: row {row} is a record of {len(text):,} bytes, and a log accepts at most "
-                    f"{RECORD_BYTES_MAX:,}: "
-                    "make the value smaller"
+                    f"{RECORD_BYTES_MAX:,}: make the value smaller"
                 )
 
     def deliver(self, batch: OutputBatch) -> None:
@@ -138,9 +136,8 @@ class LogSink:
         found = _mark(writer.mark, self)
         if found is None:
             raise StorageError(
-                f"{self!r}: the mark of this job is gone: the log was deleted during the run. Restore it; or "
-                "begin a new "
-                f"checkpoint, with start_from={url!r}"
+                f"{self!r}: the mark of this job is gone: the log was deleted during the run. Restore it; or begin a "
+                f"new checkpoint, with start_from={url!r}"
             )
         return found
 
@@ -170,7 +167,7 @@ class LogSink:
 
 
 def _begun(mark: bytes, batch: OutputBatch) -> int:
-    """How many rows of this batch the log already has."""
+    """The number of rows of this batch that the log already has."""
     number, rows = json.loads(mark).get("part", (None, 0))
     return int(rows) if number == batch.number else 0
 

@@ -91,7 +91,7 @@ def _other_branch(found: SinkMark, claim: Claim) -> str:
 
 def _missing(number: int, before: int, url: str, place: str) -> StorageError:
     if number == 0:
-        what = f"of what this job has published, up to batch {before}" if before else "of this job, which began there"
+        what = f"of the outputs of this job, up to batch {before}" if before else "of this job, which began there"
         return StorageError(
             f"{place} has nothing {what}: its results would lie in two places. Give the sink the place it had; or "
             f"start a new checkpoint from this one (start_from={url!r})"

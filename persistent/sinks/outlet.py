@@ -138,7 +138,7 @@ class _OfBatches:
                 self.sink.deliver(batch)
 
     def sweep(self, live: Collection[str], epoch: int, id: int) -> None:
-        """Does nothing: the checkpoint collects waiting outputs that nobody will publish."""
+        """Do nothing: the checkpoint collects waiting outputs that will never be published."""
 
     def staged(self, job: str) -> list[str]:
         return []

@@ -189,8 +189,7 @@ def check_key_sizes(outputs: pa.Table, key: Sequence[str], place: str) -> None:
         texts_there = ", ".join(f"{name}={one[at].as_py()!r:.40}..." for name, one in texts)
         raise InvalidPipeline(
             f"{place}: a key has {largest} bytes ({texts_there}), and a PostgreSQL index accepts at most "
-            f"{_KEY_BYTES_MAX}: "
-            'make the key shorter in the task, for example by a hash, or use mode="append"'
+            f'{_KEY_BYTES_MAX}: make the key shorter in the task, for example by a hash, or use mode="append"'
         )
 
 

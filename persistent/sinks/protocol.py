@@ -128,15 +128,15 @@ class BatchSink(Protocol):
     """Where the results of windows go, a whole batch at a time.
 
     Only the driver calls it. ``claim`` comes first: a sink belongs to one job, and raises ``StorageError`` for every
-    other, without changing anything. It fences nobody. ``deliver`` comes after the checkpoint is committed, and again
+    other, without changing anything. It does not fence. ``deliver`` comes after the checkpoint is committed, and again
     after a crash: the sink moves a mark from ``batch.before`` to ``batch.number`` in the transaction that writes the
     rows. If the mark already has that number, the batch is published; any other raises ``Fenced``, if it has passed
     this batch, or ``StorageError``, if earlier batches are missing. A batch can be without rows; its mark counts.
 
     It may also have:
     ``retract(retreat)``: publish ``retreat.staged``, take back the later batches, and move the mark to
-    ``retreat.number``, so that no fenced driver that continues publishes what was taken back. Marks never decrease.
-    Twice has the effect of once.
+    ``retreat.number``, so that no fenced driver can publish outputs that were taken back. Marks never decrease.
+    A second call has no effect.
     ``resume(retreat)``, for a sink that cannot take back: publish ``retreat.staged`` and move the mark to
     ``retreat.number``; later outputs stay, so ``retreat.first`` is None.
     ``check(outputs, key)``: raise ``InvalidPipeline`` for rows that it can never accept; workers call it where they

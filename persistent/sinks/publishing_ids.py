@@ -36,8 +36,8 @@ def batch_of(id: int) -> int:
 
 
 def mark_id(number: int, claims: int) -> int:
-    """The id of the mark of batch ``number`` after ``claims`` claims by one job after the other. Of two marks with one
-    id the first stands.
+    """The id of the mark of batch ``number`` after ``claims`` successive claims by jobs. Of two marks with one id the
+    first is kept.
 
     >>> mark_id(0, 0), mark_id(0, 1), mark_id(1, 0) > mark_id(0, 4_000)
     (1, 2, True)

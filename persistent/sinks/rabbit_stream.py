@@ -63,7 +63,7 @@ class RabbitStreamSink:
 
     def guarantee(self) -> Promise:
         """Exactly-once, for every reader of the stream."""
-        return Promise(EXACTLY_ONCE, "a row has one publishing id, and the broker ignores an id that it has had")
+        return Promise(EXACTLY_ONCE, "a row has one publishing id, and the broker ignores an id that it has seen")
 
     def claim(self, claim: Claim) -> None:
         """Claim the stream for a job. StorageError."""
@@ -94,9 +94,8 @@ class RabbitStreamSink:
                 if len(body) > self._max_bytes:
                     raise InvalidPipeline(
                         f"{self!r}: {row_text(outputs, row, key)} is a message of {len(body):,} bytes, and the broker "
-                        f"accepts at most {self._max_bytes:,}. Raise stream.frame_max of the broker, up to 1 "
-                        "MiB, or make the "
-                        "value smaller"
+                        f"accepts at most {self._max_bytes:,}. Raise stream.frame_max of the broker, up to 1 MiB, or "
+                        "make the value smaller"
                     )
                 row += 1
 
@@ -141,7 +140,7 @@ class RabbitStreamSink:
         return found
 
     def _write(self, batch: OutputBatch, found: PlaceMark) -> PlaceMark:
-        """Append the rows of a batch that the broker has not had; returns the mark that stands then."""
+        """Append the rows of a batch that the broker has not received; returns the resulting mark."""
         number = batch_of(self._sequence(found))
         if number > found.mark.number:
             # Part of a batch can be stored: of this one, or we have been passed.
@@ -160,9 +159,8 @@ class RabbitStreamSink:
         if sequence < found.sequence:
             raise StorageError(
                 f"{self!r}: the stream ends with batch {batch_of(sequence)}, but rows up to batch "
-                f"{batch_of(found.sequence)} were confirmed: it was deleted and created again, or a broker "
-                "has lost its "
-                "newest records. Give the job another stream and a new checkpoint, with start_from="
+                f"{batch_of(found.sequence)} were confirmed: it was deleted and created again, or a broker has lost "
+                "its newest records. Give the job another stream and a new checkpoint, with start_from="
             )
         return sequence
 

@@ -1,9 +1,9 @@
 """A place in RabbitMQ streams is a stream of rows, with a stream of marks beside it.
 
-Rows have publishing ids under the name ``persistent``: the broker ignores those that it has had, whoever sends them,
+Rows have publishing ids under the name ``persistent``: the broker ignores ids that it has seen, from any writer,
 and confirms them. A writer sends the rows of a batch in order, from the first one each time it connects, so the stored
 rows are always the first ones. When all are confirmed, the mark is appended to ``<stream>-persistent-marks``, under an
-id of its own. There an older mark is ignored, and of two equal ones the first stands; the writer learns which by
+id of its own. There an older mark is ignored, and of two equal ones the first is kept; the writer learns which by
 reading the newest.
 """
 
@@ -81,7 +81,7 @@ class StreamPlace:
         return None if chunk is None else _decoded(chunk.messages()[-1], self.marks)
 
     def note(self, mark: PlaceMark) -> PlaceMark:
-        """Append a mark, unless a newer one, or another with its id, exists. Returns the mark that stands."""
+        """Append a mark, unless a newer one, or another with its id, exists. Returns the mark in force."""
         said = {"job": mark.mark.job, "number": mark.mark.number, "sequence": mark.sequence, "claims": mark.claims}
         body = json.dumps({**said, "stream": self.stream}).encode()
         id = mark_id(mark.mark.number, mark.claims)

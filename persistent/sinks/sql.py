@@ -178,9 +178,8 @@ def check_taken(place: str, taken: int, rows: int, mode: str) -> None:
     if taken != rows:
         others = f", or has a higher {REVISION} under the same key" if mode == "upsert" else ""
         raise StorageError(
-            f"{place} has accepted {taken} of {rows} rows: a trigger drops the others{others}. Nothing of "
-            "this batch was "
-            "written. Remove the cause, then run again: the last checkpoint is good"
+            f"{place} has accepted {taken} of {rows} rows: a trigger drops the others{others}. Nothing of this batch "
+            "was written. Remove the cause, then run again: the last checkpoint is good"
         )
 
 
@@ -188,11 +187,9 @@ def gone(place: str, number: int, creation: str, mode: str) -> StorageError:
     """The error for a table that is gone although its mark exists. ``creation``: the statement that makes it."""
     missing = "keys that no longer change are missing" if mode == "upsert" else "earlier rows are missing"
     return StorageError(
-        f"{place} is gone, although its mark shows that this job has published up to batch {number}. Restore "
-        "it from a copy "
-        "as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or "
-        "continue with "
-        f'an empty one, mode="{mode}", in which {missing}: {creation}'
+        f"{place} is gone, although its mark shows that this job has published up to batch {number}. Restore it from a "
+        "copy as old as the mark. To have all of it again, give the sink another table in a new checkpoint. Or "
+        f'continue with an empty one, mode="{mode}", in which {missing}: {creation}'
     )
 
 

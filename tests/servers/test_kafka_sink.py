@@ -321,7 +321,7 @@ def test_a_row_that_is_too_large_is_named_before_the_commit(kafka: KafkaServer) 
     topic, storage = kafka.create(max_message_bytes="2000"), store()
     given = [*ROWS, {"ts": 40, "page": "x" * 1900}, {"ts": 70, "page": "p1"}]
     with pytest.raises(
-        InvalidPipeline, match=r"page='xxx.*' is a message of 3,9\d\d bytes, and the topic accepts at most 1,744"
+        InvalidPipeline, match=r"page='xxx.*' is a message of 3,9\d\d bytes, but the topic accepts at most 1,744"
     ):
         run(storage, KafkaSink(kafka.bootstrap, topic), given)
     assert set(shown(kafka, topic)) < set(told(given))

@@ -182,7 +182,7 @@ def test_a_stream_or_mark_that_is_gone_is_refused(streams: Streams) -> None:
     two = driver(sink(streams, other))
     two.publish(1, 0, two.stage(1, [1]))
     streams.delete(f"{other}-persistent-marks")
-    with pytest.raises(StorageError, match=r"has rows of a job, up to batch 1, and its mark in .* is gone"):
+    with pytest.raises(StorageError, match=r"has rows of a job, up to batch 1, but its mark in .* is gone"):
         driver(sink(streams, other), job="b" * 32)
     with pytest.raises(StorageError, match="the mark of this job is gone"):
         two.publish(2, 1, two.stage(2, [2]))

@@ -23,7 +23,7 @@ def test_a_batch_follows_the_one_before() -> None:
     for found in (3, 4, 6):
         with pytest.raises(Fenced, match=f"t is at batch {found}, beyond our 5"):
             is_published(SinkMark("mine", found), batch(5, 2), "t")
-    for found, text in ((None, "has nothing of what"), (SinkMark("mine", 1), "those between are missing")):
+    for found, text in ((None, "has nothing of the outputs"), (SinkMark("mine", 1), "those between are missing")):
         with pytest.raises(StorageError, match=text) as error:
             is_published(found, batch(5, 2), "t")
         assert not isinstance(error.value, Fenced)

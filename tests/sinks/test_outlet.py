@@ -33,7 +33,7 @@ def test_outputs_of_a_batch_sink_wait_in_the_checkpoint() -> None:
         sink.publish([batch], None)
         assert ledger.rows() == TABLE.to_pylist() and storage.list(STAGED) == [f"{ATTEMPT}.arrow"]
     storage.delete(staged.name)
-    with pytest.raises(StagedMissing, match="neither there nor published in LedgerSink"):
+    with pytest.raises(StagedMissing, match="neither staged nor published in LedgerSink"):
         sink.read(staged)
     storage.write(staged.name, b"other")
     with pytest.raises(CorruptCheckpoint):

@@ -78,7 +78,7 @@ def test_what_is_replaced_in_two_tables_stays_apart_where_names_are_cut() -> Non
 def test_a_column_that_every_table_has_is_refused_by_name() -> None:
     """The server says no only when the first batch is due, and a committed batch cannot be changed."""
     for name in ("xmin", "ctid", "tableoid"):
-        with pytest.raises(InvalidPipeline, match=f"a column '{name}' of its own: rename"):
+        with pytest.raises(InvalidPipeline, match=f"a system column '{name}': rename"):
             check_columns(pa.schema([("page", pa.string()), (name, pa.int64())]), "the sink")
     for name in ("n" * 64, "é" * 32, "", "a\0b"):
         with pytest.raises(InvalidPipeline, match=r"has 1 to 63 bytes and no NUL, .* does not: rename the field"):

@@ -134,10 +134,10 @@ def test_a_lost_table_of_what_was_replaced_is_missed(path: Path) -> None:
     for number in (1, 2):
         sink.deliver(batch(number, number - 1, outputs_of({"a": number})))
     executed(path, "DROP TABLE persistent_before_visits")
-    with pytest.raises(InvalidPipeline, match="up to batch 3 can no longer be taken back"):
+    with pytest.raises(InvalidPipeline, match="batches up to 3 can no longer be taken back"):
         sink.retract(back(2, 3))
     sink.deliver(batch(3, 2, outputs_of({"a": 3})))
-    with pytest.raises(InvalidPipeline, match="up to batch 2 can no longer be taken back"):
+    with pytest.raises(InvalidPipeline, match="batches up to 2 can no longer be taken back"):
         sink.retract(back(2, 4))
     sink.retract(back(3, 4))
     assert rows(path) == {("a", 2, 2)}
@@ -182,13 +182,13 @@ OTHER_SHAPES: dict[str, tuple[str, str]] = {
     "lacks the revision": ("page TEXT, value INTEGER", "'revision' is missing"),
     "spells it otherwise": (
         "Page TEXT, value INTEGER, revision INTEGER",
-        r"'page' is there as 'Page'.*RENAME COLUMN \"Page\" TO \"page\"",
+        r"'page' is named 'Page'.*RENAME COLUMN \"Page\" TO \"page\"",
     ),
     "computes": ("page TEXT, value INT AS (7), revision INTEGER", "'value' is computed by SQLite"),
     "wants more": ("page TEXT, value INT, revision INT, note TEXT NOT NULL", "'note' is TEXT NOT NULL without"),
     "has another type": (
         "page TEXT, value TEXT, revision INTEGER",
-        "'value' is of type TEXT, and the outputs need INTEGER",
+        "'value' is of type TEXT, but the outputs need INTEGER",
     ),
 }
 
@@ -230,7 +230,7 @@ def test_a_key_in_which_unlike_texts_are_equal_is_refused(collation: str, path: 
     with closing(sqlite3.connect(path)) as database:
         database.execute(f"CREATE TABLE visits ({columns}, PRIMARY KEY (page))")
     claim = Claim("job", schema=outputs_of({}).schema, key=KEY)
-    with pytest.raises(StorageError, match=f"'page' is compared by {collation}, to which .*Give the sink another"):
+    with pytest.raises(StorageError, match=f"'page' is compared by {collation}, which treats .*Give the sink another"):
         SqliteSink(path, "visits", mode="upsert").claim(claim)
     sink = SqliteSink(path, "visits")
     sink.claim(claim)
