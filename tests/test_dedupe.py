@@ -402,9 +402,9 @@ def kinds(url: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (pa.int64(), pa.string(), "'origin', which held integers and is read as text now"),
-        (pa.string(), pa.binary(), "'origin', which held text and is read as bytes now"),
-        (pa.int64(), pa.bool_(), "'origin', which held integers and is read as booleans now"),
+        (pa.int64(), pa.string(), "'origin', which held integers and is now read as text"),
+        (pa.string(), pa.binary(), "'origin', which held text and is now read as bytes"),
+        (pa.int64(), pa.bool_(), "'origin', which held integers and is now read as booleans"),
     ],
 )
 def test_names_of_another_kind_are_refused(
@@ -474,7 +474,7 @@ def test_another_identity_is_refused_and_another_time_is_not(url: str) -> None:
     """By other columns nothing would be recognised; for how long is a matter of the steps to come."""
     rows = [row("a", n, 100 + n, m=n) for n in range(4)]
     pipeline(url, rows[:2]).run(engine="embedded")
-    with pytest.raises(FingerprintChanged, match=r"by \(origin, n\), this pipeline has dedupe by \(origin, m\)"):
+    with pytest.raises(FingerprintChanged, match=r"by \(origin, n\), but this pipeline has dedupe by \(origin, m\)"):
         pipeline(url, rows, dedupe=replace(BY_NUMBER, sequence="m")).run(engine="embedded")
     with pytest.raises(FingerprintChanged, match=r"has no dedupe=: they would count.*allow_dropped=\['dedupe'\]"):
         pipeline(url, rows, dedupe=None).run(engine="embedded")
@@ -484,7 +484,7 @@ def test_another_identity_is_refused_and_another_time_is_not(url: str) -> None:
     report = pipeline(url, [*rows[:3], rows[0], rows[1]], dedupe=None, allow_dropped=["dedupe"], lag=50).run(
         engine="embedded"
     )
-    assert account(url)["processed"] == 4 and "what was seen is forgotten" in str(report)
+    assert account(url)["processed"] == 4 and "the seen records are forgotten" in str(report)
 
 
 def test_a_shorter_time_does_not_bring_back_what_expired(url: str) -> None:
@@ -546,7 +546,7 @@ def test_the_report_says_that_most_were_copies_and_who_was_silent(url: str) -> N
     """Half of all swallowed is a sender that begins again, or a source read twice."""
     rows = [row("a", 1, 100), row("a", 2, 800), row("a", 2, 800), row("a", 2, 800)]
     report = pipeline(url, rows, step_rows=1).run(engine="embedded")
-    assert "2 of 4 records read were copies, and did not count. If a sender begins its numbers again" in str(report)
+    assert "2 of 4 records read were copies, and did not count. If a sender restarts its numbers" in str(report)
     assert "an origin was silent for 700 ms, more than half of within=1000 of dedupe" in str(report)
     assert report.duplicates == 2
 
@@ -555,7 +555,7 @@ def test_the_report_says_how_far_behind_copies_come(url: str) -> None:
     """Those that come a little later still could not be judged, and nobody would know that within= is short."""
     rows = [row("a", 1, 100), row("a", 2, 800), row("a", 1, 800), row("a", 3, 801), row("a", 4, 802)]
     report = pipeline(url, rows, dedupe=Dedupe.by_id("n", within=1_000), step_rows=1).run(engine="embedded")
-    assert "a copy came 700 ms behind the clock, more than half of within=1000 of dedupe" in str(report)
+    assert "a copy arrived 700 ms behind the clock, more than half of within=1000 of dedupe" in str(report)
     assert "silent" not in str(report) and account(url)["duplicate"] == 1
     for other in _url():
         few = pipeline(other, rows, dedupe=Dedupe.by_id("n", within=1_400), step_rows=1).run(engine="embedded")
@@ -572,7 +572,9 @@ def test_a_record_without_an_id_is_a_dead_letter(url: str) -> None:
     held = Log(storage_of(url)).newest()
     assert held is not None and held.manifest.source.seen is not None and verify(storage_of(url)).ok
     assert dict(held.manifest.source.seen.columns) == {"origin": ["id"], "sequence": None, "epoch": None}
-    with pytest.raises(FingerprintChanged, match=r"recognised by \(id\), this pipeline has dedupe by \(origin, n\)"):
+    with pytest.raises(
+        FingerprintChanged, match=r"recognised by \(id\), but this pipeline has dedupe by \(origin, n\)"
+    ):
         pipeline(url, rows).run(engine="embedded")
 
 
@@ -606,7 +608,7 @@ def test_a_source_without_the_columns_is_refused_before_anything_is_read(url: st
     """Else all records would be dead letters, one by one."""
     with pytest.raises(InvalidPipeline, match=r"dedupe: the source has no column 'n'; its columns are ts, origin"):
         pipeline(url, [{"ts": 1, "origin": "a"}]).run(engine="embedded")
-    with pytest.raises(InvalidPipeline, match=r"the column 'origin' holds double, and must hold integers, text"):
+    with pytest.raises(InvalidPipeline, match=r"the column 'origin' holds double, but must hold integers, text"):
         pipeline(url, [row(1.5, 1, 1)]).run(engine="embedded")
     with pytest.raises(InvalidPipeline, match=r'dedupe=True: give Dedupe\(origin="sender"'):
         pipeline(url, [], dedupe=True)

@@ -155,7 +155,7 @@ def test_each_source_is_held_to_its_columns(url: str) -> None:
         pipeline(url, sources, {"orders": BY_NUMBER}).run(engine="embedded")
     more = {name: [*some, *some] for name, some in sources.items()}
     report = pipeline(url, more, {"orders": BY_NUMBER}, allow_dropped=["dedupe"]).run(engine="embedded")
-    assert "deduplication of clicks ends: what was seen is forgotten" in str(report) and report.duplicates == 1
+    assert "deduplication of clicks ends: the seen records are forgotten" in str(report) and report.duplicates == 1
     report = pipeline(url, more).run(engine="embedded")
     assert "deduplication of clicks begins after checkpoint" in str(report)
 
