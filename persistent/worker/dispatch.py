@@ -1,6 +1,6 @@
 """Work dispatches the items of a step: any engine runs them, on any worker, any number of times.
 
-Every file that an item writes has a unique name, which its result returns. What no manifest names does not exist.
+Every file that an item writes has a unique name, which its result returns. Files that no manifest names do not count.
 """
 
 from __future__ import annotations

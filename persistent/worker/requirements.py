@@ -15,7 +15,8 @@ from persistent.storage.clients import imported, modules_of, why_not
 from persistent.storage.failures import CREDENTIALS
 
 _COMPARED = {"persistent-monoids": 9, "pyarrow": 1, "numpy": 1, "cloudpickle": 1, "pyspark": 2}
-"""How many parts of a version must agree: the first for formats of Arrow and pickle, the second for Spark's halves."""
+"""The number of version parts that must agree: the first for formats of Arrow and pickle, the second for Spark's
+halves."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def process() -> str:
 
 
 def say_where(error: PersistentError, where: str) -> None:
-    """Add to a StorageError or SourceError, once, the process in which it was met."""
+    """Add to a StorageError or SourceError, once, the process where it occurred."""
     if not isinstance(error, StorageError | SourceError) or hasattr(error, "met"):
         return
     error.met = where  # type: ignore[union-attr]

@@ -33,7 +33,7 @@ from persistent.worker.seen_items import SeenBefore
 
 _PIECE_BYTES = 1 << 20
 _PIECES_MAX = 256
-"""How many decoded pieces of about 1 MB a worker keeps, which bounds the memory for seen records."""
+"""The number of decoded pieces of about 1 MB that a worker keeps, which bounds the memory for seen records."""
 _FILES_MAX = 4
 
 

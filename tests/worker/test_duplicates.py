@@ -222,7 +222,7 @@ def test_an_id_is_of_any_type_that_says_who_sent_it() -> None:
     for type_, expected in (("uuid", Fate.NEW), ("fixed", Fate.COPY), ("text", Fate.NEW), ("words", Fate.COPY)):
         batch = pa.RecordBatch.from_arrays([ids[type_]], ["n"])
         assert split.judge(batch, np.array([5, 5, 5])).tolist()[0] == expected, type_
-    with pytest.raises(InvalidPipeline, match=r"dedupe: the column 'n' holds double, and must hold integers, text"):
+    with pytest.raises(InvalidPipeline, match=r"dedupe: the column 'n' holds double, but must hold integers, text"):
         split.judge(pa.RecordBatch.from_arrays([pa.array([1.0])], ["n"]), np.array([5]))
 
 
@@ -263,8 +263,8 @@ def test_the_reasons_name_the_record() -> None:
     fates = split.judge(batch, times_of(rows))
     assert split.reasons(batch, np.array([1, 2]), fates[[1, 2]]) == [
         "no origin and no n: dedupe needs them to recognise a copy",
-        "origin 'a', n 1 was seen before, and this record is younger than all of its origin: no copy; if the sender "
-        "began again, give dedupe its epoch=",
+        "origin 'a', n 1 was seen before, and this record is younger than all of its origin: not a copy; if the sender "
+        "was restarted, give dedupe its epoch=",
     ]
     beyond = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array([2**63], pa.uint64())], ["origin", "n"])
     assert split.judge(beyond, np.array([5])).tolist() == [Fate.NAMELESS]
@@ -277,7 +277,7 @@ def test_a_column_of_another_type_stops_the_run() -> None:
     """A number read as 1.0 in one file and as 1 in the next would be two."""
     split = Duplicates(job(), BY_NUMBER, SeenBefore((), 0, PANE_MS), SeenCache())
     batch = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array([1.0])], ["origin", "n"])
-    with pytest.raises(InvalidPipeline, match=r"dedupe: the column 'n' holds double, and must hold integers"):
+    with pytest.raises(InvalidPipeline, match=r"dedupe: the column 'n' holds double, but must hold integers"):
         split.judge(batch, np.array([5]))
     missing = pa.RecordBatch.from_arrays([pa.array([1])], ["n"])
     assert split.judge(missing, np.array([5])).tolist() == [Fate.NAMELESS]

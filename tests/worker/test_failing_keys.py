@@ -243,7 +243,7 @@ def test_the_error_is_caused_by_what_was_raised() -> None:
     """Its traceback leads into the user's own code."""
     error = no_result(job(), FailingKey(("a",), None, FAILING.error))
     assert isinstance(error, UserCodeError) and error.__cause__ is FAILING.error
-    assert "Totals: no result for key (k='a'): ValueError: no. What was committed stays" in str(error)
+    assert "Totals: no result for key (k='a'): ValueError: no. Committed state stays" in str(error)
 
 
 def test_dead_letters_hold_key_window_and_element() -> None:

@@ -144,4 +144,4 @@ def test_a_key_of_another_type_names_its_record(storage: MemoryStorage) -> None:
     rows = [{"ts": 1_700_000_000_000 + n, "n": n} for n in range(8)]
     with pytest.raises(UserCodeError) as error:
         pipeline_of(rows, storage, AnyKey(keys)).run(engine=Embedded(4))
-    says(error, "(0, 7)", "key column 'kind' holds string, as its first key does, and this one is int64", "one type")
+    says(error, "(0, 7)", "key column 'kind' holds string, as in its first key, but this one is int64", "one type")

@@ -33,7 +33,7 @@ def test_where_an_error_was_met_is_said_once_and_travels() -> None:
     back = pickle.loads(pickle.dumps(error))
     say_where(back, "the driver")
     assert str(back) == str(error)
-    assert str(back).endswith("Driver and executors have each their own. (Met on executor ten, /usr/bin/python.)")
+    assert str(back).endswith("The driver and each executor have their own. (Met on executor ten, /usr/bin/python.)")
     gone = SourceError("x: gone before it was read.")
     say_where(gone, "executor ten")
     assert str(gone) == "x: gone before it was read. (Met on executor ten.)"

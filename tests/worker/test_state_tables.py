@@ -32,4 +32,4 @@ def test_the_state_names_its_key_or_leaves_it_out_with_a_warning(
         assert lenient.state().to_pylist() == [{"k": "b", "value": 3}]
         exported = export(lenient, str(tmp_path / "out"))
     assert exported.rows == 1 and pq.read_table(tmp_path / "out").to_pylist() == [{"k": "b", "value": 3}]
-    assert caplog.text.count("left out of the state: no result for key (k='a')") == 2
+    assert caplog.text.count("omitted from the state: no result for key (k='a')") == 2
