@@ -1,14 +1,14 @@
 """A driver takes over, then plans, commits, publishes and collects, one step after the other.
 
-effects        what a driver does to the world, and in which order
+effects        the effects of a driver, and their order
 loop           takes over, then runs step after step
 recover        performs the effects of taking over
-next_step      the step that follows from the newest manifest and the source
-step           how far a step has come, what is due, and what there is to do: a value
+next_step      the step that follows from the newest manifest and the sources
+step           the progress of a step, as a value: what is due, and what to do
 step_effects   performs the effects of a step
 commit         the next manifest, as a pure function of the last one
-run_cache      which panes and inputs the runs hold, each read at most once
-publish        makes visible what is committed, takes back what a rollback left, collects garbage
+run_cache      the panes and inputs that the runs hold, each read at most once
+publish        makes committed outputs visible, takes back after a rollback, collects garbage
 evolution      how to migrate the state of a changed task
-start_from     how a job begins with a savepoint
+start_from     how a job starts from a savepoint
 """

@@ -1,12 +1,12 @@
-"""A change is an option with another value than in the run before; this table says what each change does.
+"""A change is an option with another value than in the previous run; this table states its consequences.
 
-    NONE        no effect on results
-    PLAN        from the next plan on: a step that is planned and not committed runs as it was planned
-    STEP        from the next step on, even a planned one: it says whether a run stops or goes on, what happens to
-                records from then on, or where and how results are published
-    RECORDED    the checkpoint holds the value: a run with another one is refused, before it writes anything
+ NONE        no effect on results
+ PLAN        from the next plan on: a step that is planned but not committed runs as it was planned
+ STEP        from the next step on, even a planned one: it decides whether a run stops or continues, the fate of
+             later records, or where and how results are published
+ RECORDED    the checkpoint holds the value: a run with another one is refused before it writes anything
 
-``docs/options.md`` is this table; a test compares it with the signatures.
+``docs/options.md`` contains this table; a test compares it with the signatures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from enum import Enum
 
 
 class OnChange(Enum):
-    """What another value does to a job that has begun."""
+    """The consequence of another value for a job that has begun."""
 
     NONE = "no effect on results"
     PLAN = "from the next plan"
@@ -26,7 +26,7 @@ class OnChange(Enum):
 
 @dataclass(frozen=True)
 class OptionChange:
-    """``of``: what takes the option. ``says``: what exactly changes; if it is recorded, what to do."""
+    """``of``: the class or function with the option. ``says``: what exactly changes; if it is recorded, what to do."""
 
     of: str
     name: str
@@ -34,23 +34,23 @@ class OptionChange:
     says: str
 
 
-_OTHER_STATE = "put it back, migrate the state with `evolve=`, or take a new checkpoint and sink"
-_OTHER_PANES = "put it back, or read the source again into a new checkpoint and sink"
-_OTHER_TIME = "give the old one, or read the source again into a new checkpoint and sink"
+_OTHER_STATE = "restore it, migrate the state with `evolve=`, or use a new checkpoint and sink"
+_OTHER_PANES = "restore it, or read the source again into a new checkpoint and sink"
+_OTHER_TIME = "restore it, or read the source again into a new checkpoint and sink"
 _OTHER_TOPIC = (
-    "a topic without what the job has published is refused: give the old one, or start a new checkpoint from this one"
+    "a topic without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
 )
 _OTHER_LOG = (
-    "a log without what the job has published is refused: give the old one, or start a new checkpoint from this one"
+    "a log without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
 )
 _OTHER_TABLE = (
-    "a table without what the job has published is refused: give the old one, or start a new checkpoint from this one"
+    "a table without the job's earlier outputs is refused: give the old one, or start a new checkpoint from this one"
 )
 _OTHER_JOURNAL = (
-    "the journal: give the one that was read. It may have moved; one that is lost is begun anew where a message was "
-    'acknowledged by "checkpoint"'
+    "the journal: give the one that was read. It may have moved; a lost one is replaced if messages were acknowledged "
+    'by "checkpoint"'
 )
-_CLOCK = "when the clock moves, and so what is late"
+_CLOCK = "when the clock moves, and so which records are late"
 
 OPTIONS = tuple(
     OptionChange(of, name, effect, says)
@@ -59,8 +59,8 @@ OPTIONS = tuple(
             (
                 "source",
                 OnChange.RECORDED,
-                "another kind of source is refused, and one that is left out or renamed; others may join. Options of "
-                "sources are below",
+                "another kind of source is refused, and so is a job without one of its sources, or with one renamed; "
+                "others may join. Options of sources are below",
             ),
             (
                 "task",
@@ -81,7 +81,7 @@ OPTIONS = tuple(
             (
                 "step_rows",
                 OnChange.PLAN,
-                "where steps end, and so what is late: a step judges lateness by the clock it begins with",
+                "where steps end, and so which records are late: a step judges lateness by its first clock",
             ),
             (
                 "on_error",
@@ -95,21 +95,21 @@ OPTIONS = tuple(
             (
                 "start_from",
                 OnChange.RECORDED,
-                "a checkpoint that has begun accepts the one it began with, or none; another is refused: leave "
-                "it out, or take a new checkpoint and sink",
+                "a checkpoint that has begun accepts the one it began with, or none; another is refused: omit it, or "
+                "use a new checkpoint and sink",
             ),
             (
                 "evolve",
                 OnChange.STEP,
-                "the next run applies it once, before its first step; then it may stay or go",
+                "the next run applies it once, before its first step; then it can stay or be removed",
             ),
             ("allow_dropped", OnChange.STEP, "the next run applies it once, before its first step"),
             (
                 "dedupe",
                 OnChange.RECORDED,
-                "its columns: put them back, or read the source again into a new checkpoint and sink. Without it: put "
-                'it back, or `allow_dropped=["dedupe"]` forgets what was seen. A job that begins with it later does '
-                "not know what it read before. `within` and `restamped` hold from the next step",
+                "its columns: restore them, or read the source again into a new checkpoint and sink. Without it: "
+                'restore it, or `allow_dropped=["dedupe"]` forgets the seen records. A job that adds it later does '
+                "not know the records it read before. `within` and `restamped` apply from the next step",
             ),
         ),
         "Pipeline.run": (
@@ -117,8 +117,8 @@ OPTIONS = tuple(
             ("engine", OnChange.NONE, "where the work is done"),
             ("follow", OnChange.NONE, "whether the run waits for more input"),
             ("end_of_input", OnChange.PLAN, "whether all windows close once everything is read"),
-            ("on_step", OnChange.NONE, "what is called after each step"),
-            ("on_idle", OnChange.NONE, "what is called when a run waits"),
+            ("on_step", OnChange.NONE, "the function called after each step"),
+            ("on_idle", OnChange.NONE, "the function called while a run waits"),
         ),
         "FileSource": (
             (
@@ -138,7 +138,7 @@ OPTIONS = tuple(
             (
                 "moved_from",
                 OnChange.NONE,
-                "where to find what was read elsewhere, until a run has read something new",
+                "the old path of the files, until a run has read new records",
             ),
             (
                 "on_bad_file",
@@ -152,20 +152,20 @@ OPTIONS = tuple(
             (
                 "topic",
                 OnChange.RECORDED,
-                "give the old one, go on from a clock with 'persistent restart', or take a new checkpoint and sink",
+                "give the old one, continue from a clock with 'persistent restart', or use a new checkpoint and sink",
             ),
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a value are read"),
-            ("metadata", OnChange.STEP, "which columns stand beside the fields of a value"),
+            ("metadata", OnChange.STEP, "which columns are added to the fields of a value"),
             ("timestamp", OnChange.RECORDED, _OTHER_TIME),
             ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
             ("start", OnChange.NONE, "where a new checkpoint begins"),
-            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is passed over and counted"),
+            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("idle_timeout", OnChange.PLAN, _CLOCK),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
-            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
-            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
         "RabbitStreamSource": (
@@ -173,8 +173,7 @@ OPTIONS = tuple(
             (
                 "stream",
                 OnChange.RECORDED,
-                "leave none out that was read, and name more if there are more; in the place of others give a new "
-                "checkpoint and sink",
+                "omit none that was read, and add new ones freely; to replace streams, use a new checkpoint and sink",
             ),
             ("encoding", OnChange.RECORDED, _OTHER_TIME),
             ("format", OnChange.RECORDED, _OTHER_TIME),
@@ -182,17 +181,17 @@ OPTIONS = tuple(
             ("timestamp", OnChange.RECORDED, _OTHER_TIME),
             ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
             ("start", OnChange.NONE, "where a new checkpoint begins"),
-            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is passed over and counted"),
+            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("idle_timeout", OnChange.PLAN, _CLOCK),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
-            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
-            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
         "Avro": (
             ("registry", OnChange.NONE, "where the registry is found"),
-            ("subject", OnChange.NONE, "which schema a new checkpoint takes as the reader's"),
+            ("subject", OnChange.NONE, "which schema a new checkpoint uses as the reader's"),
             ("reader", OnChange.PLAN, "which fields of a value are read"),
             (
                 "on_unknown_id",
@@ -202,7 +201,7 @@ OPTIONS = tuple(
             ("client", OnChange.NONE, "how the registry is reached"),
         ),
         "MemorySource": (
-            ("rows", OnChange.NONE, "a list or a table; rows may be added, those that were read must stay"),
+            ("rows", OnChange.NONE, "a list or a table; rows may be added, rows that were read must stay"),
             ("timestamp", OnChange.RECORDED, _OTHER_TIME),
             ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
@@ -212,8 +211,8 @@ OPTIONS = tuple(
             (
                 "url",
                 OnChange.RECORDED,
-                "a folder without what the job has published is refused: give the old one, move it there whole, or "
-                "copy its `_published` there, to publish only what comes from then on",
+                "a folder without the job's earlier outputs is refused: give the old one, move it there whole, or "
+                "copy its `_published` there, to publish only later outputs",
             ),
             ("format", OnChange.STEP, "the format of files written from then on"),
         ),
@@ -221,23 +220,23 @@ OPTIONS = tuple(
             ("servers", OnChange.NONE, "where the brokers are found"),
             ("topic", OnChange.RECORDED, _OTHER_TOPIC),
             ("key", OnChange.STEP, "the key of a message, and so its partition, from then on"),
-            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
-            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
         "RabbitStreamSink": (
             ("servers", OnChange.NONE, "where the brokers are found"),
             ("stream", OnChange.RECORDED, _OTHER_TOPIC),
-            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
-            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("client", OnChange.NONE, "how the brokers are reached"),
         ),
-        "FunctionSink": (("function", OnChange.STEP, "what is called with the outputs from then on"),),
+        "FunctionSink": (("function", OnChange.STEP, "the function called with later outputs"),),
         "PostgresSink": (
             ("dsn", OnChange.RECORDED, _OTHER_TABLE),
             ("table", OnChange.RECORDED, _OTHER_TABLE),
-            ("mode", OnChange.STEP, "whether rows are added or replaced; those of before are no longer taken back"),
-            ("connect_timeout", OnChange.NONE, "how long to wait for the server when a run begins"),
+            ("mode", OnChange.STEP, "whether rows are added or replaced; earlier rows are no longer taken back"),
+            ("connect_timeout", OnChange.NONE, "how long to wait for the server at the start of a run"),
             ("call_timeout", OnChange.NONE, "how long one statement may take"),
             ("server_away", OnChange.NONE, "how long to wait for the server once it has answered"),
         ),
@@ -245,7 +244,7 @@ OPTIONS = tuple(
             (
                 "url",
                 OnChange.RECORDED,
-                "the log: give the one that was read, go on from a clock with 'persistent restart', or take a new "
+                "the log: give the one that was read, continue from a clock with 'persistent restart', or use a new "
                 "checkpoint and sink. It may have moved",
             ),
             ("format", OnChange.RECORDED, _OTHER_TIME),
@@ -253,7 +252,7 @@ OPTIONS = tuple(
             ("timestamp", OnChange.RECORDED, _OTHER_TIME),
             ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
             ("start", OnChange.NONE, "where a new checkpoint begins"),
-            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is passed over and counted"),
+            ("on_gap", OnChange.PLAN, "whether a gap stops the run or is skipped and counted"),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
             ("max_skew", OnChange.NONE, "how far a restart from a clock looks back"),
         ),
@@ -261,7 +260,7 @@ OPTIONS = tuple(
             ("address", OnChange.NONE, "where the sender is found"),
             ("topic", OnChange.PLAN, "the journal of another topic is refused"),
             ("journal", OnChange.RECORDED, "the journal: give the one that was read. It may have moved"),
-            ("join", OnChange.NONE, "how a topic is joined from then on, and what is missing recovered"),
+            ("join", OnChange.NONE, "how a topic is joined, and how missing messages are recovered"),
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a message are read"),
             ("timestamp", OnChange.RECORDED, _OTHER_TIME),
@@ -270,38 +269,38 @@ OPTIONS = tuple(
         ),
         "RabbitQueueSource": (
             ("url", OnChange.NONE, "where the broker is found"),
-            ("queue", OnChange.PLAN, "which queue is taken from"),
+            ("queue", OnChange.PLAN, "which queue is read"),
             ("journal", OnChange.RECORDED, _OTHER_JOURNAL),
-            ("acknowledge", OnChange.PLAN, "when a message is acknowledged, and so what is guaranteed from then on"),
-            ("topology", OnChange.PLAN, "what is declared when a connection is made"),
-            ("prefetch", OnChange.PLAN, "how many messages are held"),
+            ("acknowledge", OnChange.PLAN, "when a message is acknowledged, and so the guarantee from then on"),
+            ("topology", OnChange.PLAN, "the declarations on connecting"),
+            ("prefetch", OnChange.PLAN, "how many messages can be unacknowledged"),
             ("format", OnChange.RECORDED, _OTHER_TIME),
             ("schema", OnChange.PLAN, "which fields of a body are read"),
             ("headers", OnChange.STEP, "which headers are columns"),
             ("timestamp", OnChange.RECORDED, _OTHER_TIME),
             ("timestamp_unit", OnChange.RECORDED, _OTHER_TIME),
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
-            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
-            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("recovery_interval", OnChange.NONE, "how often a lost connection is made again"),
             ("consumer_timeout", OnChange.NONE, "when the report warns"),
-            ("on_event", OnChange.NONE, "what is called when the connection changes"),
+            ("on_event", OnChange.NONE, "the function called when the connection changes"),
         ),
         "RabbitQueueSink": (
             ("url", OnChange.STEP, "where messages go from then on"),
             ("routing_key", OnChange.STEP, "where messages go from then on"),
             ("exchange", OnChange.STEP, "where messages go from then on"),
-            ("topology", OnChange.STEP, "what is declared before messages are sent"),
-            ("confirm_timeout", OnChange.NONE, "how long a confirmation is waited for"),
-            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its begin"),
-            ("server_away", OnChange.NONE, "how long a run waits for a broker under way"),
+            ("topology", OnChange.STEP, "the declarations before messages are sent"),
+            ("confirm_timeout", OnChange.NONE, "how long to wait for a confirmation"),
+            ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
+            ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("recovery_interval", OnChange.NONE, "how often a lost connection is made again"),
         ),
         "LogSink": (("url", OnChange.RECORDED, _OTHER_LOG),),
         "SqliteSink": (
             ("path", OnChange.RECORDED, _OTHER_TABLE),
             ("table", OnChange.RECORDED, _OTHER_TABLE),
-            ("mode", OnChange.STEP, "whether rows are added or replaced; those of before are no longer taken back"),
+            ("mode", OnChange.STEP, "whether rows are added or replaced; earlier rows are no longer taken back"),
             ("lock_timeout", OnChange.NONE, "how long to wait while another program writes to the file"),
         ),
         "NonWindowState": (
@@ -310,8 +309,7 @@ OPTIONS = tuple(
             (
                 "history",
                 OnChange.NONE,
-                "how far back `as_of=` reaches, for what comes from then on. From none to some, or back, is refused: "
-                f"{_OTHER_PANES}",
+                f"how far back `as_of=` reaches, for later records. To add it or remove it is refused: {_OTHER_PANES}",
             ),
         ),
         "WindowState": (

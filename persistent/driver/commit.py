@@ -42,7 +42,7 @@ from persistent.worker.job import Closed, Job, Mapped
 @dataclass(frozen=True)
 class Results:
     """The results of a step's items, in the order of the plan. ``discarded``: windows that close without a sink.
-    ``seen_folded``: folds of what was seen."""
+    ``seen_folded``: folds of seen records."""
 
     mapped: tuple[Mapped, ...] = ()
     closed: tuple[Closed, ...] = ()
@@ -56,7 +56,7 @@ class Results:
         return next((result.first_dead for result in self.mapped if result.first_dead), "")
 
     def seen_runs(self, source: str | None = None) -> tuple[Run, ...]:
-        """The runs of what the splits of a source have seen; by default, of all sources."""
+        """The runs of the records that the splits of a source have seen; by default, of all sources."""
         chosen = (one.seen for one in self.mapped if source is None or one.source == source)
         return tuple(seen.run for seen in chosen if seen is not None and seen.run is not None)
 
@@ -88,8 +88,8 @@ def first_manifest(job: Job, nonce: str) -> Manifest:
 
 
 def with_sources(found: Manifest, expected: Manifest) -> Manifest:
-    """The same checkpoint with the sources that this job reads too, each at its beginning; itself if there is none. The
-    next plan is of all of them, and the next checkpoint lists them. ``expected``: the empty checkpoint of the job."""
+    """The same checkpoint with the sources that join this job, each at its beginning; unchanged if there are none. The
+    next plan covers all of them, and the next checkpoint lists them. ``expected``: the empty checkpoint of the job."""
     joining = {name: part for name, part in expected.sources.items() if name not in found.sources}
     if not joining:
         return found
@@ -112,7 +112,7 @@ def _with_seen(
     watermark: int,
     kinds: Mapping[str, Mapping[str, str]],
 ) -> dict[str, SourcePart]:
-    """The sources with what was seen of each; without deduplication, with nothing seen."""
+    """The sources with the records seen of each; without deduplication, with none."""
     with_seen = {}
     for name, source in sources.items():
         before = seen_of(old, dedupe, name)
@@ -125,7 +125,7 @@ def _with_seen(
 
 
 def check_can_begin(first: Manifest) -> None:
-    """InvalidPipeline unless the kind of each source can name a folder: the runs of its index will be there."""
+    """InvalidPipeline unless the kind of each source can name a folder, which will hold the runs of its index."""
     for source in first.sources.values():
         try:
             check_name(source.kind, "the kind of the source")
@@ -151,8 +151,8 @@ def next_manifest(
     kinds: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
-    allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of what names a
-    record, by source."""
+    allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of the values
+    that identify a record, by source."""
     old, task = last.manifest, last.manifest.task_name
     id = old.id + 1
     sources = dict(old.sources)
@@ -224,7 +224,7 @@ def _largest(results: Results, name: str) -> dict[str, int]:
 def watermark_after(
     plan: Mapping[str, SourceStep], sources: Mapping[str, SourcePart], lag_ms: Mapping[str, int]
 ) -> int:
-    """Up to where all sources have come, each by its own disorder; 0 if the clock waits for no partition of any."""
+    """The clock that all sources have reached, each with its own disorder; 0 if the clock waits for no partition."""
     bounds = (bound_of(sources[name].largest, step.cap, lag_ms[name]) for name, step in plan.items())
     return min((bound for bound in bounds if bound is not None), default=0)
 
@@ -281,9 +281,9 @@ def _key_types(operator: OperatorState, results: Results) -> tuple[str, ...]:
 
 
 def _next_sinks(old: Manifest, id: int, sinks: Mapping[str, AnySink], results: Results) -> dict[str, SinkPart]:
-    """The sinks with their new batches; all earlier batches are published before this checkpoint is put. Without a
-    sink, what is known of the previous ones is kept, and their batches are empty: a mark must find each after the one
-    before."""
+    """The sinks with their new batches. All earlier batches are published before this checkpoint is put. Without a
+    sink, the facts about previous ones are kept, with empty batches, because a mark must find each batch after its
+    predecessor."""
     if not sinks:
         return {name: replace(part, unpublished=_emptied(part)) for name, part in old.sinks.items()}
     parts = {}
@@ -309,7 +309,7 @@ def _aside(id: int, results: Results) -> tuple[Aside, ...]:
 
 def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
     """Refuse the checkpoint of another job, or of another monoid, key or window under the same operator. A source that
-    begins without partitions may have any, and a source that the checkpoint does not know may join."""
+    begins without partitions can have any, and a source that the checkpoint does not know can join."""
     for what, theirs, ours in (
         ("operators", sorted(found.operators), sorted(expected.operators)),
         *_sources_compared(found.sources, expected.sources),
@@ -317,15 +317,15 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
         if theirs != ours:
             raise OtherJob(
                 f"{url} is the checkpoint of another job: its {what}: {theirs}, this pipeline's: {ours}. "
-                "Give this pipeline a checkpoint of its own, or the task the name it had"
+                "Give this pipeline a checkpoint of its own, or the task its old name"
                 + (f"; or drop its state: Pipeline(allow_dropped={theirs})" if what == "operators" else "")
             )
     missing = sorted(found.sources.keys() - expected.sources.keys())
     if missing:
         raise OtherJob(
             f"{url} has read the sources {', '.join(sorted(found.sources))}; this pipeline lacks {', '.join(missing)}, "
-            f"and has {', '.join(sorted(expected.sources))}. What was read of a source is counted under its name: give "
-            f"each the name it had, source={{{missing[0]!r}: ...}}, and leave none out; or give this pipeline a "
+            f"and has {', '.join(sorted(expected.sources))}. The records of a source are counted under its name: give "
+            f"each source its old name, source={{{missing[0]!r}: ...}}, and omit none; or give this pipeline a "
             "checkpoint of its own"
         )
     for name, operator in expected.operators.items():
@@ -339,8 +339,8 @@ def check_same_job(found: Manifest, expected: Manifest, url: str) -> None:
 def _sources_compared(
     found: Mapping[str, SourcePart], expected: Mapping[str, SourcePart]
 ) -> Iterator[tuple[str, Any, Any]]:
-    """What must be the same of each source, as it is in the checkpoint and in the job. Of jobs with one source each,
-    whose names differ, the kind tells more."""
+    """What must be equal for each source in the checkpoint and in the job. If both have one source, with different
+    names, the kind is compared."""
     pairs = [(f" of {name}", found[name], expected[name]) for name in found if name in expected]
     if len(found) == len(expected) == 1:
         (theirs,), (ours,) = found.values(), expected.values()
@@ -358,6 +358,6 @@ def _what_to_do(found: Manifest, url: str) -> str:
             f"runs; or delete {url} (and the folder of the sink)"
         )
     return (
-        "Put the old task back; or migrate its state, Pipeline(evolve=Evolution(...)); or give the new task a new "
+        "Restore the old task; or migrate its state, Pipeline(evolve=Evolution(...)); or give the new task a new "
         "checkpoint, and read the source again"
     )

@@ -1,8 +1,8 @@
-"""An evolution says how to migrate the state of a changed task: its runs are written again, and committed.
+"""An evolution says how to migrate the state of a changed task: its runs are rewritten and committed.
 
-    fields of a record   columns are renamed, left out, or filled with the identity; nothing is decoded
-    all else             a function of one element, applied to the sum of every key and pane
-    another task         its state is dropped, if allowed; the new one begins empty, at the source's positions
+ fields of a record   columns are renamed, dropped, or filled with the identity; nothing is decoded
+ all else             a function of one element, applied to the sum of every key and pane
+ another task         its state is dropped, if allowed; the new one begins empty, at the source's positions
 
 The manifest is of kind ``migration``: it has the clock, positions, ledger and outputs of the fence below it. A step
 planned before is still the next one. After a kill at any point, the next run begins it anew or finds it done.
@@ -31,9 +31,9 @@ class Evolution:
     """How to migrate the state in a checkpoint to the current task.
 
     For a record, ``renamed``: old field name to new; ``removed``: old fields to drop. A kept field keeps its monoid. A
-    new field holds its identity for everything before. A field in ``removed`` that the new record has with another
+    new field holds its identity for all earlier records. A field in ``removed`` that the new record has with another
     monoid begins anew. For anything else, ``before``: the old monoid; ``change``: a function from one of its elements,
-    the sum of a key and pane (the identity too), to an element of the new monoid, called once for each row.
+    the sum of a key and pane (or the identity), to an element of the new monoid, called once for each row.
 
     >>> Evolution(renamed={"visits": "views"}, removed=("visitors",))
     Evolution(renamed={'visits': 'views'}, removed=('visitors',))
@@ -77,7 +77,7 @@ class Evolution:
         return f"Evolution(renamed={dict(self.renamed)}, removed={self.removed})"
 
     def check_for(self, monoid: Monoid[Any]) -> None:
-        """Raise InvalidPipeline if it names fields that the current state cannot have, or if a state looks the same
+        """Raise InvalidPipeline if it names fields that the current state cannot have, or if the state looks the same
         before and after it."""
         if self.before is not None and _equal(self.before.fingerprint(), monoid.fingerprint()):
             raise InvalidPipeline(
@@ -99,7 +99,7 @@ class Evolution:
         if moved:
             raise InvalidPipeline(
                 f"{self!r}: fields of one monoid change places ({', '.join(moved)}), so a migrated state looks like an "
-                "old one. If it has run, leave it out. If not, take two runs, through a new name: first "
+                "old one. If it has run, omit it. If not, use two runs, through a new name: first "
                 f"renamed={{{moved[0]!r}: {moved[0] + '_before'!r}, ...}}, then from there"
             )
 
@@ -112,8 +112,8 @@ def checked_names(names: Any, what: str) -> tuple[str, ...]:
 
 
 def adopted(found: Manifest, expected: Manifest) -> Manifest:
-    """The checkpoint with the current task, if the task has changed and no step was committed; else ``found`` itself. A
-    plan of the old task is left behind: the next one has another number."""
+    """The checkpoint with the current task, if the task has changed and no step was committed; otherwise ``found``
+    itself. A plan of the old task is ignored: the next one has another number."""
     if found.base != 0 or not changes(found, expected):
         return found
     return replace(with_tasks(found, expected.operators), replan=found.replan + 1)
@@ -130,7 +130,7 @@ def changes(found: Manifest, expected: Manifest) -> str:
 def adapted(
     found: Manifest, expected: Manifest, evolve: Evolution | None, dropped: Sequence[str], url: str
 ) -> Manifest:
-    """The manifest as it is after its state has evolved; ``found`` itself if there is nothing to do.
+    """The manifest as it is after its state has evolved; ``found`` itself if nothing changes.
 
     ``expected``: the empty checkpoint of the job. ``dropped``: the operators whose state may go. Writes nothing.
     OtherJob or FingerprintChanged, with the remedy, if the state cannot evolve to the job's.
@@ -154,8 +154,8 @@ def adapted(
 
 
 def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manifest:
-    """The same checkpoint with these tasks, which read what the only one has read. A task of another name begins with
-    its clock and account."""
+    """The same checkpoint with these tasks, which read what the only one has read. A renamed task begins with its clock
+    and account."""
     (clock,), (accounts,) = found.clocks.values(), found.ledger.values()
     clocks, ledger = dict.fromkeys(operators, clock), dict.fromkeys(operators, accounts)
     operators = {task: replace(operator, inputs=tuple(accounts)) for task, operator in operators.items()}
@@ -203,7 +203,7 @@ def _check_fields(before: dict[str, Any], after: dict[str, Any], evolve: Evoluti
         if source is not None and not _equal(before[source], after[name]):
             raise FingerprintChanged(
                 f"{what}: field {source!r}{'' if name == source else f', now {name!r}'}: "
-                f"{change_text(before[source], after[name])}. To start it empty, put {source!r} in "
+                f"{change_text(before[source], after[name])}. To start it empty, list {source!r} in "
                 "Evolution(removed=...); to keep its values, convert them: Evolution(before=<the old record>, "
                 "change=<a function>)"
             )
@@ -228,7 +228,7 @@ def column_sources(before: Collection[str], after: Collection[str], evolve: Evol
 
 
 def _moved_unseen(monoid: RecordMonoid, evolve: Evolution) -> list[str]:
-    """The fields that this evolution would move again in a state of this very record; none if it is refused there."""
+    """The fields that this evolution would move again in a state of this very record; none if it would be refused."""
     fields = fields_of(monoid.fingerprint()) or {}
     moved = [old for new, old in column_sources(fields, fields, evolve).items() if old not in (None, new)]
     try:

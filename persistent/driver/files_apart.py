@@ -1,6 +1,6 @@
-"""No file is an input of two sources of a job: what both read would count twice.
+"""No file is an input of two sources of a job, which would count it twice.
 
-It is found when the second of them lists it, before that plan is put: neither has read it, or one alone.
+The check is made when the second source lists the file, before that plan is put: at most one source has read it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from persistent.sources.protocol import ListingSource, Source, SourcePlan
 def check_files_apart(
     sources: Mapping[str, Source], indexes: Mapping[str, pa.Table | None], planned: Mapping[str, SourcePlan]
 ) -> None:
-    """InvalidPipeline if a file that one of the sources has newly listed is listed by another. ``indexes``: of each
-    source, before its plan."""
+    """InvalidPipeline if a file newly listed by one of the sources is listed by another. ``indexes``: of each source,
+    before its plan."""
     listing = {name: one for name, one in sources.items() if isinstance(one, ListingSource)}
     if len(listing) < 2:
         return
@@ -36,7 +36,7 @@ def check_files_apart(
         if len(both):
             first, second = sorted((name, other))
             raise InvalidPipeline(
-                f"source: {first!r} and {second!r} both read {both[0].as_py()}"
-                f"{f' and {len(both) - 1:,} more files' if len(both) > 1 else ''}: what both read would count twice. "
-                f"Narrow the path of {sources[first]!r} or of {sources[second]!r}"
+                f"source: {first!r} and {second!r} both read "
+                f"{both[0].as_py()}{f' and {len(both) - 1:,} more files' if len(both) > 1 else ''}: records that both "
+                f"read would count twice. Narrow the path of {sources[first]!r} or of {sources[second]!r}"
             )

@@ -1,4 +1,4 @@
-"""A caution is a sentence about a likely mistake that is allowed: in a task, or in the fate of its records."""
+"""A caution is a sentence about a mistake that is likely but allowed: in a task, or in the fate of its records."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from persistent.worker.job import Job
 
 _ROWS_MIN = 1_000
 _SECONDS = 631_152_000, 4_102_444_800
-"""What counts the seconds from 1970 to 1990, and to 2100."""
+"""The years 1990 and 2100 in seconds since 1970."""
 
 
 def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
-    """Likely mistakes that show before anything is read. For the first run only: a job that has begun this way means
-    it. ``bare``: durations of the run without a unit."""
+    """Likely mistakes that are visible before anything is read. For the first run only: a job that has begun this way
+    means it. ``bare``: durations of the run without a unit."""
     name = type(job.task).__name__
     if not _declares_key(job.task):
         yield (
-            f'{name} declares no key, so there is one state for all records: name a field, key = "page"; or write '
-            "key = None, if that is meant"
+            f'{name} declares no key, so there is one state for all records: name a field, key = "page"; or give '
+            "key = None, if that is intended"
         )
     window = job.state.window
     if window is not None and window.bare:
@@ -33,8 +33,8 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
 
 
 def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool) -> Iterator[tuple[str, str]]:
-    """Each fate, "dead" or "late", that at least half of the records met, with a sentence; during a run, only once it
-    has read enough to tell.
+    """Each fate, "dead" or "late", of at least half of the records, with a sentence; during a run, only once it
+    has read enough records to judge.
 
     >>> dict(of_records(10, 0, 10, "no time", ended=True))["dead"][:59]
     'WARNING: all 10 records read became dead letters and count '
@@ -45,20 +45,20 @@ def of_records(rows: int, late: int, dead: int, first_dead: str, *, ended: bool)
         yield (
             "dead",
             f"WARNING: {_share(dead, rows)} became dead letters and count nowhere, the first of them: {first_dead}. "
-            "To have them count, mend that and read the source again, into a new checkpoint and sink. 'persistent "
+            "To have them count, fix that and read the source again, into a new checkpoint and sink. 'persistent "
             "dead-letters' and pipeline.dead_letters() show them",
         )
     if 2 * late >= rows:
         yield (
             "late",
-            f"{_share(late, rows)} came too late, after their windows had closed. If records come out of order say by "
-            "how much, max_out_of_orderness=; ordered=True is for files whose order is that of time. 'persistent late' "
-            "and pipeline.late() show them",
+            f"{_share(late, rows)} came too late, after their windows had closed. If records come out of order, give "
+            "the disorder, max_out_of_orderness=; ordered=True is for files in time order. 'persistent late' and "
+            "pipeline.late() show them",
         )
 
 
 def of_times(largest: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Each source whose latest record, by name, is of a time that a coarser unit would make one of our days.
+    """Each source whose latest record, by name, has a time that a coarser unit would move to the present.
 
     >>> ((what, text),) = of_times({"clicks": 1_700_000_000, "old": 86_400_000, "new": 1_700_000_000_000})
     >>> what, text[:63]
@@ -69,7 +69,7 @@ def of_times(largest: Mapping[str, int]) -> Iterator[tuple[str, str]]:
             yield (
                 f"unit {name}",
                 f"the latest record of source {name!r} is of {utc_text(latest)}, and would be of "
-                f'{utc_text(1_000 * latest)} if its timestamps counted seconds: then say timestamp_unit="s" (or "ms" '
+                f'{utc_text(1_000 * latest)} if its timestamps counted seconds: then give timestamp_unit="s" (or "ms" '
                 'where it is "us", "us" where it is "ns"), in a new checkpoint and sink',
             )
 
@@ -83,8 +83,8 @@ def of_copies(
     *,
     ended: bool,
 ) -> Iterator[tuple[str, str]]:
-    """That at least half of the records were copies, that an origin was silent for more than half of ``within``, and
-    that a copy came more than half of it behind the clock. The mappings are by source.
+    """Cautions that at least half of the records were copies, that an origin was silent for more than half of
+    ``within``, and that a copy arrived more than half of it behind the clock. The mappings are by source.
 
     >>> hourly = {"orders": Dedupe(origin="a", sequence="n", within="1 h")}
     >>> [what for what, _ in of_copies(hourly, 10, 5, {"orders": 1_800_001}, {"orders": 1_800_001}, ended=True)]
@@ -92,7 +92,7 @@ def of_copies(
     """
     if dedupe and rows and (ended or rows >= _ROWS_MIN) and 2 * duplicates >= rows:
         is_numbered = any(one.epoch is None and not one.by_ids for one in dedupe.values())
-        advice = ". If a sender begins its numbers again, give dedupe its epoch=" if is_numbered else ""
+        advice = ". If a sender restarts its numbers, give dedupe its epoch=" if is_numbered else ""
         yield "copies", f"{_share(duplicates, rows)} were copies, and did not count{advice}"
     for name, one in dedupe.items():
         where = f" of {name}" if len(dedupe) > 1 else ""
@@ -100,22 +100,22 @@ def of_copies(
             yield (
                 f"silence{where}",
                 f"an origin{where} was silent for {silent:,} ms, more than half of within={one.within!r} of dedupe. "
-                "What it sends again after a longer silence cannot be judged and is late: make within= more than twice "
-                "as long as the longest silence",
+                "Records that it sends again after a longer silence cannot be judged, and are late: make within= "
+                "more than twice the longest silence",
             )
         if 2 * (behind := behind_ms.get(name, 0)) > one.within_ms:
             yield (
                 f"behind{where}",
-                f"a copy{where} came {behind:,} ms behind the clock, more than half of within={one.within!r} of "
-                "dedupe. Copies that come later cannot be judged and are late: make within= more than twice as long "
-                "as it takes to send again",
+                f"a copy{where} arrived {behind:,} ms behind the clock, more than half of within={one.within!r} of "
+                "dedupe. Later copies cannot be judged and are late: make within= more than twice the time that a "
+                "sender needs to send again",
             )
 
 
 def _seconds_meant(what: str, duration: int) -> str:
     return (
-        f'{what} {duration} ms, as a bare number is milliseconds: write "{duration} s" if seconds are meant, '
-        f'"{duration} ms" if not'
+        f'{what} {duration} ms, as a bare number is milliseconds: give "{duration} s" if seconds are meant, '
+        f'otherwise "{duration} ms"'
     )
 
 

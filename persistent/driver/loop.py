@@ -1,6 +1,6 @@
-"""A driver runs steps, one after the other, until there is nothing more to do.
+"""A driver runs steps, one after the other, until nothing is left to do.
 
-The effects of each, and their order, are those of ``persistent.driver.effects``.
+The effects of each, and their order, are in ``persistent.driver.effects``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ROWS_MAX = 4_000_000
 _STEP_SECONDS = 1.0
 _POLL_SECONDS = 0.2
 _SWEEP_STEPS = 50
-"""The first step sweeps, then one in so many: a sweep lists all files, to find those of abandoned attempts."""
+"""The first step sweeps, then one in this many: a sweep lists all files, to find those of abandoned attempts."""
 
 
 class Driver:
@@ -82,7 +82,7 @@ class Driver:
     def _steps(self, last: Entry, step: Step | None) -> Entry:
         """Run steps until the driver is stopped or nothing is left to do; returns the newest entry."""
         while not self._stopped.is_set():
-            # What was planned before the fence may fit the checkpoint of another driver no more.
+            # A step planned before the fence may no longer fit, if another driver has committed.
             step = (step and step.after(last)) or self._next(last)
             if step is not None:
                 last, step = self._perform(step), None
@@ -122,7 +122,7 @@ class Driver:
         storage = self._bench.job.storage
         for mark in sweep_marks(storage, epoch):
             self._notes.note(
-                mark.name, f"another driver seemed to run: {mark}. It is fenced off, and commits nothing more"
+                mark.name, f"another driver seemed to run: {mark}. It is now fenced, and commits nothing more"
             )
         name = put_mark(storage, epoch, self._bench.nonce)
         try:
@@ -131,8 +131,8 @@ class Driver:
             try:
                 storage.delete(name)
             except StorageError as error:
-                # Nothing relies on it, and an earlier error is the one to raise.
-                logger.warning("%s could not be deleted, so this driver seems to run still: %s", name, error)
+                # Nothing relies on it, and an earlier error takes precedence.
+                logger.warning("%s could not be deleted, so this driver seems to be still running: %s", name, error)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A migration rewrites the state of a changed task, as its evolution says, and commits it."""
+"""A migration rewrites the state of a changed task according to its evolution, and commits it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _with_columns(
         start = schema.names.index("pane") + 1 if "pane" in schema.names else 0
         if schema.names[start:] != held or index.rows != run.rows:
             raise CorruptCheckpoint(
-                f"{place}: holds {index.rows} rows of {schema.names}, which is not what its manifest says"
+                f"{place}: holds {index.rows} rows of {schema.names}, which contradicts its manifest"
             )
     monoid = job.state.monoid
     names = [*schema.names[:start], *(f"element:{name}" for name in monoid.schema.names)]
@@ -165,7 +165,7 @@ def _changed(job: Job, rows: GroupSums, evolve: Evolution) -> GroupSums:
                 key = ", ".join(repr(column[row].as_py()) for column in rows.keys)
                 raise UserCodeError(
                     f"{evolve!r} fails for the state of key ({key}), pane {rows.panes[row]}: {type(error).__name__}: "
-                    f"{error}. The state is unchanged; mend the function: it takes an element of {evolve.before!r} "
+                    f"{error}. The state is unchanged; fix the function: it takes an element of {evolve.before!r} "
                     f"and returns one of {monoid!r}"
                 ) from error
         raise
@@ -186,7 +186,7 @@ def _sweep_dropped(job: Job, fence: Manifest, names: Sequence[str], kept: Sequen
     """Delete the files of dropped operators that no kept manifest names; no later sweep looks into their folders."""
     live = {name for manifest in (*kept, fence) for name in manifest.files()}
     live |= fence.unpublished()
-    # A task may be called as the kind of its source is: the index runs of the pending plan are there too.
+    # A task can have the name of a source's kind: then the index runs of the pending plan are in its folder.
     for folder in {runs_folder(name) for name in names} - fence.index_folders():
         there = [f"{folder}/{name}" for name in job.storage.list(folder)]
         for name in garbage(there, live, fence.epoch, fence.id):

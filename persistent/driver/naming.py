@@ -1,6 +1,6 @@
 """The sources and sinks of a pipeline have names, by which a checkpoint knows them.
 
-A mapping gives the names. Without it the name is the kind: "file" of a FileSource, "kafka" of a KafkaSink; of several
+A mapping gives the names. Without it the name is the kind: "file" of a FileSource, "kafka" of a KafkaSink. Of several
 of one kind, the second is "file-2", the third "file-3", in the order of the list.
 """
 
@@ -32,13 +32,13 @@ def named_sources(given: Source | Sequence[Source] | Mapping[str, Source]) -> di
         _check_part("source", one, Source, "FileSource({}, timestamp=...)", "FileSource(...) or MemorySource(...)")
     sources: dict[str, Source] = _named(given, "source", lambda source: str(getattr(source, "kind", "")))
     if not sources:
-        raise InvalidPipeline(f"source={given!r} has no source in it")
-    _check_apart(sources, "source", "what both read would count twice")
+        raise InvalidPipeline(f"source={given!r} contains no source")
+    _check_apart(sources, "source", "records that both read would count twice")
     return sources
 
 
 def named_sinks(given: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | None) -> dict[str, AnySink]:
-    """The sinks by name; none for None. InvalidPipeline as above.
+    """The sinks by name; empty for None. InvalidPipeline as above.
 
     >>> from persistent import MemorySink
     >>> list(named_sinks({"table": MemorySink()})), list(named_sinks(MemorySink())), list(named_sinks(None))
@@ -51,7 +51,7 @@ def named_sinks(given: AnySink | Sequence[AnySink] | Mapping[str, AnySink] | Non
     if given is not None:
         sinks = _named(given, "sink", lambda sink: type(sink).__name__)
         if not sinks:
-            raise InvalidPipeline(f"sink={given!r} has no sink in it: for none write sink=None")
+            raise InvalidPipeline(f"sink={given!r} contains no sink: for none give sink=None")
     _check_apart(sinks, "sink", "it has one set of rows, and one mark")
     return sinks
 
@@ -72,7 +72,7 @@ def by_place(names: Collection[str]) -> str:
 
 
 def several(given: Any) -> tuple[Any, ...]:
-    """What was given as one, as a list, or as a mapping."""
+    """The parts in an option that is one part, a list, or a mapping."""
     if isinstance(given, Mapping):
         return tuple(given.values())
     return tuple(given) if isinstance(given, list | tuple) else (given,)
@@ -119,10 +119,10 @@ def _check_apart(parts: Mapping[str, Any], part: str, why: str) -> None:
         for same in (("object", id(one)), _place(one)):
             before = seen.setdefault(same, name)
             if before != name:
-                raise InvalidPipeline(f"{part}: {before!r} and {name!r} are the same, {one!r}: {why}. Leave one out")
+                raise InvalidPipeline(f"{part}: {before!r} and {name!r} are the same, {one!r}: {why}. Omit one")
 
 
 def _place(one: Any) -> Any:
-    """What two parts at one place have in common: their address; if they have none, each is a place of its own."""
+    """What identifies the place of a part: its address; without one, the part is a place of its own."""
     address = getattr(one, "address", None)
     return ("object", id(one)) if address is None else ("address", address)

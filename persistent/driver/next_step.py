@@ -1,4 +1,4 @@
-"""The next step follows from the newest manifest and the sources: it is the plan that was put, or a new one."""
+"""The next step follows from the newest manifest and the sources: the plan that was put, or a new one."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     nothing to do. Writes nothing."""
     job, log, run_cache, options = bench.job, bench.log, bench.run_cache, bench.options
     manifest = last.manifest
-    # After our own checkpoint only a driver that fences us can plan: then the put of our plan finds theirs.
+    # After our own checkpoint only a driver that fences us can plan, and then the put of our plan finds its plan.
     put = log.plan(manifest.base, manifest.replan) if manifest.id != bench.committed else None
     if put is not None:
         put = put.named(next(iter(manifest.sources)), manifest.task_name)
@@ -44,7 +44,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         for name, step in put.sources.items():
             first = CODECS[step.codec].first
             if step.splits or any(position != first for position in step.start.values()):
-                # The source has recorded its options: those of this run must not contradict them.
+                # The source has recorded its options, which those of this run must not contradict.
                 job.sources[name].schema(step.recorded)
         return Step(last, put, done=(Effect.PLAN,))
     clock, runs = manifest.clock, bench.runs(manifest)
@@ -84,11 +84,11 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
 
 
 def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
-    """Whether records are there that cannot be read yet, so that the input has not ended; then a warning says so."""
+    """Whether some records cannot be read yet, so that the input has not ended; logs a warning if so."""
     held = any(one.held for one in planned.values())
     if held:
         logger.warning(
-            "%s: records are there that cannot be read yet, behind an open transaction: the windows stay open. Run "
+            "%s: some records cannot be read yet, behind an open transaction: the windows stay open. Run "
             "again with end_of_input=True when it has ended",
             url,
         )
@@ -96,7 +96,7 @@ def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
 
 
 def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, SourcePlan]:
-    """What each source has to read next, in the order of their names: that of a plan that is found again."""
+    """The plan of each source, in the order of their names, which is that of a plan found again."""
     budget, sources = _budget(bench, rows, manifest.replan), bench.job.sources
     planned = {
         name: sources[name].plan(bench.source_state(manifest, name), budget, follow=bench.options.follow)
@@ -109,9 +109,9 @@ def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, Sourc
 
 
 def awake(planned: Mapping[str, SourcePlan], parts: Mapping[str, SourcePart]) -> dict[str, SourcePlan]:
-    """The plans without the partitions that the clock does not wait for: a source that is idle altogether holds no
-    other back. If all are, the partition that is farthest ahead counts: they fell idle in some order, and the clock
-    must not depend on it."""
+    """The plans without the partitions that the clock does not wait for: a source that is wholly idle holds back no
+    other. If all are idle, the partition that is farthest ahead counts: the clock must not depend on the order in which
+    they became idle."""
     resting = {name: one for name, one in planned.items() if one.is_idle and one.rests is not None}
     last = None
     if all(one.is_idle for one in planned.values()):
@@ -126,33 +126,33 @@ def _idle(planned: SourcePlan) -> SourcePlan:
 
 
 def _check_apart(planned: Mapping[str, SourcePlan]) -> None:
-    """InvalidPipeline if two sources read the same topic, by whatever servers they find it, or the same log."""
+    """InvalidPipeline if two sources read the same log, or the same topic, even through different servers."""
     seen: dict[str, str] = {}
     for name, one in planned.items():
         place = place_id(one.recorded)
         before = seen.setdefault(place, name) if place is not None else name
         if before != name:
             raise InvalidPipeline(
-                f"source: {before!r} and {name!r} are the same topic or log ({place}): what both read would count "
-                "twice. Leave one out"
+                f"source: {before!r} and {name!r} are the same topic or log ({place}): records that both read would "
+                "count twice. Omit one"
             )
 
 
 def _check_same_sources(put: StepPlan, manifest: Manifest, url: str) -> None:
     """CorruptCheckpoint unless the plan reads sources of this job, from where the checkpoint is. A plan that was put
-    before the job had a source says nothing of it."""
+    before a source joined does not mention it."""
     place = f"{url}/{plan_name(put.base, put.number)}"
     if put.sources.keys() - manifest.sources.keys():
         raise CorruptCheckpoint(
-            f"{place}: reads {', '.join(put.sources)}, the sources of the checkpoint and of this pipeline are "
+            f"{place}: reads {', '.join(put.sources)}, but the sources of the checkpoint and of this pipeline are "
             f"{', '.join(manifest.sources)}: it is the plan of another job, or of this one with a source that it no "
-            "longer has. Nothing of its step was committed: give it that source again; or restore the file from a "
-            "copy, or delete it and run again"
+            "longer has. Nothing of its step was committed: give the pipeline that source again; or restore the file "
+            "from a copy, or delete it and run again"
         )
     there = {name: source for name, source in manifest.sources.items() if name in put.sources or source.recorded}
     if not put.starts_at(there):
         raise CorruptCheckpoint(
-            f"{place}: starts at {_text(put.starts)}, the checkpoint is at "
+            f"{place}: starts at {_text(put.starts)}, but the checkpoint is at "
             f"{_text({name: source.positions for name, source in manifest.sources.items()})}. Nothing of its step was "
             "committed: delete the file and run again"
         )
@@ -184,13 +184,13 @@ def _source_step(source: SourcePart, planned: SourcePlan, lag_ms: int) -> Source
 
 
 def plan_number(bench: Workbench, last: Manifest) -> int:
-    """The number of the plan to run: a new one if a source has forgotten records of the one that was put, and, of
-    smaller steps, after three fences on a plan that never committed."""
+    """The number of the plan to run. It is a new one if a source has forgotten records of the plan that was put, or,
+    with smaller steps, after three fences on a plan that never committed."""
     if any(isinstance(source, ForgettingSource) for source in bench.job.sources.values()):
         put = bench.log.plan(last.base, last.replan)
         if put is not None and _has_forgotten(bench, put):
             plan = f"{bench.job.storage.url}/{plan_name(last.base, last.replan)}"
-            logger.warning("%s: the source no longer has records of this plan; a new one takes its place", plan)
+            logger.warning("%s: the source no longer has records of this plan; a new one replaces it", plan)
             return last.replan + 1
     if last.fences < _FENCES_MAX or bench.log.plan(last.base, last.replan) is None:
         return last.replan
@@ -212,8 +212,8 @@ def _has_forgotten(bench: Workbench, put: StepPlan) -> bool:
 
 
 def _budget(bench: Workbench, rows: int, replan: int) -> Budget:
-    """The share of one source, if as many have something to read as in the step before. ``step_rows`` is of each:
-    which rows a step takes must depend on the positions alone."""
+    """The share of one source, if as many have something to read as in the previous step. ``step_rows`` applies to
+    each, because the rows of a step must depend on the positions alone."""
     exact = bench.options.step_rows
     smaller = 0 if bench.adopts else replan
     wanted = exact if exact is not None else max(1, (rows >> (3 * smaller)) // bench.busy)

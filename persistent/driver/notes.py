@@ -23,7 +23,7 @@ _SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "
 
 
 class Notes:
-    """``steps``: the number of steps done."""
+    """``steps``: the number of completed steps."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -46,7 +46,7 @@ class Notes:
             self.note(text, text)
 
     def remember(self, report: StepReport, first_dead: str, committed: Manifest) -> None:
-        """Add a step that is done. ``first_dead``: the reason of its first dead letter; the first one is kept."""
+        """Add a completed step. ``first_dead``: the reason of its first dead letter; the first one is kept."""
         self.steps += 1
         self._idle = None
         self._first_dead = self._first_dead or first_dead
@@ -75,7 +75,7 @@ class Notes:
             self.note(what, text)
 
     def _note_times(self, committed: Manifest) -> None:
-        """Note the sources whose times have another unit than they say."""
+        """Note the sources whose times probably have another unit than declared."""
         largest = {name: max(source.largest.values(), default=0) for name, source in committed.sources.items()}
         for what, text in of_times(largest):
             self.note(what, text)
@@ -89,7 +89,8 @@ class Notes:
                 "sink",
                 f"the sink is new: windows that closed up to {closed} were discarded, later ones are published"
                 if has
-                else f"the sink is gone: windows that closed up to {closed} went there, later ones are discarded",
+                else f"the sink is gone: windows that closed up to {closed} were published there, later ones are "
+                "discarded",
             )
         self._note_names(found, closed)
         if not has and any(part.owed for part in found.sinks.values()):
@@ -97,7 +98,7 @@ class Notes:
             self.note("staged", staged)
 
     def _note_names(self, found: Manifest, closed: str) -> None:
-        """Note the sinks and sources that a job which has begun did not have."""
+        """Note the sinks and sources that are new in a job that has begun."""
         job = self._bench.job
         for name in job.sinks if found.base and found.sinks else ():
             if name not in found.sinks and not former_name(job, found, name):
@@ -122,7 +123,7 @@ class Notes:
         return f"records {', and records '.join(late)}, are late"
 
     def tell_idle(self, manifest: Manifest) -> None:
-        """Report that there is nothing to do, with the same report until there is."""
+        """Report that there is nothing to do, with the same report until that changes."""
         if self._bench.options.on_idle is None:
             return
         if self._idle is None:

@@ -1,4 +1,4 @@
-"""The options of a driver: what its user may choose besides the job itself."""
+"""The options of a driver: the user's choices besides the job itself."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from persistent.driver.report import Idle, StepReport
 
 @dataclass(frozen=True)
 class Options:
-    """How to run. ``step_rows``: exactly so many rows a step; None: steps adapt. ``max_future_ms``: how far ahead of
-    both the plan's time of day and the clock a timestamp may be. ``retention``: which checkpoints to keep. ``evolve``,
+    """The options of a run.
+
+    ``step_rows``: exactly this many rows per step; None: steps adapt. ``max_future_ms``: how far ahead of both the
+    plan's time of day and the clock a timestamp can be. ``retention``: which checkpoints to keep. ``evolve``,
     ``dropped``: how to migrate existing state. ``bare``: the durations among these without a unit, from
-    ``persistent.clock.bare``."""
+    ``persistent.clock.bare``.
+    """
 
     step_rows: int | None = None
     follow: bool = False

@@ -1,7 +1,7 @@
-"""What a manifest says to each sink: who claims it, which batches it is to publish, and how far a rollback goes back.
+"""The batches of a manifest for each sink: who claims it, which batches to publish, and how far a rollback goes back.
 
-Checkpoints are numbered for sinks by their revision, which also grows from a job to the one that started from its
-savepoint; so the mark in a sink never decreases.
+Sinks number checkpoints by their revision, which continues from a job to one that started from its savepoint; so the
+mark in a sink never decreases.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def claim_of(job: Job, manifest: Manifest, sink: str) -> Claim:
     """The claim of the manifest's job on the sink of that name."""
     part, heir = part_of(job, manifest, sink), manifest.inherits.get(sink, _NOTHING)
     before = part.unpublished[0].before if part.unpublished else part.last
-    # A rollback may have lost manifests behind it, with batches that nothing tells of.
-    is_told = manifest.target is None
+    # A rollback may have lost manifests above its target, with batches that nothing records.
+    is_known = manifest.target is None
     return Claim(
         job=manifest.job,
-        shown=0 if before is None or not is_told else manifest.revision_base + before,
-        # Batches that a run without a sink discarded are no sign of a claim.
-        began=is_told and (part.last is not None or bool(part.owed)),
+        shown=0 if before is None or not is_known else manifest.revision_base + before,
+        # Batches that a run without a sink discarded do not prove a claim.
+        began=is_known and (part.last is not None or bool(part.owed)),
         heir_of=heir.jobs,
         inherited=heir.number,
         schema=_schema(job, manifest),
@@ -62,7 +62,7 @@ def batches_of(job: Job, manifest: Manifest, sink: str, read: Callable[[Staged],
 
 
 def retreat_of(job: Job, manifest: Manifest, sink: str, batches: Sequence[OutputBatch]) -> Retreat | None:
-    """The rollback that the manifest comes from, if the sink had begun by then; until the next checkpoint."""
+    """The rollback that the manifest follows, if the sink had begun by then; until the next checkpoint."""
     if manifest.target is None or sink not in manifest.sinks:
         return None
     return Retreat(
@@ -77,7 +77,7 @@ def retreat_of(job: Job, manifest: Manifest, sink: str, batches: Sequence[Output
 
 
 def part_of(job: Job, manifest: Manifest, sink: str) -> SinkPart:
-    """What the manifest knows of a sink of this job."""
+    """The part of a sink of this job in the manifest."""
     name = sink if sink in manifest.sinks else former_name(job, manifest, sink)
     return manifest.sinks.get(name, SinkPart())
 
@@ -100,7 +100,7 @@ def holder(job: Job, sink: str) -> str | None:
 
 
 def _number(manifest: Manifest, sink: str, id: int | None) -> int:
-    """The number of a batch of this job; of None, that of the last batch of the job whose place it takes over."""
+    """The number of a batch of this job; for None, that of the last batch of the job whose place it takes over."""
     if id is not None:
         return manifest.revision_base + id
     return manifest.inherits.get(sink, _NOTHING).number

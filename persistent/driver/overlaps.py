@@ -102,7 +102,8 @@ def _reach(result: Mapped) -> SeenSpan:
 
 
 def shared_hashes(spans: Sequence[SeenSpan]) -> Words:
-    """The hashes of keys of which several spans have numbers in a common range, ascending; of ids that several have.
+    """The ascending hashes of keys of which several spans have numbers in a common range; of ids that several spans
+    have.
 
     >>> def span(*numbers): return SeenSpan(np.array([7], np.uint64), *(np.array([n]) for n in (*numbers, 0, 0, 0)))
     >>> shared_hashes([span(1, 4), span(5, 9)]).tolist(), shared_hashes([span(1, 9), span(5, 5)]).tolist()
@@ -117,7 +118,7 @@ def shared_hashes(spans: Sequence[SeenSpan]) -> Words:
     firsts, lasts = (np.concatenate([getattr(span, name) for span in spans]) for name in ("firsts", "lasts"))
     order = np.lexsort((firsts, hashes))
     hashes, firsts, lasts = hashes[order], firsts[order], lasts[order]
-    # Of three spans the first may reach over the second into the third; then it overlaps the second as well.
+    # If the first of three spans reaches over the second into the third, it overlaps the second as well.
     meets = (hashes[1:] == hashes[:-1]) & (firsts[1:] <= lasts[:-1])
     return np.unique(hashes[1:][meets])
 
@@ -128,15 +129,15 @@ def _rows_of(job: Job, item: MapSplit, seen: SeenAfter, shared: Words) -> GroupS
         return None
     rows = read_rows(seen_job(job, item.source, item.seen.pane_ms), seen.run, 0, KEY_GROUPS)
     rows = rows.take(np.flatnonzero(np.isin(rows.hashes, shared)))
-    # In one live pane: in which of them a number was seen decides nothing within a step.
+    # In one live pane: within a step, the pane in which a number was seen decides nothing.
     return in_panes(seen_monoid(), rows, np.full(len(rows), item.seen.horizon)) if len(rows) else None
 
 
 def _count(rows: GroupSums) -> int:
-    """How many numbers these rows hold."""
+    """The number of sequence numbers in these rows."""
     firsts, lasts = (column.astype(np.uint64) for column in numbers_of(rows).flat())
     between = lasts - firsts
-    # In two halves: the sum of a million ranges of 64 bits is beyond 64 bits.
+    # In two halves: the sum of a million 64-bit ranges exceeds 64 bits.
     return len(between) + (int((between >> np.uint64(32)).sum()) << 32) + int((between & np.uint64(2**32 - 1)).sum())
 
 

@@ -1,8 +1,8 @@
-"""Publishing makes visible what a committed manifest names; repeated, it changes nothing.
+"""Publishing makes visible the outputs that a committed manifest names; repeated, it changes nothing.
 
-Taking back is the opposite, after a rollback. A mark makes it last, even if a fenced driver still sleeps in the middle
-of a publication. Collecting deletes what no kept manifest names and no driver still works on. A driver that takes over
-does all three, in the order of ``persistent.driver.effects``.
+Taking back is the opposite, after a rollback. A mark makes it last, even if a fenced driver sleeps in the middle of a
+publication. Collecting deletes what no kept manifest names and no driver works on. A driver that takes over does all
+three, in the order of ``persistent.driver.effects``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _ASIDE = (LATE, DEAD)
 
 
 def claim(job: Job, manifest: Manifest) -> None:
-    """Claim each sink for this job, before anything is staged or swept there. StorageError if it is another job's.
-    InvalidPipeline if a sink is missing, though the manifest lists outputs for it that may not be discarded, or outputs
-    to take back."""
+    """Claim each sink for this job, before anything is staged or swept there. StorageError if it belongs to another
+    job. InvalidPipeline if a sink is missing although the manifest lists outputs for it that must not be discarded, or
+    outputs to take back."""
     _check_sinks(job, manifest)
     for name, outlet in job.outlets().items():
         outlet.claim(claim_of(job, manifest, name))
@@ -161,7 +161,7 @@ def _was_given(log: Log, manifest: Manifest, name: str, id: int) -> bool:
 def publish(job: Job, log: Log, manifest: Manifest) -> None:
     """Make visible the windows, late rows and dead letters that the manifest lists, each under the id that staged it.
 
-    Whatever one sink raises, the others get theirs: a sink that is away holds back no rows of another. InvalidPipeline,
+    If one sink raises, the others still receive theirs: an unreachable sink holds back no other. InvalidPipeline,
     before anything is done, if windows are listed for a sink that the job no longer has."""
     _check_sinks(job, manifest)
     failures: dict[str, Exception] = {}
@@ -186,7 +186,7 @@ def publish(job: Job, log: Log, manifest: Manifest) -> None:
 
 
 def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Exception:
-    """The error of the first sink that failed; of several sinks, with the names of those that lack their outputs."""
+    """The error of the first sink that failed; with several sinks, it names those that lack their outputs."""
     first = next(iter(failures.values()))
     if len(sinks) == 1 or not isinstance(first, PersistentError):
         return first
@@ -200,8 +200,8 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
 
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:
-    """Mark what a rollback takes back: it no longer counts, even if a fenced driver still publishes it. Repeated, it
-    changes nothing. InvalidPipeline, before anything is done, if a sink cannot take back."""
+    """Mark the outputs that a rollback takes back: they no longer count, even if a fenced driver still publishes them.
+    Repeated, it changes nothing. InvalidPipeline, before anything is done, if a sink cannot take back."""
     if manifest.retract is None:
         return
     for sink in job.sinks.values():
@@ -220,8 +220,8 @@ def sweep(job: Job, manifest: Manifest) -> None:
 
 
 def take_back(job: Job, manifest: Manifest) -> None:
-    """Delete what was published since the checkpoint that a rollback went back to; repeated, it changes nothing. A
-    batch sink does so when it publishes."""
+    """Delete outputs published since the target of a rollback; repeated, it changes nothing. A batch sink does so when
+    it publishes."""
     if manifest.retract is None:
         return
     for outlet in job.outlets().values():
@@ -230,16 +230,16 @@ def take_back(job: Job, manifest: Manifest) -> None:
 
 
 def _taken_back(manifest: Manifest) -> tuple[int, int]:
-    """The ids to take back. They reach up to ours, not only to the rollback: no manifest lists the outputs that were
-    lost or left since. They never go above: a driver that fenced us while we slept publishes there."""
+    """The ids to take back. They reach up to ours, not only to the rollback: no manifest lists outputs that were lost
+    or abandoned since. They never go above: a driver that fenced us while we slept publishes there."""
     assert manifest.retract is not None
     return manifest.retract[0], manifest.id
 
 
 def _cannot_take_back(job: Job, sink: AnySink, manifest: Manifest) -> InvalidPipeline:
     return InvalidPipeline(
-        f"{job.storage.url} went back to checkpoint {manifest.target}, and {sink!r} cannot take back what "
-        f"was published since. Roll back again with 'persistent rollback {job.storage.url} {manifest.base} "
+        f"{job.storage.url} went back to checkpoint {manifest.target}, but {sink!r} cannot take back later "
+        f"outputs. Roll back again with 'persistent rollback {job.storage.url} {manifest.base} "
         "--outputs=again': then later rows are published a second time"
     )
 
@@ -260,8 +260,8 @@ def aside_name(folder: str, id: int, staged: Staged) -> str:
 
 
 def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterable[Manifest]) -> list[str]:
-    """The files to delete with these manifests, which are no longer kept: their own, and what only they named; and the
-    outputs that waited for the checkpoint before to be published."""
+    """The files to delete with manifests that are no longer kept: their own, those that only they named, and outputs
+    that waited for the previous checkpoint to be published."""
     kept = tuple(kept)
     live, names = _live(manifest, kept), dict[str, None]()
     for old in dropped:
@@ -274,8 +274,8 @@ def no_longer_kept(manifest: Manifest, kept: Iterable[Manifest], dropped: Iterab
 
 
 def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None) -> None:
-    """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and what
-    was published after it was taken back."""
+    """Delete every file that neither a kept manifest, nor the pending plan, nor an unpublished output names; and
+    outputs that were published after they were taken back."""
     waiting = [STAGED] if any(isinstance(sink, BatchSink) for sink in job.sinks.values()) else []
     delete_all(job.storage, list(collectable(job.storage, [job.folder(), *waiting], manifest, kept, pending)))
     for outlet in job.outlets().values():
@@ -285,7 +285,7 @@ def collect(job: Job, manifest: Manifest, kept: Iterable[Manifest], pending: Ste
 def collectable(
     storage: Storage, folders: Iterable[str], manifest: Manifest, kept: Iterable[Manifest], pending: StepPlan | None
 ) -> Iterator[str]:
-    """What ``collect`` deletes, in its order. ``folders``: those with runs of a state, or outputs that wait."""
+    """The files that ``collect`` deletes, in its order. ``folders``: those with runs of a state, or waiting outputs."""
     live = _live(manifest, kept)
     if pending is not None:
         live |= pending.files()
@@ -308,7 +308,7 @@ def collectable(
 
 
 def sweepable(outlet: Outlet, manifest: Manifest) -> list[str]:
-    """The files that ``sweep`` deletes, if the sink lists them. StorageError if it is another job's."""
+    """The files that ``sweep`` deletes, if the sink lists them. StorageError if it belongs to another job."""
     live = {name.rpartition("/")[2] for name in manifest.unpublished()}
     names = {name.rpartition("/")[2]: name for name in outlet.staged(manifest.job)}
     return [names[name] for name in garbage(names, live, manifest.epoch, manifest.id)]
@@ -323,14 +323,14 @@ def _check_sinks(job: Job, manifest: Manifest) -> None:
         return
     if manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
-            f"{job.storage.url} went back to checkpoint {manifest.target}, and must take back what was published "
-            "since, but this pipeline has no sink (sink=None). Run it with its old sink; or, if those rows may stay: "
+            f"{job.storage.url} went back to checkpoint {manifest.target}, and must take back later outputs, "
+            "but this pipeline has no sink (sink=None). Run it with its old sink; or, if those rows can stay: "
             f"'persistent rollback {job.storage.url} {manifest.base} --outputs=again'"
         )
     if not job.discard_closed and any(part.owed for part in manifest.sinks.values()):
         raise InvalidPipeline(
             f"{job.storage.url}: checkpoint {manifest.base} has outputs for a sink, but this pipeline has none "
-            "(sink=None): they might never be published. Run it with its old sink; or, if those outputs may be lost, "
+            "(sink=None): they might never be published. Run it with its old sink; or, if those outputs can be lost, "
             "with discard_closed=True"
         )
 
@@ -347,8 +347,8 @@ def _check_not_needed(job: Job, name: str, manifest: Manifest) -> None:
     url, place = job.storage.url, f"its old sink ({name!r}), but this pipeline has {ours}"
     if manifest.retract is not None and manifest.publishes is not False:
         raise InvalidPipeline(
-            f"{url} went back to checkpoint {manifest.target}, and must take back what was published since from "
-            f"{place}. Run it with its old sink; or, if those rows may stay: 'persistent rollback {url} "
+            f"{url} went back to checkpoint {manifest.target}, and must take back later outputs from "
+            f"{place}. Run it with its old sink; or, if those rows can stay: 'persistent rollback {url} "
             f"{manifest.base} --outputs=again'"
         )
     if manifest.sinks[name].owed:

@@ -1,5 +1,5 @@
-"""Recovery takes over a checkpoint: it fences earlier drivers, repeats what they may not have finished, sweeps what
-they left, and brings the state to the current task."""
+"""Recovery takes over a checkpoint: it fences earlier drivers, repeats their unfinished work, sweeps their
+leftovers, and brings the state to the current task."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ logger = logging.getLogger("persistent.driver")
 
 
 def take_over(bench: Workbench, notes: Notes, last: Entry | None) -> Entry:
-    """The manifest to go on from, which is ours: a fence, or the migration above it. ``last``: the newest; None if
-    there is no checkpoint yet."""
+    """The manifest to continue from, which is ours: a fence, or the migration above it. ``last``: the newest; None
+    without a checkpoint."""
     if last is None or last.manifest.id == 0:
         last = bench.log.create(bench.first)
         as_it_will_be(bench, last.manifest)
@@ -56,7 +56,7 @@ def reading_all(bench: Workbench, entry: Entry) -> Entry:
 
 
 def as_it_will_be(bench: Workbench, manifest: Manifest) -> Manifest:
-    """The manifest with the state that this job needs; itself if it has that already."""
+    """The manifest with the state that this job needs; unchanged if it has that already."""
     view = adopted(manifest, bench.first)
     if view is not manifest:
         _check_abandoned(bench, manifest)
@@ -104,7 +104,7 @@ def _fence(bench: Workbench, last: Entry, above: int) -> Entry:
 
 
 def _read_kept(bench: Workbench, last: Manifest) -> None:
-    """Read the kept manifests, before the fence, because every try would leave one. CorruptCheckpoint if one of them is
+    """Read the kept manifests, before the fence, because every attempt would leave one. CorruptCheckpoint if one is
     damaged."""
     try:
         bench.kept = bench.log.kept(last)
@@ -112,7 +112,7 @@ def _read_kept(bench: Workbench, last: Manifest) -> None:
         raise
     except CorruptCheckpoint as error:
         if bench.log.ids()[-1:] != [last.id]:
-            # Or a running driver collects: read them once it is fenced.
+            # Or a running driver collects them: read them once it is fenced.
             return
         url = bench.job.storage.url
         if not bench.log.names_what_is_there(last):

@@ -1,4 +1,4 @@
-"""A report says in figures what a step or a run has done."""
+"""A report describes in figures what a step or a run has done."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class StepReport:
     """One committed step. ``rows``: records read; ``outputs``: rows published; ``checkpoint_bytes``: written for it
     (runs and manifest); ``compaction_bytes``: of these, by folding runs early; ``lag_ms``: time of day minus clock,
     however old the data is; ``discarded``: windows that closed without a sink; ``reached``: how far the source has been
-    read, if it can say."""
+    read, if known."""
 
     id: int
     rows: int
@@ -29,16 +29,16 @@ class StepReport:
     compaction_bytes: int
     manifest_bytes: int
     commit_seconds: float
-    """From the end of the work until the checkpoint was committed."""
+    """From the end of the work to the commit of the checkpoint."""
     discarded: int = 0
     set_aside: int = 0
-    """Results that could not be summed up or shown, and are dead letters."""
+    """Results that could not be summed up or presented, and are dead letters."""
     reached: Reached | None = None
     duplicates: int = 0
     silence_ms: Mapping[str, int] = field(default_factory=dict)
     """With deduplication, the longest time in this step for which an origin was silent, by source."""
     behind_ms: Mapping[str, int] = field(default_factory=dict)
-    """With deduplication, how far behind the clock the oldest record was of which a copy came, by source."""
+    """With deduplication, how far behind the clock the oldest record was that a copy repeats, by source."""
 
     @property
     def rows_per_second(self) -> float:
@@ -54,12 +54,12 @@ class StepReport:
 class RunReport:
     """What a run has done: sums over its steps, and where it ended.
 
-    ``checkpoint``: the newest id; ``recovered``: whether the run went on from an earlier one's checkpoint;
-    ``open_windows``: windows that hold something and that the clock has not passed. ``stopped``: by ``Driver.stop`` or
-    a signal, after a step, perhaps before the end of the input. ``discarded``: windows that closed without a sink.
-    ``notes``: cautions, a sentence each. ``unfolded``: runs whose fold raised, and that stay as they are.
-    ``set_aside``: results that could not be summed up or shown, and are dead letters. ``reached``: how far the source
-    has been read, if it can say. ``unpublished``: why nothing was published, and when something would be.
+    ``checkpoint``: the newest id; ``recovered``: whether the run continued from an earlier one's checkpoint;
+    ``open_windows``: non-empty windows that the clock has not passed. ``stopped``: by ``Driver.stop`` or a signal,
+    after a step, perhaps before the end of the input. ``discarded``: windows that closed without a sink. ``notes``:
+    cautions, a sentence each. ``unfolded``: runs whose fold raised, and that stay unchanged. ``set_aside``: results
+    that could not be summed up or presented, and are dead letters. ``reached``: how far the source has been read, if
+    known. ``unpublished``: why nothing was published, and when something would be.
     """
 
     engine: str
@@ -122,7 +122,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class Idle:
-    """A run that follows its source has nothing to do. ``first_end``: the end of the first open window."""
+    """A run that follows its source and has nothing to do. ``first_end``: the end of the first open window."""
 
     reached: Reached | None
     clock_ms: int

@@ -1,4 +1,4 @@
-"""A run cache knows which panes each run holds, and the index of each source; it reads each run at most once."""
+"""A run cache holds the panes of each run and the index of each source; it reads each run at most once."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class RunCache:
         self._index: dict[str, tuple[tuple[str, ...], pa.Table | None]] = {}
 
     def learn(self, run: Run, panes: Integers) -> None:
-        """Note the panes of a run just written."""
+        """Store the panes of a run just written."""
         self._panes[run.name] = panes
 
     def forget_all_but(self, runs: Iterable[Run]) -> None:
-        """Keep the panes of these runs only."""
+        """Keep only the panes of these runs."""
         self._panes = {run.name: self._panes[run.name] for run in runs if run.name in self._panes}
 
     def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
-        """The number of windows that hold something and are not closed."""
+        """The number of non-empty windows that are not closed."""
         window = self._window
         panes = [self._panes_of(run) for run in runs] if window else []
         if window is None or not panes:
@@ -44,18 +44,18 @@ class RunCache:
         first, last = window.first_number(distinct), window.last_number(distinct)
         if window.every_ms >= window.size_ms:
             first = last
-        # Both ascend with the panes: a pane adds the windows after the last of the pane before.
+        # Both ascend with the panes: a pane adds the windows after the last one of the previous pane.
         counted = np.concatenate(([window.first_number(clock.closed) - 1], last[:-1]))
         counted = np.maximum(counted, counted[0])
         return int(np.maximum(last - np.maximum(first - 1, counted), 0).sum())
 
     def windows_over(self, runs: Sequence[Run], clock: Clock, close_at: int) -> int:
-        """The number of windows that hold something and have ``closed < end <= close_at``."""
+        """The number of non-empty windows with ``closed < end <= close_at``."""
         later = replace(clock, closed=max(clock.closed, close_at))
         return self.open_windows(runs, clock) - self.open_windows(runs, later)
 
     def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
-        """The largest end of a window that holds something and is not closed; 0 if there is none."""
+        """The largest end of a non-empty window that is not closed; 0 without one."""
         window = self._window
         if window is None:
             return 0
@@ -64,7 +64,7 @@ class RunCache:
         return window.end_of(last) if last >= first else 0
 
     def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
-        """Whether some window holds something and has ``closed < end <= close_at``."""
+        """Whether a non-empty window has ``closed < end <= close_at``."""
         window = self._window
         if window is None:
             return False
@@ -80,7 +80,7 @@ class RunCache:
         return False
 
     def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
-        """The smallest end of a window that holds something and is not closed; None if there is none."""
+        """The smallest end of a non-empty window that is not closed; None without one."""
         window = self._window
         if window is None:
             return None
@@ -91,7 +91,7 @@ class RunCache:
         return min((window.end_of(max(window.first_number(pane), first)) for pane in ahead), default=None)
 
     def index(self, manifest: Manifest, source: str) -> pa.Table | None:
-        """Every input ever listed of a source, in order; None if none was."""
+        """Every input of a source that was ever listed, in order; None if none was."""
         runs = manifest.sources[source].index
         names = tuple(run.name for run in runs)
         known, table = self._index.get(source, ((), None))

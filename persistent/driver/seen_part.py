@@ -1,4 +1,4 @@
-"""What was seen of a source goes from one checkpoint to the next here: begun, grown, expired, or refused."""
+"""The seen records of a source pass from one checkpoint to the next here: begun, grown, expired, or refused."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from persistent.worker.job import Job
 from persistent.worker.seen_items import SeenBefore
 
 DROPPED = "dedupe"
-"""The name in ``allow_dropped`` by which a run without deduplication forgets what was seen."""
+"""The name in ``allow_dropped`` by which a run without deduplication forgets the seen records."""
 
 
 def begun(dedupe: Dedupe | None) -> SeenPart | None:
-    """What was seen before anything is read; None without deduplication."""
+    """The seen records before anything is read; None without deduplication."""
     return None if dedupe is None else SeenPart(dedupe.columns(), dedupe.pane_ms)
 
 
 def seen_of(manifest: Manifest, dedupe: Mapping[str, Dedupe], source: str) -> SeenPart | None:
-    """What was seen of a source up to this checkpoint; of one that begins to deduplicate, nothing."""
+    """The records of a source seen up to this checkpoint; none if deduplication begins now."""
     if source not in dedupe:
         return None
     found = manifest.sources[source].seen if source in manifest.sources and manifest.base else None
@@ -35,7 +35,7 @@ def seen_of(manifest: Manifest, dedupe: Mapping[str, Dedupe], source: str) -> Se
 
 
 def seen_before(manifest: Manifest, dedupe: Mapping[str, Dedupe]) -> dict[str, SeenBefore]:
-    """What the splits of each source are told in the step after this checkpoint."""
+    """The seen records for the splits of each source, in the step after this checkpoint."""
     before = {}
     for name, one in dedupe.items():
         seen = seen_of(manifest, dedupe, name)
@@ -53,7 +53,7 @@ def seen_after(
     *,
     kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> SeenPart:
-    """What was seen after a step that wrote these new runs, of names of these kinds, and moved the clock to
+    """The seen records after a step that wrote these new runs, of names of these kinds, and moved the clock to
     ``watermark``."""
     expired = seen.horizon(watermark, dedupe.within_ms)
     runs = tuple(run for run in (*runs_after(seen.runs, folded), *new) if run.pane_max >= expired)
@@ -61,7 +61,7 @@ def seen_after(
 
 
 def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
-    """What the values that name a record are, by source, in what a plan reads."""
+    """The kinds of the values that identify a record, by source, in what a plan reads."""
     return {
         name: kinds_of(job.dedupe[name], job.sources[name].schema(one.recorded))
         for name, one in plan.sources.items()
@@ -70,21 +70,22 @@ def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
 
 
 def check_kinds(found: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:
-    """FingerprintChanged if what was seen has names of another kind than this schema: no copy would be recognised."""
+    """FingerprintChanged if the seen records have names of another kind than this schema: no copy would be
+    recognised."""
     seen = found.sources[source].seen
     for name, kind in kinds_of(dedupe, schema).items() if seen is not None and seen.runs else ():
         had = seen.kinds.get(name, kind) if seen is not None else kind
         if had != kind:
             where = f" of {source}" if len(found.sources) > 1 else ""
             raise FingerprintChanged(
-                f"{url}: copies{where} were recognised by {name!r}, which held {had} and is read as {kind} now: none "
-                "would be, and each would count again. Give the source the type that it had (schema=); or read it "
-                "again into a new checkpoint and sink"
+                f"{url}: copies{where} were recognised by {name!r}, which held {had} and is now read as {kind}: none "
+                "would be recognised, and each would count again. Give the source the type that it had (schema=); or "
+                "read it again into a new checkpoint and sink"
             )
 
 
 def check_seen(found: Manifest, expected: Manifest, dropped: Sequence[str], url: str) -> None:
-    """FingerprintChanged if the checkpoint recognises copies, and this pipeline would not, or by other columns."""
+    """FingerprintChanged if the checkpoint recognises copies, but this pipeline would not, or by other columns."""
     for name, source in found.sources.items() if found.base else ():
         has = expected.sources[name].seen if name in expected.sources else None
         where = f" of {name}" if len(found.sources) > 1 else ""
@@ -95,30 +96,30 @@ def check_seen(found: Manifest, expected: Manifest, dropped: Sequence[str], url:
 def _check_columns(had: SeenPart, has: SeenPart | None, dropped: Sequence[str], url: str, where: str) -> None:
     if has is not None and dict(has.columns) != dict(had.columns):
         raise FingerprintChanged(
-            f"{url}: copies{where} were recognised by {_columns(had)}, this pipeline has dedupe by {_columns(has)}. "
-            "Put it back; or read the source again into a new checkpoint and sink"
+            f"{url}: copies{where} were recognised by {_columns(had)}, but this pipeline has dedupe by "
+            f"{_columns(has)}. Restore it; or read the source again into a new checkpoint and sink"
         )
     if has is None and DROPPED not in dropped:
         raise FingerprintChanged(
-            f"{url}: copies{where} are recognised by {_columns(had)}, and this pipeline has no dedupe=: they would "
-            f"count. Put it back; or forget what was seen: Pipeline(allow_dropped=[{DROPPED!r}])"
+            f"{url}: copies{where} are recognised by {_columns(had)}, but this pipeline has no dedupe=: they would "
+            f"count. Restore it; or forget the seen records: Pipeline(allow_dropped=[{DROPPED!r}])"
         )
 
 
 def notes(found: Manifest, dedupe: Mapping[str, Dedupe]) -> Iterator[tuple[str, str]]:
-    """What a run that begins or ends deduplication does to records read before."""
+    """Notes on the consequences of beginning or ending deduplication."""
     for name, source in found.sources.items() if found.base else ():
         where = f" of {name}" if len(found.sources) > 1 else ""
         if name in dedupe and source.seen is None:
             yield (
                 f"dedupe{where}",
-                f"deduplication{where} begins after checkpoint {found.base}: what was read before is not known, so a "
-                "copy of it counts again",
+                f"deduplication{where} begins after checkpoint {found.base}: earlier records are unknown, so a copy of "
+                "them counts again",
             )
         if name not in dedupe and source.seen is not None:
             yield (
                 f"dedupe{where}",
-                f"deduplication{where} ends: what was seen is forgotten, and copies count from now on",
+                f"deduplication{where} ends: the seen records are forgotten, and copies count from now on",
             )
 
 

@@ -28,9 +28,10 @@ def start(
 
     ``first``: the empty checkpoint of the job. The new job has an id of its own, and its sink a folder of its own, or
     the place of the old job in a sink that keeps a mark.
-    Outputs of the old job, published or only staged, are not part of it. After a kill at any point, the next start
+
+    Outputs of the old job, published or only staged, are not included. After a kill at any point, the next start
     completes it. OtherJob if the checkpoint began otherwise, or ``origin`` belongs to another job. The state of an old
-    task is copied unchanged: the first driver evolves it, as ``evolve`` and ``dropped`` say.
+    task is copied unchanged: the first driver migrates it, according to ``evolve`` and ``dropped``.
     """
     log, theirs = Log(storage), Log(origin)
     newest = log.newest()
@@ -40,13 +41,13 @@ def start(
     found = theirs.newest() if theirs.ids() else None
     if found is None:
         raise NoCheckpoint(
-            f"start_from={origin.url!r}: there is no checkpoint there, or an unfinished savepoint: make it again"
+            f"start_from={origin.url!r}: no checkpoint exists there, or the savepoint is unfinished: make it again"
         )
     check_can_begin(first)
     adapted(found.manifest, first, evolve, dropped, origin.url)
     nonce = first.nonce
     created = log.create(first)
-    # Of the old task: a start that died, whose content is ours to give.
+    # It can be of the old task: from a start that died, whose contents are ours to give.
     check_same_job(adopted(created.manifest, first), first, storage.url)
     fence = log.fence(created, nonce)
     if fence.manifest.base != 0:
@@ -91,12 +92,12 @@ def _renumbered(operator: OperatorState) -> OperatorState:
 
 
 def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:
-    """Raise OtherJob unless the checkpoint began there. A place that is gone by now is not compared."""
+    """Raise OtherJob unless the checkpoint began there. A place that no longer exists is not compared."""
     newest = theirs.newest() if theirs.ids() else None
     if manifest.origin is not None and (newest is None or newest.manifest.job == manifest.origin[0]):
         return
     began = "with nothing" if manifest.origin is None else f"from checkpoint {manifest.origin[1]} of another job"
     raise OtherJob(
-        f"{url} began {began}, not from start_from={theirs.storage.url!r}. Leave out start_from to continue what is "
-        "there, or give the pipeline a new checkpoint (and its sink a new folder)"
+        f"{url} began {began}, not from start_from={theirs.storage.url!r}. Omit start_from to continue this "
+        "checkpoint, or give the pipeline a new one (and its sink a new folder)"
     )

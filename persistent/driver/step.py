@@ -1,8 +1,8 @@
-"""A step is a value: what was there before it, its plan, and what its effects have returned so far.
+"""A step is a value: the state before it, its plan, and the outcomes of its effects so far.
 
 It reads and writes nothing. ``due`` is the effect to perform next; the driver performs it
 (``persistent.driver.step_effects``), and its outcome makes the next value. Any other transition raises OutOfOrder. A
-crash loses the value and no more: what was not committed does not exist, and what was committed is published again.
+crash loses only the value: uncommitted work does not exist, and committed outputs are published again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHARD_ROWS = 200_000
 class Step:
     """The step after ``last``. ``appended``: rows that its plan adds to the index of each source, not yet written.
     ``done``: the effects performed, with PLAN if the plan was found. ``index``: the runs of each index after it.
-    ``checkpoint``: what the commit has put. ``sweeps``: whether it looks for files of abandoned attempts."""
+    ``checkpoint``: the manifest put by the commit. ``sweeps``: whether it looks for files of abandoned attempts."""
 
     last: Entry
     plan: StepPlan
@@ -55,7 +55,7 @@ class Step:
         """The newest checkpoint: ``last`` until the commit."""
         return self.checkpoint or self.last
 
-    # -- what an effect returned ---------------------------------------------------------------------------------
+    # -- outcomes of effects ---------------------------------------------------------------------------------
 
     def past(self, effect: Effect, **outcome: Any) -> Step:
         """The step after this effect. OutOfOrder if another one is due."""
@@ -65,11 +65,11 @@ class Step:
         return replace(self, done=(*self.done, effect), **outcome)
 
     def planned(self, plan: StepPlan) -> Step:
-        """The plan is put: this one, or the one that another driver has put before."""
+        """The plan is put: this one, or one that another driver put first."""
         return self.past(Effect.PLAN, plan=plan, appended={})
 
     def mapped(self, results: Results, index: Mapping[str, tuple[Run, ...]]) -> Step:
-        """The items have run, and every file of theirs is written."""
+        """The items have run, and all their files are written."""
         return self.past(Effect.MAP, results=results, index=index)
 
     def committed(self, entry: Entry) -> Step:
@@ -77,16 +77,16 @@ class Step:
         return self.past(Effect.COMMIT, checkpoint=entry)
 
     def after(self, last: Entry) -> Step | None:
-        """The same step after a newer manifest, such as a fence; None if its plan is of another one."""
+        """The same step after a newer manifest, such as a fence; None if its plan no longer fits."""
         plan, manifest = self.plan, last.manifest
         fits = (plan.job, plan.base, plan.number) == (manifest.job, manifest.base, manifest.replan)
         return replace(self, last=last) if fits else None
 
-    # -- what there is to do -------------------------------------------------------------------------------------
+    # -- work of the step -------------------------------------------------------------------------------------
 
     @property
     def attempt(self) -> Attempt:
-        """Whose files the items write."""
+        """The attempt whose files the items write."""
         return Attempt(self.last.manifest.epoch, self.last.manifest.id + 1)
 
     @property
@@ -98,10 +98,10 @@ class Step:
     def maps(
         self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: Mapping[str, SeenBefore] | None = None
     ) -> list[MapSplit]:
-        """These splits of the sources of the plan. ``max_future_ms``: if the plan does not say it. ``seen``: of each
+        """These splits of the sources of the plan. ``max_future_ms``: used if the plan has none. ``seen``: of each
         source that recognises copies."""
         plan, last = self.plan, self.last.manifest
-        # A time of day that was set back makes no dead letter of a timestamp that the clock has passed.
+        # If the time of day was set back, a timestamp that the clock has passed is not a dead letter.
         ahead_ms = max_future_ms if plan.max_future_ms is None else plan.max_future_ms
         limit = max(plan.wall_ms, last.clock.watermark) + ahead_ms
         return [
@@ -122,7 +122,7 @@ class Step:
         ]
 
     def closes(self, window: Window | None, parallelism: int) -> list[CloseShard]:
-        """Every shard of the state: of a large one, as many as run side by side."""
+        """All shards of the state; a large one has as many as run in parallel."""
         last, state, close_at = self.last.manifest, self.last.manifest.operator.state, self.plan.task.close_at
         closed = last.clock.closed
         least = parallelism if sum(run.rows_left for run in state.runs) > _SHARD_ROWS else 1
@@ -141,7 +141,7 @@ class Step:
         return [FoldRuns(self.attempt, merge, last.clock.closed) for merge in merges]
 
     def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:
-        """The runs of what was seen of each source to fold."""
+        """The runs of seen records of each source to fold."""
         folds, base = [], self.last.manifest.base
         for name, one in seen.items():
             recent = [run.rows for run in one.runs if run.first == run.last == base]
@@ -150,7 +150,7 @@ class Step:
         return folds
 
     def report(self, seconds: Mapping[Effect, float], wall_ms: int, reached: Reached | None) -> StepReport:
-        """What the step has done. ``seconds``: what each effect took."""
+        """The report of the step. ``seconds``: the duration of each effect."""
         results, manifest, before = self.results, self.entry.manifest, self.last.manifest
         folded_bytes = sum(folded.run.bytes for _, folded in results.folded if folded.run)
         folded_bytes += sum(folded.run.bytes for _, folded in results.seen_folded if folded.run)

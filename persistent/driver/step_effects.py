@@ -1,4 +1,4 @@
-"""The effects of a step are performed here, one at a time: each does what the step says, and returns the next value."""
+"""The effects of a step are performed here, one at a time, according to the step; each returns the next value."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _with_splits(
 ) -> tuple[Sequence[Result], list[MapSplit]]:
     """The results of the plan's splits and of other items, and the splits as they were run.
 
-    Inputs that are gone may become dead letters of the plan: a rerun finds the same ones gone.
+    Inputs that are gone can become dead letters of the plan: a rerun finds the same ones gone.
     """
     splits = {name: one.splits for name, one in step.plan.sources.items()}
     while True:
@@ -122,7 +122,7 @@ def _with_splits(
 def _without_lost(
     bench: Workbench, step: Step, splits: Mapping[str, tuple[Split, ...]]
 ) -> dict[str, tuple[Split, ...]]:
-    """The splits of the sources that have lost inputs, each of these as one dead record."""
+    """The splits of the sources that have lost inputs, with each lost input as one dead record."""
     lost: dict[str, tuple[Split, ...]] = {}
     for name, some in splits.items():
         if name in bench.losing:
@@ -197,7 +197,7 @@ def _commit(bench: Workbench, step: Step) -> Entry:
 def _collect(bench: Workbench, manifest: Manifest, *, sweeps: bool) -> None:
     job = bench.job
     dropped = bench.keep(manifest)
-    # First the known files: a sweep looks only into the folder of the current task.
+    # The known files first: a sweep looks only into the folder of the current task.
     delete_all(job.storage, no_longer_kept(manifest, bench.kept.values(), dropped))
     if sweeps:
         sweep(job, manifest)

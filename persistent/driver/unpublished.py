@@ -13,8 +13,8 @@ _STATE = "'persistent state' and pipeline.state() show it"
 
 @dataclass(frozen=True)
 class Ended:
-    """Where a run has ended. ``first_end``: the end of the first open window; ``ended``: whether the input was declared
-    complete; ``reached``: how far the source has been read, if it can say."""
+    """The end of a run. ``first_end``: the end of the first open window; ``ended``: whether the input was declared
+    complete; ``reached``: how far the source has been read, if known."""
 
     rows: int
     late: int
@@ -62,11 +62,11 @@ def _open(run: Ended) -> str:
 
 
 def _waits(run: Ended) -> str:
-    """What the clock waits for."""
-    stands = f"it stands at {clock_text(run.clock_ms)}" if run.clock_ms else "it has not begun"
+    """The event that the clock waits for."""
+    stands = f"it is at {clock_text(run.clock_ms)}" if run.clock_ms else "it has not begun"
     if run.reached is not None and not run.reached.is_all:
-        return f"{stands}, and waits for what is listed and not read yet (ordered=True: for nothing)"
-    return f"{stands} until later records come; {_COMPLETE}"
+        return f"{stands}, and waits for listed files that are not read yet (ordered=True: for none)"
+    return f"{stands} until later records arrive; {_COMPLETE}"
 
 
 def _of_files(reached: Reached | None) -> str:

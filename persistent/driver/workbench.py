@@ -1,4 +1,4 @@
-"""A workbench holds what a driver works with, and what it has learned on the way: one for each run of a job."""
+"""A workbench holds the tools of a driver and what it has learned: one for each run of a job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Workbench:
     the id of the last checkpoint that this driver has put. ``unfolded``: runs whose fold raised, with the error; this
     driver does not try them again. ``adopts``: whether the task changed before anything was committed; the next plan
     then has a new number. ``busy``: how many sources the last plan reads. ``measured``, ``losing``, ``confirming``: the
-    sources that can do this, by name; each is asked once, not at every step."""
+    sources with these abilities, by name; each is asked once, not at every step."""
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
@@ -51,12 +51,12 @@ class Workbench:
         return manifest.operator.state.runs
 
     def source_state(self, manifest: Manifest, source: str) -> SourceState:
-        """The positions of a source, and what is recorded of it."""
+        """The positions of a source, and its record."""
         at = manifest.sources[source]
         return SourceState(at.positions, at.recorded, self.run_cache.index(manifest, source), at.largest)
 
     def reached(self, manifest: Manifest) -> Reached | None:
-        """How far all sources have been read, if each can say, in one unit."""
+        """How far all sources have been read, if all can report it in one unit."""
         found = [
             self.measured[name].reached(self.source_state(manifest, name)) if name in self.measured else None
             for name in self.job.sources

@@ -284,7 +284,7 @@ def test_a_plan_of_a_source_that_is_gone_is_refused() -> None:
     with pytest.raises(Killed):
         shop.run(both(), task=Killing)
     with pytest.raises(
-        CorruptCheckpoint, match=r"reads even, odd, the sources .* are even: .* give it that source again"
+        CorruptCheckpoint, match=r"reads even, odd, but the sources .* are even: .* give the pipeline that source again"
     ):
         shop.run({"even": source(EVEN)})
     shop.run(both())
@@ -417,7 +417,7 @@ def test_progress_is_the_sum_of_what_each_can_tell() -> None:
 
 
 def test_two_sources_of_one_topic_are_refused_before_anything_is_written() -> None:
-    """By whatever servers they find it: what both read would count twice."""
+    """By whatever servers they find it: records that both read would count twice."""
 
     class Topic(MemorySource):
         def plan(self, state: SourceState, *args: Any, **options: Any) -> SourcePlan:
@@ -426,7 +426,7 @@ def test_two_sources_of_one_topic_are_refused_before_anything_is_written() -> No
 
     shop = Shop()
     with pytest.raises(
-        InvalidPipeline, match=r"'a' and 'b' are the same topic or log \(the id\): what both read would count"
+        InvalidPipeline, match=r"'a' and 'b' are the same topic or log \(the id\): records that both read would count"
     ):
         shop.run({"a": Topic(list(EVEN), timestamp="ts"), "b": Topic(list(EVEN), timestamp="ts")})
     assert shop.storage.list("m") == []
@@ -517,7 +517,7 @@ def test_a_plan_that_starts_elsewhere_names_every_source() -> None:
         CorruptCheckpoint, match=r"starts at \{'even': \{'memory': \(0, 11\)\}, 'odd'.* the checkpoint is"
     ):
         shop.run(grown)
-    assert "does not start where checkpoint" in str(verify(shop.storage).findings)
+    assert "does not start at the positions of checkpoint" in str(verify(shop.storage).findings)
 
 
 def test_a_plan_that_leaves_out_a_source_is_refused() -> None:
@@ -533,7 +533,9 @@ def test_a_plan_that_leaves_out_a_source_is_refused() -> None:
     name = plan_name(shop.newest.base, 0)
     shop.storage.delete(name)
     shop.storage.write(name, replace(put, sources={"even": put.sources["even"]}).encode())
-    with pytest.raises(CorruptCheckpoint, match=r"starts at \{'memory': \(0, 12\)\}, the checkpoint is at \{'even'"):
+    with pytest.raises(
+        CorruptCheckpoint, match=r"starts at \{'memory': \(0, 12\)\}, but the checkpoint is at \{'even'"
+    ):
         shop.run(grown)
 
 
@@ -594,7 +596,7 @@ def test_input_that_one_source_holds_back_has_not_ended(caplog: pytest.LogCaptur
     """The windows would close without it."""
     shop = Shop()
     assert shop.run({"even": source(EVEN), "odd": Holding(list(ODD), timestamp="ts")}).open_windows
-    assert "records are there that cannot be read yet, behind an open transaction" in caplog.text
+    assert "some records cannot be read yet, behind an open transaction" in caplog.text
     assert not shop.newest.clock.end_of_input
     assert not shop.run(both()).open_windows
 

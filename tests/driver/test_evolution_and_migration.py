@@ -300,7 +300,7 @@ def test_a_field_may_begin_anew_with_another_monoid(world: World) -> None:
     """Removed and added under one name: said once, it must neither be kept as bytes nor be refused."""
     world.run(Visits(record(n=Sum(), x=Count())), BEFORE)
     changed = Visits(record(n=Max(), x=Count()))
-    with pytest.raises(FingerprintChanged, match=r"put 'n' in Evolution\(removed=...\)"):
+    with pytest.raises(FingerprintChanged, match=r"list 'n' in Evolution\(removed=...\)"):
         world.run(changed, BEFORE, evolve=Evolution())
     world.run(changed, BEFORE, evolve=Evolution(removed=["n"]))
     rows = table(world.pipeline(changed, BEFORE))

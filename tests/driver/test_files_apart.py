@@ -49,12 +49,12 @@ def test_patterns_that_match_the_same_file_are_refused(tmp_path: Path) -> None:
     """Its records would count twice, and nobody would see it."""
     put(tmp_path, "x/a.jsonl", "x/b.jsonl")
     made = job(tmp_path, tmp_path / "x/*.jsonl", tmp_path / "x/a*.jsonl")
-    says = r"'s0' and 's1' both read /.*/x/a\.jsonl: what both read would count twice\. Narrow .*x/\*.*x/a\*"
+    says = r"'s0' and 's1' both read /.*/x/a\.jsonl: records that both read would count twice\. Narrow .*x/\*.*x/a\*"
     with pytest.raises(InvalidPipeline, match=says):
         made.run(engine="embedded")
     assert Log(made.storage).newest() is None
     put(tmp_path, "x/a2.jsonl")
-    with pytest.raises(InvalidPipeline, match=r"both read /.*/x/a.*\.jsonl and 1 more files: what"):
+    with pytest.raises(InvalidPipeline, match=r"both read /.*/x/a.*\.jsonl and 1 more files: records that"):
         made.run(engine="embedded")
     assert run(job(tmp_path, tmp_path / "x/b*.jsonl", tmp_path / "x/a*.jsonl")) == 3
 

@@ -123,7 +123,7 @@ def test_no_key_is_told_unless_it_was_said() -> None:
 @pytest.mark.parametrize(
     ("window", "says"),
     [
-        (tumbling(60), 'tumbling(60) is windows of 60 ms, as a bare number is milliseconds: write "60 s"'),
+        (tumbling(60), 'tumbling(60) is windows of 60 ms, as a bare number is milliseconds: give "60 s"'),
         (tumbling(3600), "tumbling(3600) is windows of 3600 ms"),
         (tumbling(86_400), "tumbling(86400) is windows of 86400 ms"),
         (sliding(300, every=60), "sliding(300, every=60) is windows of 300 ms"),
@@ -152,7 +152,7 @@ def test_a_bare_number_that_may_be_seconds_is_told(window: Any, says: str | None
             {},
             ["max_out_of_orderness=60 is 60 ms, as a bare number is milliseconds: "],
         ),
-        ({}, None, {"max_future": 60}, ['max_future=60 is 60 ms, as a bare number is milliseconds: write "60 s" if']),
+        ({}, None, {"max_future": 60}, ['max_future=60 is 60 ms, as a bare number is milliseconds: give "60 s" if']),
         ({}, 3600, {}, ["history=3600 is 3600 ms"]),
         ({"max_out_of_orderness": 5}, None, {"max_future": 1}, ["max_out_of_orderness=5 is", "max_future=1 is"]),
         ({"max_out_of_orderness": "60 ms"}, "60 ms", {"max_future": "60 ms"}, []),
@@ -208,7 +208,7 @@ def test_another_driver_that_seemed_to_run_is_told_and_fenced() -> None:
         checkpoint=pipeline.storage,
     )
     (note,) = more.run(engine="embedded").notes
-    assert note.startswith("another driver seemed to run: process") and "fenced off" in note
+    assert note.startswith("another driver seemed to run: process") and "now fenced" in note
     assert name.removeprefix("r/") not in pipeline.storage.list("r")
 
 
@@ -236,7 +236,7 @@ def test_seconds_that_are_read_as_milliseconds_are_told(unit: str, times: list[i
     notes = job.run(engine="embedded").notes
     assert [note.startswith(says) for note in notes] == [True] if says else notes == ()
     if says:
-        assert "of 2023-11-14 22:1" in notes[0] and 'say timestamp_unit="s"' in notes[0]
+        assert "of 2023-11-14 22:1" in notes[0] and 'give timestamp_unit="s"' in notes[0]
         more = Pipeline(
             source=MemorySource([*made, made[-1]], timestamp="ts", timestamp_unit=unit),
             task=Visits(),

@@ -50,9 +50,9 @@ def test_a_name_that_a_checkpoint_cannot_hold_is_refused(name: Any) -> None:
 def test_none_is_no_source_and_no_list_of_sinks() -> None:
     """An empty list is a mistake of the program that made it: nothing would be read, or published, and nobody told."""
     for nothing in ([], {}, ()):
-        with pytest.raises(InvalidPipeline, match="has no source in it"):
+        with pytest.raises(InvalidPipeline, match="contains no source"):
             named_sources(nothing)  # type: ignore[arg-type]
-        with pytest.raises(InvalidPipeline, match="has no sink in it: for none write sink=None"):
+        with pytest.raises(InvalidPipeline, match="contains no sink: for none give sink=None"):
             named_sinks(nothing)  # type: ignore[arg-type]
 
 
@@ -63,7 +63,9 @@ def test_the_same_source_twice_is_refused(tmp_path: Path) -> None:
     other = FileSource(tmp_path / "b.jsonl", timestamp="ts")
     logs = [LogSource(tmp_path / "log"), LogSource(tmp_path / "log", max_out_of_orderness=1_000)]
     for two in ([ONE, ONE], {"a": one, "b": again}, [one, url], logs):
-        with pytest.raises(InvalidPipeline, match=r"source: .* and .* are the same, .*: what both read would count"):
+        with pytest.raises(
+            InvalidPipeline, match=r"source: .* and .* are the same, .*: records that both read would count"
+        ):
             named_sources(two)  # type: ignore[arg-type]
     assert len(named_sources([one, other, ONE, OTHER])) == 4
 

@@ -65,5 +65,5 @@ def test_a_plan_of_another_source_is_named_by_it() -> None:
     assert put is not None
     shop.storage.delete(plan_name(0, 0))
     shop.storage.write(plan_name(0, 0), replace(put, sources={"clicks": put.source}).encode())
-    with pytest.raises(CorruptCheckpoint, match="reads clicks, the sources of the checkpoint and of this"):
+    with pytest.raises(CorruptCheckpoint, match="reads clicks, but the sources of the checkpoint and of this"):
         shop.run()

@@ -212,7 +212,7 @@ def test_a_table_of_another_place_is_refused() -> None:
     """Half of the results would lie in each."""
     storage = MemoryStorage(new_nonce())
     run(pipeline(storage, LedgerSink(Ledger()), ROWS[:25]), ends=False)
-    with pytest.raises(StorageError, match="has nothing of what this job has published"):
+    with pytest.raises(StorageError, match="has nothing of the outputs of this job"):
         run(pipeline(storage, LedgerSink(Ledger())))
 
 

@@ -147,9 +147,7 @@ def test_each_has_a_list_of_its_own() -> None:
     """What one has published, it is not given again because another has not."""
     job = Job()
     away = {"x": LedgerSink(job.x), "y": Away(job.y)}
-    lacks = (
-        r"^sink 'y': the server is away\. The outputs that it lacks .* the next run begins with them; 'x' got theirs$"
-    )
+    lacks = r"^sink 'y': the server is away\. The outputs that it lacks .* run begins with them; 'x' received theirs$"
     with pytest.raises(StorageError, match=lacks):
         job.run(away)
     first = job.newest
@@ -229,7 +227,7 @@ def test_a_sink_may_join(told: list[str]) -> None:
     report = job.run()
     assert of(job.x.rows()) == told
     assert of(job.y.rows()) == sorted(set(told) - set(before))
-    assert any("the sink 'y' is new: it gets the windows that close after" in note for note in report.notes)
+    assert any("the sink 'y' is new: it receives the windows that close after" in note for note in report.notes)
     folder = MemoryStorage(new_nonce())
     job.rows += [{"ts": 90, "page": "p0"}, {"ts": 120, "page": "p0"}]
     job.run({"x": LedgerSink(job.x), "y": LedgerSink(job.y), "files": FileSink(folder)}, end=False)
@@ -290,7 +288,7 @@ def test_a_rollback_takes_back_from_a_sink_that_was_left_out(told: list[str]) ->
     found = of(job.x.rows()), of(job.y.rows())
     for name, ledger in (("x", job.x), ("y", job.y)):
         other = "y" if name == "x" else "x"
-        with pytest.raises(InvalidPipeline, match=rf"must take back what .* from its old sink \('{other}'\)"):
+        with pytest.raises(InvalidPipeline, match=rf"must take back later outputs from its old sink \('{other}'\)"):
             job.run({name: LedgerSink(ledger)})
     assert (of(job.x.rows()), of(job.y.rows())) == found
     job.run()
@@ -517,7 +515,7 @@ def test_a_sink_that_no_longer_takes_back_is_named_by_the_run() -> None:
     job.run()
     rollback(job.storage, sorted(job.newest.bases)[2], outputs="retract")
     shown_before = of(job.x.rows())
-    with pytest.raises(InvalidPipeline, match=r"FunctionSink.* cannot take back what was published since"):
+    with pytest.raises(InvalidPipeline, match=r"FunctionSink.* cannot take back later outputs"):
         job.run({"x": LedgerSink(job.x), "y": FunctionSink(lambda table, id: None)})
     assert of(job.x.rows()) == shown_before
 
@@ -527,7 +525,7 @@ def test_what_is_to_be_taken_back_needs_every_sink() -> None:
     job = Job()
     job.run()
     rollback(job.storage, sorted(job.newest.bases)[2], outputs="retract")
-    with pytest.raises(InvalidPipeline, match=r"must take back what was published since from its old sink \('y'\)"):
+    with pytest.raises(InvalidPipeline, match=r"must take back later outputs from its old sink \('y'\)"):
         job.run({"x": LedgerSink(job.x)})
 
 
@@ -579,12 +577,12 @@ def test_the_one_of_several_is_asked_for_by_name() -> None:
     """Who takes the first of two has forgotten the other."""
     job = Job()
     two = job.pipeline([MemorySink(), MemorySink()])
-    with pytest.raises(InvalidPipeline, match=r"has the sinks memory, memory-2: take pipeline\.sinks"):
+    with pytest.raises(InvalidPipeline, match=r"has the sinks memory, memory-2: use pipeline\.sinks"):
         _ = two.sink
     assert len(two.sinks) == 2 and job.pipeline(MemorySink()).sink is not None
     assert Pipeline(source=MemorySource([]), task=AllVisits(), checkpoint=job.storage).sink is None
     both = Pipeline(source=[MemorySource([]), MemorySource([])], task=AllVisits(), checkpoint=job.storage)
-    with pytest.raises(InvalidPipeline, match=r"has the sources memory, memory-2: take pipeline\.sources"):
+    with pytest.raises(InvalidPipeline, match=r"has the sources memory, memory-2: use pipeline\.sources"):
         _ = both.source
     assert "'memory-2': MemorySource" in repr(both)
 
@@ -594,7 +592,7 @@ def test_the_one_of_several_is_asked_for_by_name() -> None:
     [
         ({"a": StorageError("x")}, ["a"], "x"),
         ({"a": KeyError("x")}, ["a", "b"], "'x'"),
-        ({"a": Fenced("x")}, ["a", "b"], "sink 'a': x. The outputs that it lacks .* with them; 'b' got theirs"),
+        ({"a": Fenced("x")}, ["a", "b"], "sink 'a': x. The outputs that it lacks .* with them; 'b' received theirs"),
         ({"a": StorageError("x"), "b": KeyError("y")}, ["a", "b"], "sink 'a', 'b': x. .* begins with them"),
     ],
 )

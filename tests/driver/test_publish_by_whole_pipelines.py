@@ -166,7 +166,7 @@ def test_what_is_to_be_taken_back_is_not_asked_of_another_sink(tmp_path: Path) -
     rollback(storage, 0, outputs="retract")
     ids = storage.list("m")
     with pytest.raises(
-        InvalidPipeline, match=r"take back what was published since from its old sink \('memory'\).*--outputs=again"
+        InvalidPipeline, match=r"take back later outputs from its old sink \('memory'\).*--outputs=again"
     ):
         run(pipeline(storage, Elsewhere()))
     assert storage.list("m") == ids

@@ -117,17 +117,19 @@ def test_other_columns_and_none_are_refused() -> None:
     check_seen(found, manifest(replace(BY_NUMBER, within="1 h", restamped=True)), (), "url")
     check_seen(manifest(None), manifest(BY_NUMBER), (), "url")
     check_seen(found, manifest(None), ["dedupe"], "url")
-    with pytest.raises(FingerprintChanged, match=r"^url: copies .*\(origin, n\), .* dedupe by \(origin, e, n\). Put"):
+    with pytest.raises(
+        FingerprintChanged, match=r"^url: copies .*\(origin, n\), .* dedupe by \(origin, e, n\). Restore"
+    ):
         check_seen(found, manifest(replace(BY_NUMBER, epoch="e")), ["dedupe"], "url")
-    with pytest.raises(FingerprintChanged, match=r"no dedupe=: they would count. Put it back; or forget"):
+    with pytest.raises(FingerprintChanged, match=r"no dedupe=: they would count. Restore it; or forget"):
         check_seen(found, manifest(None), ["other"], "url")
 
 
 def test_a_run_that_begins_or_ends_it_says_so() -> None:
-    """What was read before is not known; what was seen is forgotten."""
+    """What was read before is not known; the seen records are forgotten."""
     assert [what for what, _ in notes(manifest(None), BY_NUMBER)] == ["dedupe"]
     assert [text for _, text in notes(manifest(BY_NUMBER), None)] == [
-        "deduplication ends: what was seen is forgotten, and copies count from now on"
+        "deduplication ends: the seen records are forgotten, and copies count from now on"
     ]
     for quiet in (notes(manifest(None, base=0), BY_NUMBER), notes(manifest(BY_NUMBER), BY_NUMBER)):
         assert list(quiet) == []

@@ -123,7 +123,7 @@ def test_only_an_empty_checkpoint_is_started(folder: Path) -> None:
     second = savepoint(world.checkpoint, "tuesday")
     with pytest.raises(OtherJob, match="of another job, not from"):
         pipeline(world, MemorySink(), storage, start_from=second).run(engine="embedded")
-    with pytest.raises(NoCheckpoint, match="there is no checkpoint there"):
+    with pytest.raises(NoCheckpoint, match="no checkpoint exists there"):
         pipeline(world, MemorySink(), MemoryStorage(f"{world.name}-e"), start_from="memory://nothing").run(
             engine="embedded"
         )

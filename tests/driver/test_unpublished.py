@@ -60,8 +60,8 @@ def test_windows_that_are_open_are_told_with_the_clock_that_closes_them() -> Non
     job = pipeline(Visits())
     report = run(job)
     assert report.unpublished == (
-        "1 window is open, until the clock reaches 2023-11-14 22:14:00Z; it stands at 2023-11-14 22:13:24Z until "
-        "later records come; if the input is complete, run with --end-of-input (from Python end_of_input=True)"
+        "1 window is open, until the clock reaches 2023-11-14 22:14:00Z; it is at 2023-11-14 22:13:24Z until "
+        "later records arrive; if the input is complete, run with --end-of-input (from Python end_of_input=True)"
     )
     assert f"\nnothing published: {report.unpublished}" in str(report)
     again = run(job).unpublished
@@ -100,7 +100,7 @@ def test_a_clock_that_waits_for_unread_files_says_so() -> None:
     reached = Reached(10, 100, "bytes", 1, 3)
     text = why(Ended(50, 0, 0, True, True, 4, 60_000, 0, False, reached))
     assert text.startswith("4 windows are open, the first until the clock reaches 1970-01-01 00:01:00Z; it has not")
-    assert text.endswith("and waits for what is listed and not read yet (ordered=True: for nothing)")
+    assert text.endswith("and waits for listed files that are not read yet (ordered=True: for none)")
 
 
 @pytest.mark.parametrize("steps", [0, 1])

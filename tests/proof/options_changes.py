@@ -99,7 +99,7 @@ def _record(*names: str) -> Any:
 
 
 _SCHEMA = {"ts": "int64", "page": "string", "n": "int64"}
-_STATE = {"told": ("Put", "evolve=")}
+_STATE = {"told": ("Restore", "evolve=")}
 _SOURCE = {"after": "plan"}
 
 CHANGES: tuple[Change, ...] = (
@@ -140,7 +140,7 @@ CHANGES: tuple[Change, ...] = (
         "checkpoint-2",
         both=False,
         prepare=_other_job,
-        told=("start_from", "Leave", "began"),
+        told=("start_from", "Omit", "began"),
     ),
     _change(
         "Pipeline.evolve",
@@ -156,14 +156,14 @@ CHANGES: tuple[Change, ...] = (
         Dedupe(origin="page", sequence="id"),
         None,
         both=False,
-        told=("dedupe=", "Put", "allow_dropped"),
+        told=("dedupe=", "Restore", "allow_dropped"),
     ),
     _change(
         "Pipeline.dedupe",
         WINDOWS,
         Dedupe(origin="page", sequence="id"),
         Dedupe(origin="page", sequence="more"),
-        told=("by (page, id)", "by (page, more)", "Put"),
+        told=("by (page, id)", "by (page, more)", "Restore"),
     ),
     _change("Pipeline.allow_dropped", WINDOWS, (), ["Totals"], values={"Task.name": ("Totals", "Sums")}, both=False),
     # -- a run
@@ -175,11 +175,13 @@ CHANGES: tuple[Change, ...] = (
     # -- files
     _change("FileSource.path", FILES, "json/*.jsonl", "csv/*.csv", told=("path=", "moved_from="), **_SOURCE),
     _change("FileSource.path", FILES, "json/a*.jsonl", "json/*.jsonl", effect=OnChange.PLAN),
-    _change("FileSource.timestamp", FILES, "ts", "other", told=("timestamp=", "'ts'", "'other'", "Say"), **_SOURCE),
-    _change("FileSource.timestamp_unit", FILES, "ms", "s", told=("timestamp_unit=", "'ms'", "'s'", "Say"), **_SOURCE),
-    _change("FileSource.format", CSV, "csv", "json", told=("format=", "'csv'", "'json'", "Say"), both=False, **_SOURCE),
-    _change("FileSource.multiline", CSV, False, True, told=("multiline=", "True", "False", "Say"), **_SOURCE),
-    _change("FileSource.csv_empty", CSV, "null", "text", told=("csv_empty=", "'null'", "'text'", "Say"), **_SOURCE),
+    _change("FileSource.timestamp", FILES, "ts", "other", told=("timestamp=", "'ts'", "'other'", "Give"), **_SOURCE),
+    _change("FileSource.timestamp_unit", FILES, "ms", "s", told=("timestamp_unit=", "'ms'", "'s'", "Give"), **_SOURCE),
+    _change(
+        "FileSource.format", CSV, "csv", "json", told=("format=", "'csv'", "'json'", "Give"), both=False, **_SOURCE
+    ),
+    _change("FileSource.multiline", CSV, False, True, told=("multiline=", "True", "False", "Give"), **_SOURCE),
+    _change("FileSource.csv_empty", CSV, "null", "text", told=("csv_empty=", "'null'", "'text'", "Give"), **_SOURCE),
     _change("FileSource.schema", FILES, _SCHEMA, {**_SCHEMA, "more": "int64"}),
     _change("FileSource.ordered", FILES, True, False),
     _change("FileSource.max_out_of_orderness", FILES, 0, 15),
@@ -188,9 +190,11 @@ CHANGES: tuple[Change, ...] = (
     _change("FileSource.shared_mount", FILES, False, True),
     # -- rows
     _change("MemorySource.rows", WINDOWS, list(ROWS), pa.Table.from_pylist(list(ROWS))),
-    _change("MemorySource.timestamp", WINDOWS, "ts", "other", told=("timestamp=", "'ts'", "'other'", "Say"), **_SOURCE),
     _change(
-        "MemorySource.timestamp_unit", WINDOWS, "ms", "s", told=("timestamp_unit=", "'ms'", "'s'", "Say"), **_SOURCE
+        "MemorySource.timestamp", WINDOWS, "ts", "other", told=("timestamp=", "'ts'", "'other'", "Give"), **_SOURCE
+    ),
+    _change(
+        "MemorySource.timestamp_unit", WINDOWS, "ms", "s", told=("timestamp_unit=", "'ms'", "'s'", "Give"), **_SOURCE
     ),
     _change("MemorySource.max_out_of_orderness", WINDOWS, 0, 15, twin=True),
     _change("MemorySource.ordered", WINDOWS, True, False, twin=True),
@@ -200,9 +204,9 @@ CHANGES: tuple[Change, ...] = (
     # -- states and windows
     _change("NonWindowState.monoid", TOTALS, Sum(), Max(), told=("Sum", "Max", "evolve=")),
     _change("NonWindowState.interval_ms", TOTALS, 10, 20, effect=OnChange.NONE),
-    _change("NonWindowState.interval_ms", HISTORY, 10, 20, told=("10", "20", "Put")),
+    _change("NonWindowState.interval_ms", HISTORY, 10, 20, told=("10", "20", "Restore")),
     _change("NonWindowState.history", HISTORY, 1, 40),
-    _change("NonWindowState.history", TOTALS, None, 20, effect=OnChange.RECORDED, told=("Put",)),
+    _change("NonWindowState.history", TOTALS, None, 20, effect=OnChange.RECORDED, told=("Restore",)),
     _change("WindowState.monoid", WINDOWS, Sum(), Count(), told=("Sum", "Count", "evolve=")),
     _change(
         "WindowState.window",
@@ -210,11 +214,11 @@ CHANGES: tuple[Change, ...] = (
         WITHOUT,
         WITHOUT,
         values={"tumbling.size": (10, WITHOUT), "sliding.size": (WITHOUT, 10), "sliding.every": (WITHOUT, 5)},
-        told=("tumbling", "sliding", "Put"),
+        told=("tumbling", "sliding", "Restore"),
     ),
-    _change("WindowState.interval_ms", WINDOWS, None, 5, told=("5", "Put")),
-    _change("tumbling.size", WINDOWS, 10, 20, told=("10 ms", "20 ms", "Put")),
-    _change("tumbling.offset", WINDOWS, 0, 4, told=('"4 ms"', "Put")),
+    _change("WindowState.interval_ms", WINDOWS, None, 5, told=("5", "Restore")),
+    _change("tumbling.size", WINDOWS, 10, 20, told=("10 ms", "20 ms", "Restore")),
+    _change("tumbling.offset", WINDOWS, 0, 4, told=('"4 ms"', "Restore")),
     *(
         _change(
             f"sliding.{name}",
@@ -222,7 +226,7 @@ CHANGES: tuple[Change, ...] = (
             a,
             b,
             values={"tumbling.size": (WITHOUT, WITHOUT)},
-            told=(f"{a} ms", f"{b} ms", "Put"),
+            told=(f"{a} ms", f"{b} ms", "Restore"),
         )
         for name, a, b in (("size", 20, 30), ("every", 10, 5), ("offset", 1, 2))
     ),
