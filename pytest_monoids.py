@@ -14,13 +14,13 @@ def pytest_addoption(parser: Any) -> None:
         action="append",
         default=[],
         metavar="PACKAGE",
-        help="Try the laws on every public monoid of PACKAGE; without paths, nothing else is tested. May be repeated.",
+        help="Test the laws on every public monoid of PACKAGE; without paths, nothing else is tested. Can be repeated.",
     )
     group.addoption(
         "--monoid-laws-examples",
         type=_examples,
         metavar="N",
-        help="How many examples each law is tried on [default: 200, or what there is time for].",
+        help="How many examples each law is tested on [default: 200, or as many as time allows].",
     )
 
 
@@ -32,7 +32,7 @@ def _examples(text: str) -> int:
 
 
 def pytest_configure(config: Any) -> None:
-    """Load the plugin if it is asked for."""
+    """Load the plugin if the option is given."""
     if not config.getoption("monoid_laws"):
         return
     from monoids.laws import plugin

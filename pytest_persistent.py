@@ -1,5 +1,5 @@
-"""The fixtures and the option of ``persistent.testing``, in a module that is quick to import: the rest is loaded when
-it is used."""
+"""The pytest fixtures and the option of ``persistent.testing``, in a module that is quick to import: the rest is loaded
+when it is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pytest_addoption(parser: Any) -> None:
         "--persistent-seeds",
         type=_seeds,
         metavar="N",
-        help="How many seeds simulate() tries where none are given [default: 100].",
+        help="How many seeds simulate() tries by default [default: 100].",
     )
 
 
@@ -31,7 +31,7 @@ def _seeds(text: str) -> int:
 
 
 def pytest_configure(config: Any) -> None:
-    """Say how many seeds there are, if asked to."""
+    """Set the number of seeds, if given."""
     number = config.getoption("persistent_seeds")
     if number is not None:
         from persistent.testing.simulating import SEEDS
@@ -42,7 +42,7 @@ def pytest_configure(config: Any) -> None:
 
 @pytest.fixture
 def manual_clock() -> Iterator[ManualClock]:
-    """The time of ``persistent`` stands still for a test: ``manual_clock.advance("1 min")`` moves it."""
+    """A stopped clock for ``persistent``: ``manual_clock.advance("1 min")`` moves it."""
     from persistent.testing import ManualClock
 
     with ManualClock() as clock:
@@ -51,7 +51,7 @@ def manual_clock() -> Iterator[ManualClock]:
 
 @pytest.fixture
 def memory_checkpoint() -> Iterator[str]:
-    """The URL of a fresh checkpoint in memory, forgotten after the test."""
+    """The URL of a fresh checkpoint in memory, deleted after the test."""
     from uuid import uuid4
 
     from persistent.storage import MemoryStorage

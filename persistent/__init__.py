@@ -4,7 +4,7 @@
        ^                                                      |
        +------------------------ positions <------------------+
 
-Subclass ``PersistentTask``, say which monoid the state is, and run a ``Pipeline``.
+Subclass ``PersistentTask``, choose the monoid of its state, and run a ``Pipeline``.
 """
 
 from persistent.checkpoint.retention import Retention

@@ -56,7 +56,7 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
         if not match or match[2] not in _UNITS_MS:
             units = "; ".join(", ".join(names) for _, names in _UNITS)
             raise ValueError(
-                f"{name}: {value!r} is not a duration: write a whole number and a unit, for example '500 ms', '1 min', "
+                f"{name}: {value!r} is not a duration: give a whole number and a unit, for example '500 ms', '1 min', "
                 f"'2 days'. The units: {units}"
             )
         value = int(match[1]) * _UNITS_MS[match[2]]
@@ -76,7 +76,7 @@ def duration_ms(value: Duration, name: str = "duration") -> int:
 
 
 def bare(**given: Duration | None) -> dict[str, int]:
-    """The durations given without a unit that may be meant as seconds: 60, 300 or 86400 milliseconds are no whole
+    """The durations given without a unit that may be meant as seconds: 60, 300 or 86400 milliseconds are not whole
     seconds, 60_000 are.
 
     >>> bare(history=60, max_future=60_000, size="60 ms")
@@ -86,7 +86,7 @@ def bare(**given: Duration | None) -> dict[str, int]:
 
 
 def duration_text(duration: int) -> str:
-    """A duration (ms) as text, which ``duration_ms`` reads back.
+    """A duration (ms) as text that ``duration_ms`` can read.
 
     >>> duration_text(60_000), duration_text(1_500), duration_text(0)
     ('1 min', '1500 ms', '0 ms')
@@ -122,13 +122,13 @@ def _read(text: str, name: str) -> int | datetime:
             return datetime.fromisoformat(text)
         except ValueError:
             raise ValueError(
-                f"{name}: {text!r} is no time: write 2024-05-01T10:00:00Z, or milliseconds since 1970"
+                f"{name}: {text!r} is not a time: give 2024-05-01T10:00:00Z, or milliseconds since 1970"
             ) from None
     number = int(text)
     if _is_date(text):
         date, instant = datetime.fromisoformat(text).date(), _EPOCH + timedelta(milliseconds=number)
         raise ValueError(
-            f"{name}: {text!r} may be a date or milliseconds since 1970: write {date}, or {instant.isoformat()}"
+            f"{name}: {text!r} can be a date or milliseconds since 1970: give {date}, or {instant.isoformat()}"
         )
     return number
 
@@ -151,13 +151,13 @@ def monotonic_s() -> float:
 
 
 def later_of(largest: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
-    """The largest timestamp of each partition, of those before and those seen since."""
+    """The largest timestamp of each partition: before, and seen since."""
     return {**largest, **{name: max(timestamp, largest.get(name, timestamp)) for name, timestamp in seen.items()}}
 
 
 def bound_of(largest: Mapping[str, int], cap: Mapping[str, int | None], lag_ms: int) -> int | None:
-    """Up to where the partitions of a source have come, those in ``cap``; None if the clock waits for none of them. A
-    partition without a record yet stands at 0. ``cap``: bounds of listed, unread data; ``lag_ms``: allowed disorder.
+    """The event time that the partitions in ``cap`` have reached; None if the clock waits for none of them. A partition
+    without a record counts as 0. ``cap``: bounds of listed, unread data; ``lag_ms``: allowed disorder.
 
     >>> bound_of({"a": 9, "b": 7}, {"a": None, "b": 5}, 1), bound_of({"a": 9}, {}, 1)
     (5, None)
@@ -175,7 +175,7 @@ class Clock:
 
     ``watermark``: no earlier timestamp is expected. ``closed``: every window with ``end <= closed`` has been staged.
     ``largest``: the largest processed timestamp of each partition. ``end_of_input``: the input was declared complete,
-    and no record has come since.
+    and no record has arrived since.
     """
 
     watermark: int = 0

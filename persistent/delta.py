@@ -24,8 +24,8 @@ from persistent.text.figures import date_text, utc_text
 
 _FOLD_PARTS = 32
 _DATED = 100_000_000_000
-"""Times (ms) from here on, March 1973, are taken for dates: what is not half of one is an amount, or a number of a
-test."""
+"""Times (ms) from here on, March 1973, are taken for dates: a number less than half of one is an amount, or a number in
+a test."""
 _TRIED_MAX = 1_000
 _CONTAINERS = {list, tuple, set, frozenset, dict}
 
@@ -76,7 +76,7 @@ class Delta:
             self._given_keys[len(self._times)] = key
         elif row is None and self._key_names:
             raise TypeError(
-                "update without key= outside process_message: which message it belongs to is not known. Give "
+                "update without key= outside process_message: the message it belongs to is unknown. Give "
                 "key=message.key, or call super().process_batch(state, batch)"
             )
         self._rows.append(-1 if row is None else row)
@@ -95,7 +95,7 @@ class Delta:
         if keys is _OWN_KEY:
             if own is None and self._key_names:
                 raise TypeError(
-                    "update_batch needs keys=: they may be left out only with the timestamps of a batch itself "
+                    "update_batch needs keys=: they may be omitted only with the timestamps of a batch itself "
                     "(batch.timestamps, or those of batch.filter(mask))"
                 )
             columns = own.keys if own is not None else ()
@@ -137,7 +137,7 @@ class Delta:
         self.abandon()
 
     def settle(self) -> None:
-        """Fold the kept sums once they are many. An error here belongs to the sum, and to no message."""
+        """Fold the kept sums once they are many. An error here belongs to the sum, not to a message."""
         if len(self._parts) > _FOLD_PARTS:
             self._parts = [fold(self._state.monoid, self._parts, self._state.panes.step)]
 
@@ -151,7 +151,7 @@ class Delta:
         """The sum of all updates; None if there were none."""
         return fold(self._state.monoid, self._parts, self._state.panes.step) if self._parts else None
 
-    # -- how -------------------------------------------------------------------------------------------------
+    # -- internals -------------------------------------------------------------------------------------------------
 
     def _clear(self) -> None:
         self._rows: list[int] = []
@@ -167,7 +167,7 @@ class Delta:
             self._clear()
 
     def _check_not_swapped(self, times: Integers) -> None:
-        """ValueError if an update has the value of its message's timestamp, and a time that is nowhere near it."""
+        """ValueError if an update has its message's timestamp as its value, and a time that is far from it."""
         batch = self._listed_batch
         if batch is None or not len(batch) or not _is_far_before(times, batch.timestamps):
             return
@@ -205,7 +205,7 @@ class Delta:
             self._pending.append(group_by(self._state.monoid, keys, panes, columns, self._state.panes.step))
 
     def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
-        """The types of the key columns, with these. TypeError if one differs from the keys before."""
+        """The types of the key columns, including these. TypeError if one differs from those of earlier keys."""
         known, found = self._pending_types, tuple(column.type for column in keys)
         if found == known or not known:
             return found
@@ -215,7 +215,7 @@ class Delta:
                 agreed += agreed_types([[one], [other]])
             except TypeError as error:
                 raise TypeError(
-                    f"key column {name!r} holds {one}, as its first key does, and this one is {other}: give it one type"
+                    f"key column {name!r} holds {one}, as in its first key, but this one is {other}: give it one type"
                 ) from error
         return tuple(agreed)
 
@@ -273,7 +273,7 @@ class _AtOnce(Delta):
 
 
 def _is_far_before(times: Integers, own: Integers) -> bool:
-    """Whether some of these times, other than 0, cannot be meant as times of records whose own are ``own``."""
+    """Whether some of these times, other than 0, are implausible as times of records with the timestamps ``own``."""
     later = times[times != 0] if len(times) and not int(times.min()) else times
     return bool(len(later) and len(own) and int(own.min()) >= _DATED and 2 * int(later.min()) < int(own.min()))
 
@@ -281,7 +281,7 @@ def _is_far_before(times: Integers, own: Integers) -> bool:
 def _swapped_text(method: str, time: int, value: int) -> str:
     return (
         f"an update at {time} ({utc_text(time)}) whose value, {value}, is the timestamp of its message: the two are "
-        f"the other way round. Write state.{method}(timestamp, value)"
+        f"swapped. Use state.{method}(timestamp, value)"
     )
 
 
@@ -299,7 +299,7 @@ def listed_key(keys: Sequence[Any], name: str) -> pa.Array:
     for key in keys if kinds & _CONTAINERS else ():
         if type(key) in _CONTAINERS:
             raise TypeError(
-                f"key column {name!r}: {repr(key)[:100]} is a {type(key).__name__}, and a key is one value: take "
+                f"key column {name!r}: {repr(key)[:100]} is a {type(key).__name__}, but a key is one value: use "
                 "one of them, join them to text, or name a column for each"
             )
     if len(kinds) > 1:

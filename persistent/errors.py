@@ -12,7 +12,7 @@ class InvalidPipeline(PersistentError):
 
 
 class NoCheckpoint(InvalidPipeline):
-    """There is no checkpoint at this place."""
+    """No checkpoint exists at this place."""
 
 
 class UnknownCheckpoint(InvalidPipeline):
@@ -24,7 +24,7 @@ class CorruptCheckpoint(PersistentError):
 
 
 class CorruptLog(PersistentError):
-    """Bytes of a log are missing or changed that were acknowledged. They are never skipped silently."""
+    """Acknowledged bytes of a log are missing or changed. They are never skipped silently."""
 
 
 class LawBroken(PersistentError):
@@ -36,11 +36,11 @@ class Fenced(PersistentError):
 
 
 class StillRunning(PersistentError):
-    """A driver seems to run on this checkpoint. Stop it, or fence it off, before another one writes."""
+    """A driver seems to run on this checkpoint. Stop it, or fence it, before another one writes."""
 
 
 class Refused(PersistentError):
-    """An operation on a checkpoint is not possible as asked. The job is unchanged."""
+    """An operation is not possible as requested. Nothing has changed."""
 
 
 class OtherJob(PersistentError):
@@ -60,7 +60,7 @@ class OldFormat(PersistentError):
 
 
 class SourceError(PersistentError):
-    """The source cannot be read as described. Nothing was lost; the last checkpoint stays good."""
+    """The source cannot be read as described. Nothing was lost; the last checkpoint is good."""
 
 
 class SourceChanged(SourceError):

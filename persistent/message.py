@@ -59,7 +59,7 @@ class Row(Mapping[str, Any]):
         return name in self._lists.table.schema.names
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"a message's value is a mapping: write message.value[{name!r}]")
+        raise AttributeError(f"a message's value is a mapping: use message.value[{name!r}]")
 
     def __repr__(self) -> str:
         return repr(dict(self))
@@ -68,9 +68,9 @@ class Row(Mapping[str, Any]):
 class Message:
     """One record: ``value`` (a mapping of Python values), ``timestamp`` (ms), and its place in the source.
 
-    ``delivery`` says how it came: "live", "replay", "late-join", "retransmit" or "redelivered"; a file's is "live". It
-    may differ when the message is read again, so no result may depend on it. ``origin`` and ``sequence`` are those of
-    its sender, None where the source knows none.
+    ``delivery`` says how it arrived: "live", "replay", "late-join", "retransmit" or "redelivered"; a file's is "live".
+    It can differ when the message is read again, so no result may depend on it. ``origin`` and ``sequence`` are those
+    of its sender, None if the source does not know them.
     """
 
     __slots__ = ("_batch", "_row", "timestamp", "value")
@@ -117,7 +117,7 @@ class Message:
 
     def _hint(self, written: str, name: Any) -> str:
         names = list(self.value)
-        wanted = f"write message.value[{name!r}]" if name in names else f"its fields are {', '.join(names)}"
+        wanted = f"use message.value[{name!r}]" if name in names else f"its fields are {', '.join(names)}"
         return f"{written}: the fields of a message are in message.value: {wanted}"
 
     def __repr__(self) -> str:
@@ -147,7 +147,7 @@ class Batch:
 
     @cached_property
     def keys(self) -> tuple[pa.Array, ...]:
-        """The key columns of the task, one row a record."""
+        """The key columns of the task, one row per record."""
         return self.key_of(self)
 
     def of_timestamps(self, timestamps: Any) -> Batch | None:

@@ -61,11 +61,11 @@ _GUARANTEES = ("at-least-once", "exactly-once")
 
 
 class Pipeline:
-    """What to run.
+    """A source, a task, sinks and a checkpoint, to be run.
 
     ``source``: one, a list, or a mapping of names to sources, all of which feed the task. ``checkpoint``: the URL of a
     folder for this pipeline alone. ``sink``: where windows go when they close: one, a list, or a mapping of names to
-    sinks, each of which gets all of them. Without one the state is the only result, and a state with windows needs
+    sinks, each of which receives all of them. Without one the state is the only result, and a state with windows needs
     ``discard_closed=True``, which drops closed windows.
     ``step_rows``: exactly this many records of each source per step, so that steps depend on the input alone; by
     default a step takes about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a
@@ -142,7 +142,7 @@ class Pipeline:
         self.evolve = evolve
         self.allow_dropped = checked_names(allow_dropped, "allow_dropped")
         if operator_name(task) in self.allow_dropped:
-            raise InvalidPipeline(f"allow_dropped={allow_dropped!r} names the task of this pipeline: leave it out")
+            raise InvalidPipeline(f"allow_dropped={allow_dropped!r} names the task of this pipeline: omit it")
         guarantee = self.guarantee()
         if require == "exactly-once" and not guarantee.startswith(require):
             raise InvalidPipeline(f"require={require!r}, but this pipeline is {guarantee}")
@@ -153,21 +153,21 @@ class Pipeline:
 
     @property
     def source(self) -> Source:
-        """The source of a pipeline with one. InvalidPipeline if it has several: ``sources`` has them by name."""
+        """The only source. InvalidPipeline if the pipeline has several: ``sources`` has them by name."""
         if len(self.sources) != 1:
-            raise InvalidPipeline(f"this pipeline has the sources {', '.join(self.sources)}: take pipeline.sources")
+            raise InvalidPipeline(f"this pipeline has the sources {', '.join(self.sources)}: use pipeline.sources")
         return next(iter(self.sources.values()))
 
     @property
     def sink(self) -> AnySink | None:
-        """The sink of a pipeline with one, or None. InvalidPipeline if it has several: ``sinks`` has them by name."""
+        """The only sink, or None. InvalidPipeline if the pipeline has several: ``sinks`` has them by name."""
         if len(self.sinks) > 1:
-            raise InvalidPipeline(f"this pipeline has the sinks {', '.join(self.sinks)}: take pipeline.sinks")
+            raise InvalidPipeline(f"this pipeline has the sinks {', '.join(self.sinks)}: use pipeline.sinks")
         return next(iter(self.sinks.values()), None)
 
     def guarantee(self) -> Guarantee:
-        """What this pipeline guarantees, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
-        promise of each: "source", "checkpoint", "sink"; of several "source clicks", "source orders"."""
+        """The guarantee of this pipeline, and why: the weakest of sources, checkpoint and sinks. ``parts`` has the
+        promise of each: "source", "checkpoint", "sink"; with several, "source clicks", "source orders"."""
         parts = {}
         for name, source in self.sources.items():
             parts[_part("source", name, self.sources)] = promise_of(
@@ -175,20 +175,20 @@ class Pipeline:
             )
         parts["checkpoint"] = promise_of_checkpoint(self.storage, proved=not self.unsafe_single_driver)
         for name, sink in self.sinks.items():
-            parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes what a checkpoint names")
+            parts[_part("sink", name, self.sinks)] = promise_of(sink, "it publishes committed outputs")
         discards = self.discard_closed and self._state.window is not None
         limits = ["for the open windows only: those that close are discarded"] if discards else []
         limits += copies.said(self.dedupe, self.sources)
         return guarantee_of(parts, "; ".join(limits))
 
     def warnings(self) -> tuple[str, ...]:
-        """Likely mistakes that the sources found: in the files that they listed, in the queues that they took from."""
+        """Likely mistakes that the sources found in their files or queues."""
         told = (getattr(source, "warnings", None) for source in self.sources.values())
         return tuple(warning for warnings in told if warnings is not None for warning in warnings())
 
     def _check_not_read_back(self) -> None:
-        """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink. To skip
-        those is not enough: if either moved later, its old files would become input."""
+        """InvalidPipeline if a source would read what a sink writes, or list files of the checkpoint or a sink.
+        Skipping them is not enough: if either moved later, its old files would become input."""
         for source, sink in product(self.sources.values(), self.sinks.values()):
             if getattr(source, "address", None) == getattr(sink, "address", "") != "":
                 raise InvalidPipeline(
@@ -201,10 +201,9 @@ class Pipeline:
         for source, (part, url, names) in product(sources, places):
             if source.would_read(url, names):
                 raise InvalidPipeline(
-                    f"the {part} {url} is inside the source {source!r}, which would read what is written there. "
+                    f"the {part} {url} is inside the source {source!r}, which would read the files written there. "
                     "Narrow the path of the source to a folder, or a pattern, of its input alone, such as "
-                    f"'events/*.jsonl'; or give the {part} a folder elsewhere, and if it has begun move there all that "
-                    "it has written"
+                    f"'events/*.jsonl'; or give the {part} another folder, and if it has begun move all its files there"
                 )
 
     @spelled
@@ -220,14 +219,16 @@ class Pipeline:
     ) -> RunReport:
         """Process the available input exactly once, from where the last run ended.
 
-        ``spark``: a SparkSession; without session and ``engine``, the active session, else this process. ``follow``:
-        wait for more input until SIGINT or SIGTERM. ``end_of_input``: the input is complete, so close every window.
-        ``on_step`` gets the report of each step; ``on_idle`` is called repeatedly while a followed source has nothing
-        new. Raises the errors of ``persistent.errors``.
+        ``spark``: a SparkSession; without session and ``engine``, the active session, otherwise this process.
+        ``follow``: wait for more input until SIGINT or SIGTERM. ``end_of_input``: the input is complete, so close every
+        window. ``on_step`` is called with the report of each step; ``on_idle`` is called repeatedly while a followed
+        source has nothing new. Raises the errors of ``persistent.errors``.
         """
         if follow and end_of_input:
-            raise InvalidPipeline("follow=True waits for more input, end_of_input=True says there is none: choose one")
-        # First, because it asks no store: an unreachable one may take minutes to fail.
+            raise InvalidPipeline(
+                "follow=True waits for more input, end_of_input=True declares the input complete: choose one"
+            )
+        # First, because it accesses no store: an unreachable one can take minutes to fail.
         chosen = self._engine(spark, engine)
         self._check_not_read_back()
         options = Options(
@@ -261,9 +262,9 @@ class Pipeline:
     def state(self, spark: Any = None, *, at: int | None = None, as_of: Instant | None = None) -> Any:
         """The folded state as an Arrow table in output columns; with a SparkSession, as a DataFrame.
 
-        A state with windows shows every open window that holds something. ``at``: the state of that kept checkpoint.
-        ``as_of``: the state before that clock (ms since the epoch, a datetime or ISO 8601, UTC without a zone), which
-        must lie on the state's grid and within its ``history`` and the kept checkpoints. The job may run meanwhile.
+        A state with windows shows every non-empty open window. ``at``: the state of that kept checkpoint. ``as_of``:
+        the state before that clock (ms since the epoch, a datetime or ISO 8601, UTC without a zone), which must lie on
+        the state's grid and within its ``history`` and the kept checkpoints. The job can run meanwhile.
         """
         if at is not None and as_of is not None:
             raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
@@ -280,7 +281,7 @@ class Pipeline:
         return read_aside(self.storage, "dead")
 
     def job(self) -> Job:
-        """The job, as drivers and operations take it."""
+        """The job, as drivers and operations use it."""
         letters = self.on_error == "dead-letter"
         sources, sinks, discards = self.sources, self.sinks, self.discard_closed
         return Job(self.task, self._state, sources, sinks, self.storage, letters, discards, self.dedupe)
@@ -316,7 +317,7 @@ class Pipeline:
         else:
             session = spark if spark is not None else _active_session()
             if session is None and engine == "spark":
-                raise InvalidPipeline('engine="spark" needs a SparkSession: run(spark), or make one before')
+                raise InvalidPipeline('engine="spark" needs a SparkSession: give run(spark), or create one first')
             chosen = _spark_engine(session) if session is not None else Embedded()
         if not chosen.in_process:
             self._check_reach(chosen)
@@ -329,7 +330,7 @@ class Pipeline:
         for part in parts:
             if not part.shared:
                 raise InvalidPipeline(
-                    f"{part!r} lives in the memory of this process, out of reach of the workers of {engine.name}: "
+                    f"{part!r} is in the memory of this process, out of reach of the workers of {engine.name}: "
                     'use a folder, or engine="embedded"'
                 )
         check = getattr(engine, "check", None)
@@ -366,16 +367,15 @@ def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
 
 
 def _check_closed_go_somewhere(state: PersistentState, sinks: Mapping[str, AnySink], discard_closed: bool) -> None:
-    """InvalidPipeline if closed windows would be lost without the user saying so."""
+    """InvalidPipeline if closed windows would be lost and the user has not declared it."""
     if not isinstance(discard_closed, bool):
         raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
     if sinks and discard_closed:
-        raise InvalidPipeline("sink= says where windows go, discard_closed=True that they go nowhere: leave one out")
+        raise InvalidPipeline("sink= publishes closed windows, discard_closed=True drops them: omit one of them")
     if not sinks and state.window is not None and not discard_closed:
         raise InvalidPipeline(
-            "a WindowState without sink=: a window is gone from the state once it has closed, and its result would be "
-            "lost. Say where it goes: sink=FileSink(...) or MemorySink(); or discard_closed=True, if only open windows "
-            "are ever looked at"
+            "a WindowState without sink=: a closed window leaves the state, and its result would be lost. Give it a "
+            "destination: sink=FileSink(...) or MemorySink(); or discard_closed=True, if only open windows matter"
         )
 
 

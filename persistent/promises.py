@@ -1,4 +1,4 @@
-"""A promise is what a part of a pipeline holds of every record or output. A pipeline guarantees the weakest."""
+"""A promise is what a part of a pipeline guarantees for every record or output. A pipeline guarantees the weakest."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ LEVELS: Final = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
 @dataclass(frozen=True)
 class Promise:
-    """What a part holds: ``level`` is "exactly-once", "at-least-once" or "at-most-once", ``reason`` says why,
-    ``while_`` what has to hold meanwhile."""
+    """The promise of a part. ``level``: "exactly-once", "at-least-once" or "at-most-once"; ``reason``: why; ``while_``:
+    the condition under which it holds."""
 
     level: str
     reason: str
@@ -38,23 +38,23 @@ class Guarantee(str):
 
 
 def guarantee_of(parts: Mapping[str, Promise], limit: str = "") -> Guarantee:
-    """The weakest of these promises; if all are exactly-once, the first with a condition. Where one part may lose and
-    another repeat, neither is promised. ``limit``: what it does not cover."""
+    """The weakest of these promises; if all are exactly-once, the first with a condition. If one part can lose records
+    and another can repeat them, neither is promised. ``limit``: what the guarantee does not cover."""
     weakest = min(parts.values(), key=lambda one: (LEVELS.index(one.level), not one.while_))
     reasons = "; ".join(f"{name}: {one.reason}" for name, one in parts.items())
     decides = weakest.level != EXACTLY_ONCE or weakest.while_
     text = str(weakest) if decides else f"{weakest.level}: {reasons}"
     if {AT_MOST_ONCE, AT_LEAST_ONCE} <= {one.level for one in parts.values()}:
-        told = "; ".join(f"{name}: {one}" for name, one in parts.items() if one.level != EXACTLY_ONCE)
-        text = f"neither at-least-once nor at-most-once: {told}"
+        broken = "; ".join(f"{name}: {one}" for name, one in parts.items() if one.level != EXACTLY_ONCE)
+        text = f"neither at-least-once nor at-most-once: {broken}"
     found = Guarantee(f"{text}; {limit}" if limit else text)
     found.parts = dict(parts)
     return found
 
 
 def promise_of(part: Any, otherwise: str = "it keeps its contract", *, deduplicated: bool = False) -> Promise:
-    """What a source or sink promises; if copies are recognised (``deduplicated``), ``guarantee_deduplicated()`` says it
-    where it is there. One that does not say keeps its contract: ``otherwise`` says what that is.
+    """The promise of a source or sink; if copies are recognised (``deduplicated``), that of
+    ``guarantee_deduplicated()``, if it exists. A part without one keeps its contract, which is ``otherwise``.
 
     >>> print(promise_of(object()))
     exactly-once: it keeps its contract
@@ -70,7 +70,8 @@ def promise_of(part: Any, otherwise: str = "it keeps its contract", *, deduplica
 
 
 def promise_of_checkpoint(storage: Any, *, proved: bool) -> Promise:
-    """What a checkpoint on this storage promises. ``proved``: whether it is proved to create files atomically."""
+    """The promise of a checkpoint on this storage. ``proved``: whether the storage is proved to create files
+    atomically."""
     if not storage.shared:
         return Promise(EXACTLY_ONCE, f"{storage.url} is in its memory", "this process lives")
     if not proved:

@@ -1,15 +1,15 @@
-"""A serializer for any Python object, asked for by name: cloudpickle, signed.
+"""A serializer for any Python object, chosen by name: cloudpickle, signed.
 
     class Models(Monoid[Model]):
         serializer = cloudpickle(key=lambda: bytes.fromhex(os.environ["STATE_KEY"]))
 
 Unpickling runs code, so anyone who can write the bytes can run code where they are read. Therefore the bytes begin
 with an HMAC-SHA256 under the user's key, verified in constant time before anything is unpickled. No checkpoint, repr or
-pickle holds the key: a worker gets the function, and calls it where it runs.
+pickle holds the key: a worker receives the function, and calls it where it runs.
 
 The signature covers the bytes, not their place: someone who can write the checkpoint can still swap signed elements.
-Pickles are not canonical (equal elements may have different bytes) and need the classes they were made from. For what
-must outlive a release, or be compared, define ``encode`` and ``decode`` of the monoid over plain values.
+Pickles are not canonical (equal elements can have different bytes) and need the classes they were made from. For
+elements that must outlive a release, or be compared, define ``encode`` and ``decode`` of the monoid over plain values.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _Cloudpickle:
     def __reduce__(self) -> tuple[Any, ...]:
         if not callable(self._key) or self._bytes() in pickler.dumps(self._key):
             raise TypeError(
-                "the key of the cloudpickle serializer would stand in what is sent to the workers: give a function "
+                "the key of the cloudpickle serializer would be part of the data sent to the workers: give a function "
                 "that fetches it where it is called, such as key=lambda: bytes.fromhex(os.environ['STATE_KEY'])"
             )
         return _Cloudpickle, (self._key,)
@@ -104,6 +104,6 @@ def _checked(key: Any) -> bytes:
     if len(key) < KEY_BYTES_MIN:
         raise ValueError(
             f"the key of the cloudpickle serializer has {len(key)} bytes, at least {KEY_BYTES_MIN} are needed: make "
-            "one with secrets.token_bytes(32), and keep it where the checkpoint is not"
+            "one with secrets.token_bytes(32), and keep it apart from the checkpoint"
         )
     return key

@@ -1,4 +1,4 @@
-"""A state is the monoid sum of the messages' contributions, kept by pane: so any prefix in event time is a sum too.
+"""A state is the monoid sum of the messages' contributions, kept by pane, so any prefix in event time is a sum too.
 
 Contract of a state on its own, for clocks on its grid:
 
@@ -55,7 +55,7 @@ class PersistentState:
 
     def __init__(self, monoid: Monoid[Any], panes: Panes) -> None:
         if not isinstance(monoid, Monoid):
-            raise TypeError(f"a state is made of a monoid, not of {monoid!r}; write for example Count() or Sum(float)")
+            raise TypeError(f"a state is made of a monoid, not of {monoid!r}; give for example Count() or Sum(float)")
         check(monoid)
         self.monoid = monoid
         self.panes = panes
@@ -74,12 +74,12 @@ class PersistentState:
         return panes
 
     def known_from(self, watermark: int) -> int | None:
-        """In a pipeline: the first clock that a step which begins at ``watermark`` can separate from older times; None
-        if the windows say so, or nothing is separated."""
+        """In a pipeline: the first clock that a step beginning at ``watermark`` can separate from older times; None if
+        the windows determine it, or nothing is separated."""
         return None
 
     def knows(self, clock: int, watermark: int) -> bool:
-        """Whether a checkpoint at ``watermark`` can separate what came before ``clock`` from what came after."""
+        """Whether a checkpoint at ``watermark`` can separate records before ``clock`` from later ones."""
         return self.panes.is_cut(clock) and clock <= watermark
 
     def fingerprint(self) -> dict[str, Any]:
@@ -91,13 +91,13 @@ class PersistentState:
     def update(self, timestamp: int, value: Any, *, key: Any = None) -> None:
         """Add one value at a time (ms since the epoch)."""
         if key is not None:
-            raise TypeError("a state on its own is one key: leave out key=, or run the task in a pipeline")
+            raise TypeError("a state on its own is one key: omit key=, or run the task in a pipeline")
         self._add(checked_timestamp(timestamp), self.monoid.lift(value))
 
     def update_batch(self, timestamps: Any, values: Any, *, keys: Any = None) -> None:
         """Add many values: ``timestamps`` int64 ms; Arrow and NumPy arrays in ``values`` are columns of that length."""
         if keys is not None:
-            raise TypeError("a state on its own is one key: leave out keys=, or run the task in a pipeline")
+            raise TypeError("a state on its own is one key: omit keys=, or run the task in a pipeline")
         times = checked_timestamps(timestamps)
         columns = self.monoid.lift_rows(values, len(times))
         held = self._held(times)
@@ -125,7 +125,7 @@ class PersistentState:
         return len(document).to_bytes(_HEADER_BYTES, "big") + document + data
 
     def recover(self, clock: Instant, data: bytes) -> None:
-        """Replace this state by what ``checkpoint(clock)`` returned. Corrupt bytes raise and change nothing."""
+        """Replace this state by the one that ``checkpoint(clock)`` returned. Corrupt bytes raise and change nothing."""
         clock = self._checked_clock(clock)
         size = int.from_bytes(data[:_HEADER_BYTES], "big")
         place = f"checkpoint of a {type(self).__name__} at clock {clock}"
@@ -134,7 +134,7 @@ class PersistentState:
         header = decode_document(data[_HEADER_BYTES : _HEADER_BYTES + size], place)
         if header["of"] != self.fingerprint():
             raise FingerprintChanged(
-                f"{place}: made otherwise, {changes_text(header['of'], self.fingerprint())}. Recover it into a "
+                f"{place}: made differently, {changes_text(header['of'], self.fingerprint())}. Recover it into a "
                 "state like the one it was taken from"
             )
         if header["clock"] != clock:
@@ -160,7 +160,7 @@ class PersistentState:
         time = instant_ms(clock)
         if time < 0 or not self.panes.is_cut(time):
             raise ValueError(
-                f"clock {utc_text(time)} is not on the grid of this state, {self.panes}: the one before is "
+                f"clock {utc_text(time)} is not on the grid of this state, {self.panes}: the previous one is "
                 f"{utc_text(self.panes.cut_before(max(time, 0)))}"
             )
         return time
@@ -176,8 +176,8 @@ class NonWindowState(PersistentState):
     """One running value over all time.
 
     ``interval_ms``: the grid of clocks at which it can be checkpointed on its own or, in a pipeline, read as of.
-    ``history``: how far before the clock that works in a pipeline (a duration; None: not at all); older updates share
-    one open pane.
+    ``history``: how far back from the clock that works in a pipeline (a duration; None: not at all); older updates
+    share one open pane.
 
     >>> from monoids import Sum
     >>> state = NonWindowState(Sum(), interval_ms=10)
@@ -200,8 +200,8 @@ class NonWindowState(PersistentState):
         if history is not None and not monoid.commutative:
             raise TypeError(
                 f"history={history!r} keeps panes of event time, and {monoid!r} is not declared commutative: updates "
-                "are then summed pane by pane, not in the order of their messages. Leave out history, or take a monoid "
-                "that is commutative"
+                "are then summed pane by pane, not in the order of their messages. Omit history, or use a "
+                "commutative monoid"
             )
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
@@ -232,12 +232,12 @@ class NonWindowState(PersistentState):
         }
 
     def _folded_before(self, watermark: int) -> int:
-        """The first clock of the grid that a step which begins at ``watermark`` separates from older times."""
+        """The first clock of the grid that a step beginning at ``watermark`` separates from older times."""
         assert self.history_ms is not None
         return max(0, int(self.panes.starts(watermark - self.history_ms)))
 
     def get(self) -> Any:
-        """The presented sum of all updates; of none, the presented identity."""
+        """The presented sum of all updates; without any, the presented identity."""
         return self.monoid.present(self._total([element for _, element in sorted(self._elements.items(), key=_first)]))
 
 
@@ -269,7 +269,7 @@ class WindowState(PersistentState):
         return np.asarray(self.panes.starts(timestamps))
 
     def get(self) -> Mapping[tuple[int, int], Any]:
-        """Every window that holds something, (start, end) to presented value, in order of time."""
+        """Every non-empty window, (start, end) to presented value, in order of time."""
         found: dict[int, list[Any]] = {}
         for pane, element in sorted(self._elements.items(), key=_first):
             for number in range(self.window.first_number(pane), self.window.last_number(pane) + 1):

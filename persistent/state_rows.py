@@ -36,7 +36,7 @@ def fold(monoid: Monoid[Any], parts: Sequence[GroupSums], step: int) -> GroupSum
 
 
 def in_panes(monoid: Monoid[Any], rows: GroupSums, panes: Integers) -> GroupSums:
-    """The rows under other panes, which keep their order. Rows whose panes become one are summed."""
+    """The rows under other panes in the same order. Rows whose panes become equal are summed."""
     if not len(rows):
         return rows
     keys, _ = number_keys(rows.keys, rows.hashes)

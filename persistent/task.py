@@ -42,7 +42,8 @@ class PersistentTask:
         raise NotImplementedError(f"{type(self).__name__} does not define persistent_state(self)")
 
     def process_message(self, state: State, message: Message) -> None:
-        """Update the state by one message: any number of updates, under any keys. No update at all filters it out."""
+        """Update the state by one message: any number of updates, under any keys. Without an update it is filtered
+        out."""
         raise NotImplementedError(f"{type(self).__name__} does not define process_message(self, state, message)")
 
     def process_batch(self, state: State, batch: Batch) -> None:
@@ -58,7 +59,7 @@ class PersistentTask:
 
 
 class KeyFailed(Exception):
-    """A key function raised, or what it returned, or a field holds, is no key; ``__cause__`` says why."""
+    """A key function raised, or its result, or the value of a field, is not a key; ``__cause__`` says why."""
 
     def __init__(self, name: str, function: Callable[[Message], Any] | None = None) -> None:
         super().__init__(f"key {name!r}")
@@ -126,7 +127,7 @@ def check_task(task: Any) -> PersistentState:
     if state.window is not None and not state.panes.is_window and not state.monoid.commutative:
         raise InvalidPipeline(
             f"{given.__name__}: {state.monoid!r} is not declared commutative, and these windows are folded pane by "
-            "pane, not in the order of their messages. If order does not matter to it, say commutative = True in its "
+            "pane, not in the order of their messages. If order does not matter to it, set commutative = True in its "
             "class"
         )
     names = _checked_key(task)
@@ -143,14 +144,14 @@ def _checked_key(task: PersistentTask) -> tuple[str, ...]:
     key, name = task.key, type(task).__name__
     if callable(key):
         raise InvalidPipeline(
-            f'{name}.key is a function, and its column has no name: write key = {{"name": lambda message: ...}}'
+            f'{name}.key is a function, and its column has no name: give key = {{"name": lambda message: ...}}'
         )
     if isinstance(key, Mapping):
         for column, function in key.items():
             if function is not None and not callable(function):
                 raise InvalidPipeline(
-                    f"{name}.key: {column!r} is made by {function!r}, which is no function of the message. For the "
-                    f"field of that name write lambda message: message.value[{function!r}]; None where every update "
+                    f"{name}.key: {column!r} is made by {function!r}, which is not a function of the message. For the "
+                    f"field of that name give lambda message: message.value[{function!r}]; None if every update "
                     "gives it with key="
                 )
     elif key is not None and not isinstance(key, str | tuple | list):
@@ -177,7 +178,7 @@ def check_key(task: PersistentTask, schema: pa.Schema) -> None:
             key_type(schema.field(name).type)
         except TypeError as error:
             raise InvalidPipeline(
-                f"{type(task).__name__}.key: field {name!r}: {error}. Or make one of it: "
+                f"{type(task).__name__}.key: field {name!r}: {error}. Or convert it: "
                 f"key = {{{name!r}: lambda message: ...}}"
             ) from error
 
@@ -257,20 +258,20 @@ def _raised_at_once(task: PersistentTask, delta: Delta, batch: Batch, error: Exc
 
 
 def _field_column(batch: Batch, name: str) -> pa.Array:
-    """A field as a key. KeyFailed for a float that stands for several integers: as a key it would merge theirs."""
+    """A field as a key. KeyFailed for a float that represents several integers: as a key it would merge theirs."""
     column = key_column(batch[name])
     if column.type == pa.float64():
         values = column.to_numpy(zero_copy_only=False)
         merged = np.isfinite(values) & (np.abs(values) >= _INTEGERS_END)
         if merged.any():
-            text = f"it is {float(values[merged][0])!r}, a float that several integers become. Give it a type: "
+            text = f"it is {float(values[merged][0])!r}, a float that represents several integers. Give it a type: "
             remedy = f'schema={{"{name}": "int64"}} at the source, or pa.decimal128(20, 0) for integers beyond 64 bits'
             raise KeyFailed(name) from ValueError(text + remedy)
     return column
 
 
 _INTEGERS_END: Final = 2.0**53
-"""From here on not every integer has a float of its own."""
+"""From here on, not every integer has a float of its own."""
 
 
 def _function_column(batch: Batch, name: str, function: Callable[[Message], Any]) -> pa.Array:

@@ -27,7 +27,7 @@ class Window:
     """Windows of ``size_ms`` that start every ``every_ms``, one of them at ``offset_ms``. Made by ``tumbling`` and
     ``sliding``.
 
-    ``bare``: how it was written, if as numbers without a unit that may have been meant as seconds.
+    ``bare``: its source text, if it has numbers without a unit that may have been meant as seconds.
     """
 
     size_ms: int
@@ -41,7 +41,7 @@ class Window:
         if not 0 <= self.offset_ms < self.every_ms:
             raise ValueError(
                 f"a window's offset is at least 0 and less than its step, {self.every_ms} ms, not {self.offset_ms}: "
-                "moved by a whole step, the windows are the same"
+                "an offset of a whole step gives the same windows"
             )
 
     def last_start(self, timestamps: Any) -> Any:
@@ -85,7 +85,7 @@ class Window:
         return self.start_of(numbers) + self.size_ms
 
     def __str__(self) -> str:
-        """As it is written.
+        """Its source text.
 
         >>> str(tumbling(60_000)), str(sliding("1 h", every=90_000, offset="6 s"))
         ('tumbling("1 min")', 'sliding("1 h", every="90 s", offset="6 s")')
@@ -128,9 +128,8 @@ def tumbling(size: Duration, *, offset: Duration = 0) -> Window:
 
 
 def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
-    """Windows of ``size`` that start every ``every``; they overlap where ``every < size``, and leave gaps
-    where it is larger. ``offset``: how long after a multiple of ``every`` since the epoch, in UTC, they start; less
-    than ``every``.
+    """Windows of ``size`` that start every ``every``; they overlap if ``every < size``, and leave gaps if it is larger.
+    ``offset``: how long after a multiple of ``every`` since the epoch, in UTC, they start; less than ``every``.
 
     >>> sliding("1 h", every="1 min").size_ms
     3600000

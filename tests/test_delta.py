@@ -179,7 +179,7 @@ def test_keys_of_different_types_in_one_column_are_refused(mixed: list[Any]) -> 
         delta.begin(batch_of([(1, "a")]))
         delta.update(1, 1, key=key)
         if is_refused:
-            with pytest.raises(TypeError, match=r"key column 'word' holds .* and this one is .*: give it one type"):
+            with pytest.raises(TypeError, match=r"key column 'word' holds .* but this one is .*: give it one type"):
                 delta.end()
             delta.abandon()
         else:
@@ -338,14 +338,14 @@ def test_value_and_timestamp_the_other_way_round_are_an_error(state: PersistentS
     delta, batch = delta_of(state), batch_of([(NOW + n, "a") for n in range(5)])
     delta = delta.at_once() if at_once else delta
     delta.begin(batch)
-    with pytest.raises(ValueError, match=r"an update at 3 \(1970-.*whose value, 1700000000002, .*other way round"):
+    with pytest.raises(ValueError, match=r"an update at 3 \(1970-.*whose value, 1700000000002, .*swapped"):
         for row, time in enumerate(batch.timestamps.tolist()):
             delta.row = row
             delta.update(*((time, 1) if row < 2 else (3, time)))
         delta.end()
     delta.abandon()
     delta.begin(batch)
-    with pytest.raises(ValueError, match=r"other way round\. Write state\.update_batch\(timestamp, value\)"):
+    with pytest.raises(ValueError, match=r"are swapped\. Use state\.update_batch\(timestamp, value\)"):
         delta.update_batch(np.array([0, 1, 2, 3, 4]), batch.timestamps, keys="k")
     delta.abandon()
     assert delta.rows() is None

@@ -149,7 +149,7 @@ def altered(path: Path, **fields: Any) -> None:
 @pytest.mark.parametrize(
     "fields, sentence",
     [
-        ({"format": FORMAT + 1}, f"format {FORMAT + 1}, this release reads 1, 2, 3: use a newer release"),
+        ({"format": FORMAT + 1}, f"format {FORMAT + 1}, but this release reads 1, 2, 3: use a newer release"),
         ({"features": ["sessions", "tiers"]}, "needs sessions, tiers, unknown here: use a newer release"),
     ],
     ids=["format", "feature"],

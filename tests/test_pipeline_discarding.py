@@ -68,7 +68,9 @@ def test_windows_without_a_sink_are_refused() -> None:
     pipeline(discard_closed=True)
 
 
-@pytest.mark.parametrize(("options", "part"), [({"sink": MemorySink()}, "leave one out"), ({}, "give True or False")])
+@pytest.mark.parametrize(
+    ("options", "part"), [({"sink": MemorySink()}, "omit one of them"), ({}, "give True or False")]
+)
 def test_what_is_said_of_closed_windows_is_one_thing(options: Any, part: str) -> None:
     """A flag that is left in the code would let the sink be taken away unseen."""
     with pytest.raises(InvalidPipeline, match=part):
@@ -106,7 +108,8 @@ def test_a_sink_that_is_taken_away_is_told(storage: MemoryStorage) -> None:
     run(pipeline(storage, 25, sink=results))
     report = run(pipeline(storage, discard_closed=True))
     assert report.notes == (
-        "the sink is gone: windows that closed up to 1970-01-01 00:00:00.025Z went there, later ones are discarded",
+        "the sink is gone: windows that closed up to 1970-01-01 00:00:00.025Z were published there, later ones are "
+        "discarded",
         "the outputs that checkpoint 4 staged for it are discarded, unless it published them",
     )
     assert report.discarded == 1

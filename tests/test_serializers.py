@@ -143,7 +143,7 @@ def test_the_key_is_in_no_pickle() -> None:
     held = KEY
     for serializer in (cloudpickle(key=KEY), cloudpickle(key=lambda: held)):
         assert copy.deepcopy(serializer) is serializer
-        with pytest.raises(TypeError, match="would stand in what is sent to the workers"):
+        with pytest.raises(TypeError, match="would be part of the data sent to the workers"):
             pickler.dumps(serializer)
 
 

@@ -189,7 +189,7 @@ def test_before_the_first_checkpoint_a_changed_task_just_runs() -> None:
     assert report.rows == len(ROWS)
     assert "the task has changed, monoid: Count() -> Sum(int): nothing was committed yet" in str(report)
     with pytest.raises(
-        FingerprintChanged, match=r"another definition: monoid: Sum\(int\) -> Count\(\)\. Put the old task back"
+        FingerprintChanged, match=r"another definition: monoid: Sum\(int\) -> Count\(\)\. Restore the old task"
     ):
         pipeline_of(Fails(), checkpoint=url).run(engine="embedded")
     with pytest.raises(FingerprintChanged):
