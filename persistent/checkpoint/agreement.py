@@ -1,6 +1,6 @@
-"""The parts of a manifest or plan agree: each speaks of the partitions of its source, and of no others.
+"""Agreement between the parts of a manifest or plan: each refers to exactly the partitions of its source.
 
-The laws are of documents with the fields of the newest format, whatever format they were read in.
+The laws apply to documents with the fields of the newest format, whatever format they were read in.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from persistent.codec.shapes import Misfit
 
 
 def manifest_agrees(body: Mapping[str, Any]) -> None:
-    """Raise Misfit unless a task reads sources that are there, and positions, clock and accounts are of exactly the
+    """Raise Misfit unless a task reads sources that exist, and positions, clock and accounts refer to exactly the
     partitions of their source."""
     for name, source in body["sources"].items():
         partitions, place = source["partitions"], f"sources.{name}"
@@ -30,8 +30,8 @@ def manifest_agrees(body: Mapping[str, Any]) -> None:
 
 
 def plan_agrees(body: Mapping[str, Any]) -> None:
-    """Raise Misfit unless a step ends where it starts or later, and reads only what lies between, of partitions that
-    were there or join with it."""
+    """Raise Misfit unless a step ends at its start or later, and reads only what lies between, of partitions that
+    existed or join with it."""
     for name, source in body["sources"].items():
         # In an older format the source has no name.
         place, joins = f"sources.{name}." if name else "", source.get("joins", ())

@@ -1,4 +1,4 @@
-"""The state as of a clock is in the oldest kept checkpoint that separates what came before that clock from the rest."""
+"""The state as of a clock is in the oldest kept checkpoint that separates earlier records from later ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from persistent.text.figures import utc_text
 
 def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clock: int) -> Entry:
     """The oldest kept checkpoint, on the line of the newest, that holds everything before ``clock`` and separates it
-    from what came later. UnknownCheckpoint, with the range of clocks, if there is none; FingerprintChanged if the only
+    from later records. UnknownCheckpoint, with the range of clocks, if there is none; FingerprintChanged if the only
     ones precede a migration of the state."""
     newest = newest_of(log)
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
@@ -55,8 +55,7 @@ def _kept(log: Log, newest: Entry) -> list[Entry]:
 
 
 def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
-    """The kept checkpoints that led to the newest, oldest first; those that a rollback left behind are not among
-    them."""
+    """The kept checkpoints that led to the newest, oldest first, without those that a rollback abandoned."""
     return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
 
 
@@ -88,7 +87,7 @@ class _Asked:
         state, clock = self.state, self.clock
         if not state.panes.is_cut(clock):
             before = utc_text(state.panes.cut_before(clock))
-            return f", and it is not on the grid of this state, {state.panes}: the one before is {before}"
+            return f", and it is not on the grid of this state, {state.panes}: the previous one is {before}"
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
         operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]

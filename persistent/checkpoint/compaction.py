@@ -23,7 +23,7 @@ _ROWS_MIN = 1 << 18
 _DELTAS_AT_ONCE = 5
 """A step folds about as many rows as this many deltas hold. A larger number slows some steps, a smaller one most."""
 _BYTES_MAX = 1 << 29
-"""Bytes to fold at once. A column of text holds at most four times as many."""
+"""The number of bytes to fold at once. A column of text holds at most four times as many."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def choose_all(
 
 
 def _parts_between(runs: Sequence[Run], unfolded: frozenset[str]) -> list[list[Run]]:
-    """The runs, split at the unfolded ones and at every run whose deltas overlap theirs; these are left out."""
+    """The runs, split at the unfolded ones and at every run whose deltas overlap theirs; these are omitted."""
     spans = [(run.first, run.last) for run in runs if run.name in unfolded]
     parts: list[list[Run]] = [[]]
     for run in runs:
@@ -64,9 +64,9 @@ def _parts_between(runs: Sequence[Run], unfolded: frozenset[str]) -> list[list[R
 
 
 def _choose_all(runs: Sequence[Run], delta_rows: int, published: int) -> list[Merge]:
-    """The fold of ``choose``. While a large fold goes on, also a small whole fold of the runs after it, so that they do
-    not pile up; the large one then takes a smaller piece. A fold of too many bytes comes in pieces, side by side in key
-    groups."""
+    """The fold of ``choose``. During a large fold also a small whole fold of the runs after it, so that they do not
+    pile up; the large one then takes a smaller piece. A fold of too many bytes is split into pieces, side by side in
+    key groups."""
     merge = choose(runs, delta_rows, published)
     if merge is None:
         return []
@@ -81,7 +81,7 @@ def _choose_all(runs: Sequence[Run], delta_rows: int, published: int) -> list[Me
 
 
 def _merge(inputs: tuple[Run, ...], budget_rows: int) -> Merge:
-    """Fold as many key groups of these runs as hold about ``budget_rows`` rows, from the group their fold has
+    """Fold as many key groups of these runs as hold about ``budget_rows`` rows, from the group that their fold has
     reached."""
     rows = sum(run.rows_left for run in inputs)
     low = min(run.low for run in inputs)
@@ -120,7 +120,7 @@ def _budget_rows(delta_rows: int) -> int:
 
 
 def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
-    """The oldest of these deltas that hold at most ``budget_rows`` rows together; none if they hold fewer than eight
+    """The oldest of these deltas that together hold at most ``budget_rows`` rows; none if they hold fewer than eight
     sums."""
     chosen: list[Run] = []
     for one in _deltas(runs):
@@ -131,7 +131,7 @@ def _first_within(runs: Sequence[Run], budget_rows: int) -> tuple[Run, ...]:
 
 
 def replaced(runs: Sequence[Run], merge: Merge, output: Run | None) -> tuple[Run, ...]:
-    """The runs after a merge: ``output`` replaces what it sums, and precedes what is left of its inputs."""
+    """The runs after a merge: ``output`` replaces what it sums, and precedes the rest of its inputs."""
     inputs = {run.name for run in merge.inputs}
     result: list[Run] = []
     for run in runs:

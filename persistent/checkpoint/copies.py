@@ -22,12 +22,12 @@ _TRIES_MAX = 10
 
 T = TypeVar("T")
 OnProgress = Callable[[int, int], None]
-"""Called with the bytes done and the bytes in all."""
+"""Called with the bytes done and the total."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where copies go, and who makes them."""
+    """Where copies go, and the attempt that makes them."""
 
     storage: Storage
     attempt: Attempt
@@ -40,9 +40,11 @@ def verified_runs(storage: Storage, manifest: Manifest) -> Iterator[tuple[Run, p
         try:
             data = storage.read(run.name)
         except FileNotFoundError as error:
-            raise CorruptCheckpoint(f"{place}: missing, though checkpoint {manifest.id} names it") from error
+            raise CorruptCheckpoint(f"{place}: missing, although checkpoint {manifest.id} names it") from error
         if data.size != run.bytes:
-            raise CorruptCheckpoint(f"{place}: has {data.size:,} bytes, checkpoint {manifest.id} says {run.bytes:,}")
+            raise CorruptCheckpoint(
+                f"{place}: has {data.size:,} bytes, but {run.bytes:,} according to checkpoint {manifest.id}"
+            )
         decode_table(data, run.sha256, place)
         yield run, data
 
@@ -82,8 +84,8 @@ def with_runs(source: SourcePart, changed: Callable[[tuple[Run, ...]], tuple[Run
 def copied_while_running(
     log: Log, at: int | None, target: Callable[[Entry], Target], on_progress: OnProgress | None = None
 ) -> Manifest:
-    """A copy of checkpoint ``at``, by default the newest, while the job may be running. If a driver collects the newest
-    meanwhile, the one that is newest then; UnknownCheckpoint if it collects ``at``."""
+    """A copy of checkpoint ``at``, by default the newest, while the job can be running. If a driver collects the newest
+    meanwhile, its successor is copied; UnknownCheckpoint if ``at`` is collected."""
     return read_while_running(
         log,
         lambda: checkpoint_at(log, at),
@@ -92,7 +94,7 @@ def copied_while_running(
 
 
 def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entry], T]) -> T:
-    """Find a checkpoint and read it, while the job may be running. If a driver collects it meanwhile, find another. So
+    """Find a checkpoint and read it, while the job can be running. If a driver collects it meanwhile, find another. So
     CorruptCheckpoint means damage; Refused means that the job is too fast."""
     for _ in range(_TRIES_MAX):
         entry = find()
@@ -102,8 +104,8 @@ def read_while_running(log: Log, find: Callable[[], Entry], read: Callable[[Entr
             if newest_of(log).manifest.keeps(entry.manifest.id):
                 raise
     raise Refused(
-        f"{log.storage.url}: the job commits faster than a checkpoint can be read ({_TRIES_MAX} tries). Stop it, pin a "
-        "checkpoint, and read that one"
+        f"{log.storage.url}: the job commits faster than a checkpoint can be read ({_TRIES_MAX} attempts). Stop it, "
+        "pin a checkpoint, and read that one"
     )
 
 
@@ -124,7 +126,7 @@ def checkpoint_at(log: Log, id: int | None) -> Entry:
     try:
         return log.read(id)
     except CorruptCheckpoint:
-        # Collected since we looked, or damaged.
+        # It was collected since we looked, or is damaged.
         check_kept(log, newest_of(log).manifest, id)
         raise
 
@@ -140,7 +142,7 @@ def check_kept(log: Log, newest: Manifest, id: int) -> None:
 def renumbered(state: StateRuns) -> StateRuns:
     """The same state in another job, which is at its second manifest: its runs sum the deltas numbered from 0 to 2.
 
-    Published runs stay apart from unpublished ones; runs that a fold has begun, and later ones, from those before.
+    Published runs stay apart from unpublished ones; runs that a fold has begun, and later ones, from earlier ones.
     """
     runs = state.runs
     published = sum(run.last <= state.published for run in runs)
@@ -156,7 +158,7 @@ def renumbered(state: StateRuns) -> StateRuns:
 
 
 def renumbered_source(source: SourcePart) -> SourcePart:
-    """The same source in another job: what was seen of it is a state as well."""
+    """The same source in another job. Its seen records are a state as well."""
     if source.seen is None:
         return source
     runs = renumbered(StateRuns({}, source.seen.runs)).runs

@@ -1,4 +1,4 @@
-"""Garbage is a file that no kept manifest names and no work under way can still name; one rule covers the runs of a
+"""Garbage is a file that no kept manifest names and no running work can still name; one rule covers the runs of a
 checkpoint and the staged files of a sink.
 
 A file is deleted iff it is not live, and its epoch is lower than ours, or it is ours and its id is at or below the
@@ -14,7 +14,7 @@ from persistent.checkpoint.names import attempt_of
 
 def garbage(names: Iterable[str], live: Collection[str], epoch: int, id: int) -> list[str]:
     """The files of these attempts to delete, for a driver of this epoch that has committed ``id``. Names are compared
-    as they are, with their folders or without; an extension does not matter.
+    as they are, with or without folders; an extension does not matter.
 
     >>> garbage(["e2-c99-a.x", "e3-c41-a.x", "e3-c42-a.x", "e4-c1-a.x", "note.txt"], {"e3-c41-a.x"}, 3, 41)
     ['e2-c99-a.x']

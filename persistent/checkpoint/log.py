@@ -75,7 +75,7 @@ class Log:
                 raise
             except CorruptCheckpoint as error:
                 if self.ids()[-1:] > ids[-1:]:
-                    # Not corrupt: meanwhile others have gone on so far that it was deleted.
+                    # Not corrupt: other drivers have moved on so far that it was deleted.
                     continue
                 raise CorruptCheckpoint(f"{error}. {self._way_back(ids[:-1])}") from error
         return None
@@ -112,8 +112,7 @@ class Log:
         return sorted({*newest.bases, newest.id})
 
     def put(self, manifest: Manifest) -> Entry:
-        """Commit a manifest. Fenced if another driver has put its id, OldFormat if the checkpoint needs an upgrade
-        first."""
+        """Commit a manifest. Fenced if another driver has put its id, OldFormat if the checkpoint needs an upgrade."""
         self.check_upgraded(manifest)
         self._tried_id = manifest.id
         data = manifest.encode()
@@ -127,8 +126,9 @@ class Log:
         """Raise OldFormat unless the manifest has the format that this release writes."""
         if manifest.format != FORMAT:
             raise OldFormat(
-                f"{self.storage.url} is of format {manifest.format}, this release writes {FORMAT}. 'persistent upgrade "
-                f"{self.storage.url}' upgrades it; releases that know only {manifest.format} cannot read it afterwards"
+                f"{self.storage.url} has format {manifest.format}, but this release writes {FORMAT}. "
+                f"'persistent upgrade {self.storage.url}' upgrades it; releases that know only {manifest.format} "
+                "cannot read it afterwards"
             )
 
     def fence(
@@ -149,7 +149,7 @@ class Log:
             if not upgrade:
                 self.check_upgraded(old)
             if old.id == 0:
-                # The driver that put manifest 0 may have died before FORMAT, which precedes every higher id.
+                # The driver that put manifest 0 can have died before FORMAT, which precedes every higher id.
                 self._put(FORMAT_NAME, _format_of(old.job), lambda other: True)
             replan = old.replan if replan is None else replan
             id = max((old.id, *old.burnt)) + 1
@@ -195,12 +195,12 @@ class Log:
             raise
         except CorruptCheckpoint as error:
             raise CorruptCheckpoint(
-                f"{error}. Nothing of the step it plans has been committed: delete the file and run again"
+                f"{error}. Nothing of its step has been committed: delete the file and run again"
             ) from error
 
     def put_plan(self, plan: StepPlan) -> StepPlan:
-        """Put the plan, and return the plan to run: another driver's if it was first, which must start where ours
-        does."""
+        """Put the plan, and return the plan to run: another driver's if it was first, which must start at the same
+        positions."""
         name = plan_name(plan.base, plan.number)
         if self._put(name, plan.encode(), lambda other: StepPlan.decode(other, name).nonce == plan.nonce):
             return plan
@@ -225,21 +225,21 @@ class Log:
 
     def check_whole(self, newest: Manifest, shown: Trace = Trace(), *, goes_back: bool = False) -> int:
         """The id above which to continue from the newest manifest. CorruptCheckpoint if a manifest above it is lost,
-        unless a rollback has settled what becomes of its outputs, or is about to (``goes_back``)."""
+        unless a rollback has decided the fate of its outputs, or is about to (``goes_back``)."""
         # Above its base: fences copy the base, so they hide no trace.
         lost = self.lost(newest.base, newest.id, shown)
         if lost is not None and newest.target is None and not goes_back:
             raise CorruptCheckpoint(
                 f"{lost.place}: left by checkpoint {lost.id}, whose manifest {manifest_name(lost.id)} is lost: to "
-                f"continue from {newest.base} would publish again what was published since. Restore the manifests "
-                f"from a copy of {self.storage.url}. Or: {self._way_back(self.ids())}"
+                f"continue from {newest.base} would publish later outputs again. Restore the manifests from a copy "
+                f"of {self.storage.url}. Or: {self._way_back(self.ids())}"
             )
         return -1 if lost is None else lost.id
 
     @contextmanager
     def unless_fenced(self, id: int) -> Iterator[None]:
-        """Raise Fenced rather than CorruptCheckpoint or StorageError if there is a manifest above ``id``: another
-        driver may have swept what is missing or cannot be written."""
+        """Raise Fenced rather than CorruptCheckpoint or StorageError if a manifest above ``id`` exists: another driver
+        may have swept a file that is missing or cannot be written."""
         try:
             yield
         except (CorruptCheckpoint, StorageError):
@@ -247,7 +247,7 @@ class Log:
             raise
 
     def check(self, id: int) -> None:
-        """Raise Fenced if there is a manifest above ``id``. Every effect needs this check first."""
+        """Raise Fenced if a manifest above ``id`` exists. Every effect needs this check first."""
         newest = max(self.ids(), default=-1)
         if newest > id:
             raise Fenced(f"{self.storage.url}: another driver committed {newest} after our {id}; this one stops")
@@ -268,14 +268,14 @@ class Log:
 
     def _check_format(self) -> None:
         place = f"{self.storage.url}/{FORMAT_NAME}"
-        # Listed first: FORMAT precedes every id above 0, so such an id proves that it must be there.
+        # Listed first: FORMAT precedes every id above 0, so such an id proves that it must exist.
         ids = self.ids()
         try:
             data = self.storage.read(FORMAT_NAME).to_pybytes()
         except FileNotFoundError:
             if any(id > 0 for id in ids):
                 raise CorruptCheckpoint(
-                    f"{place}: missing, though there are manifests{self._format_remedy(ids)}"
+                    f"{place}: missing, although manifests exist{self._format_remedy(ids)}"
                 ) from None
             return
         try:
@@ -290,11 +290,11 @@ class Log:
             )
         if not self.ids():
             raise CorruptCheckpoint(
-                f"{place}: there, but every manifest is missing: restore {self.storage.url}/m from a copy"
+                f"{place}: exists, but every manifest is missing: restore {self.storage.url}/m from a copy"
             )
 
     def _format_remedy(self, ids: list[int]) -> str:
-        """How to restore FORMAT: any manifest holds all that it says."""
+        """How to restore FORMAT: any manifest holds all its facts."""
         for id in reversed(ids):
             try:
                 body, sha256 = _format_of(self.read(id).manifest.job).decode().splitlines()
@@ -321,11 +321,11 @@ class Log:
             except CorruptCheckpoint:
                 continue
             if not self.names_what_is_there(manifest):
-                # A fence that is no longer kept, and not yet deleted.
+                # A fence that is no longer kept, but not yet deleted.
                 continue
             return (
                 f"Checkpoint {id} is the newest whose manifest verifies: 'persistent rollback {self.storage.url} {id} "
-                "--outputs=retract' goes back to it and takes back what was published since"
+                "--outputs=retract' goes back to it and takes back later outputs"
             )
         return "No other checkpoint verifies: restore the folder from a copy"
 

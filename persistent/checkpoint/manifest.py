@@ -5,7 +5,7 @@ sets the state anew (``SETS``); ``base`` is the manifest's own id if it holds a 
 compactions and migrations copy it; per partition ``read = processed + late + dead + duplicate``.
 
 It holds every source, task, state and sink by name. A job of this release has one task, with one state: ``clock``,
-``operator`` and ``accounts`` are of that one.
+``operator`` and ``accounts`` belong to that one.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class Manifest:
     """One entry of the manifest log.
 
     ``bases``: the kept ids that name files of their own, with the time of day of their commit (ms): the newest, those
-    that retention keeps, and ``pins``, kept until they are unpinned. ``burnt``: ids that were lost or unreadable when
-    the job went back. ``committed_ms``: the time of day of its plan, 0 if unknown. ``target``: the id that a rollback
-    went back to. ``origin``: job and id of the checkpoint that this job started from.
+    that retention keeps, and ``pins``, kept until they are unpinned. ``burnt``: ids that were lost or unreadable at a
+    rollback. ``committed_ms``: the time of day of its plan, 0 if unknown. ``target``: the target of a rollback.
+    ``origin``: job and id of the checkpoint that this job started from.
 
     ``retract``: outputs published under ids from the first up to the second are to be taken back; every driver that
     takes over repeats it, until the next checkpoint. ``left``: the ids, from the first up to the second, that a
-    rollback went back behind, and whether it took back their outputs; listed while one of them is kept. ``publishes``:
+    rollback abandoned, and whether it took back their outputs; listed while one of them is kept. ``publishes``:
     whether the driver of this state had a sink; None if not recorded. ``revision_base``: the revision from which this
     job counts, the largest of the jobs that it continues. ``inherits``: by sink, the place that this job takes over
     there. ``format``: the one it was read in.
@@ -104,7 +104,7 @@ class Manifest:
 
     @property
     def is_base(self) -> bool:
-        """Whether it holds a state of its own, rather than the state of the manifest before."""
+        """Whether it holds a state of its own, rather than the state of the previous manifest."""
         return self.base == self.id
 
     @property
@@ -116,13 +116,13 @@ class Manifest:
 
     @property
     def source(self) -> SourcePart:
-        """The source of a job with one."""
+        """The only source."""
         (source,) = self.sources.values()
         return source
 
     @property
     def sink(self) -> SinkPart:
-        """The sink of a job with one; an empty one if there is none."""
+        """The only sink; an empty one if there is none."""
         (sink,) = self.sinks.values() or (SinkPart(),)
         return sink
 
@@ -134,7 +134,7 @@ class Manifest:
 
     @property
     def operator(self) -> OperatorState:
-        """What the only task holds."""
+        """The state of the only task."""
         return self.operators[self.task_name]
 
     @property
@@ -158,7 +158,7 @@ class Manifest:
         return [run for one in self.operators.values() for state in one.states.values() for run in state.runs]
 
     def all_runs(self) -> list[Run]:
-        """The runs of all states, of the indexes of all sources, and of what was seen of them."""
+        """The runs of all states, of the indexes of all sources, and of their seen records."""
         return [*self.state_runs(), *(run for source in self.sources.values() for run in source.runs)]
 
     def folders(self) -> set[str]:
@@ -166,7 +166,7 @@ class Manifest:
         return {runs_folder(task) for task in self.operators}
 
     def index_folders(self) -> set[str]:
-        """The folders that hold the runs of its sources' indexes, and of what was seen of them, by kind."""
+        """The folders that hold the runs of its sources' indexes, and of their seen records, by kind."""
         return {runs_folder(source.kind) for source in self.sources.values()}
 
     def unpublished(self) -> set[str]:
@@ -177,10 +177,11 @@ class Manifest:
 
     def keeps(self, id: int) -> bool:
         """Whether to keep manifest ``id`` and its files: all manifests with a state of their own, but only a few fences
-        below other fences. However many fences a crash loop leaves, the newest says what they say."""
+        below other fences. However many fences a crash loop leaves, the newest contains their facts."""
         if id in self.burnt or id < self.oldest:
             return id in self.bases and id not in self.burnt
-        # Format 1 does not record which hold a state of their own. In blocks, so that not every start deletes one.
+        # Format 1 does not record which manifests hold a state of their own. In blocks, so that not every start deletes
+        # one.
         is_recent = not self.bases or id >= self.id - self.id % _FENCES_KEPT or id + 1 == self.id
         return is_recent or id in self.bases or id + 1 in self.bases
 
@@ -234,7 +235,7 @@ class Manifest:
 
     @staticmethod
     def decode(data: bytes, place: str) -> Manifest:
-        """The manifest in these bytes, of any format. CorruptCheckpoint, naming ``place``, if they hold none;
+        """The manifest in these bytes, of any format. CorruptCheckpoint, naming ``place``, if they are not a manifest;
         NewerFormat if they need a newer release."""
         body = decode_document(data, place)
         check_format(body, place)
@@ -246,7 +247,7 @@ class Manifest:
 
 
 def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
-    """What is said of the partitions of each source, in one mapping."""
+    """The values of the partitions of each source, in one mapping."""
     return {
         partition_name(name, partition, len(sources)): said
         for name, partitions in sources.items()
@@ -255,15 +256,15 @@ def _by_partition(sources: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
 
 
 def manifest_sha256(data: bytes) -> str:
-    """The hash by which a child names its parent."""
+    """The hash by which a manifest names its parent."""
     return hashlib.sha256(data).hexdigest()
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name that a checkpoint may hold; ValueError if it leaves the alphabet."""
+    """A name that a checkpoint may hold, unchanged; ValueError if it leaves the alphabet."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{what} {name!r}: use letters, digits and . _ = @ + - (at most 200), starting with one of the first two"
+            f"{what} {name!r}: use letters, digits and . _ = @ + - (at most 200), starting with a letter or digit"
         )
     return name
 

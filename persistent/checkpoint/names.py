@@ -1,4 +1,4 @@
-"""The file names of a checkpoint and of a sink are written and parsed here, and nowhere else.
+"""The file names of a checkpoint and of a sink are written and parsed only here.
 
 A checkpoint:
 
@@ -19,8 +19,8 @@ The folder of a sink:
     _published/<id>.json, _published/JOB   the files of a checkpoint that count; the job
     _retracted/<first>-<stop>              a mark: outputs of these ids are taken back
 
-An attempt, ``e<epoch>-c<id>-<nonce>``, says which driver made a file and for which checkpoint: that alone decides
-whether a manifest may still name it.
+An attempt, ``e<epoch>-c<id>-<nonce>``, identifies the driver that made a file and the checkpoint it made it for. That
+alone decides whether a manifest can still name it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Attempt:
     id: int
 
     def name(self) -> str:
-        """A name of its own for a file of this attempt."""
+        """A unique name for a file of this attempt."""
         return attempt_name(self.epoch, self.id, new_nonce())
 
 
@@ -131,12 +131,12 @@ def runs_folder(name: str) -> str:
 
 
 def run_name(folder: str, attempt: str) -> str:
-    """The file of a run in that folder; of late rows and dead letters until they are published, too."""
+    """The file of a run in that folder; also of late rows and dead letters until they are published."""
     return f"{folder}/{attempt}.arrow"
 
 
 def staged_name(attempt: str) -> str:
-    """The file in which outputs wait in the checkpoint.
+    """The file of outputs that wait in the checkpoint.
 
     >>> staged_name("e3-c41-0f8fad5b")
     'staged/e3-c41-0f8fad5b.arrow'
@@ -165,7 +165,7 @@ def driver_epoch(name: str) -> int | None:
 
 
 def published_stem(id: int, attempt: str) -> str:
-    """The published name of the file that an attempt staged, without its extension. ValueError if ``attempt`` is none.
+    """The published name of a file staged by an attempt, without its extension. ValueError if ``attempt`` is malformed.
 
     >>> published_stem(41, "e3-c41-0f8fad5b")
     '00000000000000000041-0f8fad5b'

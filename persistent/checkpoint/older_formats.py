@@ -1,8 +1,8 @@
-"""The older formats of manifests and plans: the shapes of their documents, and how to read them as the newest.
+"""The older formats of manifests and plans: the shapes of their documents, and their translation to the newest.
 
     1    the first
-    2    records which manifests hold a state of their own, and what operations have left; later also what a driver
-         ran with (``known_from``, ``publishes``, ``limits``)
+    2    records which manifests hold a state of their own, and what operations have left; later also the options of a
+         driver (``known_from``, ``publishes``, ``limits``)
 
 Both describe jobs with one source, one task with one state, and at most one sink. Only the task has a name, and
 only in a manifest.
@@ -34,7 +34,7 @@ from persistent.codec.shapes import (
 UNNAMED = ""
 """The name of source and task in a decoded plan of an older format."""
 SINK = "sink"
-"""The name of a sink whose outputs an older release has left."""
+"""The name of a sink whose outputs come from an older release."""
 
 _POSITIONS = mapping(shapes.PARTITION, ORDINAL_OFFSET.shape, shapes.MANY)
 _SOURCE = {
@@ -165,7 +165,7 @@ def _operator(operator: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _sinks(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The sink, if it has unpublished batches; older formats do not record the batches before."""
+    """The sink, if it has unpublished batches; older formats do not record earlier batches."""
     batches = [
         {"id": outputs["id"], "before": None, "staged": outputs["sink"]}
         for outputs in body["outputs"]

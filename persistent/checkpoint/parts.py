@@ -34,8 +34,8 @@ def default_name(kind: str, part: str) -> str:
 
 
 def partition_name(source: str, partition: str, sources: int) -> str:
-    """The name of a partition among those of all sources: its own if there is one source, else that of its source
-    before it. A source's name holds no slash, so no two are alike.
+    """The name of a partition among those of all sources: its own if there is one source, otherwise prefixed with that
+    of its source. A source's name holds no slash, so no two are equal.
 
     >>> partition_name("clicks", "0", 1), partition_name("clicks", "0", 2)
     ('0', 'clicks/0')
@@ -45,10 +45,10 @@ def partition_name(source: str, partition: str, sources: int) -> str:
 
 @dataclass(frozen=True)
 class Account:
-    """What became of the records read from one partition, each counted once.
+    """The fate of the records read from one partition, each counted once.
 
     ``mix``: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp) of every record read.
-    ``skipped``: positions passed over because the source no longer had them; nothing of them was read.
+    ``skipped``: positions that were skipped because the source no longer had them; none of them was read.
     """
 
     read: int = 0
@@ -75,7 +75,7 @@ class Account:
         return self.read == self.processed + self.late + self.dead + self.duplicate
 
     def to_json(self) -> dict[str, int]:
-        """Its form in a manifest; one of an older release, which knows no skipped positions, if there are none."""
+        """Its form in a manifest. Without skipped positions, that of an older release, which does not know them."""
         return {name: value for name, value in self.__dict__.items() if value or name != "skipped"}
 
 
@@ -85,9 +85,9 @@ Accounts = Mapping[str, Account]
 
 @dataclass(frozen=True)
 class SeenPart:
-    """What was seen of a source's records, to recognise copies. ``columns``: that name a record. ``pane_ms``: the panes
-    of its ``runs``. ``expired``: panes before that time (ms) are gone. ``kinds``: what the values of its key columns
-    are; none, as long as that is not known."""
+    """The seen records of a source, by which copies are recognised. ``columns``: those that identify a record.
+    ``pane_ms``: the panes of its ``runs``. ``expired``: panes before that time (ms) are gone. ``kinds``: of the values
+    of its key columns; empty while unknown."""
 
     columns: Mapping[str, Any]
     pane_ms: int
@@ -111,8 +111,8 @@ class SeenPart:
 
 @dataclass(frozen=True)
 class ReadBefore:
-    """How records before the positions ``until`` were read: what was ``recorded`` then. Nothing, if that is forgotten.
-    A partition that it does not name was not read so."""
+    """How records before the positions ``until`` were read: with these ``recorded`` options; empty if forgotten. A
+    partition that it does not name was not read in this way."""
 
     until: Positions
     recorded: Mapping[str, Any]
@@ -127,11 +127,10 @@ class ReadBefore:
 
 @dataclass(frozen=True)
 class SourcePart:
-    """The positions of a source, and what is recorded of it. ``partitions``: in the order in which they joined.
-    ``largest``: the largest timestamp processed of each partition; ``idle``: the partitions that the clock does not
-    wait for. ``since``: records of an earlier time (ms) were counted in a reading before, at positions that are
-    gone. ``seen``: with deduplication, what was seen of its records. ``readings``: how records were read before that
-    changed, oldest first."""
+    """The positions of a source, and its record. ``partitions``: in the order in which they joined. ``largest``: the
+    largest timestamp processed of each partition; ``idle``: the partitions that the clock does not wait for. ``since``:
+    records of an earlier time (ms) were counted in an earlier reading, at positions that are gone. ``seen``: with
+    deduplication, its seen records. ``readings``: how records were read before that changed, oldest first."""
 
     kind: str
     partitions: tuple[str, ...]
@@ -146,8 +145,8 @@ class SourcePart:
     readings: tuple[ReadBefore, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """``seen`` and ``readings`` are written only if there are any, so that releases without them can read all
-        others."""
+        """``seen`` and ``readings`` are written only if they are not empty, so that releases without them can read all
+        other documents."""
         return {
             "kind": self.kind,
             "codec": self.codec,
@@ -164,7 +163,7 @@ class SourcePart:
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """The runs of its index, and of what was seen."""
+        """The runs of its index, and of its seen records."""
         return (*self.index, *(() if self.seen is None else self.seen.runs))
 
     @staticmethod
@@ -187,7 +186,7 @@ class SourcePart:
 @dataclass(frozen=True)
 class TaskClock:
     """The clock of a task. ``closed``: every window with ``end <= closed`` has been staged. ``ended``: its input was
-    declared complete, and no record has come since."""
+    declared complete, and no record has arrived since."""
 
     watermark: int = 0
     closed: int = 0
@@ -204,8 +203,8 @@ class StateRuns:
     """One state of a task: its fingerprint, and the runs whose sum it is, oldest first.
 
     ``published``: the id of the checkpoint that last published a state without windows. ``lowest``: the smallest pane
-    that an open window still needs, None if the state holds nothing. ``known_from``: with history, the clock from which
-    its panes are kept apart, whatever history it had; None without, or if an older release has not recorded it.
+    that an open window still needs, None if the state is empty. ``known_from``: with history, the clock from which its
+    panes are kept apart, whatever history it had; None without, or if an older release has not recorded it.
     """
 
     fingerprint: Mapping[str, Any]
@@ -224,7 +223,7 @@ class StateRuns:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """The state of a task: the columns of its key, and its states by name. ``inputs``: the names of what it reads."""
+    """The state of a task: the columns of its key, and its states by name. ``inputs``: the names of its sources."""
 
     inputs: tuple[str, ...]
     key_names: tuple[str, ...]
@@ -233,7 +232,7 @@ class OperatorState:
 
     @property
     def state(self) -> StateRuns:
-        """The only state: a task of this release has one."""
+        """The only state of a task of this release."""
         (state,) = self.states.values()
         return state
 
@@ -267,7 +266,7 @@ class OperatorState:
 @dataclass(frozen=True)
 class SinkBatch:
     """The files that a checkpoint staged for one sink, to be published under its id. ``before``: the id of this sink's
-    batch before it (a checkpoint without outputs has none); None for the first, and for a batch of an older release."""
+    previous batch (a checkpoint without outputs has none); None for the first, and for a batch of an older release."""
 
     id: int
     before: int | None
@@ -283,9 +282,9 @@ class SinkBatch:
 
 @dataclass(frozen=True)
 class SinkPart:
-    """The batches of a sink. ``does``: the optional methods that it has. ``last``: the id of its newest batch, or of
-    the rollback since. ``unpublished``: the batches that may still be unpublished, oldest first; without files where a
-    run that had no sink has discarded them."""
+    """The batches of a sink. ``does``: its optional methods. ``last``: the id of its newest batch, or of the rollback
+    since. ``unpublished``: the batches that may still be unpublished, oldest first; without files if a run without a
+    sink has discarded them."""
 
     does: tuple[str, ...] = ()
     last: int | None = None

@@ -1,4 +1,4 @@
-"""A plan says what the step after a checkpoint will do, and is put before anything of the step is committed.
+"""A plan states what the step after a checkpoint will do, and is put before the step commits anything.
 
 A driver that finds it runs this very plan, so a step repeated after a crash is the same step.
 """
@@ -24,10 +24,10 @@ from persistent.sources.protocol import Positions, Span, Split
 @dataclass(frozen=True)
 class SourceStep:
     """What a step reads from a source. ``start``, ``end``: positions before and after; those of a partition that
-    ``joins`` with this step are in ``end`` alone. ``cap``, ``skipped``: as in ``SourcePlan``; ``idle``: the
-    partitions that the clock does not wait for. ``appended``: runs that this plan adds to the source's index.
+    ``joins`` with this step are only in ``end``. ``cap``, ``skipped``: as in ``SourcePlan``; ``idle``: the partitions
+    that the clock does not wait for. ``appended``: runs that this plan adds to the source's index.
     ``max_out_of_orderness_ms``: how far the clock stays behind the largest timestamp; None in a plan of an older
-    release, which takes the source's present one."""
+    release, which uses the source's present one."""
 
     start: Positions
     end: Positions
@@ -87,10 +87,10 @@ class TaskStep:
 
 @dataclass(frozen=True)
 class StepPlan:
-    """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead by it, or by
-    the clock if that is later. ``sources``: what is read of each, by name; one that the checkpoint does not know joins
-    with this step. ``tasks``: by name; a job of this release has one (``task``). ``max_future_ms``: how far ahead of
-    both a timestamp may be; None in a plan of an older release, which takes the present option."""
+    """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead of it, or of
+    the clock if that is later. ``sources``: the part of each source, by name; a source that the checkpoint does not
+    know joins with this step. ``tasks``: by name; a job of this release has one (``task``). ``max_future_ms``: how far
+    ahead of both a timestamp can be; None in a plan of an older release, which uses the present option."""
 
     job: str
     base: int
@@ -103,7 +103,7 @@ class StepPlan:
 
     @property
     def source(self) -> SourceStep:
-        """What the step of a job with one source reads from it."""
+        """What the step reads from the only source."""
         (source,) = self.sources.values()
         return source
 
@@ -124,7 +124,7 @@ class StepPlan:
         return {name: source.start for name, source in self.sources.items()}
 
     def starts_at(self, sources: Mapping[str, SourcePart]) -> bool:
-        """Whether it reads on from where a checkpoint has these sources. Others join with it, from their beginning."""
+        """Whether it starts where a checkpoint has these sources. Others join with it, from their beginning."""
         beginnings = {
             name: dict.fromkeys(step.start, CODECS[step.codec].first)
             for name, step in self.sources.items()
@@ -137,7 +137,7 @@ class StepPlan:
         return {run.name for source in self.sources.values() for run in source.appended}
 
     def named(self, source: str, task: str) -> StepPlan:
-        """The same plan with these names; a plan of an older format has neither."""
+        """The same plan with these names; a plan of an older format has none."""
         if UNNAMED not in self.sources:
             return self
         return replace(self, sources={source: self.source}, tasks={task: self.task})

@@ -1,4 +1,4 @@
-"""A position codec writes and reads the positions of a source in a document, and says which records lie before one.
+"""A position codec writes and reads the positions of a source in a document, and orders records by them.
 
 Positions of one codec are ordered by ``<``. Each part of a manifest or plan that holds positions names their codec,
 with its version. To add one: a class here, and its name in ``CODECS``. A release refuses a codec that it does not know,
@@ -35,14 +35,14 @@ class PositionCodec(Protocol):
         """The position at which the record with this ordinal and offset is read next."""
 
     def stop(self, position: Position, ordinal: int) -> int | None:
-        """The first offset of this ordinal that does not lie before the position; None if all do."""
+        """The first offset of this ordinal that is not before the position; None if all are."""
 
     def text(self, position: Position) -> str:
         """The position for people."""
 
 
 class OrdinalOffset:
-    """Two whole numbers: which input of the partition, and where in it to read next."""
+    """Two whole numbers: the input of the partition, and the place in it to read next."""
 
     name = "ordinal-offset/1"
     first: Position = (0, 0)
@@ -100,7 +100,7 @@ CODECS: Mapping[str, PositionCodec] = {codec.name: codec for codec in (ORDINAL_O
 
 
 def codec_of(source: Source) -> PositionCodec:
-    """The codec of the positions of a source. InvalidPipeline if it names one that is not there."""
+    """The codec of the positions of a source. InvalidPipeline if it names an unknown one."""
     name = getattr(source, "codec", ORDINAL_OFFSET.name)
     if name not in CODECS:
         raise InvalidPipeline(f"{source!r} has positions of the codec {name!r}; choose one of {', '.join(CODECS)}")
@@ -108,7 +108,7 @@ def codec_of(source: Source) -> PositionCodec:
 
 
 def position(value: Any) -> None:
-    """Any value: what a position may be is for its codec to say."""
+    """Any value: its codec decides what a position is."""
 
 
 def agree(part: Any, names: tuple[str, ...]) -> None:

@@ -31,7 +31,7 @@ class Process:
         if self.host != here.host or (self.space and here.space and self.space != here.space):
             return None
         if self.boot and here.boot and self.boot != here.boot:
-            # This machine before a reboot, or another of the same name.
+            # This machine before a reboot, or another one with the same name.
             return None
         if not _is_there(self.pid):
             return False

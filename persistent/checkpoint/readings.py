@@ -1,8 +1,8 @@
-"""A reading is the way in which records of a source became columns: options that may change, such as ``schema=``.
+"""A reading is the way in which records of a source became columns, by options that can change, such as ``schema=``.
 
-What was read before a change counts as it was read then. So the checkpoint keeps, beside the present reading, those
-before it, each with the positions at which it ended; ``verify --source`` reads every record the way it was counted.
-Of more than 16 readings the oldest are forgotten.
+Records that were read before a change stay counted as they were read. So the checkpoint keeps, in addition to the
+present reading, the earlier ones, each with the positions at which it ended; ``verify --source`` reads every record the
+way it was counted. Of more than 16 readings the oldest are forgotten.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from persistent.codec.documents import canonical_json
 from persistent.sources.protocol import Position
 
 _CHANGING: Final = ("schema", "reader")
-"""What is recorded of columns, and may change."""
+"""The recorded facts about columns that can change."""
 _KEPT_MAX: Final = 16
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the records ``low <= position < high`` of a partition were read: ``recorded`` says what was recorded then in
-    place of what is recorded now; None if that is forgotten. ``high`` None: the present reading."""
+    """How the records ``low <= position < high`` of a partition were read: ``recorded`` replaces what is recorded now;
+    None if that is forgotten. ``high`` None: the present reading."""
 
     low: Position
     high: Position | None
@@ -34,7 +34,7 @@ class Reading:
 def readings_after(source: SourcePart, recorded: Mapping[str, Any]) -> tuple[ReadBefore, ...]:
     """The readings of ``source`` before the present one, after a step that records this."""
     before, after, kept = _changing(source.recorded), _changing(recorded), list(source.readings)
-    # Equal values are spelled alike; a list that was read back and a tuple are, too.
+    # Equal values have equal spellings; so have a list that was read back and a tuple.
     if before and before != after and canonical_json(before) != canonical_json(after):
         read = {one: end for one, end in source.positions.items() if readings_of(source, one)[-1].low < end}
         if read:
@@ -45,7 +45,7 @@ def readings_after(source: SourcePart, recorded: Mapping[str, Any]) -> tuple[Rea
 
 
 def readings_of(source: SourcePart, partition: str) -> list[Reading]:
-    """How a partition was read, from its beginning on; the last is how it is read now."""
+    """How a partition was read, from its beginning; the last reading is the present one."""
     low, found = CODECS[source.codec].first, []
     for one in source.readings:
         if partition in one.until:

@@ -1,4 +1,4 @@
-"""Retention says which checkpoints to keep: the newest few, and one for each of the last hours and days."""
+"""Retention determines which checkpoints to keep: the newest few, and one for each of the last hours and days."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A mark says that a driver runs; people and commands see it, and no guarantee relies on it.
+"""A mark shows that a driver runs. It is for people and commands; no guarantee relies on it.
 
-``r/e<epoch>-<nonce>.json`` holds the process, its host, and since when it drives. A driver puts it after its fence and
-deletes it when it ends; its process may live on. A killed driver leaves it behind, and the next driver deletes it. The
-fence is what keeps two drivers apart.
+``r/e<epoch>-<nonce>.json`` holds the process, its host, and the start of the driver. A driver puts it after its fence
+and deletes it when it ends; its process may live on. A killed driver leaves it behind, and the next driver deletes it.
+Two drivers are kept apart by the fence alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Mark:
 
     @property
     def runs(self) -> bool:
-        """True if it is known to run: its very process lives, and the mark is still there."""
+        """True if it is known to run: its process is alive, and the mark still exists."""
         return self.process.lives is True
 
 

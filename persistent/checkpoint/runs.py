@@ -1,4 +1,4 @@
-"""A run is written under a name of its own, and read whole, or ``CorruptCheckpoint`` says how to recover."""
+"""A run is written under a unique name and read as a whole; otherwise ``CorruptCheckpoint`` says how to recover."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_run(storage: Storage, run: Run) -> pa.Buffer:
         try:
             return storage.read(run.name)
         except FileNotFoundError as error:
-            raise CorruptCheckpoint(f"{run_place(storage, run)}: missing, though a manifest names it") from error
+            raise CorruptCheckpoint(f"{run_place(storage, run)}: missing, although a manifest names it") from error
 
 
 def read_table(storage: Storage, run: Run) -> pa.Table:

@@ -1,4 +1,4 @@
-"""Late rows and dead letters are one table each, whatever columns the source had when it was read."""
+"""Late rows and dead letters are one table each, whatever columns their source had at the time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SCHEMA = pa.schema(
 def read_aside(storage: Storage, folder: str) -> pa.Table:
     """The published late rows ("late") or dead letters ("dead") of a checkpoint.
 
-    ``value`` has every field that any of them has. A field of several types has the one that holds all their values
-    exactly; if there is none it is text, with nested values as JSON.
+    ``value`` has every field that any of them has. A field of several types has the type that holds all their values
+    exactly; without one it is text, with nested values as JSON.
     """
     names = [f"{folder}/{name}" for name in aside_names(storage, folder)]
     return _joined([decode_table(storage.read(name), None, f"{storage.url}/{name}") for name in names])
@@ -67,7 +67,7 @@ def _common(first: pa.DataType, second: pa.DataType) -> pa.DataType:
             kinds[field.name] = _common(kinds.get(field.name, pa.null()), field.type)
         return pa.struct(list(kinds.items()))
     for narrow, wide in ((first, second), (second, first)):
-        # Nanoseconds do not reach as far as other units, and an element of a list may not fit.
+        # Nanoseconds have a shorter range than other units, and an element of a list may not fit.
         if widens(narrow, wide) and not pa.types.is_nested(wide) and not _is_ns(wide):
             return wide
     return pa.string()
@@ -89,7 +89,7 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.StructArray.from_arrays(fields, fields=list(kind), mask=column.is_null())
     if not pa.types.is_string(kind):
         return column.cast(kind)
-    # Nested values, and bytes that are no UTF-8, have no text of their own.
+    # Nested values, and bytes that are not UTF-8, have no text of their own.
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

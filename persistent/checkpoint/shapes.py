@@ -1,4 +1,4 @@
-"""The shapes of a checkpoint's documents say what a manifest, a plan and FORMAT may hold.
+"""The shapes of a checkpoint's documents define what a manifest, a plan and FORMAT may hold.
 
 The shapes of the newest format are here, older ones in ``persistent.checkpoint.older_formats``.
 """
@@ -38,13 +38,13 @@ MANY_SOURCES = "several sources"
 MANY_SINKS = "several sinks"
 """Features of a manifest or plan of format 3 of a job with more than one of them."""
 DEDUPLICATION = "deduplication"
-"""The feature of a manifest that holds what was seen of a source's records: without it copies would count."""
+"""The feature of a manifest that holds seen records of a source: without it copies would count."""
 READINGS = "readings"
 """The feature of a manifest that holds how records were read before that changed."""
 FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
-"""Kinds that set the state to a copy: clock and positions may go back."""
+"""Kinds that set the state to a copy: clock and positions can go back."""
 KINDS = ("checkpoint", "compaction", "fence", "migration", *SETS)
 
 MANY = 1_000_000
@@ -188,7 +188,7 @@ KEPT = {
     "left": sequence(items(ID, ID, flag), MANY),
     "origin": optional(items(text(200), ID)),
 }
-"""The fields of a manifest since format 2 for the checkpoints that are kept, and those that were left."""
+"""The fields of a manifest since format 2 for the checkpoints that are kept, and those that were abandoned."""
 
 
 def in_order(manifest: Any) -> None:
@@ -289,7 +289,7 @@ def check_format(body: Any, place: str) -> None:
     if type(body.get("format")) is not int or body["format"] not in FORMATS:
         known = ", ".join(map(str, FORMATS))
         raise NewerFormat(
-            f"{place}: format {body.get('format')!r:.20}, this release reads {known}: use a newer release"
+            f"{place}: format {body.get('format')!r:.20}, but this release reads {known}: use a newer release"
         )
     if not all(type(feature) is str for feature in body["features"]):
         raise CorruptCheckpoint(f"{place}: a feature is not text")
@@ -313,18 +313,19 @@ def check_known(body: Any, place: str) -> None:
     for what, of in several:
         if len(of) > 1:
             raise NewerFormat(
-                f"{place}: has {len(of)} {what} ({_names(of)}), this release knows jobs with one: use a newer release"
+                f"{place}: has {len(of)} {what} ({_names(of)}), but this release knows jobs with one: use a "
+                "newer release"
             )
     for what, of in inputs:
         unread = body["sources"].keys() - set(of)
         if unread and not set(of) - body["sources"].keys():
             raise NewerFormat(
-                f"{place}: {_names(sorted(unread))} is not among the {what}, this release knows tasks that read all "
-                "sources: use a newer release"
+                f"{place}: {_names(sorted(unread))} is not among the {what}, but this release knows tasks that read "
+                "all sources: use a newer release"
             )
     for name, source in body["sources"].items():
         if source["codec"] not in CODECS:
             raise NewerFormat(
-                f"{place}: positions of {name} use the codec {source['codec']}, this release knows "
+                f"{place}: positions of {name} use the codec {source['codec']}, but this release knows "
                 f"{', '.join(CODECS)}: use a newer release"
             )

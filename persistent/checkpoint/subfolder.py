@@ -1,4 +1,4 @@
-"""A folder inside a storage is used as a storage of its own: so a savepoint is a checkpoint."""
+"""A folder inside a storage, used as a storage of its own. So a savepoint is a checkpoint."""
 
 from __future__ import annotations
 

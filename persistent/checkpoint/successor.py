@@ -1,9 +1,9 @@
-"""The table of succession says which fields each kind of manifest copies from the manifest before it, which it sets,
-and which it resets.
+"""The table of succession defines which fields each kind of manifest copies from its predecessor, which it sets, and
+which it resets.
 
 ``succeed`` makes every manifest but the first, and refuses a field that the table does not let that kind set. The laws
 between neighbours in the log derive from the same table: they are checked before a manifest is put, and again by
-``verify`` after it is read. What a new field needs besides its row here stands in CONTRIBUTING.md.
+``verify`` after it is read. CONTRIBUTING.md lists what a new field needs besides its row here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Entry:
 
 
 class Rule(Enum):
-    """The origin of a field: ``COPIED`` from the manifest before; ``SET`` by the maker; ``MAY``, set or copied;
+    """The origin of a field: ``COPIED`` from the previous manifest; ``SET`` by the maker; ``MAY``, set or copied;
     ``RESET`` to its value in the first manifest of a job; ``OWN``, the id of the manifest itself."""
 
     COPIED = "copied"
@@ -122,8 +122,8 @@ def at_one(
     operator: OperatorState | None = None,
     accounts: Mapping[str, Accounts] | None = None,
 ) -> dict[str, Any]:
-    """The fields of a successor with these parts for the only task, under its name, and for its sources: it reads all
-    of them. ``accounts``: of each source."""
+    """The fields of a successor with these parts for the only task, under its name, and for its sources, all of which
+    it reads. ``accounts``: of each source."""
     task, given = manifest.task_name, dict[str, Any]()
     if sources is not None:
         given["sources"] = dict(sources)
@@ -206,7 +206,7 @@ HeldLaw = tuple[str, bool]
 
 
 def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Iterator[HeldLaw]:
-    """A migration may bring a task of another name; that begins with the clock of an old one."""
+    """A migration can bring a renamed task, which begins with the clock of an old one."""
     for task, new in manifest.clocks.items():
         yield "closed windows lie behind the clock", 0 <= new.closed <= new.watermark
         old = parent.clocks.get(task)
@@ -232,7 +232,7 @@ def _source_laws(manifest: Manifest, parent: Manifest) -> Iterator[HeldLaw]:
         yield f"partitions of {name} join at the end, and none vanishes", names == before.partitions
         yield f"the positions of {name} keep their codec", after.codec == before.codec
         if before.seen is not None and after.seen is not None:
-            yield f"what was seen of {name} expires once", after.seen.expired >= before.seen.expired
+            yield f"seen records of {name} expire once", after.seen.expired >= before.seen.expired
         for partition, position in before.positions.items():
             at = after.positions.get(partition)
             holds = at is not None and position <= at

@@ -77,7 +77,7 @@ def test_a_source_that_the_task_does_not_read_is_of_a_newer_release() -> None:
     def with_another(body: dict[str, Any]) -> None:
         body["sources"]["b"] = copy.deepcopy(body["sources"]["file"])
 
-    says = "b is not among the inputs of Visits, this release knows tasks that read all sources: use a newer"
+    says = "b is not among the inputs of Visits, but this release knows tasks that read all sources: use a newer"
     assert isinstance(refused(Manifest, full_manifest().encode(), with_another, says), NewerFormat)
 
 

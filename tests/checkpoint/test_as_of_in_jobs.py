@@ -121,7 +121,7 @@ def test_outputs_at_the_end_are_whole_values() -> None:
         (
             NonWindowState(Sum(), interval_ms=10, history=50),
             55,
-            "and it is not on the grid of this state, clocks every 10 ms: the one before is 1970-01-01 00:00:00.050Z",
+            "and it is not on the grid of this state, clocks every 10 ms: the previous one is 1970-01-01 00:00:00.050Z",
         ),
         (NonWindowState(Sum(), interval_ms=10, history=50), 10_000, "Choose a clock in that range"),
     ],

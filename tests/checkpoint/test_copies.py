@@ -88,7 +88,7 @@ def test_every_run_is_verified_on_the_way(storage: MemoryStorage) -> None:
     for old in one.all_runs():
         data = storage.read(old.name).to_pybytes()
         for wrong, says in (
-            (data + b"x", f"has {len(data) + 1:,} bytes, checkpoint 1 says {len(data):,}"),
+            (data + b"x", f"has {len(data) + 1:,} bytes, but {len(data):,} according to checkpoint 1"),
             (data[:40] + bytes([data[40] ^ 1]) + data[41:], "SHA-256 differs"),
         ):
             storage.delete(old.name)
@@ -96,7 +96,7 @@ def test_every_run_is_verified_on_the_way(storage: MemoryStorage) -> None:
             with pytest.raises(CorruptCheckpoint, match=f"{old.name}: .*{says}"):
                 list(verified_runs(storage, one))
         storage.delete(old.name)
-        with pytest.raises(CorruptCheckpoint, match=f"{old.name}: missing, though checkpoint 1 names it"):
+        with pytest.raises(CorruptCheckpoint, match=f"{old.name}: missing, although checkpoint 1 names it"):
             list(verified_runs(storage, one))
         storage.write(old.name, data)
     assert [(found, bytes(data)) for found, data in verified_runs(storage, one)] == [
@@ -163,7 +163,7 @@ def test_a_job_that_is_always_faster_is_not_followed_for_ever(storage: MemorySto
         storage.delete(entry.manifest.all_runs()[1].name)
         return elsewhere(entry)
 
-    with pytest.raises(Refused, match=r"the job commits faster than a checkpoint can be read \(10 tries\)"):
+    with pytest.raises(Refused, match=r"the job commits faster than a checkpoint can be read \(10 attempts\)"):
         copied_while_running(log, None, overtaken)
     assert tried == list(range(10))
 
@@ -193,7 +193,7 @@ def test_what_is_lost_though_it_is_kept_is_told_at_once(storage: MemoryStorage) 
         tried.append(entry.manifest.id)
         return elsewhere(entry)
 
-    with pytest.raises(CorruptCheckpoint, match="missing, though checkpoint 0 names it"):
+    with pytest.raises(CorruptCheckpoint, match="missing, although checkpoint 0 names it"):
         copied_while_running(log, None, target)
     assert tried == [0]
 

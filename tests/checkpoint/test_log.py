@@ -84,7 +84,7 @@ def test_a_store_that_never_takes_it_is_an_error(log: Log) -> None:
     entry = log.newest()
     assert entry is not None
     storage(log).script = [(False, Put.UNKNOWN)] * 5
-    with pytest.raises(StorageError, match="neither took nor showed it in 5 tries"):
+    with pytest.raises(StorageError, match="neither accepted nor showed it in 5 tries"):
         log.put(following(entry))
 
 
@@ -254,7 +254,7 @@ def test_format_and_manifests_belong_together(log: Log) -> None:
         log.newest()
     other = Log(MemoryStorage(new_nonce()))
     other.storage.write("FORMAT", data)
-    with pytest.raises(CorruptCheckpoint, match="there, but every manifest is missing"):
+    with pytest.raises(CorruptCheckpoint, match="exists, but every manifest is missing"):
         other.newest()
     torn = Log(MemoryStorage(new_nonce()))
     torn.storage.write("FORMAT", data[:-9])

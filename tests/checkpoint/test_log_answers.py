@@ -84,7 +84,7 @@ def test_a_newer_manifest_is_not_called_corrupt() -> None:
     """To go back behind it would throw away what a newer release has done."""
     log = logged(Acting(), 1)
     rewritten(log, manifest_name(1), format=9)
-    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2, 3: use a newer release$"):
+    with pytest.raises(NewerFormat, match=r"format 9, but this release reads 1, 2, 3: use a newer release$"):
         log.newest()
 
 
@@ -93,7 +93,9 @@ def test_a_newer_manifest_is_no_way_back_and_no_damage() -> None:
     log = logged(Acting(), 2)
     rewritten(log, manifest_name(1), format=9)
     put(log, manifest_name(2), b"torn")
-    with pytest.raises(NewerFormat, match=r"00001\.json: format 9, this release reads 1, 2, 3: use a newer release$"):
+    with pytest.raises(
+        NewerFormat, match=r"00001\.json: format 9, but this release reads 1, 2, 3: use a newer release$"
+    ):
         log.newest()
 
 
@@ -154,14 +156,16 @@ def test_without_format_a_newer_manifest_is_for_a_newer_release() -> None:
     log = logged(Acting(), 2)
     rewritten(log, manifest_name(2), format=9)
     log.storage.delete("FORMAT")
-    with pytest.raises(NewerFormat, match=r"00002\.json: format 9, this release reads 1, 2, 3: use a newer release$"):
+    with pytest.raises(
+        NewerFormat, match=r"00002\.json: format 9, but this release reads 1, 2, 3: use a newer release$"
+    ):
         log.newest()
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "says"),
     [
-        ({"format": 9}, NewerFormat, "FORMAT: format 9, this release reads 1, 2, 3"),
+        ({"format": 9}, NewerFormat, "FORMAT: format 9, but this release reads 1, 2, 3"),
         ({"features": ["graphs"]}, NewerFormat, "FORMAT: needs graphs"),
         ({"job": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \(job: 5 is not text"),
         ({"more": 5}, CorruptCheckpoint, r"FORMAT: not a FORMAT \('more' is unknown here"),
@@ -209,7 +213,7 @@ def test_what_goes_on_from_an_old_format_is_upgraded_first() -> None:
         lambda: log.check_upgraded(old),
         lambda: log.fence(replace(log.read(2), manifest=old), "me"),
     ):
-        with pytest.raises(OldFormat, match=r"is of format 1, this release writes 3.*'persistent upgrade memory"):
+        with pytest.raises(OldFormat, match=r"has format 1, but this release writes 3.*'persistent upgrade memory"):
             act()
     assert log.ids() == [0, 1, 2]
     log.check_upgraded(log.read(2).manifest)
@@ -245,7 +249,7 @@ def test_a_torn_plan_may_be_deleted() -> None:
     """Nothing has followed from it: to go back to a checkpoint before would lose a step for nothing."""
     log = logged(Acting(), 0)
     log.storage.write(plan_name(0, 0), b"torn")
-    with pytest.raises(CorruptCheckpoint, match=r"p/0+\.json: SHA-256.*Nothing of the step it plans has been"):
+    with pytest.raises(CorruptCheckpoint, match=r"p/0+\.json: SHA-256.*Nothing of its step has been"):
         log.plan(0, 0)
 
 
@@ -254,7 +258,7 @@ def test_a_newer_plan_may_not() -> None:
     log = logged(Acting(), 0)
     log.put_plan(plan())
     rewritten(log, plan_name(0, 0), format=9)
-    with pytest.raises(NewerFormat, match=r"format 9, this release reads 1, 2, 3: use a newer release$"):
+    with pytest.raises(NewerFormat, match=r"format 9, but this release reads 1, 2, 3: use a newer release$"):
         log.plan(0, 0)
 
 

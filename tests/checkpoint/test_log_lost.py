@@ -60,9 +60,9 @@ def test_a_fence_hides_nothing(log: Log) -> None:
     url = "memory://lost"
     assert str(caught.value) == (
         f"{url}/p/{1:020d}.json: left by checkpoint 1, whose manifest {manifest_name(1)} is lost: to continue from 0 "
-        f"would publish again what was published since. Restore the manifests from a copy of {url}. Or: "
+        f"would publish later outputs again. Restore the manifests from a copy of {url}. Or: "
         f"Checkpoint 1 is the newest whose manifest verifies: 'persistent rollback {url} 1 --outputs=retract' goes "
-        "back to it and takes back what was published since"
+        "back to it and takes back later outputs"
     )
 
 

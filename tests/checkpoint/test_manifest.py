@@ -92,7 +92,7 @@ def changed(**changes: Any) -> bytes:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"format": 4}, "format 4, this release reads 1, 2, 3: use a newer release"),
+        ({"format": 4}, "format 4, but this release reads 1, 2, 3: use a newer release"),
         ({"format": None}, "format None"),
         ({"features": ["sessions"]}, "needs sessions, unknown here: use a newer release"),
     ],
@@ -146,8 +146,14 @@ def test_a_manifest_that_contradicts_itself_is_refused() -> None:
 
 
 SECOND = {
-    "sources": ("sources", r"other is not among the inputs of Visits, this release knows tasks that read all sources"),
-    "states": ("operators.Visits.states", r"has 2 states of Visits \(other, state\), this release knows jobs with one"),
+    "sources": (
+        "sources",
+        r"other is not among the inputs of Visits, but this release knows tasks that read all sources",
+    ),
+    "states": (
+        "operators.Visits.states",
+        r"has 2 states of Visits \(other, state\), but this release knows jobs with one",
+    ),
 }
 
 
@@ -170,7 +176,7 @@ def test_a_job_with_two_tasks_is_refused_by_name() -> None:
     body = decode_document(full_manifest().encode(), "m")
     for name in ("operators", "clocks", "ledger"):
         body[name]["Other"] = body[name]["Visits"]
-    with pytest.raises(NewerFormat, match=r"has 2 tasks \(Other, Visits\), this release knows jobs with one"):
+    with pytest.raises(NewerFormat, match=r"has 2 tasks \(Other, Visits\), but this release knows jobs with one"):
         Manifest.decode(encode_document(body), "m")
 
 
@@ -178,7 +184,7 @@ def test_positions_of_an_unknown_codec_are_refused_by_name() -> None:
     """They are not damaged: another release knows what they mean."""
     body = decode_document(full_manifest().encode(), "m")
     body["sources"]["file"] |= {"codec": "segment-entry/2", "positions": {"files": ["a", [1, 2]]}}
-    says = "m: positions of file use the codec segment-entry/2, this release knows ordinal-offset/1, "
+    says = "m: positions of file use the codec segment-entry/2, but this release knows ordinal-offset/1, "
     with pytest.raises(NewerFormat, match=says):
         Manifest.decode(encode_document(body), "m")
 

@@ -213,7 +213,7 @@ def test_a_manifest_without_a_task_is_refused() -> None:
 def test_an_operator_more_is_of_a_newer_release() -> None:
     """None has written it; half of it would be lost."""
     body = {**BODY, "operators": {**BODY["operators"], "Other": BODY["operators"]["Visits"]}}
-    with pytest.raises(NewerFormat, match=r"has 2 tasks \(Other, Visits\), this release knows jobs with one"):
+    with pytest.raises(NewerFormat, match=r"has 2 tasks \(Other, Visits\), but this release knows jobs with one"):
         read(body)
 
 

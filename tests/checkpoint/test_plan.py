@@ -61,7 +61,7 @@ def test_a_newer_plan_is_refused_by_name() -> None:
     with pytest.raises(CorruptCheckpoint, match="needs graphs"):
         StepPlan.decode(encode_document({**body, "features": ["graphs"]}), "p")
     body["sources"]["memory"]["codec"] = "offset/2"
-    with pytest.raises(NewerFormat, match=r"positions of memory use the codec offset/2, this release knows"):
+    with pytest.raises(NewerFormat, match=r"positions of memory use the codec offset/2, but this release knows"):
         StepPlan.decode(encode_document(body), "p")
 
 
@@ -88,7 +88,7 @@ def test_a_plan_of_two_tasks_is_refused_by_name() -> None:
     body = decode_document(plan().encode(), "p")
     (one,) = body["tasks"].values()
     body["tasks"]["other"] = one
-    with pytest.raises(NewerFormat, match=r"^p: has 2 tasks \(.*\), this release knows jobs with one: use a newer"):
+    with pytest.raises(NewerFormat, match=r"^p: has 2 tasks \(.*\), but this release knows jobs with one: use a newer"):
         StepPlan.decode(encode_document(body), "p")
 
 

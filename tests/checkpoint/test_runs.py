@@ -63,7 +63,7 @@ def test_a_run_that_is_gone_or_changed_is_corrupt_with_advice() -> None:
         read_table(storage, replace(run, sha256="0" * 64))
     storage.delete(run.name)
     for read in (read_run, read_table):
-        with pytest.raises(CorruptCheckpoint, match=r"one\.arrow: missing, though a manifest names it\. Restore"):
+        with pytest.raises(CorruptCheckpoint, match=r"one\.arrow: missing, although a manifest names it\. Restore"):
             read(storage, run)
 
 

@@ -139,7 +139,7 @@ def test_a_bound_may_be_reached_and_not_passed(document: str, path: str, at: Any
 )
 def test_lists_of_a_manifest_have_a_longest_one(path: str, value: Any) -> None:
     """Held against it before any value is looked at."""
-    with pytest.raises(Misfit, match=rf"has {len(value)} values, at most {len(value) - 1} are"):
+    with pytest.raises(Misfit, match=rf"has {len(value)} values, but at most {len(value) - 1} are"):
         check("manifest", path, value)
 
 
@@ -201,7 +201,7 @@ def test_a_feature_is_text(features: list[Any]) -> None:
 @pytest.mark.parametrize("number", [True, None, "2", 0, 4, 2.0])
 def test_other_formats_are_refused_by_their_number(number: Any) -> None:
     """True is 1 to Python, and no format."""
-    with pytest.raises(NewerFormat, match=f"format {number!r}, this release reads 1, 2, 3: use a newer release"):
+    with pytest.raises(NewerFormat, match=f"format {number!r}, but this release reads 1, 2, 3: use a newer release"):
         check_format({"format": number, "features": []}, "place")
 
 
@@ -254,7 +254,7 @@ def test_of_each_part_a_release_knows_one(document: str, what: str) -> None:
         named = named[name]
     ((name, one),) = named.items()
     named["a"] = one
-    says = rf"^place: has 2 {what} \({name}, a\), this release knows jobs with one: use a newer release$"
+    says = rf"^place: has 2 {what} \({name}, a\), but this release knows jobs with one: use a newer release$"
     with pytest.raises(NewerFormat, match=says):
         check_known(body, "place")
     named.clear()
@@ -269,7 +269,7 @@ def test_a_codec_that_is_not_known_is_named(document: str) -> None:
     body = copy.deepcopy(DOCUMENTS[document][1])
     ((name, source),) = body["sources"].items()
     source["codec"] = "segment-entry/2"
-    says = f"^place: positions of {name} use the codec segment-entry/2, this release knows ordinal-offset/1, "
+    says = f"^place: positions of {name} use the codec segment-entry/2, but this release knows ordinal-offset/1, "
     with pytest.raises(NewerFormat, match=says):
         check_known(body, "place")
 
@@ -347,7 +347,7 @@ def test_a_task_that_leaves_a_source_unread_is_of_a_newer_release() -> None:
     ((_, one),) = body["sources"].items()
     body["sources"]["a"] = one
     with pytest.raises(
-        NewerFormat, match=r"^place: a is not among the inputs of Visits, this release knows tasks that"
+        NewerFormat, match=r"^place: a is not among the inputs of Visits, but this release knows tasks that"
     ):
         check_known(body, "place")
 
@@ -356,5 +356,5 @@ def test_ten_parts_are_named() -> None:
     """They tell what is there; a list without an end tells nothing."""
     operators = dict.fromkeys([f"s{number:02d}" for number in range(11)], BODY["operators"]["Visits"])
     named = ", ".join([*operators][:10])
-    with pytest.raises(NewerFormat, match=rf"has 11 tasks \({named}\), this"):
+    with pytest.raises(NewerFormat, match=rf"has 11 tasks \({named}\), but this"):
         check_known({**BODY, "operators": operators}, "place")

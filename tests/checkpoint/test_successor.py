@@ -278,7 +278,7 @@ def test_what_has_expired_stays_so(before: int | None, after: int | None, holds:
 
     parent = replace(PARENT, sources=at(before))
     made = replace(succeed(LAST, "checkpoint", **given("checkpoint")), sources=at(after))
-    assert ("what was seen of memory expires once" not in list(broken(made, parent))) == holds
+    assert ("seen records of memory expire once" not in list(broken(made, parent))) == holds
 
 
 def test_nothing_need_be_closed() -> None:
