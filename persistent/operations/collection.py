@@ -1,4 +1,4 @@
-"""Collecting garbage deletes what no kept checkpoint names: decided by manifests, never by age."""
+"""Garbage collection deletes files that no kept checkpoint names. Manifests decide, never file ages."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def collect_garbage(
     dry_run: bool = False,
     take_over: bool = False,
 ) -> tuple[str, ...]:
-    """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink``, one or several,
+    """Delete runs, manifests, plans and marks outside kept checkpoints, and staged files of ``sink`` (one or several)
     that will never be published; returns their names, those in a sink with its URL.
 
-    ``dry_run``: only return the names; for a running job, those its own driver would delete. Without ``sink`` its
-    staged files are left to the next run. StillRunning; CorruptCheckpoint if a kept manifest cannot be read, because
-    garbage is unknown then; StorageError if the sink belongs to another job.
+    ``dry_run``: only return the names; for a running job, those that its own driver would delete. Without ``sink`` its
+    staged files are left to the next run. Raises StillRunning; CorruptCheckpoint if a kept manifest cannot be read,
+    because garbage is unknown then; StorageError if the sink belongs to another job.
     """
     log, sinks = log_of(storage), several(sink) if sink is not None else ()
     if dry_run:
@@ -44,7 +44,7 @@ def collect_garbage(
         return (*_names(log, newest), *waiting)
     newest = newest_of(log).manifest
     check_not_running(log, newest.epoch, take_over=take_over)
-    # Before the fence: if one cannot be read, nothing has changed.
+    # Before the fence: if a manifest cannot be read, nothing has changed.
     known = _kept(log)
     manifest = fenced(log, take_over=take_over).manifest
     log.check(manifest.id)
@@ -67,7 +67,7 @@ def _staged_names(sink: AnySink, storage: Storage, manifest: Manifest) -> list[s
 
 
 def _kept(log: Log) -> dict[int, Manifest]:
-    """The manifests whose files are kept, once the pending plan is readable too; the job may go on meanwhile."""
+    """The manifests whose files are kept. The pending plan must be readable too; the job can run meanwhile."""
     newest = newest_of(log).manifest
     try:
         log.plan(newest.base, newest.replan)
@@ -87,7 +87,7 @@ def _names(log: Log, manifest: Manifest, known: Mapping[int, Manifest] = Mapping
 
 
 def _readable(log: Log, kept: dict[int, Manifest]) -> Iterator[Manifest]:
-    """All readable manifests: a dropped operator may be named only by one that is no longer kept."""
+    """All readable manifests. A dropped operator may be named only by a manifest that is no longer kept."""
     yield from kept.values()
     for id in log.ids():
         if id not in kept:

@@ -1,4 +1,4 @@
-"""Compacting folds all runs of a state at once; a step folds only a bounded piece."""
+"""Compaction folds all runs of a state at once; a step folds only a bounded part."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ logger = logging.getLogger("persistent.operations")
 
 
 def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgress | None = None) -> Entry:
-    """Fold the runs of the state into one per shard, and those of the source's index into one, and commit that.
+    """Fold the runs of the state into one per shard, and those of the source's index into one, and commit the result.
 
-    State and outputs do not change. It runs in this process, one shard at a time, in bounded memory whatever the size
-    of the state. The old files go with the next collection, once no kept checkpoint names them. If there is nothing to
-    fold, it returns the newest manifest. StillRunning. ``on_progress`` gets the bytes done, and in all.
+    State and outputs do not change. Compaction runs in this process, one shard at a time, in memory that does not grow
+    with the state. The next collection deletes the old files, once no kept checkpoint names them. If there is nothing
+    to fold, returns the newest manifest. Raises StillRunning. ``on_progress`` receives the bytes done and the total
+    bytes.
     """
     job = pipeline.job()
     log = Log(job.storage)
@@ -74,14 +75,14 @@ def _is_due(manifest: Manifest) -> bool:
 
 
 def _parts(state: StateRuns) -> list[tuple[Run, ...]]:
-    """The runs that may be folded together: published and unpublished ones stay apart."""
+    """The groups of runs that can be folded together: published and unpublished runs stay apart."""
     published = tuple(run for run in state.runs if run.last <= state.published)
     rest = tuple(run for run in state.runs if run.last > state.published)
     return [part for part in (published, rest) if part]
 
 
 def _is_one_sum(part: Sequence[Run]) -> bool:
-    """Whether each key group is in one run only, and all of these runs still counts."""
+    """Whether each key group is in exactly one run, and every run still counts whole."""
     ranges = sorted((run.low, run.high) for run in part)
     return all(run.low == run.start for run in part) and all(a[1] <= b[0] for a, b in pairwise(ranges))
 
@@ -101,7 +102,7 @@ def _folded_runs(
                 if inputs:
                     result = compact_runs(job, FoldRuns(attempt, Merge(inputs, low, high), closed))
                     if result.failure:
-                        logger.warning("%d runs are left unfolded: %s", len(part), result.failure)
+                        logger.warning("%d runs stay unfolded: %s", len(part), result.failure)
                         made = list(part)
                         break
                     made += [result.run] if result.run is not None else []

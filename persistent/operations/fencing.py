@@ -1,4 +1,4 @@
-"""An operation fences a checkpoint before it writes, so that nobody else writes there."""
+"""An operation fences a checkpoint before it writes, so that no driver commits meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from persistent.errors import StillRunning
 from persistent.storage import Storage
 
 Location = str | os.PathLike[str] | Storage
-"""A checkpoint: its storage, or its URL."""
+"""A checkpoint: its storage or its URL."""
 
 
 def log_of(place: Location) -> Log:
@@ -24,7 +24,7 @@ def log_of(place: Location) -> Log:
 
 
 def running(log: Log, epoch: int) -> list[Mark]:
-    """The drivers that may run: those with a mark that nobody has fenced off."""
+    """The drivers that may run: those with an unfenced mark."""
     return [mark for mark in marks(log.storage) if mark.epoch >= epoch and mark.may_run]
 
 
@@ -33,7 +33,8 @@ def check_not_running(log: Log, epoch: int, *, take_over: bool) -> None:
     for mark in () if take_over else running(log, epoch):
         raise StillRunning(
             f"{log.storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or, if it is gone "
-            "or is to stop here, take over: with --take-over (take_over=True) it is fenced off and commits nothing more"
+            "or is to stop here, take over: with --take-over (take_over=True) that driver is fenced and "
+            "commits nothing more"
         )
 
 
@@ -45,7 +46,7 @@ def check_none_runs(log: Log) -> None:
         if newest is not None and mark.epoch >= newest.manifest.epoch:
             raise StillRunning(
                 f"{log.storage.url}: a driver runs: {mark}. Stop it (SIGTERM ends it at a step's edge); or take over: "
-                "with --take-over it is fenced off and commits nothing more"
+                "with --take-over that driver is fenced and commits nothing more"
             )
 
 
@@ -57,8 +58,11 @@ def fenced(
     pins: Callable[[Manifest], tuple[int, ...]] | None = None,
     goes_back: bool = False,
 ) -> Entry:
-    """Put a fence: the newest state under a new epoch. ``pins``, ``upgrade``: as in ``Log.fence``. CorruptCheckpoint if
-    a newer manifest is lost, unless the operation ``goes_back`` behind it."""
+    """Put a fence: the newest state under a new epoch.
+
+    ``pins``, ``upgrade``: as in ``Log.fence``. Raises CorruptCheckpoint if a newer manifest is lost, unless the
+    operation ``goes_back`` behind it.
+    """
     newest = newest_of(log)
     check_not_running(log, newest.manifest.epoch, take_over=take_over)
     above = log.check_whole(newest.manifest, goes_back=goes_back)
@@ -68,7 +72,7 @@ def fenced(
 
 
 def committed(log: Log, manifest: Manifest) -> Entry:
-    """Put a manifest. Fenced, too, if its id is free only because others collected it meanwhile."""
+    """Put a manifest. Also Fenced if its id is free only because another driver collected it meanwhile."""
     entry = log.put(manifest)
     log.check(manifest.id)
     return entry

@@ -26,19 +26,19 @@ from persistent.text.fingerprints import changes_text
 
 
 def merge(first: Location, second: Location, into: Location) -> Entry:
-    """Put the sum of two jobs into the new checkpoint ``into``, as a job of its own. A pipeline over both sources
-    continues from there as if it had read both from the beginning. Neither job changes.
+    """Put the sum of two jobs into the new checkpoint ``into``, as a job of its own; neither job changes.
 
-    Sources of one name and kind whose partitions differ become one source. All others stand side by side, each under
-    its name; where both have one of that name, the second is numbered, as in a pipeline with a list of both.
+    A pipeline over both sources continues from there as if it had read both from the beginning. Sources with the same
+    name and kind but different partitions become one source. All others stay separate, each under its name; if both
+    jobs use a name, the second source is numbered, as in a pipeline with a list of both.
 
     Refused if the jobs may have read the same records; if operator, key, monoid or window differ; if one has an
     unfinished step or unpublished outputs, which one more run completes; or if one has published windows that the other
     still holds. Published outputs, late rows and dead letters stay with the old jobs. A state without windows publishes
     every key again at the next end of input. For monoids that do not commute, the first job's updates come first.
 
-    Only a sink knows whether it published everything staged: run both jobs to the end of their input before. Repeat the
-    call after an interrupted merge. StillRunning if one of them runs.
+    Only a sink knows whether it published everything staged, so run both jobs to the end of their input first. Repeat
+    the call after an interrupted merge. Raises StillRunning if either job runs.
     """
     one, other, there = log_of(first), log_of(second), log_of(into)
     jobs = newest_of(one).manifest, newest_of(other).manifest
@@ -77,7 +77,7 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
     """StillRunning or Refused unless the job is stopped, with nothing left to commit or publish."""
     log.check_whole(manifest)
     url = log.storage.url
-    once = "run its pipeline once more, to the end of what is there, then merge"
+    once = "run its pipeline once more, to the end of its input, then merge"
     for mark in marks(log.storage):
         if mark.epoch >= manifest.epoch and mark.may_run:
             raise StillRunning(f"{url}: a driver runs: {mark}. Stop it first; or, if it is gone, {once}")
@@ -85,35 +85,37 @@ def _check_at_rest(log: Log, manifest: Manifest) -> None:
             raise Refused(f"{url}: its last driver was killed, and may have left outputs unpublished: {once}")
     if manifest.retract is not None:
         raise Refused(
-            f"{url}: went back to checkpoint {manifest.target}, and may not have taken back yet what was published "
-            f"since: {once}. Where that finds nothing to do, nothing is left to take back, which 'persistent rollback "
-            f"{url} {manifest.base} --outputs=again' then says"
+            f"{url}: went back to checkpoint {manifest.target}, and may not have taken back later outputs yet: {once}. "
+            f"If that run finds nothing to do, nothing is left to take back; then run 'persistent rollback {url} "
+            f"{manifest.base} --outputs=again'"
         )
     if log.plan(manifest.base, manifest.replan) is not None:
-        raise Refused(f"{url}: a step was begun and not committed: {once}")
+        raise Refused(f"{url}: a step was begun but not committed: {once}")
     staged = {one.name for aside in manifest.aside for one in (*aside.late, *aside.dead)}
     for folder in {name.rpartition("/")[0] for name in staged}:
         if any(f"{folder}/{name}" in staged for name in log.storage.list(folder)):
             raise Refused(f"{url}: late rows or dead letters are not published yet: {once}")
     for name, operator in manifest.operators.items():
         if any(run.low > run.start for state in operator.states.values() for run in state.runs):
-            raise Refused(f"{url}: a fold of the state of {name} is under way: 'persistent compact' it, then merge")
+            raise Refused(
+                f"{url}: a fold of the state of {name} is unfinished: finish it with 'persistent compact', then merge"
+            )
 
 
 def _check_disjoint(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> None:
-    """Refused if two sources of one kind may have read the same records: they have a partition of the same name, and
-    are not known to be at two places."""
+    """Refused if two sources of one kind may have read the same records: they share a partition name, and are not known
+    to be at different places."""
     for one, other in product(jobs[0].sources.values(), jobs[1].sources.values()):
         shared = sorted({*one.partitions} & {*other.partitions})
         if one.kind == other.kind and shared and not _are_apart(one.recorded, other.recorded):
             raise Refused(
-                f"both {urls[0]} and {urls[1]} have read partition {', '.join(shared)}: what both have read would "
-                "count twice. Only jobs over disjoint partitions can be merged"
+                f"both {urls[0]} and {urls[1]} have read partition {', '.join(shared)}: records that both have read "
+                "would count twice. Only jobs over disjoint partitions can be merged"
             )
 
 
 def _are_apart(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether what is recorded of two sources says that they are at two places.
+    """Whether two recorded sources are known to be at different places.
 
     >>> _are_apart({"root": "/in/eu"}, {"root": "/in/us"}), _are_apart({"root": "/in"}, {"root": "/in/us"})
     (True, False)
@@ -143,7 +145,7 @@ def _names_of_second(jobs: tuple[Manifest, Manifest]) -> dict[str, str]:
 
 
 def _sources(jobs: tuple[Manifest, Manifest], names: Mapping[str, str], urls: tuple[str, str]) -> dict[str, SourcePart]:
-    """The sources of the merged job. ``names``: of those of the second."""
+    """The sources of the merged job. ``names``: the merged names of the second job's sources."""
     sources = dict(jobs[0].sources)
     for name, source in jobs[1].sources.items():
         before = sources.get(names[name])
@@ -200,7 +202,7 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
             raise Refused(
                 f"{urls[1 - behind]} has closed its windows up to {utc_text(max(a.closed, b.closed))}, {urls[behind]} "
                 f"only up to {utc_text(closed)} and may still add to those between. Run {urls[behind]} until it has "
-                "closed as many, or both to their end (--end-of-input)"
+                "closed the same windows, or both to their end (--end-of-input)"
             )
         closed = max(a.closed, b.closed)
     return TaskClock(
@@ -215,7 +217,7 @@ def _have_windows(manifest: Manifest) -> bool:
 
 
 def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
-    """One source with the partitions of both. Refused if they have not read alike."""
+    """One source with the partitions of both. Refused if they were not read alike."""
     if a.index and b.index:
         raise Refused(
             f"{urls[0]} and {urls[1]} each list their inputs, numbered from 0: such lists cannot be joined. Run one "
@@ -226,8 +228,8 @@ def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
     if a.seen is not None or b.seen is not None:
         with_seen = " and ".join(url for job, url in zip((a, b), urls) if job.seen is not None)
         raise Refused(
-            f"{with_seen}: recognises copies (dedupe=). What two jobs have seen cannot be merged: a record that both "
-            "have read would count twice. Run one pipeline over both inputs from the beginning"
+            f"{with_seen}: recognises copies (dedupe=). The seen records of two jobs cannot be merged: a record that "
+            "both have read would count twice. Run one pipeline over both inputs from the beginning"
         )
     if a.since != b.since:
         raise Refused(f"{urls[0]} began as of clock {a.since}, {urls[1]} as of {b.since}: they must be the same")
@@ -245,7 +247,7 @@ def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:
 
 
 def _emptied(there: Log, operators: Mapping[str, OperatorState], sources: Mapping[str, SourcePart]) -> Entry:
-    """A fence on the empty checkpoint of the new job, which an interrupted call may have begun."""
+    """A fence on the empty checkpoint of the new job, which an interrupted call may have created."""
     nonce = new_nonce()
     none = {
         task: replace(one.with_state(runs=(), lowest=None, published=0), key_types=(), inputs=tuple(sources))
@@ -257,12 +259,12 @@ def _emptied(there: Log, operators: Mapping[str, OperatorState], sources: Mappin
         check_same_job(created.manifest, empty, there.storage.url)
         created = there.fence(created, nonce)
     if created.manifest.base != 0:
-        raise Refused(f"{there.storage.url}: there is a job already; merge into a new checkpoint")
+        raise Refused(f"{there.storage.url}: already holds a job; merge into a new checkpoint")
     return created
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> str:
-    """The differences between what two sources recorded.
+    """The differences between two recorded sources.
 
     >>> _differing({"format": "csv"}, {"format": "csv", "timestamp": "ts"})
     'timestamp: none and ts'

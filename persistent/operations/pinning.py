@@ -1,4 +1,4 @@
-"""A pin keeps a checkpoint, and every file it names, until it is removed."""
+"""Pinning keeps a checkpoint, and every file that it names, until it is unpinned."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from persistent.operations.fencing import Location, fenced, log_of
 def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:
     """Keep checkpoint ``id`` whatever the retention policy; ``remove``: unpin it.
 
-    Pins survive steps, fences and rollbacks. The next collection takes what is unpinned. If nothing changes, the newest
-    manifest is returned. UnknownCheckpoint names the kept ids; StillRunning.
+    Pins survive steps, fences and rollbacks. The next collection deletes unpinned files. If nothing changes, returns
+    the newest manifest. Raises UnknownCheckpoint with the kept ids; StillRunning.
     """
     log = log_of(storage)
 

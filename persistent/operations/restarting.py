@@ -1,7 +1,7 @@
 """A restart keeps the state as of a clock, and reads the rest again from a source that has changed.
 
 If a source still has the positions of a checkpoint, a run needs nothing else. If not (its files were rewritten, a topic
-has moved), time is all that both share:
+has moved), time is all that old and new source share:
 
     the state as of the clock + the records of the source from that clock on = the state of all records
 """
@@ -38,9 +38,9 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     from its beginning.
 
     Records before the clock are already in the state, and count as duplicates. So the source must hold every record
-    from the clock on, and no earlier record that was not read before. ``outputs``: as in ``rollback``, for what was
-    published after the checkpoint that provides the state. The account starts again from zero. UnknownCheckpoint, with
-    the known range, if no checkpoint knows that clock; StillRunning; Refused.
+    from the clock on, and no earlier record that was not read before. ``outputs``: as in ``rollback``, for outputs
+    published after the checkpoint that provides the state. The account starts again from zero. Raises
+    UnknownCheckpoint, with the known range, if no checkpoint knows that clock; StillRunning; Refused.
     """
     check_outputs(outputs)
     clock = instant_ms(clock)
@@ -64,7 +64,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
 
 
 def _begins(source: Source, before: SourcePart, clock: int) -> SourceState:
-    """Where to read from: the positions of the clock where the source knows them, else the beginning."""
+    """The positions to read from: those of the clock if the source knows them, otherwise the beginning."""
     if isinstance(source, TimeReplayableSource):
         return source.from_clock(before.recorded, clock)
     first = CODECS[before.codec].first
@@ -78,7 +78,7 @@ def _as_of(
     seen: Mapping[str, SeenPart | None],
     runs: tuple[Run, ...],
 ) -> Manifest:
-    """The manifest of the state before the clock, over sources that are read from these positions."""
+    """The manifest of the state before the clock, over sources that continue from these positions."""
     operator = target.operator
     unread = {
         name: replace(

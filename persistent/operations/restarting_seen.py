@@ -1,9 +1,9 @@
-"""What was seen of a source is cut at the clock of a restart, as the state is.
+"""A restart cuts the seen records of a source at its clock, as it cuts the state.
 
     seen before the clock + the records of the source from the clock on = seen of all records
 
-Only whole panes can be kept. Of the pane that holds the clock nothing is: where copies have the timestamps of their
-originals, those before the clock are in the state with them, and are passed over as they are read again.
+Only whole panes can be kept, so the pane that holds the clock is dropped whole. If copies have the timestamps of their
+originals, those before the clock are already in the state, and are skipped when they are read again.
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ from persistent.worker.seen_state import seen_job
 
 
 def check_cuts(job: Job, newest: Manifest, expected: Manifest, clock: int, dropped: Sequence[str]) -> None:
-    """Refused if what was seen of a source cannot be cut at this clock: a copy with a timestamp of its own, after the
-    clock, would count beside its original, before it. FingerprintChanged as in ``check_seen``."""
+    """Refused if the seen records of a source cannot be cut at this clock: a copy with a timestamp of its own, after
+    the clock, would count in addition to its original, before the clock. FingerprintChanged as in ``check_seen``."""
     check_seen(newest, expected, dropped, job.storage.url)
     for name, dedupe in job.dedupe.items():
         seen = newest.sources[name].seen if name in newest.sources else None
         if seen is not None and dedupe.restamped and clock % seen.pane_ms:
             below = clock // seen.pane_ms * seen.pane_ms
             raise Refused(
-                f"{job.storage.url}: what was seen to recognise copies (dedupe=) is kept in panes of {seen.pane_ms} "
-                f"ms, and cannot be cut at {clock}: a copy after it would count again. Restart as of clock {below} or "
-                f"{below + seen.pane_ms}"
+                f"{job.storage.url}: the seen records that recognise copies (dedupe=) are kept in panes of "
+                f"{seen.pane_ms} ms, and cannot be cut at {clock}: a copy after it would count again. Restart as of "
+                f"clock {below} or {below + seen.pane_ms}"
             )
 
 
 def seen_until(job: Job, name: str, source: SourcePart, clock: int, attempt: Attempt) -> SeenPart | None:
-    """What was seen of a source in the panes before the clock. The records of the pane that holds it are read again:
-    those before the clock are in the state, and so are copies with their timestamps; those after it are new."""
+    """The seen records of a source in the panes before the clock.
+
+    The pane that holds the clock is read again: its records before the clock are in the state, as are copies with their
+    timestamps; those after the clock are new.
+    """
     if source.seen is None or name not in job.dedupe:
         return begun(job.dedupe.get(name))
     seen, border = source.seen, clock // source.seen.pane_ms * source.seen.pane_ms

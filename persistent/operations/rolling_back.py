@@ -23,7 +23,8 @@ _OUTPUTS = ("retract", "again")
 
 @dataclass(frozen=True)
 class Readable:
-    """The readable part of a log: its entries and the ``newest`` of them; ``unreadable`` ids; the ``highest`` id."""
+    """The readable part of a log: its entries and the ``newest`` of them, the ``unreadable`` ids, the ``highest``
+    id."""
 
     entries: Mapping[int, Entry]
     unreadable: tuple[int, ...]
@@ -31,7 +32,7 @@ class Readable:
     highest: int
 
     def bases(self) -> dict[int, Manifest]:
-        """The manifests that name files of their own."""
+        """The manifests that name their own files."""
         known = self.newest.manifest.bases
         manifests = {id: entry.manifest for id, entry in self.entries.items()}
         return {id: one for id, one in manifests.items() if id in known or (not known and one.is_base)}
@@ -45,17 +46,17 @@ def rollback(
     outputs: str,
     take_over: bool = False,
 ) -> Entry:
-    """Return to checkpoint ``to``, or to the newest whose clock is at most ``clock``: state, clock, positions and
-    account are as they were then, and the next run reads the source from there.
+    """Return to checkpoint ``to``, or to the newest whose clock is at most ``clock``: restore state, clock, positions
+    and account; the next run reads the source from there.
 
-    ``outputs``: what to do with outputs published since. "retract": the next run takes them back before it publishes
-    anything, so that nothing appears twice. "again": they stay and are published a second time; the guarantee is
-    at-least-once from there on, and the history shows a rollback that retracts nothing.
+    ``outputs``: what happens to later outputs. "retract": the next run takes them back before it publishes anything, so
+    that nothing appears twice. "again": they stay and are published a second time; the guarantee is at-least-once from
+    then on, and the history shows a rollback that retracts nothing.
 
     Every run of the checkpoint is verified and copied before anything changes. This also works if the newest manifest
-    is lost or damaged: its id is never used again, and the new manifest has the newest format. UnknownCheckpoint;
-    CorruptCheckpoint if the checkpoint does not verify; NewerFormat if a newer release has written; StillRunning;
-    Refused, as where a sink cannot take back.
+    is lost or damaged: its id is never used again, and the new manifest has the newest format. Raises
+    UnknownCheckpoint; CorruptCheckpoint if the checkpoint does not verify; NewerFormat if a newer release has written;
+    StillRunning; Refused, for instance if a sink cannot take back.
     """
     check_outputs(outputs)
     if (to is None) == (clock is None):
@@ -71,16 +72,16 @@ def rollback(
     _verify(log, target)
     if kept.highest == kept.newest.manifest.id:
         newest = kept.newest.manifest
-        # An upgrade is refused where a manifest is lost, and says to go back: so here it is done on the way.
+        # An upgrade is refused if a manifest is lost, and recommends a rollback: so the rollback upgrades.
         is_old = newest.format != FORMAT and log.lost(newest.base, newest.id) is not None
         last = fenced(log, take_over=True, goes_back=True, upgrade=is_old)
         if not last.manifest.keeps(target.id):
             raise UnknownCheckpoint(f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept")
-        # A driver that went on meanwhile may have another sink.
+        # A driver that ran meanwhile may have another sink.
         check_can_take_back(last.manifest, outputs, log.storage.url)
         id, epoch = last.manifest.id + 1, last.manifest.epoch
     else:
-        # No manifest to fence with. Epochs never exceed ids: this one is above all that may have been.
+        # No manifest to fence with. Epochs never exceed ids: this one is above every epoch that was used.
         lost = log.lost(kept.highest, kept.highest) or Trace()
         last, id = kept.newest, max(kept.highest, lost.id) + 1
         kept = replace(kept, unreadable=(*kept.unreadable, id - 1))
@@ -92,8 +93,8 @@ def rollback(
 
 
 def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
-    """The copy of a checkpoint from before the first plan of a source, with its partitions where the job began to read
-    them: a new plan would begin elsewhere, as ``start=`` says now."""
+    """The copy of a checkpoint from before a source's first plan, with partitions where the job began to read them: a
+    new plan would begin elsewhere, as ``start=`` now says."""
     sources, (accounts,) = dict(copy.sources), copy.ledger.values()
     accounts = dict(accounts)
     for name, source in newest.sources.items():
@@ -109,50 +110,53 @@ def check_outputs(outputs: str) -> None:
     """Refused unless ``outputs`` is known."""
     if outputs not in _OUTPUTS:
         raise Refused(
-            f'outputs={outputs!r}: say what becomes of what was published since: "retract" takes it back, "again" '
-            "publishes it a second time"
+            f'outputs={outputs!r}: choose what happens to later outputs: "retract" takes them back, "again" '
+            "publishes them a second time"
         )
 
 
 def check_can_take_back(newest: Manifest, outputs: str, url: str) -> None:
-    """Refused if outputs are to be taken back, and a sink of the job cannot: no run could go on."""
+    """Refused if outputs are to be taken back but a sink of the job cannot: no run could continue."""
     unable = [name for name, part in newest.sinks.items() if not _may_take_back(name, part)]
     if outputs == "retract" and unable:
         raise Refused(
-            f"{url}: the sink {', '.join(map(repr, unable))} of this job cannot take back what it has published, so "
-            'outputs="retract" is not possible. Nothing was changed. outputs="again" (--outputs=again) publishes it a '
-            "second time, to every sink; or delete it there by hand, and then begin a new checkpoint"
+            f"{url}: the sink {', '.join(map(repr, unable))} of this job cannot take back its published outputs, so "
+            'outputs="retract" is not possible. Nothing was changed. outputs="again" (--outputs=again) publishes '
+            "them a second time, to every sink; or delete them there by hand, and then begin a new checkpoint"
         )
 
 
 def check_left_out(kept: Readable, target: int, outputs: str, url: str) -> None:
-    """Refused as above, for a sink that was left out since the target."""
+    """Refused likewise, for a sink that was omitted since the target."""
     newest = kept.newest.manifest
     check_can_take_back(replace(newest, sinks=_left_out(newest, kept, target)), outputs, url)
 
 
 def _may_take_back(name: str, sink: SinkPart) -> bool:
-    """Whether a sink is able to, as far as is known."""
+    """Whether a sink can take back, as far as is known."""
     return "retract" in sink.does or _is_of_older_format(name, sink)
 
 
 def _is_of_older_format(name: str, sink: SinkPart) -> bool:
-    """Whether it stands for the sink of a job, whatever that was: older formats record its batches alone."""
+    """Whether the part stands for any sink of a job: older formats record only its batches."""
     return name == SINK and not sink.does
 
 
 def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int, *, take_back: bool) -> Manifest:
-    """The manifest that sets the job to ``copy``. Outputs staged up to there stay listed, as they may be unpublished;
-    later ones too, unless they are taken back, because a further rollback may return to where they count."""
+    """The manifest that sets the job to ``copy``.
+
+    Outputs staged up to the target stay listed, because they may be unpublished. Later ones stay too, unless they are
+    taken back, because a further rollback may return to a checkpoint where they count.
+    """
     old, target, now_ms = last.manifest, copy.id, wall_ms()
     found = kept.bases()
-    # Those of a driver that went on meanwhile are not known to be lost.
+    # Files of a driver that ran meanwhile are not known to be lost.
     lost = {one for one in kept.newest.manifest.bases if one not in found}
     before = old.bases or {one: manifest.committed_ms for one, manifest in found.items()}
-    # Of a fence or compaction too: what is published under an id above that of its checkpoint is of a lost one.
+    # Include fences and compactions: outputs published under an id above their checkpoint's are of a lost one.
     first = copy.base + 1
     if old.retract is not None and target >= old.base:
-        # The last rollback is not done with: whoever publishes next takes back all at once.
+        # The last rollback is incomplete: the next publication takes back everything at once.
         first = min(first, old.retract[0])
     return succeed(
         last,
@@ -180,8 +184,8 @@ def rolled_back(last: Entry, copy: Manifest, kept: Readable, id: int, epoch: int
 
 
 def _left_out(old: Manifest, kept: Readable, target: int) -> dict[str, SinkPart]:
-    """The sinks that the job has left out since the target, and that may have been given something after it: nobody
-    else takes that back. All that they were given was published, or they could not have been left out."""
+    """The sinks that the job has omitted since the target, and that may have received later batches, which nothing else
+    takes back. All their batches were published, or they could not have been omitted."""
     since = {id: kept.entries[id].manifest for id in sorted(kept.entries) if id >= target}
     is_whole = len(since) == kept.highest - target + 1
     return {
@@ -194,23 +198,24 @@ def _left_out(old: Manifest, kept: Readable, target: int) -> dict[str, SinkPart]
 
 
 def _publishes(old: Manifest, kept: Readable, target: int, *, take_back: bool) -> bool | None:
-    """Whether the branch that is left had a sink: None if that is not known of what is to be taken back."""
+    """Whether the branch that is left had a sink: None if that is unknown and its outputs are to be taken back."""
     if any(one.publishes for at, one in kept.bases().items() if at >= target):
         return True
     return None if take_back and not _nothing_since(old, kept, target) else old.publishes
 
 
 def _nothing_since(old: Manifest, kept: Readable, target: int) -> bool:
-    """Whether it is known that no sink was given anything since the target, though checkpoints since are collected."""
+    """Whether it is certain that no sink received a batch since the target, although later checkpoints are
+    collected."""
     entry = kept.entries.get(target)
     if entry is None or entry.manifest.format != FORMAT:
-        # Older formats do not list a sink to which everything has been published.
+        # Older formats do not list a sink that has published everything.
         return False
     if not old.sinks:
-        # A job that never had a sink, as far as anything is left of it. A run without one lists what there was.
+        # As far as the log shows, the job never had a sink. A run without a sink lists earlier sinks.
         return True
     lost = any(id > target for id in (*kept.unreadable, *old.burnt))
-    # One sink is listed, the last. Where it has no batch yet, another may have come and gone in between.
+    # Only the last sink is listed. If it has no batch yet, another sink may have been used in between.
     same = {name: part.last for name, part in old.sinks.items()} == {
         name: part.last for name, part in entry.manifest.sinks.items() if part.last is not None
     }
@@ -218,13 +223,13 @@ def _nothing_since(old: Manifest, kept: Readable, target: int) -> bool:
 
 
 def _gone_back(sink: SinkPart, id: int, shown: int) -> SinkPart:
-    """What a sink has been given after rollback ``id``, if what was staged above ``shown`` is taken back. The rollback
-    is the last that the sink knows of: lost manifests may have published batches of which no other tells."""
+    """The batches of a sink after rollback ``id``, if those staged above ``shown`` are taken back. The rollback is the
+    sink's last known batch: lost manifests may have published batches that no other manifest lists."""
     return replace(sink, last=id, unpublished=tuple(batch for batch in sink.unpublished if batch.id <= shown))
 
 
 def readable(log: Log) -> Readable:
-    """The readable part of everything kept. NewerFormat where a manifest needs a newer release: that one is sound."""
+    """All readable manifests and ids. NewerFormat if a manifest needs a newer release: that one is sound."""
     _check_begun(log)
     ids = log.ids()
     entries: dict[int, Entry] = {}
@@ -238,7 +243,7 @@ def readable(log: Log) -> Readable:
         except NewerFormat:
             raise
         except CorruptCheckpoint:
-            # Or collected, by a driver that went on meanwhile.
+            # Or collected by a driver that ran meanwhile.
             if id in log.ids():
                 unreadable.append(id)
     if not entries:
@@ -247,7 +252,7 @@ def readable(log: Log) -> Readable:
 
 
 def _check_begun(log: Log) -> None:
-    """Raise unless there is a checkpoint with a good FORMAT: only manifests may be damaged, and none of a newer
+    """Raise unless the checkpoint has a good FORMAT: only manifests may be damaged, and none may be of a newer
     release."""
     try:
         newest_of(log)
@@ -265,7 +270,7 @@ def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Mani
             return kept.entries[to].manifest
         what = "cannot be read" if to in kept.unreadable else "is not kept"
         there = ", ".join(map(str, sorted(bases)))
-        raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {to} {what}; those to go back to: {there}")
+        raise UnknownCheckpoint(f"{log.storage.url}: checkpoint {to} {what}; you can go back to {there}")
     found = [id for id, manifest in bases.items() if manifest.clock.watermark <= (clock or 0)]
     if not found:
         clocks = [manifest.clock.watermark for manifest in bases.values()]
@@ -277,17 +282,17 @@ def _target(log: Log, kept: Readable, to: int | None, clock: int | None) -> Mani
 
 
 def _check_not_taken_back(log: Log, kept: Readable, target: int) -> None:
-    """Refused if the target's branch had its outputs taken back: its windows would never be published again."""
+    """Refused if the outputs of the target's branch were taken back: its windows would never be published again."""
     for first, stop, taken_back in kept.newest.manifest.left:
         if taken_back and first <= target < stop:
             raise Refused(
-                f"{log.storage.url}: a rollback went back behind checkpoint {target} and takes back what it published: "
+                f"{log.storage.url}: a rollback went back behind checkpoint {target} and takes back its outputs: "
                 f"go back to one from {stop} on, or to one before {first}"
             )
 
 
 def _newest_keeps(log: Log, id: int) -> bool:
-    """Whether the newest manifest keeps that checkpoint; True if it cannot be read."""
+    """Whether the newest manifest keeps that checkpoint; True if the manifest cannot be read."""
     try:
         newest = log.newest()
     except NewerFormat:
@@ -304,9 +309,9 @@ def _verify(log: Log, target: Manifest) -> None:
     except CorruptCheckpoint as error:
         if not _newest_keeps(log, target.id):
             raise UnknownCheckpoint(
-                f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept: a driver has gone on"
+                f"{log.storage.url}: meanwhile checkpoint {target.id} is no longer kept: a driver runs"
             ) from error
         raise CorruptCheckpoint(
-            f"{error}. So checkpoint {target.id} is none to go back to; 'persistent verify {log.storage.url}' names "
+            f"{error}. You cannot go back to checkpoint {target.id}; 'persistent verify {log.storage.url}' names "
             "the newest that verifies. Nothing was changed"
         ) from error

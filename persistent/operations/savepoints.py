@@ -18,14 +18,14 @@ from persistent.storage import delete_all, put_once
 def savepoint(storage: Location, name: str, *, at: int | None = None, on_progress: OnProgress | None = None) -> str:
     """Copy the newest checkpoint, or checkpoint ``at``, to ``URL/s/NAME``; returns that URL.
 
-    The job may run, and is not fenced. If it collects files that are being copied, the copy begins again with the
+    The job can run, and is not fenced. If it collects files that are being copied, the copy begins again with the
     newest checkpoint. The copy is a checkpoint with one manifest and a job id of its own, readable like any other;
-    ``Pipeline(start_from=URL)`` starts from it. Published outputs, late rows and dead letters are no part of it, nor
-    are outputs that were staged and not yet published.
+    ``Pipeline(start_from=URL)`` starts from it. It contains no published outputs, late rows or dead letters, and no
+    staged outputs that were not yet published.
 
-    Its manifest is put last: an interrupted copy is no checkpoint, and the same call repeats it. Of several concurrent
-    calls one succeeds. Refused if the name is invalid or taken; UnknownCheckpoint. ``on_progress`` gets the bytes
-    copied, and in all.
+    Its manifest is put last: an interrupted copy is not a checkpoint, and the same call repeats it. Of several
+    concurrent calls one succeeds. Raises Refused if the name is invalid or taken; UnknownCheckpoint. ``on_progress``
+    receives the bytes copied and the total bytes.
     """
     log = log_of(storage)
     try:
@@ -48,7 +48,9 @@ def savepoint(storage: Location, name: str, *, at: int | None = None, on_progres
     _put(there, won)
     if won.nonce != ours.nonce:
         delete_all(there.storage, sorted(copy.files() - won.files()))
-        raise Refused(f"{there.storage.url}: another savepoint of this name was made meanwhile, of checkpoint {won.id}")
+        raise Refused(
+            f"{there.storage.url}: another savepoint of this name was created meanwhile, of checkpoint {won.id}"
+        )
     return there.storage.url
 
 
@@ -63,32 +65,32 @@ def _is_claimed(there: Log) -> bool:
 
 
 def _completed(there: Log, base: int) -> str:
-    """The URL of a savepoint, after completing an interrupted call. Refused if that copied another checkpoint than
+    """The URL of a savepoint, after completing an interrupted call. Refused if that call copied a checkpoint other than
     ``base``."""
     data = there.storage.read(CLAIM).to_pybytes()
     won = Manifest.decode(data, f"{there.storage.url}/{CLAIM}")
     _put(there, won)
     if won.id != base:
         raise Refused(
-            f"{there.storage.url}: a call that was cut off, or still runs, has made a savepoint of this name of "
-            f"checkpoint {won.id}, not of {base}: it is whole; choose another name"
+            f"{there.storage.url}: a call that was interrupted, or still runs, created this savepoint of checkpoint "
+            f"{won.id}, not of {base}. It is complete; choose another name"
         )
     return there.storage.url
 
 
 def _put(there: Log, won: Manifest) -> None:
-    """Put the manifest: all runs were there before the claim, whoever made it."""
+    """Put the manifest. Every run was put before the claim, by whichever call made it."""
     try:
         there.put(won)
     except Fenced as error:
-        raise Refused(f"{there.storage.url}: another savepoint of this name was made meanwhile") from error
+        raise Refused(f"{there.storage.url}: another savepoint of this name was created meanwhile") from error
     if there.ids() == [won.id]:
         _sweep(there, won)
 
 
 def _check_free(there: Log) -> None:
     if there.ids():
-        raise Refused(f"{there.storage.url}: there is a savepoint of this name; choose another")
+        raise Refused(f"{there.storage.url}: a savepoint of this name exists; choose another")
 
 
 def _alone(copy: Manifest, job: str) -> Manifest:
@@ -118,7 +120,7 @@ def _alone(copy: Manifest, job: str) -> Manifest:
 
 
 def _sweep(there: Log, won: Manifest) -> None:
-    """Delete what interrupted or losing attempts have left."""
+    """Delete files of interrupted or losing attempts."""
     files = won.files()
     for folder in sorted(won.folders() | won.index_folders()):
         names = [f"{folder}/{name}" for name in there.storage.list(folder)]

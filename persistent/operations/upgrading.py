@@ -1,4 +1,4 @@
-"""An upgrade writes the newest format from here on; older manifests stay readable as they are."""
+"""An upgrade writes the newest format from now on; older manifests stay readable."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from persistent.operations.fencing import Location, fenced, log_of
 
 
 def upgrade(storage: Location, *, take_over: bool = False) -> Entry:
-    """Put a fence of the newest format on a checkpoint, which releases that know only older formats cannot read. If
-    there is nothing to do, it returns the newest manifest. StillRunning."""
+    """Put a fence of the newest format on a checkpoint. Releases that know only older formats can no longer read it. If
+    there is nothing to do, returns the newest manifest. Raises StillRunning."""
     log = log_of(storage)
     newest = newest_of(log)
     return newest if newest.manifest.format == FORMAT else fenced(log, take_over=take_over, upgrade=True)
