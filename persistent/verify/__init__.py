@@ -1,14 +1,14 @@
-"""Verifying a checkpoint reads every byte that a kept manifest names, and checks it against every law.
+"""Verifying a checkpoint reads every byte that a kept manifest names and checks it against every law.
 
-    FORMAT     is there, with a known format and hash, and the job of the manifests
+    FORMAT     exists, with a known format and hash, and the job of the manifests
     chain      every manifest decodes, names its parent by id and SHA-256, and follows it by the laws of the log
     account    read = processed + late + dead + duplicate; the late rows and dead letters kept are those counted
-    runs       every named run is there, whole and sorted, with the keys, panes and key groups of its manifest
+    runs       every named run exists, whole and sorted, with the keys, panes and key groups of its manifest
     sums       in every key group, the delta of each checkpoint counts once
     plans      decode, and start at the positions of their checkpoint
-    source     with the pipeline: up to the checkpoint's positions, the source holds what the account counts
+    source     with the pipeline: the source holds what the account counts, up to the checkpoint's positions
 
-It changes nothing, and works beside a running job. Only the last check needs user code.
+It changes nothing and can run beside the job. Only the last check needs user code.
 """
 
 from persistent.verify.checker import verify

@@ -44,9 +44,9 @@ _MARK = re.compile(r"e\d+-[0-9a-f]{32}\.json")
 
 
 def verify(storage: Storage, *, on_progress: OnProgress | None = None) -> Verification:
-    """Check everything that is kept. Files that a running job collects meanwhile are no fault.
+    """Check everything that is kept. Files that a running job collects meanwhile are not faults.
 
-    ``on_progress`` gets the bytes of runs done, and of all.
+    ``on_progress`` receives the bytes of runs checked and the total bytes.
     """
     log = Log(storage)
     ids = log.ids()
@@ -62,7 +62,7 @@ def _forgive_collected(found: Verification, log: Log) -> None:
     for id in reversed(log.ids()):
         if kept and not kept[0].keeps(id):
             continue
-        # An unreadable one is collected, or is a fault by itself.
+        # An unreadable manifest is collected, or is a fault by itself.
         with suppress(CorruptCheckpoint):
             kept.append(log.read(id).manifest)
     if not kept:
@@ -130,10 +130,10 @@ class _Checker:
 
     def _chain(self) -> None:
         if not self.ids:
-            self.found.fault("manifests", "m", "no manifest: this is no checkpoint, or its log is lost")
+            self.found.fault("manifests", "m", "no manifest: this is not a checkpoint, or its log is lost")
         for id in reversed(self.ids):
             if self.entries and not self.newest.keeps(id):
-                # It waits for collection.
+                # It awaits collection.
                 continue
             try:
                 self.entries[id] = self.log.read(id)
@@ -152,7 +152,7 @@ class _Checker:
             self._bad(id, MISSING)
 
     def _expected(self) -> set[int]:
-        """The ids that must be there. After a rollback behind unreadable manifests, it is unknown which fences their
+        """The ids that must exist. After a rollback behind unreadable manifests, it is unknown which fences their
         driver had collected."""
         if not self.entries:
             return set()
@@ -175,13 +175,15 @@ class _Checker:
     # -- runs ----------------------------------------------------------------------------------------------------
 
     def _runs(self) -> dict[str, tuple[Run, Manifest]]:
-        """Every run that kept manifests name, with the newest that names it. All must describe it alike."""
+        """Every run that kept manifests name, with the newest manifest that names it. All must describe it alike."""
         named: dict[str, tuple[Run, Manifest]] = {}
         for manifest in (entry.manifest for entry in self.entries.values()):
             for run in manifest.all_runs():
                 before = named.get(run.name)
-                if before is not None and (said := differences(before[0], run)):
-                    self._bad(manifest.id, f"says of {run.name} another {said} than manifest {before[1].id}")
+                if before is not None and (changed := differences(before[0], run)):
+                    self._bad(
+                        manifest.id, f"describes {run.name} with a {changed} that differs from manifest {before[1].id}"
+                    )
                 named[run.name] = run, manifest
         return named
 
@@ -193,7 +195,7 @@ class _Checker:
         for id, entry in self.entries.items():
             for name, source in entry.manifest.sources.items():
                 for text in sum_faults(source.seen.runs, id) if source.seen else ():
-                    self._bad(id, f"what was seen of {name}: {text}")
+                    self._bad(id, f"seen records of {name}: {text}")
             for name, operator in entry.manifest.operators.items():
                 for state in operator.states.values():
                     for text in sum_faults(state.runs, id):
@@ -202,7 +204,7 @@ class _Checker:
     # -- outputs -------------------------------------------------------------------------------------------------
 
     def _outputs(self) -> None:
-        """Late rows and dead letters, published or staged by the newest checkpoint: as many as the account counts."""
+        """Compare the late rows and dead letters, published or staged by the newest checkpoint, with the account."""
         for folder, part in (("late", "late rows"), ("dead", "dead letters")):
             named = self._named_aside(folder)
             published = [f"{folder}/{name}" for name in aside_names(self.storage, folder) if self._is_known(name)]
@@ -214,11 +216,11 @@ class _Checker:
             if counted > expected:
                 self.found.warn(part, folder, f"{_said(counted, part, expected)}: a rollback published some again?")
             elif counted < expected and self.newest.origin is None:
-                # A job that began with a savepoint continues its account; the rows stayed with the old job.
+                # A job started from a savepoint continues its account; the rows stayed with the old job.
                 self.found.warn(part, folder, f"{_said(counted, part, expected)}: were files deleted?")
 
     def _named_aside(self, folder: str) -> dict[str, Staged]:
-        """What kept manifests staged, by its published name."""
+        """The files that kept manifests staged, by their published names."""
         return {
             aside_name(folder, aside.id, staged): staged
             for id, entry in self.entries.items()
@@ -228,7 +230,8 @@ class _Checker:
         }
 
     def _is_known(self, name: str) -> bool:
-        """Whether a published file counts: its checkpoint is not newer than this look, nor about to be retracted."""
+        """Whether a published file counts: its checkpoint is not newer than this check, and is not about to be
+        retracted."""
         id = published_id(name)
         first, stop = self.newest.retract or (0, 0)
         return id < 0 or (id <= self.newest.id and not first <= id < stop)
@@ -241,12 +244,12 @@ class _Checker:
 
     def _unpublished(self, name: str, staged: Staged, part: str) -> int:
         if staged.name not in self.newest.unpublished():
-            self.found.fault(part, staged.name, "was published, and is gone")
+            self.found.fault(part, staged.name, "was published, but no longer exists")
             return 0
         folder, _, published = name.partition("/")
         if staged.name.rpartition("/")[2] in self.storage.list(staged.name.rpartition("/")[0]):
             return self._aside(staged.name, part, staged)
-        # Published after we listed the folder, or lost.
+        # It was published after the folder was listed, or is lost.
         return self._aside(name if published in self.storage.list(folder) else staged.name, part, staged)
 
     def _aside(self, name: str, part: str, staged: Staged | None) -> int:
@@ -288,12 +291,12 @@ class _Checker:
             yield f"is the plan number {plan.number} of checkpoint {plan.base}"
         base = self.entries.get(plan.base)
         if base is None or not base.manifest.is_base:
-            # A fence may have the id of a lost checkpoint, whose plan nobody runs.
+            # A fence may have the id of a lost checkpoint, whose plan never runs.
             return
         manifest = base.manifest
         plan = plan.named(next(iter(manifest.sources)), manifest.task_name)
         if plan.job != manifest.job or not plan.starts_at(manifest.sources):
-            yield f"does not start where checkpoint {plan.base} stands"
+            yield f"does not start at the positions of checkpoint {plan.base}"
         if plan.base == self.newest.base:
             known = self.newest.files()
             appended = [run for source in plan.sources.values() for run in source.appended]
@@ -307,17 +310,23 @@ class _Checker:
         folders = {folder for entry in self.entries.values() for folder in entry.manifest.folders()}
         for folder in sorted(folders | self.newest.index_folders() | {STAGED}):
             strays = [name for name in self.storage.list(folder) if f"{folder}/{name}" not in known]
-            self._tell(folder, strays, "no kept manifest names it: left by a run that was cut off, or by one at work")
-        self._tell("", [name for name in self.storage.list("") if name not in _ROOT], "is no part of a checkpoint")
-        self._tell(
-            DRIVERS, [name for name in self.storage.list(DRIVERS) if driver_epoch(name) is None], "is no mark of a run"
+            self._warn_strays(
+                folder, strays, "no kept manifest names it: left by an interrupted run, or written by a running one"
+            )
+        self._warn_strays(
+            "", [name for name in self.storage.list("") if name not in _ROOT], "is not part of a checkpoint"
+        )
+        self._warn_strays(
+            DRIVERS,
+            [name for name in self.storage.list(DRIVERS) if driver_epoch(name) is None],
+            "is not a mark of a run",
         )
         for folder in ("m", "p"):
             names = self.storage.list(folder)
             strays = [name for name in names if entry_id(name) is None]
-            self._tell(folder, strays, "is no part of a checkpoint")
+            self._warn_strays(folder, strays, "is not part of a checkpoint")
 
-    def _tell(self, folder: str, names: Iterable[str], text: str) -> None:
+    def _warn_strays(self, folder: str, names: Iterable[str], text: str) -> None:
         for name in names:
             self.found.warn("strays", f"{folder}/{name}".lstrip("/"), text)
 
@@ -339,4 +348,4 @@ class _Checker:
 
 
 def _said(counted: int, part: str, expected: int) -> str:
-    return f"holds {counted:,} {part}, the account says {expected:,}"
+    return f"holds {counted:,} {part}, but the account says {expected:,}"

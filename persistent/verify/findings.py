@@ -1,4 +1,4 @@
-"""A verification lists what was checked in a checkpoint, and the findings."""
+"""A verification holds what was checked in a checkpoint, and the findings."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 FAULT, WARNING = "fault", "warning"
 MISSING = "missing"
-"""The finding about a named file that is not there."""
+"""The finding about a named file that does not exist."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A ``fault``: something committed is lost or wrong. A ``warning``: a file there is no part of the checkpoint."""
+    """A ``fault``: something committed is lost or wrong. A ``warning``: a file there is not part of the checkpoint."""
 
     severity: str
     part: str
@@ -21,7 +21,7 @@ class Finding:
 
 @dataclass
 class Checked:
-    """How much of one kind was checked."""
+    """The amount of one kind that was checked."""
 
     checked: int = 0
     bytes: int = 0
@@ -49,7 +49,7 @@ class Verification:
 
     def fault(self, part: str, place: str, text: str) -> None:
         self.parts.setdefault(part, Checked())
-        # An error text begins with the place it is about.
+        # An error text begins with its place.
         text = text.removeprefix(f"{self.url}/{place}").removeprefix(": ")
         self.findings.append(Finding(FAULT, part, place, text))
 
@@ -60,7 +60,7 @@ class Verification:
         return sum((finding.severity, finding.part) == (FAULT, part) for finding in self.findings)
 
     def add(self, other: Verification, folder: str = "") -> None:
-        """Add another verification: of this checkpoint, or of one in a folder of it."""
+        """Add another verification, of this checkpoint or of one in its ``folder``."""
         before, inside = (f"{folder}: ", f"{folder}/") if folder else ("", "")
         for name, part in other.parts.items():
             one = self.parts.setdefault(f"{before}{name}", Checked())

@@ -1,6 +1,6 @@
-"""The laws of the manifest log; each broken one is a sentence.
+"""The laws of the manifest log; each violation is a sentence.
 
-of one manifest             it is of this job, its account balances, nothing is closed ahead of the clock
+of one manifest             it belongs to this job, its account balances, nothing is closed ahead of the clock
 of a manifest and the next  the next names it as its parent, nothing goes back, a fence changes nothing
 of the runs in a manifest   in every key group each delta counts once
 """
@@ -25,9 +25,9 @@ def differences(before: Run, after: Run) -> str:
 
 
 def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
-    """The broken laws of one manifest. ``job``: from FORMAT, if it could be read."""
+    """The broken laws of one manifest. ``job``: the job in FORMAT, if that is readable."""
     if job is not None and manifest.job != job:
-        yield f"is of job {manifest.job}, FORMAT of {job}"
+        yield f"has job {manifest.job}, but FORMAT has {job}"
     if manifest.kind in ("checkpoint", *SETS) and not manifest.is_base:
         yield f"is a {manifest.kind} with base {manifest.base}"
     for partition, account in manifest.accounts.items():
@@ -41,7 +41,7 @@ def manifest_faults(manifest: Manifest, job: str | None) -> Iterator[str]:
 def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
     """The broken laws between a manifest and its parent."""
     if manifest.parent != (parent.manifest.id, parent.sha256):
-        yield f"names another parent than manifest {parent.manifest.id} as it is now"
+        yield f"names a parent that differs from the present manifest {parent.manifest.id}"
     before, after = parent.manifest, manifest
     for law in broken(after, before):
         yield f"does not follow {before.id}: {law}"
@@ -53,7 +53,7 @@ def step_faults(manifest: Manifest, parent: Entry) -> Iterator[str]:
 
 
 def _qualified(before: Manifest, partition: str, after: Manifest) -> str:
-    """The name of the partition of an only source, after others have joined."""
+    """The name of a single source's partition, after other sources have joined."""
     return partition_name(next(iter(before.sources)), partition, len(after.sources))
 
 

@@ -1,4 +1,4 @@
-"""The rows of a run are checked: sorted, with the hashes of their keys, in the key groups and panes of the manifest.
+"""Rows of a run are checked: sorted, with the hashes of their keys, in the key groups and panes of the manifest.
 
 All checks work on Arrow columns, without user code.
 """
@@ -21,7 +21,7 @@ _KEY, _ELEMENT = "key:", "element:"
 _PANES_MAX = 1 << 16
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
-"""``map``, or one that runs several at once and keeps the order."""
+"""``map``, or a parallel map that keeps the order."""
 
 
 def state_faults(
@@ -40,18 +40,18 @@ def state_table_faults(
     key_types: Sequence[str],
     each: Each = map,
 ) -> Iterator[str]:
-    """The same for a run that is already verified and decoded; ``each`` maps over its batches in order."""
+    """Likewise, for a run that is already verified and decoded; ``each`` maps over its batches in order."""
     yield from size_faults(table, data, run)
     names = list(table.schema.names)
     keys = [f"{_KEY}{name}" for name in key_names]
     others = names[len(keys) + 2 :]
     if names[: len(keys) + 2] != ["hash", *keys, "pane"] or not all(name.startswith(_ELEMENT) for name in others):
-        yield f"its columns are {', '.join(names)}; the state's keys are {', '.join(key_names) or 'none'}"
+        yield f"has the columns {', '.join(names)}; the state's keys are {', '.join(key_names) or 'none'}"
         return
     for name, known in zip(keys, key_types):
         found = str(table.schema.field(name).type)
         if not _is_of(found, known):
-            yield f"column {name} holds {found}, its manifest says {known}"
+            yield f"column {name} holds {found}, but {known} according to its manifest"
     listed = np.array(decode_panes(data, run, place), np.int64)
     count = len(keys)
     before: pa.RecordBatch | None = None
@@ -68,7 +68,7 @@ def state_table_faults(
 
 
 def _is_of(found: str, known: str) -> bool:
-    """Whether type ``found`` holds keys of type ``known``: the same, all null, or decimals that grew."""
+    """Whether type ``found`` holds keys of type ``known``: the same type, all null, or wider decimals."""
     try:
         return common_key_types([[found], [known]]) == (known,)
     except (TypeError, ValueError):
@@ -76,11 +76,11 @@ def _is_of(found: str, known: str) -> bool:
 
 
 def size_faults(table: pa.Table, data: pa.Buffer, run: Run) -> Iterator[str]:
-    """Whether a file has the bytes and rows of its manifest."""
+    """Whether a file has the bytes and rows that its manifest says."""
     if data.size != run.bytes:
-        yield f"has {data.size:,} bytes, its manifest says {run.bytes:,}"
+        yield f"has {data.size:,} bytes, but {run.bytes:,} according to its manifest"
     if table.num_rows != run.rows:
-        yield f"has {table.num_rows:,} rows, its manifest says {run.rows:,}"
+        yield f"has {table.num_rows:,} rows, but {run.rows:,} according to its manifest"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _facts(batch: pa.RecordBatch, run: Run, keys: int, listed: Integers, place: 
 
 
 def _panes_held(panes: Integers, listed: Integers) -> Integers:
-    """The distinct panes of a batch. Listed panes are counted instead of sorted, as there are few kinds."""
+    """The distinct panes of a batch. Listed panes are counted instead of sorted, because there are few values."""
     if not len(listed):
         return np.unique(panes)
     step = int(np.gcd.reduce(np.diff(listed))) if len(listed) > 1 else 1
@@ -122,31 +122,32 @@ def _panes_held(panes: Integers, listed: Integers) -> Integers:
 
 def _pane_faults(panes: Integers, listed: Integers, run: Run) -> Iterator[str]:
     if len(panes) and (int(panes[0]), int(panes[-1])) != (run.pane_min, run.pane_max):
-        yield f"holds panes {panes[0]} to {panes[-1]}, its manifest says {run.pane_min} to {run.pane_max}"
+        yield f"holds panes {panes[0]} to {panes[-1]}, but {run.pane_min} to {run.pane_max} according to its manifest"
     if not np.array_equal(listed, panes):
-        yield "its index lists other panes than its rows have"
+        yield "its index lists panes that differ from those of its rows"
 
 
 def _batch_faults(batch: pa.RecordBatch, run: Run, keys: int) -> Iterator[str]:
     hashes = np.asarray(batch.column(0))
     low, high = groups_of(np.array([hashes.min(), hashes.max()])).tolist()
     if low < run.start or high >= run.high:
-        yield f"holds key groups {low} to {high}, its manifest says {run.start} up to {run.high}"
+        yield f"holds key groups {low} to {high}, but {run.start} up to {run.high} according to its manifest"
     wrong = int((hash_keys(batch.columns[1 : 1 + keys], len(batch)) != hashes).sum())
     if wrong:
-        yield f"{wrong:,} rows carry another hash than that of their key"
+        yield f"{wrong:,} rows have a hash that is not that of their key"
     yield from _order_faults(batch, keys)
 
 
 def _order_faults(batch: pa.RecordBatch, keys: int) -> Iterator[str]:
-    """Rows are sorted by (hash, key, pane), each (key, pane) once. The order of keys of equal hash is not checked."""
+    """Rows are sorted by (hash, key, pane), and each (key, pane) is unique. The order of keys with equal hashes is not
+    checked."""
     hashes, panes = np.asarray(batch.column(0)), np.asarray(batch.column(keys + 1))
     descending = int((hashes[1:] < hashes[:-1]).sum())
     if descending:
-        yield f"{descending:,} rows stand before one of a smaller hash"
+        yield f"{descending:,} rows precede a row with a smaller hash"
     same: Any = hashes[1:] == hashes[:-1]
     for column in batch.columns[1 : 1 + keys]:
         same = same & null_safe_equal(column[1:], column[:-1])
     disordered = int((same & (panes[1:] <= panes[:-1])).sum())
     if disordered:
-        yield f"{disordered:,} rows of a key stand before one of the same or an earlier pane"
+        yield f"{disordered:,} rows of a key precede a row of the same or an earlier pane"

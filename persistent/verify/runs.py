@@ -22,7 +22,7 @@ UNREADABLE = (CorruptCheckpoint, pa.ArrowException, ValueError, KeyError, TypeEr
 """Errors of decoding damaged bytes."""
 
 _AHEAD = 2
-"""Runs read ahead; more would only take memory."""
+"""The number of runs read ahead; more would only use memory."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def check_runs(
     threads: int,
     on_progress: OnProgress | None = None,
 ) -> set[str]:
-    """Read every run and add its faults to ``found``; returns the names of the bad ones."""
+    """Read every run and add its faults to ``found``; returns the names of the bad runs."""
     bad: set[str] = set()
     total, done = sum(run.bytes for run, _ in runs.values()), 0
     with ThreadPoolExecutor(threads, thread_name_prefix="verify") as pool:
@@ -64,7 +64,7 @@ def check_runs(
 def _ahead(
     pool: ThreadPoolExecutor, storage: Storage, runs: Mapping[str, tuple[Run, Manifest]]
 ) -> Iterator[tuple[str, tuple[Run, Manifest], _Read]]:
-    """Each run with its content, in order, a few read ahead."""
+    """Each run with its content, in order, a few of them read ahead."""
     waiting: deque[tuple[str, tuple[Run, Manifest], Future[_Read]]] = deque()
     for name, named in runs.items():
         waiting.append((name, named, pool.submit(_read, storage, named[0])))
@@ -102,7 +102,7 @@ def _faults(read: _Read, run: Run, operator: OperatorState | None, each: Each) -
 
 
 def _seen(manifest: Manifest) -> Iterator[OperatorState]:
-    """What was seen of each source, as the state that it is."""
+    """The seen records of each source, as an operator state."""
     for source in manifest.sources.values():
         if source.seen is not None:
             columns = source.seen.columns

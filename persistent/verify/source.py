@@ -1,14 +1,13 @@
 """The source proves the account of a checkpoint: read again up to the positions, it must give the same counts.
 
     read   as many records before each position as the ledger says
-    mix    the same ones: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
+    mix    the same records: the sum modulo 2**64 of the hashes of (partition, ordinal, offset, timestamp)
     dead   at least the records that cannot be decoded or have no time
 
-Each record is read as it was when it was counted, whatever ``schema=`` has been since.
+Each record is read as it was when it was counted, whatever ``schema=`` is now. Files that were read may have been
+deleted. Then only the rest can be compared, which is a warning.
 
-Files that were read may have been deleted. Then only the rest can be compared, which is a warning.
-
-Lateness was decided by the clock of each step, which the source cannot show; that the parts of the account add up is
+Lateness was decided by the clock of each step, which the source cannot show. That the parts of the account add up is
 a law of the manifest.
 """
 
@@ -53,12 +52,12 @@ _PART = "source"
 
 
 class _Forgotten(Exception):
-    """How some of the records were read is no longer known."""
+    """It is no longer known how some of the records were read."""
 
 
 @dataclass(frozen=True)
 class _RecordCount:
-    """The records read of a partition. ``lost``: the files that are gone, each counted as one record."""
+    """The records read of a partition. ``lost``: the files that no longer exist, each counted as one record."""
 
     read: int = 0
     undecodable: int = 0
@@ -73,11 +72,11 @@ class _RecordCount:
 def verify_source(
     pipeline: Pipeline, entry: Entry, *, on_progress: Callable[[int, int], None] | None = None
 ) -> Verification:
-    """Read the source of a pipeline up to the positions of checkpoint ``entry``. A fault names each partition whose
-    account differs; a warning each partition that cannot be compared because files are gone.
+    """Read the source of a pipeline up to the positions of checkpoint ``entry``.
 
-    The job may run meanwhile: if ``entry`` is collected before it is read, the newest checkpoint takes its place.
-    ``on_progress`` gets the records read, and those in the account.
+    A fault names each partition whose account differs; a warning, each partition that cannot be compared because files
+    are gone. The job can run meanwhile: if ``entry`` is collected before it is read, the newest checkpoint is verified
+    instead. ``on_progress`` receives the records read and the number in the account.
     """
     manifest, indexes = _indexes(Log(pipeline.storage), entry)
     found = Verification(pipeline.storage.url, newest=manifest.id)
@@ -86,7 +85,9 @@ def verify_source(
     for name in manifest.sources:
         source = pipeline.sources.get(name)
         if source is None:
-            raise Refused(f"{pipeline.storage.url}: checkpoint {manifest.id} has read a source {name!r}: give that too")
+            raise Refused(
+                f"{pipeline.storage.url}: checkpoint {manifest.id} has read a source {name!r}: give that source too"
+            )
         before = done
 
         def progress(read: int, before: int = before) -> None:
@@ -120,20 +121,20 @@ def _verify_one(
         found.warn(
             _PART,
             kind,
-            "so the account cannot be compared with the source, which no longer has all that it had, as its retention "
-            "says. A rollback to before what is gone would have to read it again",
+            "the account cannot be compared with the source, because its retention has deleted records. A rollback "
+            "to a checkpoint before the deleted records would have to read them again",
         )
         return 0
     except _Forgotten:
         found.warn(
             _PART,
             kind,
-            "the account cannot be compared with the source: schema= or reader= was changed so often that the "
-            "checkpoint no longer knows how its first records were read",
+            "the account cannot be compared with the source: schema= or reader= changed so often that the checkpoint "
+            "no longer knows how its first records were read",
         )
         return 0
     except InputGone as error:
-        found.warn(_PART, kind, f"so the account cannot be compared with the source: {error}")
+        found.warn(_PART, kind, f"the account cannot be compared with the source: {error}")
         return 0
     for partition, count in counts.items():
         found.count(_PART, rows=count.read)
@@ -161,23 +162,28 @@ def _indexes(log: Log, entry: Entry) -> tuple[Manifest, dict[str, pa.Table | Non
 
 def _differences(count: _RecordCount, account: Account, position: Position) -> Iterator[str]:
     if count.read != account.read:
-        yield f"holds {count.read:,} records before position {position}, {_read_text(account)}"
+        yield f"holds {count.read:,} records before position {position}, but {_read_text(account)}"
     elif count.mix != account.mix:
         yield (
             f"holds {count.read:,} records before position {position}, as many as the account says, but not the same "
-            "ones: their places and times add up to another sum"
+            "records: their places and times add up to a different sum"
         )
     if count.undecodable > account.dead:
-        yield f"holds {count.undecodable:,} records without a time, the account says {account.dead:,} are dead letters"
+        yield (
+            f"holds {count.undecodable:,} records without a time, but the account says {account.dead:,} are dead "
+            "letters"
+        )
 
 
 def _excesses(count: _RecordCount, account: Account, position: Position) -> Iterator[str]:
-    """What is wrong whatever the lost files held."""
+    """The errors that remain whatever the lost files held."""
     there, undecodable = count.read - len(count.lost), count.undecodable - len(count.lost)
     if there > account.read:
-        yield f"holds at least {there:,} records before position {position}, {_read_text(account)}"
+        yield f"holds at least {there:,} records before position {position}, but {_read_text(account)}"
     if undecodable > account.dead:
-        yield f"holds at least {undecodable:,} records without a time, the account has {account.dead:,} dead letters"
+        yield (
+            f"holds at least {undecodable:,} records without a time, but the account has {account.dead:,} dead letters"
+        )
 
 
 def _read_text(account: Account) -> str:
@@ -190,17 +196,19 @@ def _read_text(account: Account) -> str:
 def _gone_text(count: _RecordCount, account: Account, position: Position) -> str:
     lost = sorted(count.lost)
     gone = (
-        f"{lost[0][1]} was listed up to the checkpoint, and is gone"
+        f"{lost[0][1]} was listed up to the checkpoint, but no longer exists"
         if len(lost) == 1
-        else f"{len(lost):,} files that were listed up to the checkpoint are gone, the first {lost[0][1]}"
+        else f"{len(lost):,} files that were listed up to the checkpoint no longer exist, the first {lost[0][1]}"
     )
-    # Only files are lost, and their positions have an ordinal.
+    # Only files can be lost, and positions in files have an ordinal.
     rest = [path for ordinal, path in lost if ordinal == position[0]]
     partly = (
-        f". {rest[0]} was read up to offset {position[1]:,} alone: put it back to have the rest read" if rest else ""
+        f". {rest[0]} was read only up to offset {position[1]:,}: restore it so that the rest can be read"
+        if rest
+        else ""
     )
     return (
-        f"{gone}: what has been read may be deleted, but the {account.read:,} records read can no longer be compared "
+        f"{gone}. Files that were read can be deleted, but the {account.read:,} records read can no longer be compared "
         f"with the source, and a rollback to before them would have to read them again{partly}"
     )
 
@@ -267,14 +275,16 @@ def _count_of(
 
 
 def _reaches(codec: PositionCodec, span: Span, low: Position) -> bool:
-    """Whether a span has a place at or behind a position."""
+    """Whether a span has an offset at or after a position."""
     first = codec.stop(low, span.ordinal)
     return first is not None and first < span.stop
 
 
 def _of_records(partition: str, records: Records, first: int | None, stop: int | None) -> _RecordCount:
-    """The contribution of a batch to the account, judged as in a step: of its records ``first <= offset < stop``.
-    ``first`` None: none of them; ``stop`` None: all from ``first`` on."""
+    """The contribution of a batch to the account, judged as in a step, for its records ``first <= offset < stop``.
+
+    ``first`` None: no records; ``stop`` None: all from ``first`` on.
+    """
     if first is None:
         return _RecordCount()
     letters = [one for one in records.dead if first <= one.offset and (stop is None or one.offset < stop)]

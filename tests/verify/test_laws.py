@@ -38,8 +38,8 @@ def of_partition(manifest: Manifest, name: str) -> Manifest:
 
 
 BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
-    "another parent": (lambda m: replace(m, parent=(m.id - 1, "0" * 64)), "names another parent"),
-    "another job": (lambda m: replace(m, job="0" * 32), "is of job"),
+    "another parent": (lambda m: replace(m, parent=(m.id - 1, "0" * 64)), "names a parent that differs"),
+    "another job": (lambda m: replace(m, job="0" * 32), "has job"),
     "clock back": (
         lambda m: change_clock(m, watermark=1, closed=1),
         ": the clock never goes back",
@@ -55,7 +55,7 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
     "base": (lambda m: replace(m, base=m.id - 1), "with base"),
     "account": (lambda m: change_account(m, read=10_000), "does not balance"),
     "account back": (lambda m: change_account(m, read=0, processed=0, late=0, dead=0), "the account goes back"),
-    "rows": (lambda m: change_run(m, rows=m.operator.state.runs[-1].rows + 1), "its manifest says"),
+    "rows": (lambda m: change_run(m, rows=m.operator.state.runs[-1].rows + 1), "according to its manifest"),
     "run missing": (lambda m: change_run(m, name="d/Visits/e9-c9-0.arrow"), "missing"),
     "counted twice": (lambda m: change_run(m, first=0, last=m.id), "both count deltas"),
     "deltas ahead": (lambda m: change_run(m, first=m.id + 1, last=m.id + 1), "sums the deltas"),
@@ -65,7 +65,7 @@ BROKEN_LAWS: dict[str, tuple[Callable[[Manifest], Manifest], str]] = {
     ),
     "key name": (
         lambda m: change_key(m, key_names=("a", "b")),
-        "its columns are",
+        "has the columns",
     ),
 }
 

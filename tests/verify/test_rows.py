@@ -49,7 +49,7 @@ def test_rows_out_of_order_are_found() -> None:
     """Without it slices by key range would silently miss rows."""
     hashes, keys = sound(["a", "b", "c"])
     data, run = a_run(hashes[::-1].copy(), keys.take(pa.array([2, 1, 0])), [0, 0, 0])
-    assert "stand before one of a smaller hash" in found_in(data, run)
+    assert "precede a row with a smaller hash" in found_in(data, run)
 
 
 @pytest.mark.parametrize("panes", [[1000, 0], [1000, 1000]])
@@ -71,7 +71,7 @@ def test_a_hash_that_is_not_the_keys_is_found() -> None:
     """Without it a key could live in a range where nobody looks for it."""
     hashes, keys = sound(["a", "b"])
     data, run = a_run(hashes + np.uint64(1), keys, [0, 0])
-    assert "another hash" in found_in(data, run)
+    assert "have a hash that is not that of their key" in found_in(data, run)
 
 
 def test_what_a_manifest_says_is_compared() -> None:
@@ -84,4 +84,4 @@ def test_what_a_manifest_says_is_compared() -> None:
     assert "panes" in found_in(data, replace(run, pane_min=2000))
     assert "key groups" in found_in(data, replace(run, start=1023, low=1023))
     data, run = a_run(hashes, keys, [1000, 2000], listed=[1000])
-    assert "its index lists other panes" in found_in(data, run)
+    assert "its index lists panes that differ" in found_in(data, run)

@@ -106,4 +106,4 @@ def test_decimal_keys_that_do_not_fit_are_damage(tmp_path: Path, said: str) -> N
         return change_key(manifest, key_types=(said,))
 
     change_newest(tmp_path, changed)
-    assert f"column key:price holds decimal128(4, 2), its manifest says {said}" in faults(look(tmp_path))
+    assert f"column key:price holds decimal128(4, 2), but {said} according to its manifest" in faults(look(tmp_path))

@@ -37,7 +37,7 @@ def test_the_source_proves_the_account(tmp_path: Path) -> None:
     other = Pipeline(source=source, task=Visits(), checkpoint=str(tmp_path), discard_closed=True)
     ((place, text),) = source_findings(other)
     assert place == "memory"
-    assert "as many as the account says, but not the same ones" in text
+    assert "as many as the account says, but not the same records" in text
 
 
 def test_records_lost_from_the_account_are_counted(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_records_lost_from_the_account_are_counted(tmp_path: Path) -> None:
     change_newest(tmp_path, lambda m: change_account(m, **lost))
     ((place, text),) = source_findings(made)
     assert place == "memory"
-    assert "holds 1,500 records before position (0, 1500), the account says 1,497 were read" in text
+    assert "holds 1,500 records before position (0, 1500), but the account says 1,497 were read" in text
     change_newest(tmp_path, lambda m: change_account(m, dead=0, processed=account.processed + 1, read=account.read))
     ((_, text),) = source_findings(made)
     assert "1 records without a time" in text
@@ -194,7 +194,7 @@ def test_a_file_that_was_read_may_be_gone(tmp_path: Path, on_bad_file: str) -> N
     entry = newest_of(Log(made.storage))
     (tmp_path / "input" / "1.jsonl").unlink()
     told = gone_told(verify_source(made, entry))
-    assert "1.jsonl was listed up to the checkpoint, and is gone" in told and "rollback" in told
+    assert "1.jsonl was listed up to the checkpoint, but no longer exists" in told and "rollback" in told
     change_newest(tmp_path / "c", lambda m: change_account(m, read=150, processed=150, dead=0, late=0))
     ((_, text),) = [
         (one.place, one.text)
@@ -211,7 +211,7 @@ def test_a_file_that_was_read_in_part_is_told_so(tmp_path: Path) -> None:
     made = three_files(tmp_path)
     entry = Log(made.storage).read(next(one for one in Log(made.storage).ids() if _reads(made, one) == 130))
     (tmp_path / "input" / "1.jsonl").unlink()
-    assert "read up to offset" in gone_told(verify_source(made, entry))
+    assert "read only up to offset" in gone_told(verify_source(made, entry))
     # What comes after the checkpoint is no matter of its account.
     (tmp_path / "input" / "2.jsonl").unlink()
     assert "2.jsonl" not in gone_told(verify_source(made, entry))
