@@ -1,4 +1,4 @@
-"""Reading a checkpoint changes nothing: its state, the difference of two checkpoints, an export to Parquet."""
+"""Reading a checkpoint changes nothing: its state, the difference between two checkpoints, an export to Parquet."""
 
 from persistent.reading.diff import Change, Diff, diff
 from persistent.reading.export import Exported, export

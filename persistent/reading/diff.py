@@ -32,7 +32,8 @@ _SIDES = record(before=Sum(), after=Sum())
 
 @dataclass(frozen=True)
 class Change:
-    """A change of ``name`` in ``part`` (clock, position, account, state, run); None where it is missing."""
+    """A change of ``name`` in ``part`` (clock, position, account, state, run). A side is None where ``name`` is
+    missing."""
 
     part: str
     name: str
@@ -44,9 +45,9 @@ class Change:
 class Diff:
     """The differences between two places.
 
-    ``rows``: the keys, and windows, with different values, up to the limit, and how each differs: ``added``,
-    ``removed``, ``closed`` (a window published since) or ``changed``; None if values were not compared. ``differing``,
-    ``equal``: the number of each in all.
+    ``rows``: the keys and windows with different values, up to the limit, and how each differs: ``added``, ``removed``,
+    ``closed`` (a window published since) or ``changed``; None if values were not compared. ``differing``, ``equal``:
+    the total numbers of each.
     """
 
     before: Place
@@ -65,7 +66,8 @@ def diff(before: Place, after: Place, *, pipeline: Pipeline | None = None, limit
     """What changed from one place to another. With the pipeline, also up to ``limit`` keys and windows whose values
     differ, compared shard by shard in bounded memory.
 
-    The job may run meanwhile: a newest checkpoint that is collected before it is read is replaced by the one after."""
+    The job can run meanwhile: if a newest checkpoint is collected before it is read, the next newest replaces it.
+    """
     if pipeline is None:
         return Diff(before, after, tuple(_changes(before.manifest, after.manifest)))
     return read_place(before, lambda one: read_place(after, lambda other: _with_values(one, other, pipeline, limit)))
@@ -147,7 +149,7 @@ def _runs_of(manifest: Manifest, operator: str) -> dict[str, Run]:
 
 
 def _runs(before: Mapping[str, Run], after: Mapping[str, Run]) -> Iterator[Change]:
-    """New runs are deltas, or sums of runs that are gone. A run that is partly compacted counts in part."""
+    """New runs are deltas, or sums of runs that no longer exist. A partly compacted run counts in part."""
     gone = [run for name, run in before.items() if name not in after]
     come = [run for name, run in after.items() if name not in before]
     for run in gone:
@@ -170,7 +172,7 @@ def _run_text(run: Run) -> str:
 
 
 def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iterator[tuple[pa.Table, int]]:
-    """For each shard, the rows that differ and the number that are equal."""
+    """For each shard, the rows that differ and the number of equal rows."""
     runs = [run for job, manifest in zip(jobs, (before, after)) for run in state_of(job, manifest).state.runs]
     for low, high in shards(runs, 1):
         tables = [
@@ -210,7 +212,7 @@ def _kinds(job: Job, before: pa.Table, ours: Integers, theirs: Integers, closed:
 
 
 def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Integers]:
-    """The row of each key, and window, in either table; -1 where there is none.
+    """The row of each key and window in either table; -1 where it is missing.
 
     Each table has each key once: so the sum over its row numbers, counted from one, is the row.
     """
@@ -237,7 +239,7 @@ def _taken(column: pa.ChunkedArray, rows: Any) -> pa.Array:
 
 
 def _equal(before: pa.Array, after: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Row by row, whether values are equal. Null equals null, and NaN equals NaN."""
+    """Whether values are equal, row by row. Null equals null, and NaN equals NaN."""
     if pa.types.is_nested(before.type) or before.type != after.type:
         pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
         return np.array([one == other or repr(one) == repr(other) for one, other in pairs], bool)

@@ -1,4 +1,4 @@
-"""An export is a folded state as typed Parquet files, which any Parquet reader takes as one table."""
+"""An export is a folded state in typed Parquet files, which any Parquet reader takes as one table."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def export(
     before compression, however large the state.
 
     The footer of each file describes it: ``persistent.job``, ``persistent.checkpoint``, ``persistent.clock_ms`` and
-    more. ``_export.json`` is written last: an export with it is complete. ``on_progress`` gets the rows written, and
-    about how many there are.
+    more. ``_export.json`` is written last: an export with it is complete. ``on_progress`` receives the rows written and
+    the approximate total.
     """
     target = open_storage(folder, private=False) if isinstance(folder, str) else folder
     checked_job(pipeline, place(pipeline.storage, at))
     there = target.list("")
     if there:
-        raise InvalidPipeline(f"{target.url} holds {there[0]} and is to be empty: name a new folder")
+        raise InvalidPipeline(f"{target.url} must be empty, but holds {there[0]}: give a new folder")
     log = Log(pipeline.storage)
 
     def write(entry: Entry) -> Exported:
@@ -114,7 +114,7 @@ def _written(target: Storage, name: str, table: pa.Table) -> File:
 
 
 def _tables(job: Job, here: Place) -> Iterator[pa.Table]:
-    """Tables of one schema with describing metadata. The first has no rows, so that there is always a file."""
+    """Tables of one schema with descriptive metadata. The first has no rows, so that at least one file exists."""
     empty = empty_table(job, here.manifest)
     facts = _facts(job, here)
     schema = empty.schema.with_metadata({f"persistent.{name}": str(value) for name, value in facts.items()})
@@ -140,7 +140,7 @@ def _facts(job: Job, here: Place) -> dict[str, str | int]:
 
 
 def _pieces(tables: Iterable[pa.Table], file_bytes: int) -> Iterator[pa.Table]:
-    """The same rows in tables of about ``file_bytes``, at least one."""
+    """The same rows in tables of about ``file_bytes``, at least one table."""
     waiting: list[pa.Table] = []
     for table in tables:
         rows = max(1, table.num_rows * file_bytes // max(table.nbytes, 1))

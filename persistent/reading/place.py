@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Place:
-    """A manifest, and the storage with its files. ``at``: the checkpoint asked for; None: the newest."""
+    """A manifest, and the storage with its files. ``at``: the requested checkpoint; None: the newest."""
 
     storage: Storage
     entry: Entry
@@ -38,14 +38,14 @@ class Place:
 
 
 def place(storage: Storage, at: int | None = None) -> Place:
-    """Manifest ``at`` of a checkpoint, by default the newest. NoCheckpoint if there is none; UnknownCheckpoint if it is
-    not kept; CorruptCheckpoint if it cannot be read."""
+    """Manifest ``at`` of a checkpoint, by default the newest. Raises NoCheckpoint; UnknownCheckpoint if it is not kept;
+    CorruptCheckpoint if it cannot be read."""
     return Place(storage, checkpoint_at(Log(storage), at), at)
 
 
 def read_place(here: Place, read: Callable[[Place], T]) -> T:
-    """The result of ``read``, while the job may go on. If files are collected meanwhile, find the place again as it was
-    asked for, and read that."""
+    """The result of ``read``, while the job may run. If files are collected meanwhile, find the place again as it was
+    requested, and read that."""
     given = [here.entry]
 
     def find() -> Entry:
@@ -68,14 +68,15 @@ def kept_places(storage: Storage) -> list[Place]:
 
 
 def job_of(pipeline: Pipeline) -> Job:
-    """What the pipeline runs."""
+    """The job that the pipeline runs."""
     task = pipeline.task
     letters = pipeline.on_error == "dead-letter"
     return Job(task, check_task(task), pipeline.sources, pipeline.sinks, pipeline.storage, letters)
 
 
 def checked_job(pipeline: Pipeline, at: Place) -> Job:
-    """The job of a pipeline, to read a state by; OtherJob or FingerprintChanged if that state is not its own."""
+    """The job of a pipeline, to read a state with. Raises OtherJob or FingerprintChanged if the state is another
+    job's."""
     job = job_of(pipeline)
     check_same_job(at.manifest, first_manifest(job, ""), at.storage.url)
     return Job(job.task, job.state, job.sources, job.sinks, at.storage, job.dead_letters)

@@ -1,4 +1,4 @@
-"""Reading a state gives a table in output columns: all of it, one key or one window, now or at an earlier time."""
+"""Reading a state returns a table in output columns: all of it, one key or one window, now or at an earlier time."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def state_table(
     window: Instant | None = None,
 ) -> pa.Table:
     """The folded state as an Arrow table in output columns. A state with windows shows every open window that holds
-    something.
+    records.
 
-    ``at``: the state of that kept checkpoint. ``as_of``: the state before that clock. ``key``: one key only, a value or
-    a tuple of values (``(None,)`` is the null key); this reads little more than the key's slice of the runs.
-    ``window``: one window only, by its start. Times are ms since the epoch, datetimes or ISO 8601.
+    ``at``: the state of that kept checkpoint. ``as_of``: the state before that clock. ``key``: only this key, a value
+    or a tuple of values (``(None,)`` is the null key); this reads little more than the key's slice of the runs.
+    ``window``: only the window that starts then. Times are ms since the epoch, datetimes or ISO 8601.
 
     >>> from monoids import Count
     >>> from persistent import MemorySource, NonWindowState, PersistentTask
@@ -53,7 +53,7 @@ def state_table(
     [{'page': 'b', 'value': 1}]
     """
     if at is not None and as_of is not None:
-        raise InvalidPipeline("at= names a checkpoint, as_of= a clock: choose one")
+        raise InvalidPipeline("at= names a checkpoint, as_of= a clock: give one of them")
     log, job = Log(pipeline.storage), checked_job(pipeline, place(pipeline.storage, at))
     number = None if window is None else _number(job.state.window, instant_ms(window, "window"))
     part = StatePart(window=number, as_of=None if as_of is None else instant_ms(as_of, "as_of"))
@@ -82,7 +82,7 @@ def _table(job: Job, entry: Entry, part: StatePart, key: Any) -> pa.Table:
 
 
 def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any]) -> None:
-    """InvalidPipeline unless there is a value for each key column, of its type or as text."""
+    """InvalidPipeline unless every key column has a value, of its type or as text."""
     job = checked_job(pipeline, here)
     names, types = key_names(job.task), state_of(job, here.manifest).key_types
     _columns(_checked(names, values), names[: len(types)], types)
@@ -96,17 +96,17 @@ def check_window(pipeline: Pipeline, start: Instant) -> None:
 def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
     if len(values) != len(names):
         said = f"the key is ({', '.join(names)}): give {len(names)}" if names else "the task has no key"
-        raise InvalidPipeline(f"a key of {len(values)} values was given, but {said}")
+        raise InvalidPipeline(f"the given key has {len(values)} values, but {said}")
     return tuple(values)
 
 
 def _number(window: Window | None, start: int) -> int:
     if window is None:
-        raise InvalidPipeline("this state has no windows to choose one from")
+        raise InvalidPipeline("this state has no windows")
     before = int(window.last_start(start))
     if start != before:
         raise InvalidPipeline(
-            f"no window starts at {utc_text(start)}: the one before starts at {utc_text(before)}, the next at "
+            f"no window starts at {utc_text(start)}: the previous one starts at {utc_text(before)}, the next at "
             f"{utc_text(before + window.every_ms)}"
         )
     return int(window.last_number(start))

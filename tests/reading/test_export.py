@@ -47,7 +47,7 @@ def test_an_empty_state_is_exported_with_its_columns(tmp_path: Path) -> None:
 def test_an_export_never_mixes_with_another(pipeline: Pipeline, tmp_path: Path) -> None:
     """Without it two exports in one folder would be counted together."""
     export(pipeline, str(tmp_path / "out"))
-    with pytest.raises(InvalidPipeline, match="to be empty"):
+    with pytest.raises(InvalidPipeline, match="must be empty"):
         export(pipeline, str(tmp_path / "out"))
-    with pytest.raises(InvalidPipeline, match="to be empty"):
+    with pytest.raises(InvalidPipeline, match="must be empty"):
         export(pipeline, LocalStorage(pipeline.storage.url))

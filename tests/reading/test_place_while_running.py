@@ -129,7 +129,7 @@ def test_damage_is_damage_while_the_job_goes_on(reader: str, storage: MemoryStor
     """A file that is lost would be looked for until somebody gives up."""
     for run_ in newest_of(Log(storage)).manifest.operators["Pages"].state.runs:
         storage.delete(run_.name)
-    with pytest.raises(CorruptCheckpoint, match="missing, though a manifest names it"):
+    with pytest.raises(CorruptCheckpoint, match="missing, although a manifest names it"):
         READERS[reader](pipeline(storage, 20))
 
 
@@ -230,7 +230,7 @@ def test_a_clock_is_taken_as_the_command_line_takes_it(clock: Any, storage: Memo
 
 @pytest.mark.parametrize(
     ("clock", "error", "part"),
-    [("noon", ValueError, "'noon' is no time"), (1.5, TypeError, "neither"), (True, TypeError, "neither")],
+    [("noon", ValueError, "'noon' is not a time"), (1.5, TypeError, "neither"), (True, TypeError, "neither")],
 )
 def test_what_is_no_clock_is_refused(clock: Any, error: type[Exception], part: str, storage: MemoryStorage) -> None:
     """True would be the second millisecond of 1970."""
@@ -277,4 +277,4 @@ def test_a_clock_that_only_the_task_as_it_was_knows_is_told_so(tmp_path: Any) ->
 def test_the_command_line_takes_the_same_clocks(tmp_path: Any) -> None:
     """Both are told of in one place."""
     found = CliRunner().invoke(main, ["rollback", str(tmp_path), "--clock", "noon", "--outputs", "again"])
-    assert found.exit_code == 2 and "'noon' is no time" in found.output
+    assert found.exit_code == 2 and "'noon' is not a time" in found.output

@@ -107,7 +107,7 @@ def test_what_cannot_be_read_is_told(pipeline: Pipeline, tmp_path: Path) -> None
         ({"key": "/home"}, InvalidPipeline, "the key is (page, status): give 2"),
         ({"key": ("/home", "ok")}, InvalidPipeline, "column status holds int64"),
         ({"window": 10_001}, InvalidPipeline, "no window starts at 1970-01-01 00:00:10.001Z"),
-        ({"at": 1, "as_of": 1}, InvalidPipeline, "choose one"),
+        ({"at": 1, "as_of": 1}, InvalidPipeline, "give one of them"),
     ):
         with pytest.raises(error, match=text.replace("(", r"\(").replace(")", r"\)")):
             state_table(pipeline, **options)
