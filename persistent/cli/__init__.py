@@ -1,4 +1,4 @@
-"""The command line runs pipelines, reads their checkpoints, and operates on them."""
+"""The command line: runs pipelines, reads their checkpoints, and operates on them."""
 
 from __future__ import annotations
 
@@ -49,30 +49,30 @@ class _Commands(InOrder):
 
 
 class _ToStderr(logging.Handler):
-    """Writes to the current standard error, so that a progress line is not torn."""
+    """Writes to the current standard error, so that log lines do not break a progress line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         click.echo(self.format(record), err=True)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-v", "--verbose", count=True, help="Log what is done; -vv: every step. Errors come with a traceback.")
+@click.option("-v", "--verbose", count=True, help="Log the actions; -vv: every step. Errors include a traceback.")
 @click.version_option(persistent.__version__, prog_name="persistent")
 def main(verbose: int) -> None:
-    """Exactly-once stateful processing: run a pipeline, look into its checkpoint, operate on it.
+    """Exactly-once stateful processing: run a pipeline, inspect its checkpoint, operate on it.
 
     TARGET is the URL of a checkpoint or savepoint (a path, s3://..., hdfs://...), or FILE.py:NAME or
     package.module:NAME of its pipeline: a Pipeline, or a function without arguments that returns one.
 
     \b
-    persistent run visits.py:pipeline                   process what is there
+    persistent run visits.py:pipeline                   process the available input
     persistent run visits.py:pipeline --end-of-input    ... and close every window
-    persistent run visits.py:pipeline --follow          ... and what comes, until Ctrl-C
+    persistent run visits.py:pipeline --follow          ... and new input, until Ctrl-C
     persistent state visits.py:pipeline --key /home     the state of one key
     persistent history visits-checkpoint                its checkpoints
     persistent verify visits-checkpoint                 read and check every byte of it
     persistent savepoint visits-checkpoint monday       a copy to keep, or to start from
-    persistent laws visits.py:pipeline                  try the laws on the monoid of its state
+    persistent laws visits.py:pipeline                  test the laws of its state's monoid
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     handler = _ToStderr()

@@ -1,4 +1,4 @@
-"""``persistent verify`` and ``doctor``: whether a checkpoint is whole, and whether a store is fit for one."""
+"""``persistent verify`` and ``doctor``: check that a checkpoint is whole, or that a store is fit for one."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from persistent.verify import FAULT, Verification, verify, verify_source
 @click.command("verify")
 @target_argument
 @click.option("--source", is_flag=True, help="Also read the source again, and compare the account with it.")
-@click.option("--savepoint", "savepoints", multiple=True, metavar="NAME", help="Also that savepoint; may be repeated.")
+@click.option(
+    "--savepoint", "savepoints", multiple=True, metavar="NAME", help="Also verify this savepoint; repeatable."
+)
 @json_option
 def verify_command(target: str, source: bool, savepoints: tuple[str, ...], as_json: bool) -> None:
     """Read and check every byte of a checkpoint.
 
-    Reads everything that the kept checkpoints name and checks it against the laws; changes nothing. Exit code 4 if
+    Reads every file that the kept checkpoints name and checks it against the laws; changes nothing. Exit code 4 if
     anything committed is lost or wrong; the error then names the newest checkpoint without a fault.
 
-    Files that no checkpoint names are warnings: an interrupted run leaves them, and the next one deletes them. With
+    Files that no checkpoint names are warnings: an interrupted run leaves them, and the next run deletes them. With
     --source, TARGET is the pipeline: its source is read from the first record to the checkpoint's positions. Files that
-    were read may be gone; then only the rest can be compared, which is a warning.
+    were read may no longer exist; then only the rest can be compared, which is a warning.
 
     \b
     persistent verify visits-checkpoint
@@ -68,23 +70,23 @@ def _still_kept(storage: Storage, id: int) -> Place:
 
 
 def _savepoint(storage: Storage, name: str) -> Storage:
-    """The folder of a savepoint. CommandFailed if there is none: nothing is corrupt then."""
+    """The folder of a savepoint. CommandFailed if none exists: nothing is corrupt then."""
     folder = savepoint_folder(storage, name)
     try:
-        is_there = bool(folder.list("") or folder.list("m"))
+        exists = bool(folder.list("") or folder.list("m"))
     except ValueError:
         # No savepoint can have that name.
-        is_there = False
-    if not is_there:
+        exists = False
+    if not exists:
         raise CommandFailed(
-            f"{storage.url}: there is no savepoint {name!r}. 'persistent savepoint {storage.url} NAME' makes one",
+            f"{storage.url}: no savepoint is named {name!r}. Create one with 'persistent savepoint {storage.url} NAME'",
             NOT_FOUND,
         )
     return folder
 
 
 def _check_there(storage: Storage) -> None:
-    """CommandFailed if there is no checkpoint at all: nothing is corrupt then."""
+    """CommandFailed if no checkpoint exists: nothing is corrupt then."""
     if not storage.list("") and not storage.list("m"):
         raise CommandFailed(f"{storage.url}: there is no checkpoint here, so no checkpoint verifies", NOT_FOUND)
 
@@ -97,14 +99,14 @@ def _verdict(found: Verification) -> str:
     if good is None:
         return f"{verdict}no checkpoint verifies: restore the folder from a copy"
     if good == found.newest:
-        return f"{verdict}checkpoint {good} is the newest, and verifies by itself"
+        return f"{verdict}checkpoint {good} is the newest, and itself verifies"
     command = f"'persistent rollback {url} {good} --outputs=retract' goes back to it"
     return f"{verdict}checkpoint {good} is the newest that verifies: {command}"
 
 
 def _print_verification(found: Verification) -> None:
     print_table(
-        ["looked at", "number", "rows", "size", "faults"],
+        ["checked", "number", "rows", "size", "faults"],
         [
             [name, f"{part.checked:,}", f"{part.rows:,}", bytes_text(part.bytes), f"{found.faults_of(name):,}"]
             for name, part in found.parts.items()
@@ -121,10 +123,10 @@ def _print_verification(found: Verification) -> None:
 @click.argument("url")
 @json_option
 def doctor(url: str, as_json: bool) -> None:
-    """Probe a store: whether checkpoints can be committed there.
+    """Test whether checkpoints can be committed to a store.
 
-    Tries races for one name, overwrites, and reading and listing what was just written, then deletes its files. Exit
-    code 6 if the store is not fit. A store known only to fsspec can be used after this has found it fit.
+    Tests races for one name, overwrites, and reading and listing just-written files, then deletes its files. Exit
+    code 6 if the store is not fit. A store known only to fsspec can be used after this command has found it fit.
 
     \b
     persistent doctor s3://bucket/visits-checkpoint
@@ -137,7 +139,7 @@ def doctor(url: str, as_json: bool) -> None:
         print_json([asdict(one) for one in diagnosis.probes])
     else:
         rows = [[one.name, "passed" if one.passed else "FAILED", one.text] for one in diagnosis.probes]
-        print_table(["probe", "", "what was seen"], rows)
+        print_table(["probe", "", "result"], rows)
     if not diagnosis.is_safe:
         failed = ", ".join(one.name for one in diagnosis.probes if not one.passed)
         raise CommandFailed(f"{diagnosis.url} is not fit for checkpoints: {failed}. Choose another store", REFUSED)

@@ -44,7 +44,7 @@ EXITS = (
     Exit(USAGE, "a wrong command line"),
     Exit(STOPPED, "stopped by a signal before the end, everything so far committed"),
 )
-"""An error takes the first that lists it."""
+"""The first exit that lists an error's class determines its code."""
 
 
 def exit_code(error: PersistentError) -> int:

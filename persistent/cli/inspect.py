@@ -29,7 +29,7 @@ from persistent.text.fingerprints import monoid_text, window_text
 def history(target: str, as_json: bool) -> None:
     """The kept checkpoints, oldest first.
 
-    A fence marks the start of a run: it repeats the checkpoint before it under a new epoch.
+    A fence marks the start of a run: it repeats the previous checkpoint under a new epoch.
 
     \b
     persistent history visits-checkpoint
@@ -99,7 +99,7 @@ def _summary(entry: Entry, newest: Manifest) -> dict[str, Any]:
 def show(target: str, id: int | None, as_json: bool) -> None:
     """One checkpoint: clock, positions, files.
 
-    The newest, or that of ID.
+    The newest, or checkpoint ID.
 
     \b
     persistent show visits-checkpoint
@@ -176,14 +176,16 @@ def _state_figures(manifest: Manifest) -> Iterator[tuple[str, str]]:
 
 @click.command("diff")
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET ID [ID] | TARGET TARGET")
-@click.option("--limit", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True, help="Of keys, show so many.")
+@click.option(
+    "--limit", type=click.IntRange(0), default=ROWS_SHOWN, show_default=True, help="Show at most this many keys."
+)
 @json_option
 def diff_command(targets: tuple[str, ...], limit: int, as_json: bool) -> None:
     """What changed from one checkpoint to another.
 
-    Compares two IDs of one TARGET (the second by default the newest), or the newest checkpoints of two TARGETs: clock,
-    positions, account, and runs added, removed or compacted. If a TARGET is a pipeline, also the keys and windows
-    whose values differ.
+    Compares two IDs of one TARGET (the second is the newest by default), or the newest checkpoints of two TARGETs:
+    clock, positions, account, and runs added, removed or compacted. If a TARGET is a pipeline, also compares the values
+    by key and window.
 
     \b
     persistent diff visits-checkpoint 41 42

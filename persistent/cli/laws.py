@@ -1,4 +1,4 @@
-"""``persistent laws``: tries the laws on a user's monoid."""
+"""``persistent laws``: tests the laws of a user's monoid."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("monoid", metavar="FILE_OR_MODULE:NAME")
-@click.option("--examples", type=click.IntRange(1), help="Try each law on so many [default: 200, or as 5 s allow].")
+@click.option(
+    "--examples", type=click.IntRange(1), help="Test each law on this many [default: 200, or as many as 5 s allow]."
+)
 @json_option
 def laws(monoid: str, examples: int | None, as_json: bool) -> None:
-    """Try each law on a monoid.
+    """Test the laws of a monoid.
 
     NAME is a monoid, a monoid class without required arguments, a pair of a monoid and a strategy for its inputs, or a
-    task or pipeline, whose state's monoid is tried. Exit code 1 if a law is broken; each broken law comes with its
+    task or pipeline, whose state's monoid is tested. Exit code 1 if a law is broken; each broken law is shown with its
     smallest counterexample. The examples are the same every time.
 
     \b
@@ -41,7 +43,7 @@ def laws(monoid: str, examples: int | None, as_json: bool) -> None:
         with one_line(sys.stderr) as show:
             rows = [_tried(trial, law, show) for law in trial.laws]
     except TypeError as error:
-        pair = f". For this command name a pair in the file: tried = ({loaded!r}, strategies.text())"
+        pair = f". For this command define a pair in the file: tried = ({loaded!r}, strategies.text())"
         raise InvalidPipeline(f"{monoid}: {error}{pair if inputs is None else ''}") from error
     broken = [row for row in rows if row["violation"]]
     held = [row for row in rows if row["holds"]]

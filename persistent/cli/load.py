@@ -1,7 +1,7 @@
 """Loading turns ``FILE_OR_MODULE:NAME`` into the pipeline or monoid that it names.
 
-A file runs as a module, with its folder on the path, as a script does: so it can import its neighbours, and Spark's
-workers get its classes by value.
+A file runs as a module, with its folder on the path, as a script does. So it can import its neighbours, and Spark's
+workers receive its classes by value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TARGET = re.compile(r"(.+):([A-Za-z_]\w*)")
 
 
 def names_pipeline(target: str) -> bool:
-    """Whether ``target`` has the form FILE_OR_MODULE:NAME, and is no folder.
+    """Whether ``target`` has the form FILE_OR_MODULE:NAME, and is not a folder.
 
     >>> names_pipeline("visits.py:pipeline"), names_pipeline("s3://bucket/visits"), names_pipeline("visits-checkpoint")
     (True, False, False)
@@ -33,7 +33,7 @@ def names_pipeline(target: str) -> bool:
 
 def load_pipeline(target: str) -> Pipeline:
     """The pipeline at ``FILE.py:NAME`` or ``package.module:NAME``: a Pipeline, or a function without arguments that
-    returns one. InvalidPipeline."""
+    returns one. Raises InvalidPipeline."""
     module, found = _named(target, "a pipeline", Pipeline)
     if not isinstance(found, Pipeline):
         raise InvalidPipeline(
@@ -47,7 +47,7 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
     """The monoid at ``FILE.py:NAME`` or ``package.module:NAME``, and the strategy for its inputs, or None.
 
     NAME is a monoid, a class of monoids or tasks without required arguments, a pair of a monoid and a strategy, a
-    function that returns one of these, or a task or pipeline, for the monoid of its state. InvalidPipeline.
+    function that returns one of these, or a task or pipeline, for the monoid of its state. Raises InvalidPipeline.
     """
     module, found = _named(target, "a monoid", Monoid)
     found, inputs = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
@@ -55,14 +55,16 @@ def load_monoid(target: str) -> tuple[Monoid[Any], Any]:
         try:
             found = found()
         except TypeError as error:
-            raise InvalidPipeline(f"{target} cannot be made without arguments ({error}): name an instance") from error
+            raise InvalidPipeline(
+                f"{target} cannot be created without arguments ({error}): name an instance"
+            ) from error
     if isinstance(found, Pipeline):
         found = found.task
     if isinstance(found, PersistentTask):
         found = check_task(found).monoid
     if not isinstance(found, Monoid):
         raise InvalidPipeline(
-            f"{target} is {type(found).__name__}, not a monoid, nor a task or pipeline, whose state is a sum of one"
+            f"{target} is {type(found).__name__}, not a monoid, nor a task or pipeline, whose state has one"
             f"{_choices(module, Monoid)}"
         )
     return found, inputs
@@ -108,7 +110,7 @@ def _run_file(path: str) -> ModuleType:
         name = f"{name}_file"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InvalidPipeline(f"{path} is not a Python file: its name ends in .py")
+        raise InvalidPipeline(f"{path} is not a Python file: give a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
@@ -127,8 +129,8 @@ def _import(name: str) -> ModuleType:
         if error.name is None or not name.startswith(error.name):
             raise
         raise InvalidPipeline(
-            f"{name} cannot be loaded: {error}: run it in the folder that holds it, name that in PYTHONPATH, or name "
-            "its file, as in jobs/visits.py:NAME"
+            f"{name} cannot be loaded: {error}: run the command in the folder that holds it, add that folder to "
+            "PYTHONPATH, or name its file, as in jobs/visits.py:NAME"
         ) from error
 
 
@@ -138,7 +140,7 @@ def _put_on_path(folder: str) -> None:
 
 
 def _choices(module: ModuleType, kind: type) -> str:
-    """The possible names: instances of ``kind``, and its subclasses defined in the module."""
+    """The possible names: instances of ``kind``, and its subclasses that the module defines."""
     names = sorted(
         name
         for name, value in vars(module).items()
@@ -149,7 +151,7 @@ def _choices(module: ModuleType, kind: type) -> str:
 
 
 def _shown(error: Exception, place: str) -> str:
-    """The error with its last line in the user's file."""
+    """The error, with the last line that failed in the user's file."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if os.path.basename(trace.tb_frame.f_code.co_filename) == os.path.basename(place):

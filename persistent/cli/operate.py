@@ -28,12 +28,12 @@ from persistent.text.figures import bytes_text, clock_text, utc_text
 @click.command("savepoint")
 @target_argument
 @click.argument("name")
-@click.option("--at", type=int, metavar="ID", help="Of that checkpoint [default: the newest].")
+@click.option("--at", type=int, metavar="ID", help="Copy this checkpoint [default: the newest].")
 @json_option
 def savepoint_command(target: str, name: str, at: int | None, as_json: bool) -> None:
-    """A self-contained copy of a checkpoint, under s/NAME.
+    """Copy a checkpoint, self-contained, to s/NAME.
 
-    Keep it, move it, or start a job from it. The job may be running, and does not change.
+    Keep the copy, move it, or start a job from it. The job can be running, and does not change.
 
     \b
     persistent savepoint visits-checkpoint monday
@@ -48,12 +48,12 @@ def savepoint_command(target: str, name: str, at: int | None, as_json: bool) -> 
 @click.command("rollback")
 @target_argument
 @click.argument("id", type=int, required=False)
-@click.option("--clock", type=TIME, help="To the newest checkpoint whose clock is not after this.")
+@click.option("--clock", type=TIME, help="Go back to the newest checkpoint whose clock is not after this.")
 @click.option(
     "--outputs",
     type=click.Choice(["retract", "again"]),
     required=True,
-    help="Retract what was published since, or leave it and publish it again.",
+    help="Retract later outputs, or keep them and publish them again.",
 )
 @take_over_option
 @json_option
@@ -63,7 +63,7 @@ def rollback_command(
     """Go back to an earlier checkpoint.
 
     State, clock and positions return to those of checkpoint ID, and the next run reads the source from there. The next
-    run also retracts what was published since (--outputs=retract, if the sink can), or publishes it a second time
+    run also retracts later outputs (--outputs=retract, if the sink can), or publishes them a second time
     (--outputs=again).
 
     \b
@@ -71,7 +71,7 @@ def rollback_command(
     persistent rollback visits-checkpoint --clock 2024-05-01T10:00Z --outputs=again
     """
     if (id is None) == (clock is None):
-        raise click.UsageError("name the checkpoint to go back to: either its ID, or --clock")
+        raise click.UsageError("give the checkpoint to go back to: either its ID, or --clock")
     entry = operations.rollback(storage_of(target), id, clock=clock, outputs=outputs, take_over=take_over)
     _report(entry, f"went back to checkpoint {entry.manifest.target}", as_json)
 
@@ -83,31 +83,31 @@ def rollback_command(
     "--outputs",
     type=click.Choice(["retract", "again"]),
     required=True,
-    help="Retract what was published since, or leave it and publish it again.",
+    help="Retract later outputs, or keep them and publish them again.",
 )
 @take_over_option
 @json_option
 def restart_command(pipeline: str, clock: int, outputs: str, take_over: bool, as_json: bool) -> None:
-    """Keep the state as of a clock, and read all that follows again.
+    """Keep the state as of a clock, and read the rest again.
 
-    For a source that has lost its positions, because its files were rewritten or moved. The next run reads the source
+    For a source that has lost its positions because its files were rewritten or moved. The next run reads the source
     from its beginning, and counts records before CLOCK as duplicates.
 
     \b
     persistent restart visits.py:pipeline 2024-05-01T10:00Z --outputs=retract
     """
     entry = operations.restart(pipeline_of(pipeline), clock, outputs=outputs, take_over=take_over)
-    _report(entry, f"the state is that as of {utc_text(clock)}", as_json)
+    _report(entry, f"the state is as of {utc_text(clock)}", as_json)
 
 
 @click.command("pin")
 @target_argument
 @click.argument("id", type=int)
-@click.option("--remove", is_flag=True, help="Let it go again.")
+@click.option("--remove", is_flag=True, help="Unpin it.")
 @take_over_option
 @json_option
 def pin_command(target: str, id: int, remove: bool, take_over: bool, as_json: bool) -> None:
-    """Keep a checkpoint, however many follow.
+    """Pin a checkpoint, so that it is kept however many follow.
 
     \b
     persistent pin visits-checkpoint 41
@@ -124,10 +124,10 @@ def pin_command(target: str, id: int, remove: bool, take_over: bool, as_json: bo
 @take_over_option
 @json_option
 def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
-    """Delete the files that no kept checkpoint names.
+    """Delete files that no kept checkpoint names.
 
-    A run does this after each step; use it for what the last run left. If TARGET is the pipeline, staged files of its
-    sink that will never be published are deleted too.
+    A run does this after each step; use it for the leftovers of the last run. If TARGET is the pipeline, staged files
+    of its sink that will never be published are deleted too.
 
     \b
     persistent gc visits.py:pipeline
@@ -143,7 +143,7 @@ def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
         click.echo(name)
     click.echo(f"{len(names):,} files {'would be deleted' if dry_run else 'deleted'}")
     if pipeline is None:
-        click.echo("Staged files of the sink were not checked: for those give the pipeline, FILE.py:NAME.")
+        click.echo("Staged files of the sink were not checked: to check them give the pipeline, FILE.py:NAME.")
 
 
 @click.command("compact")
@@ -153,7 +153,7 @@ def gc(target: str, dry_run: bool, take_over: bool, as_json: bool) -> None:
 def compact_command(pipeline: str, take_over: bool, as_json: bool) -> None:
     """Fold all runs of a state into as few as possible.
 
-    Each step of a run folds a bounded piece; this folds everything at once, with the task's own monoid.
+    Each step folds only a bounded part; this folds everything at once, with the task's own monoid.
 
     \b
     persistent compact visits.py:pipeline
@@ -189,8 +189,8 @@ def upgrade_command(target: str, take_over: bool, as_json: bool) -> None:
 def merge_command(first: str, second: str, into: str, as_json: bool) -> None:
     """Merge two jobs over different sources into one.
 
-    FIRST and SECOND are targets, INTO is the URL of the new checkpoint. Their accounts prove that no record counts
-    twice: jobs that read the same partition are refused. Neither job changes.
+    FIRST and SECOND are targets, INTO is the URL of the new checkpoint. Accounts prove that no record counts twice:
+    jobs that read the same partition are refused. Neither job changes.
 
     \b
     persistent merge visits-eu visits-us visits

@@ -1,4 +1,4 @@
-"""Options and arguments of several commands, and the meaning of a target."""
+"""The shared options and arguments of commands, and the meaning of a target."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Time(click.ParamType):  # type: ignore[type-arg]
-    """A time: milliseconds since the epoch, or ISO 8601, in UTC where it names no zone.
+    """A time: milliseconds since the epoch, or ISO 8601, in UTC unless it names a zone.
 
     >>> Time().convert("2024-05-01T10:00", None, None) == Time().convert("1714557600000", None, None)
     True
@@ -39,12 +39,12 @@ target_argument = click.argument("target")
 pipeline_argument = click.argument("pipeline", metavar="FILE_OR_MODULE:NAME")
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, one object a line.")
 limit_option = click.option(
-    "--limit", type=click.IntRange(0), help=f"Show at most so many rows [default: {ROWS_SHOWN}; with --json all]."
+    "--limit", type=click.IntRange(0), help=f"Show at most this many rows [default: {ROWS_SHOWN}; with --json all]."
 )
 take_over_option = click.option(
     "--take-over",
     is_flag=True,
-    help="Even if a driver seems to run: fence it off, so that it commits nothing more.",
+    help="Fence a driver that seems to run, so that it commits nothing more.",
 )
 
 
@@ -57,7 +57,7 @@ def pipeline_of(target: str) -> Pipeline:
     """The pipeline of a target; UsageError for a URL."""
     if not names_pipeline(target):
         raise click.UsageError(
-            f"{target}: a state is read by the task's own monoid: give its pipeline as FILE.py:NAME "
+            f"{target}: reading a state needs the task's own monoid: give the pipeline as FILE.py:NAME "
             "(the pipeline names its checkpoint)"
         )
     return load_pipeline(target)

@@ -1,6 +1,6 @@
-"""Progress is a line of figures about a running pipeline: first the share done and the time left.
+"""Progress is a line of figures about a running pipeline: first the completed share and the time left.
 
-On a terminal one line changes in place; elsewhere it is a new line, at most once a second.
+On a terminal one line changes in place; elsewhere each line is new, at most once a second.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class RunFigures:
         ]
 
     def idle(self, idle: Idle, now_s: float) -> list[str]:
-        """What to show while there is nothing to do."""
+        """The figures while no input is available."""
         seconds = int(now_s - self._active_s)
         waits = "waiting for input"
         if idle.reached is not None and not idle.reached.total:
@@ -105,7 +105,7 @@ class RunFigures:
     def _set_aside(self) -> list[str]:
         """Records missing from the result, if any, and their share."""
         counts = ((self.late, f"{self.late:,} late"), (self.dead, count_text(self.dead, "dead letter")))
-        return [f"{told} ({max(100 * count // max(self.rows, 1), 1)} % of all)" for count, told in counts if count]
+        return [f"{text} ({max(100 * count // max(self.rows, 1), 1)} % of all)" for count, text in counts if count]
 
 
 def _reached_parts(reached: Reached | None) -> list[str]:
@@ -117,7 +117,7 @@ def _files_parts(reached: Reached | None) -> list[str]:
 
 
 def fitting(parts: Sequence[str], room: int) -> str:
-    """As many parts as fit into a line.
+    """The parts that fit into a line.
 
     >>> fitting(["12 % of 3.0 GB", "1,000 rows", "4 s left"], 24)
     '12 % of 3.0 GB  4 s left'
@@ -196,7 +196,7 @@ class _Printed:
 
 @contextmanager
 def one_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Show a line that replaces the last; nothing if ``stream`` is no terminal."""
+    """Show a line that replaces the last one; show nothing if ``stream`` is not a terminal."""
     if not stream.isatty():
         yield lambda text: None
         return
@@ -206,7 +206,7 @@ def one_line(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def working(stream: TextIO, what: str, amount: Callable[[int], str]) -> Iterator[Callable[[int, int], None]]:
-    """Show the progress of a long operation on a terminal; yields a callback for the amounts done and in all."""
+    """Show the progress of a long operation on a terminal; yields a callback for the done and total amounts."""
     began_s = monotonic_s()
     with one_line(stream) as show:
         show(what)

@@ -41,13 +41,15 @@ _ENDINGS = {"json": "json", "jsonl": "json", "ndjson": "json", "parquet": "parqu
 
 @click.command()
 @pipeline_argument
-@click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this key; repeated for several columns.")
+@click.option("--key", "keys", multiple=True, metavar="VALUE", help="Only this key; repeat for several columns.")
 @click.option("--key-json", metavar="JSON", help="Only this key: a value, or a list of several; null is a key too.")
-@click.option("--at", type=int, metavar="ID", help="The state of that checkpoint [default: the newest].")
-@click.option("--as-of", type=TIME, metavar="CLOCK", help="The state as of that clock: what came before it.")
+@click.option("--at", type=int, metavar="ID", help="The state of this checkpoint [default: the newest].")
+@click.option("--as-of", type=TIME, metavar="CLOCK", help="The state as of this clock, from earlier records only.")
 @click.option("--window", type=TIME, metavar="START", help="Only the window that starts then.")
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: by the name of --output, else table]")
-@click.option("--output", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", help="Write it there.")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMATS), help="[default: by the name of --output, otherwise table]"
+)
+@click.option("--output", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE", help="Write to this file.")
 @limit_option
 @json_option
 def state(
@@ -64,7 +66,7 @@ def state(
 ) -> None:
     """The folded state, or that of one key.
 
-    A state with windows shows every open window that holds something. The task's own monoid reads the state, so this
+    A state with windows shows every open window that holds records. The task's own monoid reads the state, so this
     command takes the pipeline, not the URL of its checkpoint. Times are ISO 8601 in UTC, or milliseconds since 1970.
     For a state larger than memory use persistent export.
 
@@ -104,7 +106,7 @@ def _key(keys: tuple[str, ...], key_json: str | None) -> tuple[Any, ...] | None:
     try:
         found = json.loads(key_json)
     except ValueError as error:
-        raise click.UsageError(f"--key-json {key_json}: {error}. Text stands in quotes, as '\"de\"'") from error
+        raise click.UsageError(f"--key-json {key_json}: {error}. Put text in quotes, as in '\"de\"'") from error
     return tuple(found) if isinstance(found, list) else (found,)
 
 
@@ -119,12 +121,12 @@ def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: 
     closed = here.manifest.clock.closed if as_of is None else min(as_of, here.manifest.clock.closed)
     gone = f"in {', '.join(map(repr, pipeline.sinks.values()))}" if pipeline.sinks else "discarded"
     if window is not None and window + panes.size_ms <= closed:
-        return f"no rows: the window is closed by {when}: what it held is {gone}"
+        return f"no rows: the window was closed by {when}, and its result is {gone}"
     if window is not None:
         return f"no rows: up to {when} no record{of_key} was counted in the window, which is not closed"
     return (
         f"no rows: at {when} no open window holds a record{of_key}: none was ever counted, or its windows are closed "
-        f"(those that end by {clock_text(closed)}), and what they held is {gone}"
+        f"(those that end by {clock_text(closed)}), and their results are {gone}"
     )
 
 
@@ -144,9 +146,11 @@ def _form(form: str | None, output: str | None, as_json: bool) -> str:
     if as_json and form != "json":
         raise click.UsageError(f"--json and --format {form}: choose one")
     if form == "table" and output not in (None, "-"):
-        raise click.UsageError(f"--output {output}: a table is for the eye; say --format json, parquet or arrow")
+        raise click.UsageError(
+            f"--output {output}: a table cannot be written to a file; give --format json, parquet or arrow"
+        )
     if form in ("parquet", "arrow") and output in (None, "-") and sys.stdout.isatty():
-        raise click.UsageError(f"--format {form} is not for a terminal: name a file with --output")
+        raise click.UsageError(f"--format {form} cannot be shown on a terminal: give a file with --output")
     return form
 
 
@@ -163,7 +167,7 @@ def _encoded(table: pa.Table, form: str) -> bytes:
 
 
 def _write(data: bytes, output: str | None) -> None:
-    """Write all of it, or nothing."""
+    """Write all of the data, or nothing."""
     if output in (None, "-"):
         click.echo(data, nl=False)
         return
@@ -175,7 +179,7 @@ def _write(data: bytes, output: str | None) -> None:
 
 
 def _sorted(table: pa.Table) -> pa.Table:
-    """Sort by window, then by key, where types can be sorted."""
+    """Sort by window, then by key, if their types can be sorted."""
     names = [name for name in ("window_start", *table.column_names) if name in table.column_names]
     ordered = [name for name in dict.fromkeys(names) if not pa.types.is_nested(table.schema.field(name).type)]
     return table.sort_by([(name, "ascending") for name in ordered]) if ordered and table.num_rows else table
@@ -188,8 +192,8 @@ def _sorted(table: pa.Table) -> pa.Table:
 def late(target: str, limit: int | None, as_json: bool) -> None:
     """The late records.
 
-    All windows of their time had ended by the clock of the step before. Records with the reason "partly-late" count in
-    those windows of their time that were still open.
+    All windows of their time had ended by the clock of the previous step. Records with the reason "partly-late" count
+    in those windows of their time that were still open.
 
     \b
     persistent late visits-checkpoint --json
@@ -204,7 +208,7 @@ def late(target: str, limit: int | None, as_json: bool) -> None:
 def dead_letters(target: str, limit: int | None, as_json: bool) -> None:
     """The records that could not be processed.
 
-    Each with its file, its offset there (a row number in Parquet, else a byte of the text) and the reason.
+    Each with its file, its offset there (a row number in Parquet, otherwise a byte of the text) and the reason.
 
     \b
     persistent dead-letters visits-checkpoint --limit 10
@@ -237,7 +241,7 @@ def _at_a_glance(table: pa.Table) -> pa.Table:
 @click.command("export")
 @pipeline_argument
 @click.argument("folder")
-@click.option("--at", type=int, metavar="ID", help="The state of that checkpoint [default: the newest].")
+@click.option("--at", type=int, metavar="ID", help="The state of this checkpoint [default: the newest].")
 @json_option
 def export_command(pipeline: str, folder: str, at: int | None, as_json: bool) -> None:
     """The folded state as Parquet files, however large.

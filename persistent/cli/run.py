@@ -22,12 +22,12 @@ from persistent.operations.fencing import check_none_runs
 
 @click.command()
 @pipeline_argument
-@click.option("--engine", type=click.Choice(["spark", "embedded"]), help="[default: spark where Java is found]")
+@click.option("--engine", type=click.Choice(["spark", "embedded"]), help="[default: spark if Java is found]")
 @click.option(
     "--master",
     metavar="URL",
-    help="Run on this Spark: local[2], spark://host:7077, yarn, sc://host:15002 ... [default: what Spark's "
-    "configuration names as spark.master, else a local one on all processors]",
+    help="Run on this Spark: local[2], spark://host:7077, yarn, sc://host:15002 ... [default: spark.master of Spark's "
+    "configuration, otherwise a local Spark on all processors]",
 )
 @click.option("--follow", is_flag=True, help="Wait for more input, until SIGINT (Ctrl-C) or SIGTERM.")
 @click.option("--end-of-input", is_flag=True, help="The input is complete: close and publish every window.")
@@ -44,23 +44,23 @@ def run(
 ) -> None:
     """Process the available input, exactly once.
 
-    Continues where the last run ended. Progress goes to the standard error: a changing line on a terminal, else a line
-    at most every second. The report goes to the standard output. The first line says where it runs.
+    Continues where the last run ended. Progress goes to the standard error: a changing line on a terminal, otherwise a
+    line at most every second. The report goes to the standard output. The first line says where the pipeline runs.
 
     SIGINT and SIGTERM end the run after the current step, with everything committed and published: exit code 0 with
     --follow, 130 without. A second SIGINT ends it at once; the next run repeats the step.
 
     If a driver of the checkpoint certainly runs, as a live process of this machine, the command is refused (exit code
-    5) unless --take-over is given. A driver that died, or may run on another machine, is fenced off without asking.
+    5) unless --take-over is given. A driver that died, or may run on another machine, is fenced without asking.
 
     \b
     persistent run visits.py:pipeline
     persistent run jobs.visits:pipeline --engine embedded --follow
     """
     if follow and end_of_input:
-        raise click.UsageError("--follow waits for more input, --end-of-input says there is none: choose one")
+        raise click.UsageError("--follow waits for more input, --end-of-input says that none follows: choose one")
     if master is not None and engine == "embedded":
-        raise click.UsageError("--master names a Spark, --engine embedded runs without: choose one")
+        raise click.UsageError("--master names a Spark, --engine embedded uses none: choose one")
     loaded = load_pipeline(pipeline)
     if not take_over:
         check_none_runs(Log(loaded.storage))
@@ -86,8 +86,8 @@ def _session(engine: str | None, master: str | None) -> Any:
         click.echo("no Java found (in JAVA_HOME or on the path): running on the embedded engine", err=True)
         yield None
         return
-    session, said = session_at(master)
-    click.echo(f"running on {said}", err=True)
+    session, place = session_at(master)
+    click.echo(f"running on {place}", err=True)
     try:
         yield session
     finally:

@@ -32,8 +32,8 @@ def print_rows(
     none: str = "no rows",
     glance: Callable[[pa.Table], pa.Table] | None = None,
 ) -> None:
-    """Print an Arrow table. ``limit``: at most that many rows; ``none``: printed for an empty table; ``glance``: makes
-    the columns that people look at first."""
+    """Print an Arrow table. ``limit``: the maximum number of rows; ``none``: printed for an empty table; ``glance``:
+    selects the columns for people."""
     if as_json:
         shown = table if limit is None else table.slice(0, limit)
         click.echo(encode_json_lines(shown).to_pybytes(), nl=False)
@@ -92,7 +92,7 @@ def _print_fitted(
     room: int,
     spare: Sequence[str] = (),
 ) -> bool:
-    """Print columns, cutting the widest, or else one value a line; returns whether something was cut or left out."""
+    """Print columns, cutting the widest, or otherwise one value a line; returns whether anything was cut or omitted."""
     columns = list(zip(*rows, strict=True))
     natural = [max(map(cell_len, (name, *column))) for name, column in zip(names, columns, strict=True)]
     least = [wide if name in whole else min(wide, _CUT_LEAST) for name, wide in zip(names, natural, strict=True)]
@@ -115,7 +115,7 @@ def _print_fitted(
 
 
 def fitted(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
-    """Column widths that fit the room: the widest are cut first, none below its least. None: no room.
+    """Column widths that fit the room: the widest are cut first, none below its least. None if the room is too small.
 
     >>> fitted([5, 40, 90], [5, 12, 12], 60), fitted([5, 40], [5, 12], 60), fitted([30, 40], [30, 12], 40)
     ([5, 28, 27], [5, 40], None)
@@ -169,13 +169,13 @@ def print_summaries(
     whole: Sequence[str],
     spare: Sequence[str],
 ) -> None:
-    """As ``print_table``, with each row in one line; a narrow terminal drops the columns ``spare``."""
+    """Like ``print_table``, with each row in one line; a narrow terminal drops the columns ``spare``."""
     if not sys.stdout.isatty():
         print_table(names, rows, right)
         return
     room = _console().width
     if _print_fitted(names, rows, right, {*right, *whole}, room, spare):
-        click.echo(f"{_MARK} some columns did not fit: --json has all")
+        click.echo(f"{_MARK} some columns did not fit: --json has all of them")
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[str] = ()) -> None:

@@ -71,7 +71,7 @@ def torn(checkpoint: Path) -> None:
 BAD: dict[str, tuple[Callable[[Path], None], int, str]] = {
     "nothing": (nothing, 3, "there is no checkpoint"),
     "an empty folder": (empty, 3, "there is no checkpoint"),
-    "a file": (a_file, 6, "A file stands where a folder is needed"),
+    "a file": (a_file, 6, "A file exists where a folder is needed"),
     "half copied: no FORMAT": (without_format, 4, "FORMAT: missing"),
     "half copied: no manifests": (without_manifests, 4, "from a copy"),
     "half copied: no runs": (without_runs, 4, "missing"),

@@ -38,7 +38,7 @@ def test_verify_with_the_source_names_the_partition(done: Path) -> None:
     said = command("verify", VISITS, "--source")
     assert said.exit_code == 4
     assert "1.csv" in said.stdout
-    assert "is the newest, and verifies by itself" in said.stderr
+    assert "is the newest, and itself verifies" in said.stderr
 
 
 def test_doctor(folder: Path) -> None:

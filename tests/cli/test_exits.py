@@ -23,7 +23,7 @@ from tests.cli.visits import VISITS, command
         (("run", "visits.py:pipeline", "--follow", "--end-of-input"), 2, "choose one"),
         (("run", "visits.py:pipeline", "--engine", "embedded", "--master", "local"), 2, "choose one"),
         (("run", "visits.py:pipeline", "--engine", "storm"), 2, "'storm' is not one of"),
-        (("state", "checkpoint"), 2, "give its pipeline as FILE.py:NAME"),
+        (("state", "checkpoint"), 2, "give the pipeline as FILE.py:NAME"),
         (("history", "nosuch://host/x"), 6, "nosuch:// is not a store"),
         (("rollback", "checkpoint"), 2, "--outputs"),
         (("rollback", "checkpoint", "--outputs=again"), 2, "either its ID, or --clock"),

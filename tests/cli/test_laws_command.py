@@ -171,7 +171,7 @@ def test_monoid_of_a_task_pipeline_function_or_pair(folder: Path, name: str, mon
     ("target", "told"),
     [
         ("sums_of_mine.py:Untyped", "no inputs are known for Untyped()"),
-        ("sums_of_mine.py:Capped", "cannot be made without arguments"),
+        ("sums_of_mine.py:Capped", "cannot be created without arguments"),
         ("sums_of_mine.py:wrong", "lift takes none of the drawn inputs"),
         ("sums_of_mine.py:nothing", "is int, not a monoid, nor a task or pipeline"),
         (
@@ -180,7 +180,7 @@ def test_monoid_of_a_task_pipeline_function_or_pair(folder: Path, name: str, mon
         ),
         ("sums_of_mine.py", "name a monoid as FILE.py:NAME or package.module:NAME"),
         ("sums_of_mine.py:Boom", "Boom: combine(identity, identity) raises KeyError"),
-        ("sums_of_nobody:total", "No module named 'sums_of_nobody': run it in the folder that holds it"),
+        ("sums_of_nobody:total", "No module named 'sums_of_nobody': run the command in the folder that holds it"),
         ("nowhere.py:total", "nowhere.py: no such file"),
     ],
 )
@@ -196,9 +196,9 @@ def test_what_cannot_be_tried_is_told_in_one_line(folder: Path, target: str, tol
 @pytest.mark.parametrize(
     ("name", "fault", "helps"),
     [
-        ("Untyped", "combine(self, a, b) (sums_of_mine.py line {}) does not say", "combine(self, a: str, b: str)"),
-        ("Silent", "lift(self, parcel) (sums_of_mine.py line {}) does not say", "lift(self, parcel: str)"),
-        ("Anything", "lift(self, parcel: object) (sums_of_mine.py line {}) does not say", "lift(self, parcel: str)"),
+        ("Untyped", "combine(self, a, b) (sums_of_mine.py line {}) does not give", "combine(self, a: str, b: str)"),
+        ("Silent", "lift(self, parcel) (sums_of_mine.py line {}) does not give", "lift(self, parcel: str)"),
+        ("Anything", "lift(self, parcel: object) (sums_of_mine.py line {}) does not give", "lift(self, parcel: str)"),
         ("Unread", "the annotations of lift (sums_of_mine.py line {}) cannot be read: name 'Parcels'", "import"),
         (
             "Weight",
@@ -221,4 +221,4 @@ def test_a_monoid_without_known_inputs_says_where_and_what_to_write(
     line = next(number for number, line in enumerate(lines, 1) if number > below and method in line)
     (told,) = result.stderr.splitlines()
     assert fault.format(line) in told and helps in told
-    assert f"For this command name a pair in the file: tried = ({name}(), strategies.text())" in told
+    assert f"For this command define a pair in the file: tried = ({name}(), strategies.text())" in told

@@ -92,7 +92,7 @@ def test_a_savepoint_is_a_checkpoint(done: Path) -> None:
 def test_a_savepoint_that_is_not_there_is_not_corrupt(done: Path, name: str) -> None:
     """A misspelt name would be taken for a lost manifest."""
     found = command("verify", "checkpoint", "--savepoint", name)
-    assert found.exit_code == 3 and f"there is no savepoint {name!r}" in found.output
+    assert found.exit_code == 3 and f"no savepoint is named {name!r}" in found.output
 
 
 def test_rollback_pin_compact_and_gc(done: Path) -> None:

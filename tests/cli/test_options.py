@@ -39,4 +39,4 @@ def test_a_url_is_no_pipeline(command: str, copied: Path) -> None:
     words = tuple("checkpoint" if word == "PIPELINE" else word for word in COMMANDS[command])
     code, said = told(words)
     assert code == 2
-    assert "give its pipeline as FILE.py:NAME" in said
+    assert "give the pipeline as FILE.py:NAME" in said

@@ -34,10 +34,10 @@ def test_state_of_a_key_at_a_checkpoint(done: Path) -> None:
     for words, text in (
         (("--key", "/home"), "the key is (page, status): give 2"),
         (("--key", "/home", "--key", "ok"), "column status holds int64"),
-        (("--window", "2024-05-01T10:00:07Z"), "the one before starts at 2024-05-01 10:00:00Z"),
-        (("--window", "noon"), "'noon' is no time"),
+        (("--window", "2024-05-01T10:00:07Z"), "the previous one starts at 2024-05-01 10:00:00Z"),
+        (("--window", "noon"), "'noon' is not a time"),
         (("--at", "1", "--as-of", "7"), "choose one"),
-        (("--output", "state.txt"), "say --format"),
+        (("--output", "state.txt"), "give --format"),
     ):
         result = command(*state, *words)
         assert result.exit_code == 2
@@ -81,7 +81,7 @@ def test_a_null_key_is_no_empty_text_nor_the_word(folder: Path) -> None:
         assert [row["value"] for row in json_of(*state, *words)] == [count]
     for words, text in (
         (("--key", "a", "--key-json", "null"), "choose one"),
-        (("--key-json", "de"), "Text stands in quotes"),
+        (("--key-json", "de"), "Put text in quotes"),
         (("--key-json", "[]"), "give 1"),
         (("--key-json", '[null, "de"]'), "give 1"),
         (("--key-json", '{"name": null}'), "column name holds string"),
@@ -96,9 +96,9 @@ def test_no_rows_of_a_key_says_what_that_means(done: Path) -> None:
     state = ("state", "visits.py:pipeline")
     told = command(*state, "--key", "/ä", "--key", "404").stdout
     assert 'no open window holds a record of the key ["/ä", "404"]: none was ever counted, or its windows are' in told
-    assert "closed (those that end by 2024-05-01 10:02:10Z), and what they held is in FileSink" in told
+    assert "closed (those that end by 2024-05-01 10:02:10Z), and their results are in FileSink" in told
     told = command(*state, "--window", "2024-05-01T10:00Z").stdout
-    assert "the window is closed by checkpoint" in told and "what it held is in FileSink" in told
+    assert "the window was closed by checkpoint" in told and "its result is in FileSink" in told
     told = command(*state, "--key-json", "[null, 1]", "--window", "2024-05-01T10:02Z").stdout
     assert "no record of the key [null, 1] was counted in the window, which is not closed" in told
 
