@@ -1,20 +1,20 @@
 """The test kit for a user's own job: reordering, restarts and faults must not change its results.
 
-    verify_task(Visits, records)            runs the task in every way that a task may be run
+    verify_task(Visits, records)            runs the task in every way that a task can run
     simulate(pipeline, seeds=range(100))    runs the pipeline with crashes, lost answers and other drivers
     ScriptedSource([..., CRASH, ...])       a source with events between its records
     ManualClock()                           a clock that stands still until the test moves it
-    class TestMine(SourceSuite): ...        what a source of one's own must pass
-    class TestMySink(SinkSuite): ...        the contract of a sink of your own, as tests
+    class TestMine(SourceSuite): ...        the contract of your own source, as tests
+    class TestMySink(SinkSuite): ...        the contract of your own sink, as tests
 
-Under pytest there are the fixtures ``manual_clock`` and ``memory_checkpoint``, and ``--persistent-seeds=N``.
+pytest provides the fixtures ``manual_clock`` and ``memory_checkpoint``, and the option ``--persistent-seeds=N``.
 
-verifying.py  ways.py  running.py  elsewhere.py  watching.py  shrinking.py      verify_task
-simulating.py  turns.py  faults.py  pauses.py  draws.py                         simulate
-outcome.py                                                                      the results that both compare
-source_suite.py                                                                 SourceSuite
-scripted.py  clock.py  times.py                                                 source and time
-sink_suite.py  sink_driver.py                                                   SinkSuite
+verifying.py  variations.py  running.py  other_process.py  watching.py  shrinking.py      verify_task
+simulating.py  interleaving.py  faults.py  pauses.py  seeded.py                           simulate
+outcome.py                                                                                the results that both compare
+source_suite.py                                                                           SourceSuite
+scripted.py  clock.py  times.py                                                           source and time
+sink_suite.py  sink_driver.py                                                             SinkSuite
 """
 
 from persistent.testing.clock import ManualClock

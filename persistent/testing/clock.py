@@ -14,7 +14,7 @@ START_MS = 1_900_000_000_000
 class ManualClock:
     """Replaces, within ``with``, the time of day and the measuring clock of ``persistent`` in the whole process.
 
-    Code that asks Python itself still gets the true time.
+    Code that reads the time from Python itself still sees the true time.
 
     >>> from persistent.clock import wall_ms
     >>> with ManualClock(1_000) as manual:
@@ -49,7 +49,7 @@ class ManualClock:
     def __exit__(self, *raised: object) -> None:
         setattr(clock, "time", self._before.pop())  # noqa: B010
 
-    # What ``persistent.clock`` calls.
+    # Called by ``persistent.clock``.
 
     def _read(self, name: str) -> int | float:
         ms = self.now_ms if name.startswith("time") else self._passed_ms

@@ -1,4 +1,5 @@
-"""A faulty storage fails at the k-th operation of a process: it dies, refuses, or loses its answer."""
+"""A faulty storage fails at one operation of a process: the process dies, or the storage refuses or loses its
+answer."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ DEATHS = ("before", "after", "half")
 """How a process dies at an operation: before it, after it, or in the middle."""
 
 REFUSALS = ("full", "full-once", "error", "lost", "lost-undone")
-"""Other faults: writes refused from then on, or once; one operation refused; an answer lost, done or not."""
+"""Other faults: writes are refused from then on, or once; one operation is refused; an answer is lost."""
 
 _CHANGES = ("put_if_absent", "write", "rename", "delete")
 
 
 class Killed(BaseException):
-    """The process is dead. Not an Exception: no error handler may continue after it."""
+    """The process is dead. Not an Exception: no error handler can continue after it."""
 
 
 @dataclass
@@ -30,8 +31,8 @@ class Operations:
 
     The fault ``how`` happens at operation ``at``. One of DEATHS: every operation from then on raises ``Killed``.
     "full-once", "full": from ``at`` on, the first write or every write raises StorageError for ENOSPC. "error": one
-    StorageError. "lost", "lost-undone": the operation, or the first change after it, is done or not, and gets no
-    answer. ``at=None``: only count. ``log``: verb, URL and name of each operation.
+    StorageError. "lost", "lost-undone": the operation, or the first change after it, is done or not, and its answer is
+    lost. ``at=None``: only count. ``log``: verb, URL and name of each operation.
 
     >>> operations = Operations(at=1)
     >>> storage = FaultyStorage(MemoryStorage("doctest-faults"), operations)
@@ -146,10 +147,10 @@ class FaultyStorage:
             self._strike("delete", name)
 
     def torn_put(self, name: str, data: bytes) -> None:
-        """The remains of an interrupted put: nothing that any verb shows."""
+        """The remains of an interrupted put: none that any operation shows."""
 
     def torn_rename(self, source: str, target: str) -> None:
-        """The remains of a rename interrupted between its two effects; nothing if it would have failed."""
+        """The remains of a rename interrupted between its two effects; none if the rename would have failed."""
         if isinstance(self.inner, MemoryStorage) and source in self.inner._files:
             self.inner._files.setdefault(target, self.inner._files[source])
 

@@ -1,4 +1,4 @@
-"""Two drivers of one checkpoint interleave their storage operations: one works, the other waits, as a seed decides.
+"""Interleaving alternates the storage operations of two drivers of one checkpoint, in an order that a seed decides.
 
 Each seed is one order of operations, and every order has a seed.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Interleaving:
-    """Whose turn it is, driver 0's or 1's; driver 0 begins."""
+    """The driver whose turn it is, 0 or 1; driver 0 begins."""
 
     def __init__(self, *seed: object) -> None:
         self._seed = seed
@@ -44,7 +44,7 @@ class Interleaving:
             self._changed.wait_for(lambda: self._whose == me or 1 - me in self._ended)
 
     def end(self, me: int) -> None:
-        """Driver ``me`` has no more operations."""
+        """Record that driver ``me`` has no more operations."""
         with self._changed:
             self._ended.add(me)
             self._changed.notify_all()

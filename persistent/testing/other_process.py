@@ -1,6 +1,6 @@
-"""Another process of Python has another seed of ``hash``, as after a crash or on a worker.
+"""Another Python process has another seed of ``hash``, as after a crash or on a worker.
 
-The task travels to it by cloudpickle, as to Spark's workers.
+The task is sent to it by cloudpickle, as to Spark's workers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class OtherProcess:
             self._pipe.send_bytes(data)
             answer: Outcome | _Failed = pickle.loads(self._pipe.recv_bytes())
         except (EOFError, OSError) as gone:
-            raise EngineError("the other process ended without an answer: what it printed says why") from gone
+            raise EngineError("the other process ended without an answer: see its output for the cause") from gone
         return answer
 
 
@@ -103,7 +103,7 @@ def _answer(data: bytes) -> Outcome | _Failed:
 
 
 def _modules_of(task: PersistentTask) -> list[ModuleType]:
-    """The modules of the task's own classes."""
+    """The modules of the task's classes, except those of Python and of this project."""
     names = {cls.__module__ for cls in type(task).__mro__ if cls.__module__.split(".")[0] not in _OURS}
     return [sys.modules[name] for name in sorted(names) if name in sys.modules]
 
@@ -117,8 +117,8 @@ def _pickled(task: PersistentTask, records: InputRecords, settings: Settings, by
         return cloudpickle.dumps((task, records, settings))  # type: ignore[no-any-return]
     except Exception as error:
         raise InvalidPipeline(
-            f"{type(task).__name__} cannot travel to another process ({type(error).__name__}: {error}), so no worker "
-            "of Spark can have it: make what it holds where it is used; or verify_task(..., elsewhere=False)"
+            f"{type(task).__name__} cannot be sent to another process ({type(error).__name__}: {error}), and so not "
+            "to a Spark worker: create its unpicklable parts where they are used; or verify_task(..., elsewhere=False)"
         ) from error
     finally:
         for module in registered:

@@ -20,7 +20,7 @@ _SHOWN_MAX = 600
 
 @dataclass(frozen=True)
 class Slot:
-    """The place of a value: ``part`` of the outcome, key, and window (start and end in ms) if there is one."""
+    """The place of a value: ``part`` of the outcome, key, and window (start and end in ms) if it has one."""
 
     part: str
     key: tuple[Any, ...] = ()
@@ -29,7 +29,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``rows``: the list of values at each place, so that duplicates show."""
+    """``rows``: the list of values at each place, so that duplicates are visible."""
 
     key_names: tuple[str, ...]
     rows: Mapping[Slot, list[OutputRow]]
@@ -73,7 +73,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Said:
-    """Words in place of a value."""
+    """Text in place of a value."""
 
     words: str
 
@@ -87,7 +87,7 @@ ENDED = Said("ends")
 
 @dataclass(frozen=True)
 class Raised:
-    """The error of a run that failed, in place of its value."""
+    """The error of a failed run, in place of its value."""
 
     error: str
 
@@ -96,9 +96,9 @@ class Raised:
 
 
 def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions: bool = False) -> Outcome:
-    """What there is to see: the state, the rows of the sink, late rows and dead letters, and the account.
+    """All visible results: the state, the rows of the sink, late rows and dead letters, and the account.
 
-    ``positions``: also the positions of records, for runs that read the same ones.
+    ``positions``: also the positions of records, for runs that read the same records.
     """
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
@@ -121,8 +121,8 @@ def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions:
 
 
 def all_outputs(outcomes: Sequence[Outcome]) -> Outcome:
-    """The outcome of a pipeline with several sinks, from one for each: at every place what is in the first, then in the
-    second; a sink that lacks a row shows."""
+    """The outcome of a pipeline with several sinks, from one outcome for each: the outputs of each sink become a part
+    of their own, so that a row missing from a sink is visible."""
     if len(outcomes) == 1:
         return outcomes[0]
     rows = {place: found for place, found in outcomes[0].rows.items() if place.part != "outputs"}
@@ -132,9 +132,9 @@ def all_outputs(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def first_difference(expected: Outcome, found: Outcome, tolerance: float | None) -> Difference | None:
-    """The first difference, by part, window and key; None if there is none.
+    """The first difference, by part, window and key; None if the outcomes are equal.
 
-    ``tolerance``: None compares exactly; else it is the relative difference allowed between numbers.
+    ``tolerance``: None compares exactly; otherwise it is the allowed relative difference between numbers.
     """
     parts = {"outputs": 0, "state": 1, "late": 2, "dead letters": 3}
     places = {**expected.rows, **found.rows}
@@ -180,7 +180,7 @@ def _one(rows: list[OutputRow]) -> Any:
 
 
 def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
-    """The rows of the largest revision for each key and window, as readers take them."""
+    """The rows of the largest revision for each key and window, which readers use."""
     found = list(rows)
     if not any(REVISION in row for row in found):
         return found

@@ -1,4 +1,4 @@
-"""An asking storage calls back before each operation, so that a test can delay it or run another driver in between."""
+"""An asking storage calls back before each operation, so that a test can delay it or run another driver first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Before = Callable[[str, str], None]
 
 
 class AskingStorage:
-    """``inner``, which calls ``before`` ahead of every operation."""
+    """``inner``, which calls ``before`` before every operation."""
 
     def __init__(self, inner: Storage, before: Before) -> None:
         self.inner = inner

@@ -1,6 +1,6 @@
 """A task is run over records in a pipeline of its own, in memory.
 
-The clock stands still, nothing is late, and every window is closed at the end.
+The clock stands still, no record is late, and every window is closed at the end.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Settings:
     timestamp_unit: str | None = "ms"
     on_error: str = "stop"
     recorded: Mapping[str, Any] = field(default_factory=dict)
-    """The schema of all records, so that a part is read as the whole is."""
+    """The schema of all records, so that a part is read in the same way as the whole."""
     positions: Sequence[int] | None = None
-    """The position of each record, if they are read in another order."""
+    """The position of each record, if records are read in another order."""
 
 
 class PartSource(MemorySource):
@@ -109,7 +109,7 @@ class TaskRun:
         self._task = make()
 
     def pipeline(self, step_rows: int | None = None) -> Pipeline:
-        """The pipeline as one process makes it."""
+        """The pipeline as one process creates it."""
         settings = self._settings
         return Pipeline(
             source=PartSource(self._records, settings),
@@ -126,7 +126,7 @@ class TaskRun:
         self.pipeline(step_rows).run(engine=engine or Calling(), end_of_input=True)
 
     def die_after_a_step(self, step_rows: int | None, engine: Engine | None = None) -> bool:
-        """Run one process, killed after its first step, and make the task anew. False if nothing was left to do."""
+        """Run one process, kill it after its first step, and create the task again. False if no work was left."""
         try:
             self.pipeline(step_rows).run(engine=engine or Calling(), end_of_input=True, on_step=_die)
         except Killed:
@@ -145,7 +145,7 @@ class TaskRun:
 
 @contextmanager
 def task_run(make: MakeTask, records: InputRecords, settings: Settings) -> Iterator[TaskRun]:
-    """A run of the task; its memory is given back at the end."""
+    """A run of the task; its memory is released at the end."""
     begun = TaskRun(make, records, settings)
     try:
         yield begun
@@ -161,7 +161,7 @@ def settings_of(records: InputRecords, timestamp: str, timestamp_unit: str | Non
 
 @contextmanager
 def standing_clock(task: PersistentTask, now_ms: int = START_MS) -> Iterator[None]:
-    """Within, time stands still, for this package and for the task's module."""
+    """While the context is open, time stands still, for this package and for the task's module."""
     with ManualClock(now_ms), user_time(task, now_ms):
         yield
 
@@ -174,12 +174,12 @@ def at_once(make: MakeTask, records: InputRecords, settings: Settings, now_ms: i
 
 
 def maker(task: Any) -> MakeTask:
-    """A function that makes the task as a new process does, from an unused task, its class, or such a function."""
+    """A function that creates the task as a new process does, from an unused task, its class, or such a function."""
     if isinstance(task, PersistentTask):
         return lambda: _copied(task)
     if callable(task):
         return task  # type: ignore[no-any-return]
-    raise InvalidPipeline(f"task={task!r}: give a task, its class, or a function that makes it")
+    raise InvalidPipeline(f"task={task!r}: give a task, its class, or a function that creates it")
 
 
 def _copied(task: PersistentTask) -> PersistentTask:
@@ -187,8 +187,8 @@ def _copied(task: PersistentTask) -> PersistentTask:
         return copy.deepcopy(task)
     except Exception as error:
         raise InvalidPipeline(
-            f"{type(task).__name__} cannot be copied ({type(error).__name__}: {error}), and every process has a task "
-            "of its own: give its class, or a function that makes it"
+            f"{type(task).__name__} cannot be copied ({type(error).__name__}: {error}), but every process needs its "
+            "own task: give its class, or a function that creates it"
         ) from error
 
 

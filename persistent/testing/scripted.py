@@ -1,8 +1,8 @@
 """A scripted source is a list of records with events between them: a crash, a pause, a time without input.
 
-    {"ts": 1, ...}   a record; record n stands at position (0, n), whatever is between the records
+    {"ts": 1, ...}   a record; record n has position (0, n), whatever events are between the records
     CRASH            the reader is killed: ``Killed`` is raised
-    PAUSE            the reader waits while ``on_pause()`` runs, for example another driver
+    PAUSE            the reader waits while ``on_pause()`` runs, for example as another driver
     IDLE             no more input for now: a step ends here, and one plan finds nothing; later records do not exist
                      yet, so the watermark does not wait for them
     a function       is called
@@ -84,23 +84,23 @@ class ScriptedSource:
         self.max_out_of_orderness = self._all.max_out_of_orderness
 
     def __repr__(self) -> str:
-        return f"ScriptedSource({len(self.records):,} records, {self.left()} events to come)"
+        return f"ScriptedSource({len(self.records):,} records, {self.left()} events left)"
 
     def __reduce__(self) -> Any:
         raise InvalidPipeline(
-            "ScriptedSource knows in one process what has happened already, so it works on the embedded engine only: "
+            "ScriptedSource counts past events in one process, so it works only on the embedded engine: "
             'run(engine="embedded")'
         )
 
     def left(self) -> int:
-        """The number of events to come."""
+        """The number of events that have not happened yet."""
         return sum(len(events) for events in self._waiting.values())
 
     def partitions(self) -> Sequence[str]:
         return self._all.partitions()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """The new records up to the next IDLE, within the budget. Events at the very end happen here."""
+        """The new records up to the next IDLE, within the budget. Events after the last record happen here."""
         (partition,) = self.partitions()
         start = state.positions.get(partition, (0, 0))[1]
         idle = self._end(start) == start < len(self.records) or start == len(self.records)
@@ -108,7 +108,7 @@ class ScriptedSource:
             self._reach(start, planning=True)
         recorded = state.recorded
         if not recorded and self.records:
-            # Of all records, as it would be of a table: a field may first be there after an IDLE.
+            # The schema of all records, as for a table: a field may first occur after an IDLE.
             recorded = self._all.plan(SourceState({}), Budget(1)).recorded
         visible = self.records[: start if idle else self._end(start)]
         source = MemorySource(visible, max_out_of_orderness=self.max_out_of_orderness, **self._options)
@@ -126,10 +126,10 @@ class ScriptedSource:
                 yield from self._all.read(Split(split.partition, (Span(span.ordinal, start, stop),)), recorded)
 
     def acknowledge(self, positions: Positions) -> None:
-        """Nothing to do: the script stays."""
+        """Do nothing: the script stays."""
 
     def _end(self, start: int) -> int:
-        """The number of the first record from ``start`` on that an IDLE hides."""
+        """The number of the first record, from ``start`` on, that an IDLE hides."""
         with self._lock:
             hidden = [number for number, events in self._waiting.items() if IDLE in events and number >= start]
         return min(hidden, default=len(self.records))
@@ -152,7 +152,7 @@ class ScriptedSource:
             raise Killed(f"CRASH before record {number}")
         if event is PAUSE and self.on_pause is None:
             raise InvalidPipeline(
-                "PAUSE is in the script, but nothing to do meanwhile: ScriptedSource(..., on_pause=function), or later "
+                "the script has a PAUSE but no on_pause: give ScriptedSource(..., on_pause=function), or later set "
                 "source.on_pause = lambda: other_pipeline.run()"
             )
         action = self.on_pause if event is PAUSE else event

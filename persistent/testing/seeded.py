@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def draw(limit: int, *seed: object) -> int:
-    """A number from 0 up to ``limit``, evenly.
+    """A number from 0 to ``limit`` - 1, evenly distributed.
 
     >>> [draw(10, "seed", number) for number in range(5)]
     [2, 4, 5, 4, 4]
@@ -19,5 +19,5 @@ def draw(limit: int, *seed: object) -> int:
 
 
 def choose(among: Sequence[T], *seed: object) -> T:
-    """One of these."""
+    """One of ``among``."""
     return among[draw(len(among), *seed)]

@@ -1,4 +1,4 @@
-"""Shrinking drops half of the records, then quarters, as long as the defect still shows."""
+"""Shrinking drops half of the records, then quarters, while the defect still shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRIES_MAX = 120
 
 
 def smallest(records: InputRecords, seen: S, look: Callable[[InputRecords], S | None]) -> tuple[InputRecords, S]:
-    """A small part of the records for which ``look`` still finds something, and what it finds.
+    """A small part of the records for which ``look`` still finds a defect, and that defect.
 
     >>> smallest([1, 2, 3, 4, 5, 6], "both", lambda some: "both" if {2, 5} <= set(some) else None)
     ([2, 5], 'both')

@@ -1,13 +1,13 @@
-"""A simulation runs a pipeline many times with faults at drawn places, and checks that its results do not change.
+"""A simulation runs a pipeline many times with faults at random places, and checks that its results do not change.
 
-    crash           the process is killed before or after a storage operation
-    torn            it is killed in the middle of one
-    lost answer     an operation is done, or is not, and no answer comes
-    error           an operation is refused once
+crash           the process is killed before or after a storage operation
+    torn            it is killed in the middle of an operation
+    lost answer     an operation is done, or is not, and its answer is lost
+error           an operation is refused once
     pause           the driver stops before an operation while another one runs to the end
     second driver   another driver starts at the same time, and their operations alternate
 
-A seed draws one to three faults, one after the other; then the pipeline runs undisturbed to its end.
+A seed selects one to three faults, one after the other; then the pipeline runs undisturbed to its end.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SimulationFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulation's seeds, the storage operations of the calm run, and how often each fault struck."""
+    """A simulation's seeds, the storage operations of the calm run, and the number of times each fault struck."""
 
     seeds: int
     operations: int
@@ -87,10 +87,12 @@ def simulate(
 ) -> Simulated:
     """Run a pipeline with faults, once per seed; raise ``SimulationFailed`` at the first different result.
 
-    ``pipeline``: one that has not run, or a function that makes it as a process does. Its source is read unchanged;
-    checkpoint and sink are replaced by ones in memory, and without ``step_rows`` the input makes about eight steps.
+    ``pipeline``: a pipeline that has not run, or a function that creates it as a process does. Its source is read
+    unchanged; checkpoint and sink are replaced by ones in memory, and without ``step_rows`` the input makes about eight
+    steps.
+
     State, published rows, late rows, dead letters and ledger are compared. ``seeds``: by default 0 to 99, or as many as
-    ``pytest --persistent-seeds=N`` says. ``tolerance``: the relative difference allowed between numbers, for monoids
+    ``pytest --persistent-seeds=N`` says. ``tolerance``: the allowed relative difference between numbers, for monoids
     with ``exact = False``.
 
     >>> from monoids import Count
@@ -117,7 +119,7 @@ def simulate(
 
 
 class _Simulation:
-    """A pipeline, and its calm run, which all others must equal."""
+    """A pipeline, and its calm run, which every other run must equal."""
 
     def __init__(self, pipeline: Any, faults: tuple[str, ...], end_of_input: bool, tolerance: float) -> None:
         self._make = _making(pipeline)
@@ -158,9 +160,7 @@ class _Simulation:
         found = world.outcome()
         again = world.run()
         if again.steps:
-            raise self._failed(
-                seed, world.story, [f"run again undisturbed, it found {again.steps} more steps to do"], None
-            )
+            raise self._failed(seed, world.story, [f"run again undisturbed, it made {again.steps} more steps"], None)
         return first_difference(self.calm, found, self._tolerance)
 
     def _failed(
@@ -170,7 +170,7 @@ class _Simulation:
         told += [f"  {number}. {life}" for number, life in enumerate(story, 1)]
         told += [f"  {line}" for line in lines]
         faults = "" if self._faults == FAULTS else f", faults={list(self._faults)!r}"
-        told.append(f"To see it again: simulate(..., seeds=[{seed}]{faults})")
+        told.append(f"To reproduce: simulate(..., seeds=[{seed}]{faults})")
         return SimulationFailed("\n".join(told), seed, story, difference)
 
     def _fitting_steps(self) -> int:
@@ -192,7 +192,7 @@ class _Simulation:
 
 @dataclass
 class _World:
-    """The checkpoint and sink, which survive a process. ``story``: a line for each fault that struck."""
+    """The checkpoint and sinks, which survive a process. ``story``: a line for each fault that struck."""
 
     make: Callable[[], Pipeline]
     end_of_input: bool
@@ -207,7 +207,7 @@ class _World:
         self.sinks: dict[str, tuple[MemoryStorage, str]] = {}
 
     def pipeline(self, operations: Operations | None = None, before: Before | None = None) -> Pipeline:
-        """The pipeline as one process makes it."""
+        """The pipeline as one process creates it."""
 
         def seen(storage: Storage) -> Storage:
             if before is not None:
@@ -223,7 +223,7 @@ class _World:
         return made
 
     def run(self, *, operations: Operations | None = None, before: Before | None = None) -> RunReport:
-        """Run one process to its end, some hours after the one before."""
+        """Run one process to its end, some hours after the previous one."""
         with self.later():
             return self.live(self.pipeline(operations, before))
 
@@ -233,7 +233,7 @@ class _World:
 
     @contextmanager
     def later(self) -> Iterator[None]:
-        """Within, it is some hours later for the task."""
+        """While the context is open, it is some hours later for the task."""
         self.lives += 1
         with user_time(self.make().task, self.now_ms + _LIFE_MS * self.lives):
             yield
@@ -292,9 +292,9 @@ def _pause(world: _World, fault: str, at: int, seed: tuple[int, int]) -> int:
     pause = Once(here, world.run)
     try:
         world.run(before=pause)
-        ended = "went on"
+        ended = "continued"
     except Fenced:
-        ended = "was fenced off"
+        ended = "was fenced"
     if pause.happened:
         world.story.append(f"{fault} before operation {at}, {seen[at]}, while another driver runs: {ended}")
     return int(pause.happened)
@@ -309,7 +309,7 @@ def _second_driver(world: _World, fault: str, at: int, seed: tuple[int, int]) ->
             try:
                 report = world.live(world.pipeline(before=turns.before(me)))
             except Fenced:
-                return "was fenced off"
+                return "was fenced"
             return f"did {report.steps} steps"
 
         return live
@@ -332,7 +332,7 @@ def _place(url: str, name: str) -> str:
 
 
 def _making(pipeline: Any) -> Callable[[], Pipeline]:
-    """A function that makes the pipeline as a new process does, with a task of its own."""
+    """A function that creates the pipeline as a new process does, with a task of its own."""
     if isinstance(pipeline, Pipeline):
         task = maker(pipeline.task)
 
@@ -344,4 +344,4 @@ def _making(pipeline: Any) -> Callable[[], Pipeline]:
         return anew
     if callable(pipeline) and not isinstance(pipeline, type):
         return pipeline  # type: ignore[no-any-return]
-    raise InvalidPipeline(f"simulate({pipeline!r}): give a Pipeline, or a function that makes one")
+    raise InvalidPipeline(f"simulate({pipeline!r}): give a Pipeline, or a function that creates one")

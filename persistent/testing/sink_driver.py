@@ -1,4 +1,4 @@
-"""A sink driver does with a sink what the drivers of a job do, in their order, without a job."""
+"""A sink driver calls a sink as the drivers of a job do, in their order, without a job."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _TIME = pa.timestamp("ms", "UTC")
 _MINUTE_MS = 60_000
 
 OnOperation: TypeAlias = Callable[[str], None]
-"""Called before an operation, with what it is; it may raise, or not return for a while."""
+"""Called before an operation, with its description; it can raise, or block for a while."""
 
 
 class SinkDriver:
-    """A driver of ``job`` over a sink; ``storage``: of its checkpoint, ``step``: called before each operation there."""
+    """A driver of ``job`` over a sink. ``storage``: its checkpoint's; ``step``: called before each operation there."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class SinkDriver:
         self._outlet.sweep([one.name for one in live], self.epoch, id)
 
     def go_back(self, first: int, id: int, owed: Sequence[OutputBatch] = ()) -> None:
-        """Take over after rollback ``id``, which takes back what was published under ``first`` and above."""
+        """Take over after rollback ``id``, which takes back the outputs published under ``first`` and above."""
         self._step("mark")
         self._outlet.ask("mark", first, id)
         self._step("sweep")

@@ -1,5 +1,5 @@
-"""The contract of a sink as tests of pytest: say how yours is made, and they try it as drivers would, in their worst
-moments.
+"""The contract of a sink, as pytest tests: a subclass creates your sink, and the tests use it as drivers would, in
+their worst moments.
 
     class TestMySink(SinkSuite):
         def make(self, place, step):
@@ -32,21 +32,21 @@ _Action: TypeAlias = Callable[[SinkDriver], None]
 
 
 class SinkSuite:
-    """Tests of one kind of sink. A subclass has ``make`` and ``rows``; ``place`` where a folder is not enough.
+    """Tests of one kind of sink. A subclass has ``make`` and ``rows``; also ``place`` if a folder is not enough.
 
-    The outputs have the columns ``page``, ``window_start``, ``window_end`` and ``value``. Rules for what a sink need
-    not do are skipped, by what it has: ``retract``, and for a batch sink that promises exactly-once its mark.
+    The outputs have the columns ``page``, ``window_start``, ``window_end`` and ``value``. Tests of optional features
+    are skipped if the sink lacks them: ``retract``, and the mark of a batch sink that promises exactly-once.
     """
 
     kills_one_in = 1
-    """A driver is killed at every so-many-th operation: more for a server that takes a second each time."""
+    """A driver is killed at every n-th operation: use more for a server whose operations take a second each."""
 
     def place(self, folder: Path) -> Any:
-        """A new place for results; ``folder`` is empty, and for this place alone."""
+        """A new place for results; ``folder`` is empty, and used only for this place."""
         return folder
 
     def make(self, place: Any, step: OnOperation) -> AnySink:
-        """A new instance of the sink at ``place``, as another process makes one.
+        """A new instance of the sink at ``place``, as another process would create it.
 
         ``step(text)`` is optional: a sink that calls it before each of its own operations is also killed, and put to
         sleep, between any two of them.
@@ -67,7 +67,7 @@ class SinkSuite:
         world.expect([])
 
     def test_a_batch_is_published_once(self, tmp_path: Path) -> None:
-        """A crash after publishing repeats it: its rows would be there twice."""
+        """A crash after publishing repeats it: its rows would appear twice."""
         world = _World(self, tmp_path)
         driver = world.driver()
         staged = driver.stage(1, [1, 2]) + driver.stage(1, [3])
@@ -78,7 +78,7 @@ class SinkSuite:
         world.expect([1, 2, 3, 4])
 
     def test_two_drivers_publish_a_batch_once(self, tmp_path: Path) -> None:
-        """A driver that took over publishes what the one before is publishing."""
+        """A driver that took over publishes the batch that its predecessor is publishing."""
         world = _World(self, tmp_path)
         drivers = [world.driver(), world.driver(2)]
         staged = drivers[0].stage(1, [1, 2, 3])
@@ -91,7 +91,7 @@ class SinkSuite:
         world.expect([1, 2, 3])
 
     def test_a_sweep_takes_what_nobody_publishes(self, tmp_path: Path) -> None:
-        """Outputs of failed attempts would stay for ever; or those of a driver at work would be gone."""
+        """Outputs of failed attempts would stay for ever; or those of a running driver would be deleted."""
         world = _World(self, tmp_path)
         driver = world.driver(2)
         failed, live, under_way = driver.stage(1, [9]), driver.stage(1, [1]), driver.stage(2, [2])
@@ -104,7 +104,7 @@ class SinkSuite:
             world.expect([1, 2])
 
     def test_connecting_fences_nobody(self, tmp_path: Path) -> None:
-        """A second look at the sink, as by a driver that is started by mistake, would end the first."""
+        """A second driver that connects, for instance started by mistake, would end the first."""
         world = _World(self, tmp_path)
         driver = world.driver()
         driver.publish(1, 0, driver.stage(1, [1]))
@@ -114,7 +114,7 @@ class SinkSuite:
         world.expect([1, 2])
 
     def test_another_job_is_refused(self, tmp_path: Path) -> None:
-        """Its rows would stand among those of the first; or its sweep would delete what the first has staged."""
+        """Its rows would mix with those of the first; or its sweep would delete files that the first has staged."""
         world = _World(self, tmp_path)
         driver = world.driver()
         world.skip_unless(_owns(driver.sink), "it has no owner")
@@ -125,7 +125,7 @@ class SinkSuite:
         world.expect([1, 2])
 
     def test_what_is_retracted_is_gone(self, tmp_path: Path) -> None:
-        """Results of a branch that a rollback left would stay beside those that replace them."""
+        """Results of a branch that a rollback left would stay beside their replacements."""
         world = _World(self, tmp_path)
         driver = world.driver()
         world.skip_unless(hasattr(driver.sink, "retract"), "it cannot retract")
@@ -138,7 +138,7 @@ class SinkSuite:
         world.expect([1, 5])
 
     def test_what_a_rollback_owes_is_published_before(self, tmp_path: Path) -> None:
-        """A batch that was committed and not published, and stays, would be missing, or there twice."""
+        """A batch that was committed but not published, and stays, would be missing, or appear twice."""
         for published in (False, True):
             world = _World(self, tmp_path / str(published))
             driver = world.driver()
@@ -153,7 +153,7 @@ class SinkSuite:
                 world.expect([1, 2])
 
     def test_a_driver_that_slept_publishes_nothing_taken_back(self, tmp_path: Path) -> None:
-        """A fenced driver that stalls while it publishes, and wakes up after a rollback, would bring it back."""
+        """A fenced driver that stalls while publishing, and wakes after a rollback, would bring the outputs back."""
         number = 0
         while _sleep_at(self, tmp_path / str(number), number):
             number += 1
@@ -167,7 +167,7 @@ class SinkSuite:
     # -- rules for marks -----------------------------------------------------------------------------------------
 
     def test_a_batch_follows_the_one_before(self, tmp_path: Path) -> None:
-        """An older copy of the table would go on over a hole, and a copy of the checkpoint write a second time."""
+        """An older copy of the table would continue after a gap, and a copy of the checkpoint write a second time."""
         world = _World(self, tmp_path)
         driver = world.driver()
         world.skip_unless(_marks(driver.sink), "it keeps no mark")
@@ -181,7 +181,7 @@ class SinkSuite:
         world.expect([1, 2])
 
     def test_the_heir_of_a_savepoint_takes_over(self, tmp_path: Path) -> None:
-        """A job started from a savepoint could not go on in the table of the old one; or both would."""
+        """A job started from a savepoint could not continue in the table of the old one; or both would."""
         world = _World(self, tmp_path)
         driver = world.driver()
         world.skip_unless(_marks(driver.sink), "it keeps no mark")
@@ -197,7 +197,7 @@ class SinkSuite:
         world.expect([1, 2, 4])
 
     def test_it_travels_without_a_connection(self, tmp_path: Path) -> None:
-        """Workers are sent the sink: what is connected cannot be."""
+        """Workers receive the sink: an open connection cannot be sent."""
         world = _World(self, tmp_path)
         driver = world.driver()
         world.skip_unless(isinstance(driver.sink, BatchSink), "workers stage in it")
@@ -210,7 +210,7 @@ class SinkSuite:
 
 
 class _World:
-    """A place, the checkpoint beside it, and the drivers of one job after the other."""
+    """A place, the checkpoint beside it, and the successive drivers of one job."""
 
     def __init__(self, suite: SinkSuite, folder: Path) -> None:
         (folder / "sink").mkdir(parents=True)
@@ -230,14 +230,14 @@ class _World:
         return driver
 
     def expect(self, values: Sequence[int]) -> None:
-        """AssertionError unless a reader sees exactly these rows; of a sink that may repeat them, at least once."""
+        """AssertionError unless a reader sees exactly these rows; at least once, if the sink can repeat them."""
         found = sorted(row["value"] for row in self.suite.rows(self.place))
         if self.repeats:
             found = sorted(set(found))
-        assert found == sorted(values), f"a reader sees {found}, and {sorted(values)} were published"
+        assert found == sorted(values), f"a reader sees {found}, but {sorted(values)} were published"
 
     def skip_unless(self, holds: bool, reason: str) -> None:
-        """Skip the test where the sink need not keep its rule."""
+        """Skip the test if the sink need not keep its rule."""
         if not holds:
             import pytest
 
@@ -245,7 +245,7 @@ class _World:
 
 
 class _Thread(threading.Thread):
-    """A thread whose errors are those of a driver, and end it alone; any other is raised by ``end``."""
+    """A thread that a driver's own errors end quietly; ``end`` raises any other error."""
 
     def __init__(self, run: Callable[[], object]) -> None:
         super().__init__(daemon=True)
@@ -261,7 +261,7 @@ class _Thread(threading.Thread):
             self._error = error
 
     def end(self) -> None:
-        """Wait for its end. AssertionError if it does not come."""
+        """Wait for its end. AssertionError if it hangs."""
         self.join(_LONG_SECONDS)
         assert not self.is_alive(), f"a driver hangs for {_LONG_SECONDS:.0f} seconds"
         if self._error is not None:
@@ -269,8 +269,8 @@ class _Thread(threading.Thread):
 
 
 def _sleep_at(suite: SinkSuite, folder: Path, number: int) -> bool:
-    """Put a driver to sleep at operation ``number`` of publishing, while another goes back; False if it has not so
-    many."""
+    """Put a driver to sleep at operation ``number`` of publishing, while another goes back; False if it has fewer
+    operations."""
     world, asleep, awake = _World(suite, folder), threading.Event(), threading.Event()
     publishing, steps = False, 0
 
@@ -298,7 +298,7 @@ def _sleep_at(suite: SinkSuite, folder: Path, number: int) -> bool:
     slept.start()
     asleep.wait(_LONG_SECONDS)
     other.start()
-    # It may wait for what the sleeper holds: then that wakes up first.
+    # It may wait for a lock that the sleeper holds: then the sleeper wakes first.
     other.join(_BLOCKED_SECONDS)
     awake.set()
     slept.end()
@@ -311,8 +311,8 @@ def _sleep_at(suite: SinkSuite, folder: Path, number: int) -> bool:
 
 
 def _killed_at(suite: SinkSuite, folder: Path, at: int | None) -> int:
-    """A story in which the driver is killed once, at operation ``at``, and another repeats what it did not finish; the
-    number of operations."""
+    """Kill the driver once, at operation ``at``, and let another repeat its unfinished work; returns the number of
+    operations."""
     world, count, staged = _World(suite, folder), 0, {}
 
     def driver() -> SinkDriver:
@@ -372,4 +372,4 @@ def _marks(sink: AnySink) -> bool:
 
 
 def _no_step(what: str) -> None:
-    """Nothing happens."""
+    """Do nothing."""

@@ -1,10 +1,10 @@
-"""A source suite is the tests that every source must pass: the same positions give the same records, every time.
+"""A source suite is the set of tests that every source must pass: the same positions give the same records, every time.
 
     class TestOrders(SourceSuite):
         def source(self): return OrdersSource("orders.db")
         def append(self): add_ten_orders("orders.db")
 
-pytest collects the tests of the class. Each makes sources of its own over the same input.
+pytest collects the tests of the class. Each creates its own sources over the same input.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DEATHS = 12
 
 @dataclass(frozen=True)
 class _Read:
-    """A record as a source gave it: where, when, and what it holds; ``value`` is None of one that cannot be decoded."""
+    """A record as a source gave it: place, time and content; ``value`` is None if the record cannot be decoded."""
 
     partition: str
     ordinal: int
@@ -57,10 +57,10 @@ class _Read:
 
 
 class SourceSuite:
-    """Give ``source``; and ``append``, if records can be added. The input has at least ten records."""
+    """Define ``source``; and ``append``, if records can be added. The input has at least ten records."""
 
     def source(self) -> Source:
-        """A new source over the same input, as another process would make it."""
+        """A new source over the same input, as another process would create it."""
         raise NotImplementedError("a SourceSuite needs source(self), which returns a new source")
 
     def append(self) -> None:
@@ -70,7 +70,7 @@ class SourceSuite:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def test_the_same_positions_give_the_same_records(self) -> None:
-        """A step that is run again after a crash would count others."""
+        """A step that is repeated after a crash would count other records."""
         source = self.source()
         plan = source.plan(SourceState({}), _BUDGETS[0])
         assert plan.splits, "the input has no records; give the suite at least ten"
@@ -81,7 +81,7 @@ class SourceSuite:
         assert len(first) >= 10, f"the input has {len(first)} records; give the suite at least ten"
 
     def test_every_record_is_read_once_whatever_the_steps(self) -> None:
-        """How large the steps are, and how many workers read, is no part of a result."""
+        """The size of steps and the number of workers must not change a result."""
         expected: list[_Read] | None = None
         for budget in _BUDGETS:
             found = sorted((one for _, _, read in self._steps(budget) for one in read), key=_place)
@@ -93,7 +93,7 @@ class SourceSuite:
             assert found == expected, f"with {budget}: {_difference(expected, found)}"
 
     def test_a_step_reads_what_lies_between_its_positions(self) -> None:
-        """A position stands for exactly the records before it: a restart goes on from there."""
+        """A position stands for exactly the records before it: a restart continues from there."""
         for budget in _BUDGETS:
             for state, plan, read in self._steps(budget):
                 codec = codec_of(self.source())
@@ -105,12 +105,12 @@ class SourceSuite:
                     )
 
     def test_a_step_is_as_large_as_its_budget_says(self) -> None:
-        """``step_rows`` promises exactly so many, and the memory of a worker is bounded by it."""
+        """``step_rows`` promises exactly that number, and bounds the memory of a worker."""
         for _, plan, read in self._steps(Budget(3, exact=True)):
             assert len(read) <= 3, f"an exact budget of 3 rows read {len(read)}: {plan.splits}"
 
     def test_batches_have_the_columns_of_the_schema(self) -> None:
-        """What a task sees in a column must not depend on the batch."""
+        """The columns that a task sees must not depend on the batch."""
         source = self.source()
         plan = source.plan(SourceState({}), _BUDGETS[0])
         schema = source.schema(plan.recorded)
@@ -118,25 +118,29 @@ class SourceSuite:
             for records in source.read(split, plan.recorded):
                 assert records.batch.schema.equals(schema), f"{records.batch.schema} instead of {schema}"
                 rows = records.batch.num_rows
-                assert len(records.timestamps) == len(records.offsets) == rows, "a timestamp and an offset for each row"
+                assert len(records.timestamps) == len(records.offsets) == rows, (
+                    "each row needs a timestamp and an offset"
+                )
                 assert records.timestamps.dtype == records.offsets.dtype == np.int64
                 dead = {one.offset for one in records.dead}
-                assert not dead & set(records.offsets.tolist()), "a record that cannot be decoded is a record too"
+                assert not dead & set(records.offsets.tolist()), (
+                    "a record that cannot be decoded has the offset of another"
+                )
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def test_a_plan_is_the_same_when_it_is_made_again(self) -> None:
-        """Two drivers that plan the same step must not read others."""
+        """Two drivers that plan the same step must read the same records."""
         for budget in _BUDGETS:
             one, other = (self.source().plan(SourceState({}), budget) for _ in range(2))
             assert (one.splits, dict(one.end)) == (other.splits, dict(other.end)), f"with {budget}"
 
     def test_positions_never_go_back_and_partitions_never_leave(self) -> None:
-        """No checkpoint of such a step could be committed."""
+        """A checkpoint of such a step could not be committed."""
         for state, plan, _ in self._steps(Budget(4)):
             assert plan.end.keys() >= state.positions.keys(), "a partition has left"
             new = plan.end.keys() - state.positions.keys() - set(self.source().partitions())
-            assert set(plan.joins) == new, f"a plan joins {sorted(plan.joins)}, and has these for the first time: {new}"
+            assert set(plan.joins) == new, f"a plan joins {sorted(plan.joins)}, but these are new: {new}"
             for partition, position in state.positions.items():
                 assert position <= plan.end[partition], (
                     f"{partition} went back from {position} to {plan.end[partition]}"
@@ -144,7 +148,7 @@ class SourceSuite:
             assert set(plan.cap) <= plan.end.keys() and not set(plan.cap) & set(plan.idle)
 
     def test_a_source_goes_on_from_what_a_checkpoint_holds(self) -> None:
-        """Another process, another day: all that is left is what the documents of the checkpoint say."""
+        """Another process, another day: only the documents of the checkpoint are left."""
         whole = sorted((one for _, _, read in self._steps(_BUDGETS[0]) for one in read), key=_place)
         before: list[_Read] = []
         for state, _, read in self._steps(Budget(5)):
@@ -157,7 +161,7 @@ class SourceSuite:
             before += read
 
     def test_new_records_are_read_and_old_ones_stay(self) -> None:
-        """What was read keeps its place; what comes is read once."""
+        """Records that were read keep their places; new ones are read once."""
         if type(self).append is SourceSuite.append:
             return
         before = list(self._steps(_BUDGETS[0]))
@@ -166,12 +170,12 @@ class SourceSuite:
         self.append()
         for after in (source, self.source()):
             new = [one for _, _, read in self._steps(_BUDGETS[0], state, after) for one in read]
-            assert new, "records were appended, and none was read"
+            assert new, "records were appended, but none was read"
             whole = sorted((one for _, _, read in self._steps(_BUDGETS[0]) for one in read), key=_place)
             assert sorted([*old, *new], key=_place) == whole, _difference(whole, sorted([*old, *new], key=_place))
 
     def test_a_plan_reads_the_same_once_more_has_come(self) -> None:
-        """A step that is run again later must not read what was not there when it was planned."""
+        """A step that is repeated later must not read records that did not exist when it was planned."""
         if type(self).append is SourceSuite.append:
             return
         source = self.source()
@@ -179,18 +183,18 @@ class SourceSuite:
         before = _records_of(source, plan)
         self.append()
         for one in (source, self.source()):
-            assert _records_of(one, plan) == before, "a plan reads records that came after it"
+            assert _records_of(one, plan) == before, "a plan reads records that arrived after it"
 
     def test_the_watermark_waits_for_what_can_be_read(self) -> None:
-        """A partition with records to read that is idle, or without a cap, makes its own records late."""
+        """If a partition with unread records is idle, or has no cap, its own records become late."""
         steps = list(self._steps(Budget(4)))
         for number, (_, plan, _) in enumerate(steps):
             waiting = {one.partition for _, _, read in steps[number + 1 :] for one in read}
             missing = sorted(waiting & plan.end.keys() - (plan.cap.keys() - set(plan.idle)))
-            assert not missing, f"partition {', '.join(missing)} has records to read, and the watermark does not wait"
+            assert not missing, f"partition {', '.join(missing)} has records to read, but the watermark does not wait"
 
     def test_a_position_of_a_time_comes_before_its_records(self) -> None:
-        """A restart from a clock would lose those that it passes over."""
+        """A restart from a clock would lose the records that it skips."""
         source = self.source()
         if not isinstance(source, TimeReplayableSource):
             return
@@ -208,7 +212,7 @@ class SourceSuite:
     # -- a job ---------------------------------------------------------------------------------------------------
 
     def test_a_job_counts_every_record_once_whatever_kills_it(self) -> None:
-        """Killed at operations of its storage all over the run, and begun again each time."""
+        """Killed at storage operations throughout the run, and restarted each time."""
         expected = _counted(self._run(MemoryStorage(uuid.uuid4().hex), None))
         operations = Operations()
         self._run(MemoryStorage(uuid.uuid4().hex), operations)
@@ -216,7 +220,7 @@ class SourceSuite:
             storage = MemoryStorage(uuid.uuid4().hex)
             with suppress(Killed):
                 self._run(storage, Operations(at=death))
-            assert _counted(self._run(storage, None)) == expected, f"killed at operation {death} of its storage"
+            assert _counted(self._run(storage, None)) == expected, f"killed at storage operation {death}"
 
     def _run(self, storage: MemoryStorage, operations: Operations | None) -> Pipeline:
         source = self.source()
@@ -228,7 +232,7 @@ class SourceSuite:
     def _steps(
         self, budget: Budget, state: SourceState | None = None, source: Source | None = None
     ) -> Iterator[tuple[SourceState, SourcePlan, list[_Read]]]:
-        """All steps from a state on: the state before it, the plan, and what it reads."""
+        """All steps from a state on: the state before it, the plan, and the records read."""
         source = source or self.source()
         state = state or SourceState(dict.fromkeys(source.partitions(), codec_of(source).first))
         for _ in range(_STEPS_MAX):
@@ -238,7 +242,7 @@ class SourceSuite:
             state = _after(state, plan)
             if not plan.splits and not moved:
                 return
-        raise AssertionError(f"after {_STEPS_MAX:,} plans with {budget} the source still has something to read")
+        raise AssertionError(f"after {_STEPS_MAX:,} plans with {budget} the source still has records to read")
 
     @staticmethod
     def _end(steps: list[tuple[SourceState, SourcePlan, list[_Read]]]) -> SourceState:
@@ -295,7 +299,7 @@ def _after(state: SourceState, plan: SourcePlan) -> SourceState:
 
 
 def _through_documents(source: Source, state: SourceState) -> SourceState:
-    """The state as a checkpoint gives it back: positions by their codec, and JSON."""
+    """The state as a checkpoint restores it: positions by their codec, and JSON."""
     codec = codec_of(source).name
     written = json.loads(json.dumps([positions_to_json(codec, state.positions), state.recorded]))
     recorded: Mapping[str, Any] = written[1]

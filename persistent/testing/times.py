@@ -1,6 +1,6 @@
-"""User time is the time of day that a task's module gets from Python: here, a chosen one.
+"""User time is the time of day that a task's module reads from Python: here, a chosen time.
 
-It replaces ``time.time()`` and ``time.time_ns()`` everywhere, and these, ``datetime`` and ``date`` under any name in
+It replaces ``time.time()`` and ``time.time_ns()`` everywhere; and these, ``datetime`` and ``date``, under any name in
 the modules of the task's classes.
 """
 
@@ -22,7 +22,7 @@ _OTHERS = ("persistent", "monoids", "builtins")
 
 @contextmanager
 def user_time(task: PersistentTask, now_ms: int) -> Iterator[None]:
-    """Within, it is ``now_ms`` for the task."""
+    """While the context is open, it is ``now_ms`` for the task."""
     known = _replacements(now_ms)
     with ExitStack() as restored:
         for name in _OF_DAY:

@@ -1,6 +1,6 @@
 """A variation runs a task over the same records in another way; the result must not change.
 
-A variation in another order keeps the order of records with equal timestamps, whose positions decide between them.
+A shuffled variation keeps the order of records with equal timestamps, whose positions break ties.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Variation:
 def variations_of(
     task: PersistentTask, steps: int, shuffles: int, disorder_ms: int | None, commutative: bool
 ) -> list[Variation]:
-    """The variations of this task within this process, those with the plainest message first."""
+    """The variations of this task within this process, those with the clearest message first."""
     ways = [ONCE_MORE, ANOTHER_DAY, *_by_message_and_batch(task)]
     ways += [one_by_one(steps), reborn(steps), RESCALED, TWICE]
     ways += [shuffled(seed, disorder_ms, commutative) for seed in range(shuffles)]
@@ -78,7 +78,7 @@ def _twice(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome
 
 ONCE_MORE = Variation(
     "once more, just the same",
-    "What is drawn at random, or kept in the class or module, differs when a step is repeated: use the message.",
+    "Random numbers, and values kept in the class or module, differ when a step is repeated: use only the message.",
     _once_more,
 )
 ANOTHER_DAY = Variation(
@@ -88,12 +88,12 @@ ANOTHER_DAY = Variation(
 )
 RESCALED = Variation(
     "rescaled: 1, 3, 2, then 5 workers",
-    "Messages are shared out among workers, each with a task of its own: keep nothing on self, and nothing of a batch.",
+    "Each worker gets some of the messages and its own task: keep nothing on self, and nothing about a batch.",
     _rescaled,
 )
 TWICE = Variation(
     "each piece of work twice, as when a worker dies",
-    "Who repeats the work may have the same task object: keep nothing on self, only update the state.",
+    "The repeated work may use the same task object: keep nothing on self, only update the state.",
     _twice,
 )
 
@@ -106,7 +106,7 @@ def one_by_one(steps: int) -> Variation:
             lived.live(_step_rows(records, steps))
             return lived.outcome()
 
-    remedy = "Where a step ends is nobody's choice: add up what single messages contribute, nothing of a batch."
+    remedy = "A step can end anywhere: add up contributions of single messages, nothing about a batch."
     return Variation("one by one", remedy, run)
 
 
@@ -119,14 +119,14 @@ def reborn(steps: int) -> Variation:
                 pass
             return lived.outcome()
 
-    remedy = "After a crash the task is made anew, and what it kept on self is gone: keep it in the state."
+    remedy = "A crash loses the attributes on self, because the task is created again: keep them in the state."
     return Variation("reborn between messages", remedy, run)
 
 
 def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation:
     """In another order, within ``disorder_ms``; for a state that is not commutative, across keys only.
 
-    If a state samples by ``message.order``, each record keeps its position: another one would give another sample.
+    If a state samples by ``message.order``, each record keeps its position: another position would give another sample.
     """
 
     def run(make: MakeTask, records: InputRecords, settings: Settings) -> Outcome:
@@ -141,9 +141,9 @@ def shuffled(seed: int, disorder_ms: int | None, commutative: bool) -> Variation
         return at_once(make, taken, replace(settings, positions=order) if lots else settings)
 
     if commutative:
-        remedy = "The monoid says commutative = True, so the order of messages must not matter."
+        remedy = "The monoid has commutative = True, so the order of messages must not matter."
     else:
-        remedy = "Messages of different keys come in any order."
+        remedy = "Messages of different keys arrive in any order."
     return Variation(f"shuffled (seed {seed})", remedy, run)
 
 
@@ -162,7 +162,7 @@ def _by_message_and_batch(task: PersistentTask) -> Iterator[Variation]:
 
         return at_once(by_message, records, settings)
 
-    remedy = "process_message and process_batch must mean the same: look at nulls, filters, and the types of values."
+    remedy = "process_message and process_batch must agree: check nulls, filters, and the types of values."
     yield Variation("by process_message instead of process_batch", remedy, run)
 
 
@@ -171,7 +171,7 @@ def _step_rows(records: InputRecords, steps: int) -> int:
 
 
 def _times_and_keys(task: PersistentTask, records: InputRecords, settings: Settings) -> tuple[list[int], list[str]]:
-    """The timestamp and the key of each record; a record without a timestamp takes its predecessor's."""
+    """The timestamp and the key of each record; a record without a timestamp uses its predecessor's."""
     source = PartSource(records, settings)
     plan = source.plan(SourceState({}), Budget(max(len(records), 1)))
     times, keys = [-1] * len(records), [""] * len(records)
@@ -187,7 +187,7 @@ def _times_and_keys(task: PersistentTask, records: InputRecords, settings: Setti
 
 
 def _by_time(times: Sequence[int], disorder_ms: int | None, seed: int) -> list[int]:
-    """Record numbers in an order where none follows one that is more than ``disorder_ms`` newer."""
+    """Record numbers in an order in which no record follows one that is more than ``disorder_ms`` newer."""
     if disorder_ms is None:
         return sorted(range(len(times)), key=lambda number: (draw(1 << 32, seed, times[number]), number))
     return sorted(

@@ -28,10 +28,10 @@ _RECORDS_SHOWN = 20
 
 
 class TaskDiffers(AssertionError):
-    """A task has another result when it is run in another way.
+    """A task has another result when it runs in another way.
 
-    ``way``: the name of that way; ``key``, ``window``: the place (None: none); ``expected``, ``found``: the values;
-    ``records``: a small part of the records that shows it.
+    ``way``: the name of that way; ``key``, ``window``: the place, or None; ``expected``, ``found``: the values;
+    ``records``: a small part of the records that shows the difference.
     """
 
     def __init__(self, message: str, way: str, difference: Difference | None, records: InputRecords) -> None:
@@ -58,19 +58,21 @@ def verify_task(
     elsewhere: bool = True,
     tolerance: float = 1e-9,
 ) -> None:
-    """Run a task over records in every way it may be run; raise ``TaskDiffers`` at the first different result.
+    """Run a task over records in every way it can run; raise ``TaskDiffers`` at the first different result.
 
-    ``task``: a task that has not run, its class, or a function that makes it. ``records``: mappings, or an Arrow table.
+    ``task``: a task that has not run, its class, or a function that creates it. ``records``: mappings, or an Arrow
+    table.
+
     All records run at once, and then: once more; at another time of day; by ``process_message`` if there is also a
     ``process_batch``; one by one; killed after each step and restarted with a new task; with changing numbers of
     workers; each item twice; shuffled, ``shuffles`` times; and, with ``elsewhere``, in another process with another
-    seed of ``hash``. The user's own monoids are tried on the laws with the task's values. Changing a message is an
+    seed of ``hash``. The laws of the user's own monoids are tested with the task's values. Changing a message is an
     error.
 
     ``expected``: the expected result, or a function of the records that computes it. ``max_out_of_orderness``: how much
-    older than its predecessor a record may be in a shuffle; None: any order. A state that is not commutative is
-    shuffled across keys only, and not at all if updates give keys. ``steps``: the most steps of each way.
-    ``tolerance``: the relative difference allowed between numbers, for monoids with ``exact = False``.
+    older than its predecessor a record can be in a shuffle; None: any order. A state that is not commutative is
+    shuffled across keys only, and not at all if updates give keys. ``steps``: the maximum number of steps of each way.
+    ``tolerance``: the allowed relative difference between numbers, for monoids with ``exact = False``.
 
     >>> from monoids import Count
     >>> from persistent import NonWindowState, PersistentTask
@@ -100,7 +102,7 @@ def verify_task(
 
 
 class _Verifying:
-    """A task with its records; ``reference`` is the outcome that all ways must have."""
+    """A task with its records; ``reference`` is the outcome that every way must have."""
 
     def __init__(
         self, make: MakeTask, records: InputRecords, settings: Settings, state: PersistentState, tolerance: float
@@ -119,15 +121,15 @@ class _Verifying:
             seen = watch(self.make, self.records, self.settings)
         except Changed as changed:
             message = (
-                f"{self.name} changes what it is given\n  {changed.what}, before: {changed.before!r}\n"
+                f"{self.name} changes its input\n  {changed.what}, before: {changed.before!r}\n"
                 f"  {changed.what}, after: {changed.after!r}\n  in the record: {changed.record!r}\n"
-                "A message may be processed again, and others see it: work on a copy."
+                "A message can be processed again, and other code sees it: work on a copy."
             )
             difference = Difference(Slot("state"), (), None, changed.before, changed.after)
             raise TaskDiffers(message, "watched", difference, [changed.record]) from None
         violation = law_broken(self.state.monoid, seen.values)
         if violation is not None:
-            message = f"{self.name}: its state is no sum, for\n{violation}\nSee docs/monoids.md."
+            message = f"{self.name}: its state is not a sum, because\n{violation}\nSee docs/monoids.md."
             raise TaskDiffers(message, "laws", None, self.records) from violation
         return seen
 
@@ -138,7 +140,7 @@ class _Verifying:
         if not callable(expected):
             difference = self._unexpected(self.reference, expected)
             if difference is not None:
-                raise self._differs("expected", "Look at the task, or at expected=.", difference, self.records)
+                raise self._differs("expected", "Check the task, or expected=.", difference, self.records)
             return
 
         def look(records: InputRecords) -> Difference | None:
@@ -148,10 +150,10 @@ class _Verifying:
         seen = look(self.records)
         if seen is not None:
             records, found = smallest(self.records, seen, look)
-            raise self._differs("expected", "Look at the task, or at expected=.", found, records)
+            raise self._differs("expected", "Check the task, or expected=.", found, records)
 
     def try_way(self, way: Variation) -> None:
-        """Raise TaskDiffers, with few records, if this way has another result."""
+        """Raise TaskDiffers, with few records, if this way has a different result."""
 
         def look(records: InputRecords) -> Difference | None:
             reference = self.reference if records is self.records else self._run(self._at_once, records)
@@ -199,10 +201,10 @@ class _Verifying:
     def _differs(self, way: str, remedy: str, difference: Difference, records: InputRecords) -> TaskDiffers:
         first = _REFERENCE if way != "expected" else "expected"
         second = way if way != "expected" else "the task"
-        said = "has another result than expected" if way == "expected" else f"run {way}, has another result"
+        said = "differs from the expected result" if way == "expected" else f"run {way}, has a different result"
         lines = [f"{self.name}{' ' if way == 'expected' else ', '}{said}"]
         lines += [f"  {line}" for line in [*difference.where(), *difference.values(first, second)]]
-        lines.append(f"  seen with {len(records)} of {len(self.records)} records:")
+        lines.append(f"  shown by {len(records)} of {len(self.records)} records:")
         shown = records.to_pylist() if isinstance(records, pa.Table) else list(records)
         lines += [f"    {record!r}" for record in shown[:_RECORDS_SHOWN]]
         if len(shown) > _RECORDS_SHOWN:
@@ -211,7 +213,7 @@ class _Verifying:
 
 
 def _elsewhere(process: OtherProcess) -> Variation:
-    remedy = "hash() and the order of a set differ from process to process, and so does what is kept in a module."
+    remedy = "hash(), the order of a set, and values kept in a module differ between processes."
     return Variation(
         "in another process", remedy, lambda make, records, settings: process.run(make(), records, settings)
     )
@@ -229,7 +231,7 @@ def _expected_place(place: Slot) -> Any:
 def _place(part: str, key: Any, windowed: bool, outcome: Outcome) -> Slot:
     if windowed:
         if not isinstance(key, tuple) or len(key) != 2:
-            raise InvalidPipeline(f"expected= names {key!r}: of a state with windows it is (key, {START} in ms)")
+            raise InvalidPipeline(f"expected= has the key {key!r}: for a state with windows give (key, {START} in ms)")
         key, start = key
         size = next((place.window[1] - place.window[0] for place, _ in outcome.at(part) if place.window), 0)
         return Slot(part, key if isinstance(key, tuple) else () if key is None else (key,), (start, start + size))
@@ -237,7 +239,7 @@ def _place(part: str, key: Any, windowed: bool, outcome: Outcome) -> Slot:
 
 
 def _presented(row: Mapping[str, Any]) -> Any:
-    """The value of a row: its only column ``value``, else its fields."""
+    """The value of a row: its only column ``value``, otherwise its fields."""
     return row["value"] if tuple(row) == ("value",) else dict(row)
 
 

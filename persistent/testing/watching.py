@@ -1,4 +1,4 @@
-"""A watched task shows whether it changes its input, and which values it gives the state."""
+"""Watching a task shows whether it changes its input, and which values it gives the state."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Recorded:
 
 
 def law_broken(monoid: Monoid[Any], values: list[Any]) -> AssertionError | None:
-    """The first law that these values break. Monoids of this package are not tried again."""
+    """The first law that these values break. Monoids of this package are not tested again."""
     inputs = [value for value in values if value is not None]
     if not inputs or _is_ours(monoid):
         return None
@@ -114,7 +114,7 @@ def law_broken(monoid: Monoid[Any], values: list[Any]) -> AssertionError | None:
 
 
 def draws_lots(monoid: Monoid[Any]) -> bool:
-    """Whether it samples by the ids of messages, so that other ids give another sample."""
+    """Whether the monoid samples by the ids of messages, so that other ids give another sample."""
     return any(isinstance(part, Reservoir | HeavyHitters) for part in _parts(monoid))
 
 

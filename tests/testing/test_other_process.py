@@ -48,6 +48,6 @@ def test_a_task_that_cannot_travel_is_told() -> None:
         def __deepcopy__(self, memo: Any) -> Held:
             return Held()
 
-    with pytest.raises(InvalidPipeline, match="cannot travel to another process"):
+    with pytest.raises(InvalidPipeline, match="cannot be sent to another process"):
         verify_task(Held, ROWS[:2], shuffles=0)
     verify_task(Held, ROWS[:2], shuffles=0, elsewhere=False)

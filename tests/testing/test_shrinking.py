@@ -17,6 +17,6 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 def test_what_is_not_expected_is_found_with_few_records() -> None:
     """A wrong model, or a wrong task, is seen in one record rather than in a thousand."""
-    with pytest.raises(TaskDiffers, match="Visits has another result than expected") as caught:
+    with pytest.raises(TaskDiffers, match="Visits differs from the expected result") as caught:
         verify_task(Visits, ROWS, expected=lambda rows: Counter(row["page"] for row in rows if row["n"]))
     assert len(caught.value.records) == 1

@@ -91,7 +91,7 @@ def test_a_seed_brings_a_failure_back() -> None:
     with pytest.raises(SimulationFailed) as first:
         simulate(lambda: pipeline(StateOnSelf(), step_rows=3), faults=["crash", "pause"])
     told = first.value
-    assert f"To see it again: simulate(..., seeds=[{told.seed}], faults=['crash', 'pause'])" in str(told)
+    assert f"To reproduce: simulate(..., seeds=[{told.seed}], faults=['crash', 'pause'])" in str(told)
     assert f"StateOnSelf with seed {told.seed}" in str(told) and "  1. " in str(told)
     with pytest.raises(SimulationFailed) as again:
         simulate(lambda: pipeline(StateOnSelf(), step_rows=3), seeds=[told.seed], faults=["crash", "pause"])
@@ -107,7 +107,7 @@ def test_what_is_left_to_do_is_found() -> None:
         rows.append({"ts": 100, "page": "a", "n": 1})
         return pipeline(Visits(), source=MemorySource(list(rows)), step_rows=50)
 
-    with pytest.raises(SimulationFailed, match="run again undisturbed, it found"):
+    with pytest.raises(SimulationFailed, match="run again undisturbed, it made"):
         simulate(growing, seeds=[0], faults=["lost answer"])
 
 

@@ -285,5 +285,5 @@ def test_rows_that_are_missing_are_found_there_too(tmp_path: Path) -> None:
             return Lossy(place, step)
 
     act: Callable[[Path], None] = Suite().test_a_batch_is_published_once
-    with pytest.raises(AssertionError, match=r"a reader sees \[\], and \[1, 2, 3\] were published"):
+    with pytest.raises(AssertionError, match=r"a reader sees \[\], but \[1, 2, 3\] were published"):
         act(tmp_path)

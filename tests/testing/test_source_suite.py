@@ -199,7 +199,7 @@ RULES: Sequence[tuple[type[_Broken], Callable[[Any], None], str]] = (
     (Attached, SourceSuite.test_a_source_goes_on_from_what_a_checkpoint_holds, "from {"),
     (Hasty, SourceSuite.test_the_watermark_waits_for_what_can_be_read, "b has records to read"),
     (Late, SourceSuite.test_a_position_of_a_time_comes_before_its_records, "behind"),
-    (Moody, SourceSuite.test_a_job_counts_every_record_once_whatever_kills_it, "killed at operation"),
+    (Moody, SourceSuite.test_a_job_counts_every_record_once_whatever_kills_it, "killed at storage operation"),
 )
 
 
@@ -230,7 +230,7 @@ def test_a_split_without_an_end_is_found() -> None:
         def append(self) -> None:
             topic.add("a", 50)
 
-    with pytest.raises(AssertionError, match="came after it"):
+    with pytest.raises(AssertionError, match="arrived after it"):
         Suite().test_a_plan_reads_the_same_once_more_has_come()
 
 

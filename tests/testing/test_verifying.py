@@ -56,13 +56,13 @@ def test_the_message_says_where_and_why() -> None:
     assert (told.way, told.key, told.window) == ("reborn between messages", "page 1", None)
     assert (told.expected, told.found) == (3, 2)
     assert str(told).splitlines() == [
-        "StateOnSelf, run reborn between messages, has another result",
+        "StateOnSelf, run reborn between messages, has a different result",
         "  key: page='page 1'",
         "  value, all at once: 3",
         "  value, reborn between messages: 2",
-        "  seen with 2 of 14 records:",
+        "  shown by 2 of 14 records:",
         *[f"    {row!r}" for row in told.records],
-        "After a crash the task is made anew, and what it kept on self is gone: keep it in the state.",
+        "A crash loses the attributes on self, because the task is created again: keep them in the state.",
     ]
 
 
@@ -128,7 +128,7 @@ def test_sums_of_floats_need_not_be_the_same_to_the_bit() -> None:
         (Visits, ROWS, {"steps": 0}, "steps=0"),
         (Visits, ROWS, {"shuffles": -1}, "shuffles=-1"),
         (Visits, ROWS, {"on_error": "go on"}, "choose"),
-        (VisitsByMinute, ROWS, {"expected": {"page 0": 1}}, "is \\(key, window_start in ms\\)"),
+        (VisitsByMinute, ROWS, {"expected": {"page 0": 1}}, "give \\(key, window_start in ms\\)"),
     ],
 )
 def test_bad_arguments_are_refused(task: Any, records: Any, options: dict[str, Any], told: str) -> None:
