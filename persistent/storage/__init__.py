@@ -1,6 +1,6 @@
 """A storage is a folder of named bytes that survive. Only this package knows fsspec, its clients, and ``os``.
 
-What is there when a verb returns survives a loss of power: files are synced before their names, names before the
+A change survives a loss of power once its verb has returned: files are synced before their names, names before the
 answer. No verb overwrites a file; only ``write`` behind a network relies on its name being new. HDFS answers when the
 data is in the memory of its DataNodes.
 

@@ -1,4 +1,4 @@
-"""An appended file grows at its end and is never changed before it, on a local disk alone."""
+"""An appended file grows only at its end, on a local disk."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _JOINED_BYTES_MAX = 1 << 20
 
 
 class AppendedFile:
-    """A file that this process appends to. StorageError from each method; after one of ``append`` or ``sync`` nothing
-    is known of what came since the last sync, and the file must be left alone: a second sync would report success."""
+    """A file that this process appends to. Each method can raise StorageError. After a failed ``append`` or ``sync``
+    the fate of the bytes since the last sync is unknown, and the file must be left alone: a second sync would report
+    success."""
 
     def __init__(self, disk: Disk, descriptor: int, path: str) -> None:
         self._disk = disk
@@ -22,9 +23,9 @@ class AppendedFile:
         self._path = path
 
     def append(self, parts: Sequence[bytes | memoryview | pa.Buffer]) -> None:
-        """Write at the end: at once visible, after ``sync`` durable."""
+        """Write at the end: visible at once, durable after ``sync``."""
         with disk_failures("append to", self._path):
-            # Few calls of the system: small parts go together.
+            # Few system calls: small parts are joined.
             small = sum(memoryview(part).nbytes for part in parts) <= _JOINED_BYTES_MAX
             for part in [b"".join(parts)] if small else parts:
                 view = memoryview(part)

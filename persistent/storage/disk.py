@@ -33,7 +33,7 @@ class Disk(Protocol):
         """The names of the files directly in a folder, in any order."""
 
     def is_folder(self, path: str) -> bool:
-        """False also if nothing is there; OSError if it cannot be determined."""
+        """False also if nothing exists there; OSError if that cannot be determined."""
 
     def access(self, path: str, mode: int) -> bool: ...
 

@@ -1,4 +1,4 @@
-"""The doctor probes a store: when many create one name at once, exactly one must win, as checkpoints rely on."""
+"""The doctor probes a store: if many create one name at once, exactly one must win, as checkpoints require."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the probes of a store have shown."""
+    """The results of the probes of a store."""
 
     url: str
     probes: tuple[Probe, ...]
@@ -50,9 +50,9 @@ class Diagnosis:
 
 
 def probe(url: str, *, rounds: int = _ROUNDS) -> Diagnosis:
-    """Probe the store in a folder. Leaves nothing behind except ``DOCTOR``, where ``open_storage`` asks for it.
+    """Probe the store in a folder. Leaves only ``DOCTOR`` behind, if ``open_storage`` requires it.
 
-    ``rounds``: the number of races; fewer if they take long, because a create in two halves then leaves much time
+    ``rounds``: the number of races; fewer if they are slow, because a create in two halves then leaves a long gap
     between them. Takes up to a minute. Failed probes are in the diagnosis, not raised.
 
     >>> import tempfile
@@ -111,7 +111,7 @@ def _asked(name: str, question: Callable[[], str]) -> Probe:
 
 
 def _create(storage: Storage, name: str) -> str:
-    """A new file is there at once, whatever its size."""
+    """A new file is readable at once, whatever its size."""
     for number, data in enumerate((b"", b"x", os.urandom(1 << 20))):
         answer = storage.put_if_absent(f"{name}-{number}", data)
         if answer is Put.LOST:
@@ -199,7 +199,7 @@ def _create_and_read(storage: Storage, name: str, number: int) -> Put | str:
     """The answer. A loser relies on the winner's file, so that must exist and be whole."""
     answer = storage.put_if_absent(name, _data(number))
     if answer is Put.LOST and _content(storage, name) not in [_data(other) for other in range(_THREADS)]:
-        return "the winner's file is not there whole"
+        return "the winner's file is missing or incomplete"
     return answer
 
 
@@ -211,7 +211,7 @@ def _turns(rounds: int) -> Callable[[int], bool]:
 
 @contextmanager
 def _switching() -> Iterator[None]:
-    """Switch threads so often that one comes between the two halves of another's create."""
+    """Switch threads so frequently that one runs between the two halves of another's create."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
     try:
@@ -239,7 +239,10 @@ def _race_of_processes(storage: Storage, name: str, rounds: int) -> str:
     ]
     try:
         if any(_heard(racer) != "ready" for racer in racers):
-            raise _Unfit("another process cannot open it, as an engine's workers must: check whether it runs there")
+            raise _Unfit(
+                "another process cannot open it, as an engine's workers must: check that python -m "
+                "persistent.storage.racer runs there"
+            )
         is_over = _turns(rounds)
         answers: list[list[Put | str]] = []
         while not is_over(len(answers)):
@@ -267,7 +270,7 @@ def _heard(racer: subprocess.Popen[str]) -> str:
 
 
 def _judged(storage: Storage, name: str, answers: Sequence[Sequence[Put | str]], racers: str) -> str:
-    """The sentence for a race without faults, else _Unfit."""
+    """The sentence for a race without faults; otherwise raises _Unfit."""
     rounds = len(answers)
     for row in answers:
         for answer in row:
@@ -281,7 +284,7 @@ def _judged(storage: Storage, name: str, answers: Sequence[Sequence[Put | str]],
     for turn, row in enumerate(answers):
         content = _content(storage, f"{name}-{turn}")
         winners = [number for number, answer in enumerate(row) if answer is Put.WON]
-        # Without a reported winner it is one of those that got no answer.
+        # Without a reported winner, the winner is one of those without an answer.
         possible = winners or [number for number, answer in enumerate(row) if answer is Put.UNKNOWN]
         if content not in [_data(number) for number in possible]:
             raise _Unfit(f"after a race of {racers} the file is not the winner's")

@@ -25,7 +25,7 @@ def leave_evidence(storage: FsspecStorage) -> None:
     storage.delete(DOCTOR)
     body = {**_software(storage), "date": datetime.fromtimestamp(wall_ms() // 1000, UTC).date().isoformat()}
     if storage.put_if_absent(DOCTOR, encode_document(body)) is not Put.WON:
-        raise StorageError(f"cannot create {storage.url}/{DOCTOR}: another doctor is at work. Run again.")
+        raise StorageError(f"cannot create {storage.url}/{DOCTOR}: another doctor is running. Run again.")
 
 
 def withdraw_evidence(storage: FsspecStorage) -> None:
@@ -55,14 +55,14 @@ def check_evidence(storage: FsspecStorage) -> None:
         )
     raise UnsupportedStore(
         f"{storage.url}: no probe has shown that {storage.scheme}:// creates files atomically, so two drivers might "
-        f"commit the same checkpoint{''.join(troubles[:1])}. Let 'persistent doctor {storage.url}' probe it. Or use a "
-        "local path, s3://bucket/folder or hdfs://namenode/folder. If never more than one driver runs at a time, "
+        f"commit the same checkpoint{''.join(troubles[:1])}. Probe it with 'persistent doctor {storage.url}'. Or use a "
+        "local path, s3://bucket/folder or hdfs://namenode/folder. If only one driver ever runs at a time, "
         "unsafe_single_driver=True accepts the store unprobed."
     )
 
 
 def _software(storage: FsspecStorage) -> dict[str, Any]:
-    """The subject of the document: another implementation, or another version of it, has proved nothing."""
+    """The software that the document is about: another implementation, or another version, has proved nothing."""
     assert isinstance(storage.requests, GenericRequests)
     kind = storage._retrying("open", "")(storage.requests.software)
     return {

@@ -1,7 +1,7 @@
 """A failure of a store, explained: what it means for the operation, its cause without secrets, and the remedy.
 
-``FAULTS`` is the one table of the answers of stores. A code that is not in it may mean anything, so it counts as no
-answer; a misuse of a client is permanent.
+``FAULTS`` is the table of all known answers of stores. An unknown code can mean anything, so it counts as no answer;
+misuse of a client is permanent.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _REMEDIES = {
     errno.EPERM: "Let this user write there, on a file system with hard links, or choose another place.",
     errno.EOPNOTSUPP: "This file system has no hard links: choose a place on one that has them.",
     errno.EROFS: "The file system is read-only: choose another place.",
-    errno.ENOTDIR: "A file stands where a folder is needed: choose another place.",
-    errno.EIO: "The device fails: what it last took may be lost; check it before running again.",
+    errno.ENOTDIR: "A file exists where a folder is needed: choose another place.",
+    errno.EIO: "The device fails: its last writes may be lost; check it before running again.",
 }
 _CHECK_CAUSE = "Check the cause, then run again: the last checkpoint is good."
 
 
 @contextmanager
 def disk_failures(operation: str, place: str, *answers: type[OSError]) -> Iterator[None]:
-    """Turn errors of a local disk into a StorageError; ``answers`` are answers, not failures."""
+    """Turn errors of a local disk into a StorageError; ``answers`` pass through, because they are not failures."""
     try:
         yield
     except Exception as error:
@@ -113,7 +113,7 @@ _JAVA = re.compile(r"\b(?:[a-z]\w*\.)+([A-Z]\w*)")
 
 
 def failure_of(error: BaseException) -> StoreFailure:
-    """What ``error`` means, by the first code of it or of its causes that is in ``FAULTS``."""
+    """The meaning of ``error``, from the first code, of it or of its causes, that is in ``FAULTS``."""
     if is_short_of_memory(error) and any(isinstance(link, ImportError) for link in _chain(error)):
         return StoreFailure(FaultKind.PERMANENT, _cause(error), _MEMORY)
     found = [code for code in codes_of(error) if code in FAULTS]
@@ -122,7 +122,7 @@ def failure_of(error: BaseException) -> StoreFailure:
 
 
 def is_short_of_memory(error: BaseException) -> bool:
-    """Whether memory is what failed. An import then reports that a file cannot be mapped."""
+    """Whether memory ran out. An import then reports that a file cannot be mapped."""
     return any(
         isinstance(link, MemoryError)
         or (isinstance(link, OSError) and link.errno == errno.ENOMEM)

@@ -133,13 +133,13 @@ class FsspecStorage:
             try:
                 create()
             except FileExistsError:
-                # After a retry it may be ours: a store can say "busy" and perform the request all the same.
+                # After a retry it may be ours: a store can answer "busy" and perform the request anyway.
                 return Put.LOST if tries == 1 else Put.UNKNOWN
             except Exception as error:
                 if not self._is_unanswered(error):
                     raise
-                # The caller reads back, and that reports a store that is down.
-                retrying.note(failure_of(error), "asking whether it is there")
+                # The caller reads back, which reports a store that is down.
+                retrying.note(failure_of(error), "checking whether it exists")
                 self.patience.pause()
                 return Put.UNKNOWN
             return Put.WON

@@ -34,7 +34,7 @@ class HdfsRequests:
         raise NotImplementedError
 
     def write(self, name: str, data: bytes | pa.Buffer, again: Callable[[Callable[[], Any]], Any]) -> None:
-        """Create, add a block for each 128 MB, complete. A failed write removes what it wrote, if it can."""
+        """Create, add a block for each 128 MB, complete. A failed write removes its file, if it can."""
         try:
             again(lambda: self._write_once(name, data))
         except BaseException:

@@ -57,7 +57,7 @@ class LocalStorage:
             finally:
                 if self._disk.exists(temporary):
                     self._disk.unlink(temporary)
-            # Also if lost: from here on the caller relies on what the winner made visible.
+            # Also if lost: the caller now relies on the winner's file.
             self._sync_folder(folder)
         return answer
 

@@ -25,7 +25,7 @@ def open_storage(
     ``hdfs://``, or any other that fsspec knows and ``persistent doctor`` has probed.
 
     ``private``: local files are readable only by their owner. ``unsafe_single_driver``: accept a store without a probe;
-    two drivers at a time might then both commit. A storage is returned as it is. ``option``: the option that named the
+    two drivers at a time might then both commit. A storage is returned unchanged. ``option``: the option that named the
     place, for errors. Raises ``UnsupportedStore``, and ``InvalidPipeline`` for text that names no place.
 
     >>> open_storage("memory://doctest").url

@@ -3,10 +3,10 @@
 - Text without a scheme is a path, unchanged: ``%``, ``#`` and ``?`` are ordinary characters.
 - ``file:///path``, ``file://localhost/path`` and ``file:/path`` are that path, with its ``%XX`` decoded once:
   ``Path.as_uri()`` writes the path it was made from. A URL ends at ``#`` and ``?``, so these are written ``%23`` and
-  ``%3F`` there. A URL that names another machine is no path of this one.
+  ``%3F`` there. A URL that names another machine is not a path.
 - ``scheme://...`` is the URL of a store. ``scheme:/...`` is neither, and refused; so are ``s3:name`` and the like,
   chains such as ``simplecache::s3://...`` (whose listings are empty, or stale) and blanks around a path that does not
-  begin with ``/``: each would be a folder of that name. A leading ``./`` says that it is one.
+  begin with ``/``: each would be a folder of that name. A leading ``./`` makes it one.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Reach(Enum):
 def local_path(place: str, *, pattern: bool = False) -> str | None:
     """The path of this machine that ``place`` names; None if it is the URL of a store.
 
-    ``pattern``: ``*`` and ``?`` are wildcards, in a URL too. Raises InvalidPipeline for a place that may mean another
-    one than intended.
+    ``pattern``: ``*`` and ``?`` are wildcards, in a URL too. Raises InvalidPipeline for a place that can be
+    misunderstood.
 
     >>> local_path("events/100%.jsonl"), local_path("file:///data/a%20b"), local_path("s3://bucket/events")
     ('events/100%.jsonl', '/data/a b', None)
@@ -55,12 +55,12 @@ def local_path(place: str, *, pattern: bool = False) -> str | None:
     if slashes == "/":
         raise InvalidPipeline(_no_place(place, found[1]))
     if _CONTROL.search(place):
-        raise InvalidPipeline(f"{place!r} contains a control character, which URLs lose: write it without")
+        raise InvalidPipeline(f"{place!r} contains a control character, which URLs lose: remove it")
     return None
 
 
 def reach_of(url: str) -> Reach:
-    """Who reaches the files at a path or an fsspec URL.
+    """Which machines reach the files at a path or an fsspec URL.
 
     >>> reach_of("simplecache::file:///data").value, reach_of("simplecache::s3://bucket/data").value
     ('this machine', 'every machine')
@@ -72,13 +72,13 @@ def reach_of(url: str) -> Reach:
 
 
 def refuse_earlier(place: str, path: str, earlier: str) -> None:
-    """InvalidPipeline if there is something where an earlier version located ``place``: continuing elsewhere would
-    silently start anew."""
+    """InvalidPipeline if something exists where an earlier version located ``place``: continuing elsewhere would
+    silently start over."""
     now, before = os.path.abspath(path), os.path.abspath(earlier)
     if now != before and os.path.lexists(before):
         raise InvalidPipeline(
-            f"{place} is {now}, but an earlier version took it for {before}, which exists. To continue with it, name "
-            f"it as a path: {before}. Otherwise name the other as a path: {now}"
+            f"{place} means {now}, but an earlier version took it for {before}, which exists. To continue there, give "
+            f"the path {before}; otherwise give the path {now}"
         )
 
 
@@ -86,14 +86,14 @@ def _require_clear(place: str) -> None:
     """Raise InvalidPipeline for a place that would be taken for a path but looks like a URL."""
     if place != place.strip() and not place.startswith("/"):
         raise InvalidPipeline(
-            f"{_without_user(place)!r} begins or ends with a blank: remove it; or, for a folder of that name, write "
-            "its path from / on"
+            f"{_without_user(place)!r} begins or ends with a blank: remove it; or, for a folder of that name, give "
+            "its absolute path"
         )
     chained = _CHAIN.match(place)
     if chained is not None:
         raise InvalidPipeline(
-            f"{_without_user(place)}: {chained[1]}:: puts an fsspec layer before a store, which would hide what is "
-            f"there now: write the URL after it; or, for local files of that name, ./{_without_user(place)}"
+            f"{_without_user(place)}: {chained[1]}:: puts an fsspec layer before a store, which would hide its "
+            f"current files: give the URL after it; or, for local files of that name, ./{_without_user(place)}"
         )
     named = _NAMED.match(place)
     if named is not None and named[1].lower() in schemes():
@@ -110,8 +110,8 @@ def _path_of(place: str, rest: str, pattern: bool) -> str:
     if host.lower() not in _HERE or not slash:
         earlier = f"read {rest}" if pattern else f"wrote to /{path}"
         raise InvalidPipeline(
-            f"{place} names the host {host!r}, but a file URL is of this machine. Write file:/// and the path or, "
-            f"without file://, the path (an earlier version {earlier}: to continue with that, write that path)"
+            f"{place} names the host {host!r}, but a file URL must name this machine. Give file:/// and the path or, "
+            f"without file://, the path (an earlier version {earlier}: to continue there, give that path)"
         )
     cut = re.search("#" if pattern else "[#?]", path)
     if cut is not None:
@@ -119,7 +119,7 @@ def _path_of(place: str, rest: str, pattern: bool) -> str:
         earlier = path if pattern else path[: cut.start()]
         raise InvalidPipeline(
             f"{place}: a URL ends at {cut[0]!r}. Write {code} for it or, without file://, the path /{path} (an earlier "
-            f"version took it for /{earlier}: to continue with that, write that path)"
+            f"version took it for /{earlier}: to continue there, give that path)"
         )
     if _ESCAPE.search(path):
         raise InvalidPipeline(f"{place}: '%' begins a code of two digits. Write %25 for it or, without file://, a path")
@@ -146,5 +146,5 @@ def _no_place(place: str, scheme: str) -> str:
     mounted = f" On Databricks {place} is the path /dbfs/{rest.lstrip('/')}." if scheme.lower() == "dbfs" else ""
     return (
         f"{place} is neither a path nor a URL.{mounted} Write {scheme}:// and the rest for a store that fsspec "
-        f"knows; for a local folder of that name (as an earlier version made one), ./{place}"
+        f"knows; for a local folder of that name (as an earlier version created), ./{place}"
     )

@@ -19,7 +19,7 @@ _PART = re.compile(r"[A-Za-z0-9._=@+-]+")
 
 
 class Put(Enum):
-    """The answer of put-if-absent. UNKNOWN: the store did not say; read back to find out."""
+    """The answer of put-if-absent. UNKNOWN: the store gave no answer; read back to find out."""
 
     WON = "won"
     LOST = "lost"
@@ -50,7 +50,7 @@ class Storage(Protocol):
         """Write a file under a name never used before; durable (file and folder) on return. FileExistsError."""
 
     def read(self, name: str) -> pa.Buffer:
-        """All bytes (memory-mapped where possible). FileNotFoundError if there is none."""
+        """All bytes (memory-mapped where possible). FileNotFoundError if the file does not exist."""
 
     def list(self, folder: str) -> list[str]:
         """The sorted names of the files directly in ``folder`` ("" is the root); [] if it does not exist."""
@@ -66,9 +66,8 @@ class Storage(Protocol):
 
 
 def put_or_read(storage: Storage, name: str, data: bytes | pa.Buffer, tries_max: int = 3) -> pa.Buffer | None:
-    """Put ``data`` and return None, or return what ``name`` holds: what was there, or ``data`` from an unanswered put.
-
-    StorageError if the store neither took nor showed it in ``tries_max`` tries.
+    """Put ``data`` and return None, or return the content of ``name``: an earlier file's, or ``data`` from an
+    unanswered put. StorageError if the store neither accepted nor showed it in ``tries_max`` tries.
     """
     for _ in range(tries_max):
         if storage.put_if_absent(name, data) is Put.WON:
@@ -76,13 +75,13 @@ def put_or_read(storage: Storage, name: str, data: bytes | pa.Buffer, tries_max:
         with suppress(FileNotFoundError):
             return storage.read(name)
     raise StorageError(
-        f"cannot create {storage.url}/{name}: the store neither took nor showed it in {tries_max} tries. Run again: "
-        "the last checkpoint is good."
+        f"cannot create {storage.url}/{name}: the store neither accepted nor showed it in {tries_max} tries. Run "
+        "again: the last checkpoint is good."
     )
 
 
 def put_once(storage: Storage, name: str, data: bytes) -> bytes:
-    """What ``name`` holds from now on: ``data``, or what was there before. StorageError as ``put_or_read``."""
+    """The content of ``name`` from now on: ``data``, or that of an earlier file. StorageError as in ``put_or_read``."""
     held = put_or_read(storage, name, data)
     return data if held is None else held.to_pybytes()
 
@@ -98,7 +97,7 @@ def delete_all(storage: Storage, names: Sequence[str]) -> None:
 
 
 def checked_name(name: str) -> str:
-    """``name``, if it is in our alphabet; else ValueError."""
+    """``name``, if it is in our alphabet; otherwise ValueError."""
     parts = name.split("/")
     if all(_PART.fullmatch(part) and part not in (".", "..") for part in parts):
         if not parts[-1].startswith(TEMPORARY):

@@ -58,7 +58,7 @@ class Retrying:
             return call()
         except Exception as error:
             first = error
-        # Nearly every call is answered at once: only what fails pays for the machinery of trying again.
+        # Nearly every call is answered at once: only a failure pays for the retry machinery.
         tries = 0
 
         def tried() -> T:
@@ -88,7 +88,7 @@ class Retrying:
         return StorageError(f"cannot {self.operation} {self.place}: {failure.cause}{how_often}. {failure.remedy}")
 
     def note(self, failure: StoreFailure, what: str) -> None:
-        """Log why it takes so long."""
+        """Log the reason for the delay."""
         _log.warning("cannot %s %s yet: %s; %s", self.operation, self.place, failure.cause, what)
 
     def _attempts(self, tenacity: Any, began: float) -> Any:

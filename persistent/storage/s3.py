@@ -1,4 +1,4 @@
-"""A folder of an S3 bucket: one request a verb, and none for what its answer tells anyway."""
+"""A folder of an S3 bucket: one request per verb, and none for facts that its answer already gives."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class S3Requests:
                 parts.append({"PartNumber": number, "ETag": done["ETag"]})
             again(lambda: self._complete(key, upload, parts, view.nbytes))
         except BaseException:
-            # The bucket's lifecycle rules remove what even this leaves behind.
+            # The bucket's lifecycle rules remove anything that this leaves behind.
             with suppress(Exception):
                 self._call("abort_multipart_upload", Key=key, UploadId=upload)
             raise
@@ -194,9 +194,9 @@ def _client() -> Any:
 
 @lru_cache(maxsize=4)
 def _connected(process: int, settings: frozenset[tuple[str, str]]) -> Any:
-    """The client of one process, shared by all its storages, because making one takes longer than a step.
+    """The client of one process, shared by all its storages, because creating one takes longer than a step.
 
-    It tries once: ``retries`` decides how often.
+    It tries once: ``retries`` decides how many times.
     """
     s3fs = client_of("s3")
     config = {
@@ -210,7 +210,7 @@ def _connected(process: int, settings: frozenset[tuple[str, str]]) -> Any:
     client.retries = 1
     if "@" in urlsplit(client.s3.meta.endpoint_url).netloc:
         raise UnsupportedStore(
-            "the endpoint of S3 contains a user or password, which ends up in logs: name it without, and put "
+            "the endpoint of S3 contains a user or password, which ends up in logs: remove them, and put "
             "credentials into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or the AWS configuration file"
         )
     return client

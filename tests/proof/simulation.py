@@ -337,7 +337,7 @@ def _expected(process: Process, error: BaseException) -> bool:
         return process.dead
     if isinstance(error, Fenced | Refused | UnknownCheckpoint):
         return True
-    hurt = isinstance(error, StorageError) or (type(error) is PersistentError and "neither took" in str(error))
+    hurt = isinstance(error, StorageError) or (type(error) is PersistentError and "neither accepted" in str(error))
     return process.hurt and hurt
 
 

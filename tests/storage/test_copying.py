@@ -30,7 +30,7 @@ def test_a_rename_that_the_store_never_shows_ends() -> None:
     storage.write("a", b"a")
     store.before["create"] = [LOST] * 9
     store.before["read"] = [None, *[FileNotFoundError("none")] * 9]
-    with pytest.raises(StorageError, match=r"neither took nor showed it in 4 tries"):
+    with pytest.raises(StorageError, match=r"neither accepted nor showed it in 4 tries"):
         storage.rename("a", "b")
     assert store.calls.count("create") == 4
     assert store.files == {"a": b"a"}

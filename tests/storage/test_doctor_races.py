@@ -23,10 +23,10 @@ def test_who_has_lost_looks_at_the_file_that_won() -> None:
     assert storage.read("a").to_pybytes() == b"3" * 100
     assert doctor._create_and_read(storage, "a", 4) is LOST
     storage.put_if_absent("b", b"3" * 10)
-    assert doctor._create_and_read(storage, "b", 3) == "the winner's file is not there whole"
+    assert doctor._create_and_read(storage, "b", 3) == "the winner's file is missing or incomplete"
     assert doctor._create_and_read(RefusesAll(), "c", 7) is LOST
     storage.put_if_absent("d", b"8" * 100)
-    assert doctor._create_and_read(storage, "d", 7) == "the winner's file is not there whole"
+    assert doctor._create_and_read(storage, "d", 7) == "the winner's file is missing or incomplete"
 
 
 def test_a_race_has_turns_and_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_torn_evidence_is_none(storage: FsspecStorage) -> None:
     withdraw_evidence(storage)
     storage.write("DOCTOR", data[: len(data) // 2])
     assert is_proved(storage) is False
-    with pytest.raises(UnsupportedStore, match=r"DOCTOR.*Let 'persistent doctor"):
+    with pytest.raises(UnsupportedStore, match=r"DOCTOR.*Probe it with 'persistent doctor"):
         check_evidence(storage)
     leave_evidence(above(storage))
     check_evidence(storage)
@@ -85,7 +85,7 @@ def test_evidence_of_a_folder_above_counts(storage: FsspecStorage) -> None:
 def test_a_document_that_cannot_be_read_does_not_hide_the_one_above(storage: FsspecStorage) -> None:
     """A store that is proved would be refused; and one that is not would not say what is wrong with the document."""
     storage.write("DOCTOR/file", b"")
-    with pytest.raises(UnsupportedStore, match=r"cannot read .*above/job/DOCTOR.*Let 'persistent doctor"):
+    with pytest.raises(UnsupportedStore, match=r"cannot read .*above/job/DOCTOR.*Probe it with 'persistent doctor"):
         check_evidence(storage)
     leave_evidence(above(storage))
     check_evidence(storage)
@@ -165,6 +165,6 @@ def test_a_store_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPat
         "_PATIENCE",
         replace(evidence._PATIENCE, clock=lambda: now[0], pause_first_seconds=0.0, pause_max_seconds=0.0),
     )
-    with pytest.raises(UnsupportedStore, match=r"no answer.*Let 'persistent doctor"):
+    with pytest.raises(UnsupportedStore, match=r"no answer.*Probe it with 'persistent doctor"):
         check_evidence(FsspecStorage("ailing://x"))
     assert len(asked) == tries

@@ -111,7 +111,7 @@ def test_an_unanswered_create_is_unknown_after_a_pause(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING, "persistent"):
         assert storage.put_if_absent("a", b"a") is Put.UNKNOWN
     assert store.calls == ["create"] and len(pauses) == 1
-    assert "asking whether it is there" in caplog.text
+    assert "checking whether it exists" in caplog.text
 
 
 def test_a_create_that_is_refused_for_good_is_told() -> None:
