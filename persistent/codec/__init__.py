@@ -8,7 +8,7 @@
     tables.py      listings, late rows and dead letters in such a file
     key_types.py   the types of key columns, by name
 
-Reading any bytes ends in what was written or in ``CorruptCheckpoint``, in memory that is a small multiple of their
+Reading any bytes returns what was written or raises ``CorruptCheckpoint``, in memory that is a small multiple of their
 size, and never runs or unpickles anything.
 """
 

@@ -1,6 +1,6 @@
 """A document is canonical JSON in one line, followed by a line with its SHA-256.
 
-Reading checks its size and SHA-256 first, then how many values it holds and how deep they are nested, and only then
+Reading checks its size and SHA-256 first, then the number of its values and their nesting depth, and only then
 parses it. Writing refuses whatever reading refuses.
 """
 
@@ -23,7 +23,7 @@ DOCUMENT_MARKS_MAX = 1 << 22
 """The limit of quotes, commas and opening brackets: each costs at most some 80 bytes once parsed, 350 MB together."""
 
 DOCUMENT_DEPTH_MAX = 100
-"""How deep lists and mappings may be nested: far deeper than records of records need."""
+"""The nesting limit of lists and mappings: far deeper than records of records need."""
 
 INTEGER_DIGITS_MAX = 1_000
 """Parsing a number takes time quadratic in its digits."""
@@ -36,7 +36,8 @@ _STEPS[list(b"]}")] = -1
 
 
 def canonical_json(value: Any) -> str:
-    """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for what could not be read back."""
+    """JSON in one spelling: sorted keys, no spaces, no floats, ASCII. ValueError for values that could not be read
+    back."""
     _check_value(value, 0)
     return spelled(value)
 
@@ -96,12 +97,12 @@ def _parsed(body: bytes) -> Any:
 
 
 def _marks(body: bytes) -> int:
-    """An upper bound of the number of its values and keys."""
+    """An upper bound for the number of values and keys."""
     return sum(map(body.count, (b'"', b",", b"[", b"{")))
 
 
 def _depth(body: bytes) -> int:
-    """How deep the brackets outside of texts are nested."""
+    """The nesting depth of the brackets outside of texts."""
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = np.frombuffer(plain.translate(None, _NOT_MARKS), np.uint8)
     in_text = np.cumsum(marks == ord('"'), dtype=np.uint8) & 1

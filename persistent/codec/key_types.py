@@ -32,7 +32,7 @@ def common_key_types(found: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def agreed_types(tuples: Sequence[Sequence[pa.DataType]]) -> tuple[pa.DataType, ...]:
-    """For each key column, the one type that all parts agree on; null agrees with any. TypeError if they do not."""
+    """For each key column, the one type that all parts agree on; null agrees with any. TypeError if they disagree."""
     agreed = list(tuples[0])
     for types in tuples[1:]:
         for column, type_ in enumerate(types):

@@ -28,7 +28,7 @@ _SCHEMA, _RECORD_BATCH = 1, 3
 _EXTENSION = b"ARROW:extension"
 
 _REFUSALS = (pa.ArrowException, OSError)
-"""What Arrow raises for a message that it cannot read."""
+"""The errors that Arrow raises for an unreadable message."""
 
 _ONE, _ANY = 1, -1
 _KINDS: dict[int, tuple[int, int]] = {
@@ -53,11 +53,11 @@ _KINDS: dict[int, tuple[int, int]] = {
     20: (3, 0),  # large string
     21: (2, _ONE),  # large list
 }
-"""For each type that a file may hold: its number of buffers, and of children."""
+"""For each type that a file can hold: the numbers of its buffers and of its children."""
 
 
 class Malformed(ValueError):
-    """A message that none of our files holds."""
+    """A message that our files never hold."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def read_schema(message: pa.Buffer) -> BatchLayout:
 
 @lru_cache
 def _read_schema(data: bytes) -> BatchLayout:
-    """The same; one schema stands in every run of a state, and is checked once."""
+    """Likewise, cached: every run of a state has the same schema, which is checked once."""
     message = pa.py_buffer(data)
     header, body_size = _header(message, _SCHEMA)
     if body_size:
@@ -105,7 +105,7 @@ def read_batch(message: pa.Buffer, layout: BatchLayout, rows: int, *, with_texts
         raise Malformed("a record batch with compressed buffers or views")
     found = header.number("<q", 0)
     if found != rows:
-        raise Malformed(f"{found} rows, its index says {rows}")
+        raise Malformed(f"{found} rows, but its index says {rows}")
     _check_nodes(header, layout, rows, body_size)
     _check_buffers(header, layout, body_size)
     try:
@@ -119,7 +119,7 @@ def read_batch(message: pa.Buffer, layout: BatchLayout, rows: int, *, with_texts
 def _check_nodes(header: _FlatTable, layout: BatchLayout, rows: int, body_size: int) -> None:
     start, count = header.vector(1, 16)
     if count != len(layout.nodes):
-        raise Malformed(f"{count} columns, its schema has {len(layout.nodes)}")
+        raise Malformed(f"{count} columns, but its schema has {len(layout.nodes)}")
     # A value takes at least one bit, or belongs to a column without bytes, which has at most ``rows`` values.
     length_max = max(rows, 8 * body_size)
     for number, (_, is_column) in enumerate(layout.nodes):
@@ -131,7 +131,7 @@ def _check_nodes(header: _FlatTable, layout: BatchLayout, rows: int, body_size: 
 def _check_buffers(header: _FlatTable, layout: BatchLayout, body_size: int) -> None:
     start, count = header.vector(2, 16)
     if count != layout.buffers:
-        raise Malformed(f"{count} buffers, its schema has {layout.buffers}")
+        raise Malformed(f"{count} buffers, but its schema has {layout.buffers}")
     reached = 0
     for number in range(count):
         offset, length = header.read("<qq", start + 16 * number)
@@ -148,10 +148,10 @@ def _nodes(table: _FlatTable, field: int, depth: int) -> Iterator[tuple[int, boo
         if child.slot(4):
             raise Malformed("a column with a dictionary")
         _check_metadata(child, 6)
-        child.text(0).decode()  # UnicodeDecodeError if it is no name
+        child.text(0).decode()  # UnicodeDecodeError if it is not a name
         kind = child.number("<B", 2)
         if kind not in _KINDS:
-            raise Malformed(f"a column of type {kind}, which no file of ours has")
+            raise Malformed(f"a column of type {kind}, which our files never have")
         (buffers, children), (_, found) = _KINDS[kind], child.vector(5, 4)
         if children not in (found, _ANY):
             raise Malformed(f"a column of type {kind} with {found} children")
@@ -182,7 +182,8 @@ def _check_metadata(table: _FlatTable, field: int) -> None:
 
 
 class _TablesLeft:
-    """How many tables of a flatbuffer may be read. Tables may be referenced often, so their bytes are no bound."""
+    """The number of flatbuffer tables that can still be read. Tables can be referenced repeatedly, so their bytes are
+    no bound."""
 
     def __init__(self) -> None:
         self.left = FIELDS_MAX
@@ -207,7 +208,7 @@ class _FlatTable:
         return struct.unpack_from(form, self.data, at)
 
     def slot(self, field: int) -> int:
-        """The position of a field; 0 if it is left out."""
+        """The position of a field; 0 if it is omitted."""
         vtable = self.at - self.read("<i", self.at)[0]
         if 4 + 2 * field >= self.read("<H", vtable)[0]:
             return 0
@@ -215,7 +216,7 @@ class _FlatTable:
         return self.at + offset if offset else 0
 
     def number(self, form: str, field: int) -> int:
-        """A number; 0 if it is left out."""
+        """A number; 0 if it is omitted."""
         at = self.slot(field)
         return self.read(form, at)[0] if at else 0
 
@@ -258,7 +259,7 @@ def _header(message: pa.Buffer, kind: int) -> tuple[_FlatTable, int]:
     root = _FlatTable(data, whole.read("<I", 0)[0], whole.budget)
     body_size = message.size - _HEAD_BYTES - size
     if root.number("<h", 0) != _VERSION_5 or root.number("<B", 1) != kind or root.vector(4, 4)[1]:
-        raise Malformed("an Arrow message of another kind than belongs here")
+        raise Malformed("an Arrow message of the wrong kind")
     if root.number("<q", 3) != body_size:
-        raise Malformed(f"a body of {root.number('<q', 3)} bytes, but there are {body_size}")
+        raise Malformed(f"a body of {root.number('<q', 3)} bytes, but {body_size} bytes follow")
     return root.table(2), body_size

@@ -126,7 +126,7 @@ def is_wide(monoid: Monoid[Any], data: bytes) -> bool:
 
 @lru_cache
 def _types(message: bytes) -> list[pa.DataType]:
-    """The types of the columns, by the first message of a run; every run of a state has the same."""
+    """The types of the columns, from the first message of a run; every run of a state has the same types."""
     return list(pa.ipc.read_schema(pa.py_buffer(message)).types)
 
 
@@ -175,10 +175,10 @@ def groups_of(hashes: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, n
 
 def _index(data: pa.Buffer, run: Run, place: str) -> SealedIndex:
     if run.bytes and data.size != run.bytes:
-        raise CorruptCheckpoint(f"{place}: has {data.size} bytes, its manifest says {run.bytes}")
+        raise CorruptCheckpoint(f"{place}: has {data.size} bytes, but {run.bytes} according to its manifest")
     index = read_index(data, run.sha256, place)
     if index.rows != run.rows:
-        raise CorruptCheckpoint(f"{place}: has {index.rows} rows, its manifest says {run.rows}")
+        raise CorruptCheckpoint(f"{place}: has {index.rows} rows, but {run.rows} according to its manifest")
     return index
 
 

@@ -87,7 +87,7 @@ def seal(batches: Sequence[pa.RecordBatch], hashes: Any, panes: Sequence[int]) -
             parts.append(message)
             offset += message.size
             row += rows
-    # Known to hold only whole numbers and text; its panes may be too many to check one by one.
+    # The index is known to hold only whole numbers and text; it may have too many panes to check one by one.
     trailer = spelled(index).encode()
     tail = _END_OF_STREAM + trailer + len(trailer).to_bytes(8, "little") + _MAGIC
     return b"".join([*parts, tail]), _sha256(trailer)
@@ -145,7 +145,7 @@ def _parsed(trailer: bytes, is_proven: bool) -> SealedIndex:
     panes, _, schema = rest.rpartition(_TAIL)
     is_index = head.startswith(_HEAD) and _BATCHES.fullmatch(head, len(_HEAD)) and _SCHEMA.fullmatch(schema)
     if not is_index or not _are_integers(panes):
-        raise ValueError("not one that this release writes")
+        raise ValueError("not in the form that this release writes")
     body = json.loads(trailer)
     schema_bytes, schema_sha256 = body["schema"]
     batches = tuple(SealedBatch(*entry) for entry in body["batches"])

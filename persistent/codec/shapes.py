@@ -1,4 +1,4 @@
-"""A shape says which values may occur at a place of a document, and names the place of the first that may not.
+"""A shape says which values can occur at a place of a document, and names the place of the first that cannot.
 
     MANIFEST = fields({"id": whole(0), "kind": one_of("checkpoint", "fence"), "runs": sequence(RUN, 100_000)})
     check_shape(MANIFEST, body, place, "a manifest")       CorruptCheckpoint: ... runs[3].rows: -5 is not ...
@@ -46,7 +46,7 @@ def check_shape(shape: Shape, value: Any, place: str, what: str) -> None:
 
 
 def whole(low: int = INT64_MIN, high: int = INT64_MAX) -> Shape:
-    """A whole number from ``low`` to ``high``, inclusive, and no bool."""
+    """A whole number from ``low`` to ``high``, inclusive; not a bool."""
 
     def check(value: Any) -> None:
         if type(value) is not int or not low <= value <= high:
@@ -69,7 +69,7 @@ def text(length_max: int, pattern: str | None = None, what: str = "text") -> Sha
         if type(value) is not str:
             raise Misfit(f"{_printed(value)} is not {what}")
         if len(value) > length_max:
-            raise Misfit(f"{_printed(value)}... has {len(value)} characters, the limit for {what} is {length_max}")
+            raise Misfit(f"{_printed(value)}... has {len(value)} characters, but the limit for {what} is {length_max}")
         if compiled is not None and not compiled.fullmatch(value):
             raise Misfit(f"{_printed(value)} is not {what}")
 
@@ -93,7 +93,7 @@ def one_of(*values: str) -> Shape:
 
     def check(value: Any) -> None:
         if type(value) is not str or value not in values:
-            raise Misfit(f"{_printed(value)} is none of {', '.join(values)}")
+            raise Misfit(f"{_printed(value)} is not one of {', '.join(values)}")
 
     return check
 
@@ -109,7 +109,7 @@ def optional(shape: Shape) -> Shape:
 
 
 def anything(value: Any) -> None:
-    """Any value that a document may hold: for what a source or monoid records for itself, and checks itself."""
+    """Any value that a document can hold: for records that a source or monoid checks itself."""
 
 
 def sequence(shape: Shape, length_max: int) -> Shape:
@@ -200,7 +200,7 @@ def _check_container(value: Any, kind: type) -> None:
 
 def _check_length(value: Any, length_max: int) -> None:
     if len(value) > length_max:
-        raise Misfit(f"has {len(value)} values, at most {length_max} are allowed here")
+        raise Misfit(f"has {len(value)} values, but at most {length_max} are allowed here")
 
 
 def _printed(value: Any) -> str:

@@ -237,8 +237,8 @@ def test_the_panes_of_a_run_are_not_looked_at_one_by_one(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"rows": 51}, "has 50 rows, its manifest says 51"),
-        ({"bytes": 1}, "bytes, its manifest says 1"),
+        ({"rows": 51}, "has 50 rows, but 51 according to its manifest"),
+        ({"bytes": 1}, "bytes, but 1 according to its manifest"),
     ],
 )
 def test_what_the_manifest_says_bounds_what_is_read(changes: dict[str, Any], says: str) -> None:

@@ -65,11 +65,11 @@ def run_of(name: Any) -> dict[str, Any]:
         ({"id": 1 << 63}, "id: 9223372036854775808 is not"),
         ({"id": "1"}, "id: '1' is not"),
         ({"id": None}, "id: None is not"),
-        ({"kind": "rollback"}, "kind: 'rollback' is none of checkpoint, fence"),
-        ({"kind": ["fence"]}, "kind: a list is none of"),
+        ({"kind": "rollback"}, "kind: 'rollback' is not one of checkpoint, fence"),
+        ({"kind": ["fence"]}, "kind: a list is not one of"),
         ({"runs": {}}, "runs: a mapping is not a list"),
         ({"runs": [1]}, r"runs\[0\]: 1 is not a mapping"),
-        ({"runs": [{}] * 3}, "runs: has 3 values, at most 2"),
+        ({"runs": [{}] * 3}, "runs: has 3 values, but at most 2"),
         ({"runs": [{"rows": 1}]}, r"runs\[0\]: name is missing"),
         ({"runs": [{"name": "d/a", "rows": 10}]}, r"runs\[0\]\.rows: 10 is not a whole number from 0 to 9"),
         ({"runs": [{"name": "d/a", "rows": 1, "x": 1}]}, r"runs\[0\]: 'x' is unknown here"),
@@ -102,9 +102,9 @@ def run_of(name: Any) -> dict[str, Any]:
         ({"positions": {"a": "12"}}, r"positions\.a: '12' is not a list"),
         (
             {"positions": {"toolong": [1, 2]}},
-            "positions.the key 'toolong': 'toolong'... has 7 characters, the limit",
+            "positions.the key 'toolong': 'toolong'... has 7 characters, but the limit",
         ),
-        ({"positions": {key: [1, 2] for key in "abc"}}, "positions: has 3 values, at most 2"),
+        ({"positions": {key: [1, 2] for key in "abc"}}, "positions: has 3 values, but at most 2"),
         ({"parent": "0" * 63}, "parent: '0+' is not a SHA-256"),
         ({"parent": 0}, "parent: 0 is not a SHA-256"),
         ({"end": 1}, "end: 1 is neither true nor false"),
@@ -235,7 +235,7 @@ def test_lists_have_a_longest_one() -> None:
     """The bound itself may be reached."""
     for shape, value in ((sequence(flag, 2), [True, False]), (mapping(anything, flag, 2), {"a": True, "b": True})):
         shape(value)
-    with pytest.raises(Misfit, match="has 3 values, at most 2"):
+    with pytest.raises(Misfit, match="has 3 values, but at most 2"):
         sequence(flag, 2)([True, True, True])
 
 

@@ -139,7 +139,7 @@ def test_a_sound_file_made_by_hand_is_read() -> None:
         ([1 << 62, *ENTRY[1:]], "does not begin where the previous one ends"),
         ([ENTRY[0], 1 << 62, *ENTRY[2:]], "bytes between its last batch and its index"),
         ([*ENTRY[:2], (1 << 16) + 1, *ENTRY[3:]], "does not begin where the previous one ends"),
-        ([*ENTRY[:2], 4, *ENTRY[3:]], "batch 0: 3 rows, its index says 4"),
+        ([*ENTRY[:2], 4, *ENTRY[3:]], "batch 0: 3 rows, but its index says 4"),
         ([*ENTRY[:3], 1 << 64, ENTRY[4]], "does not begin where the previous one ends"),
         ([*ENTRY[:4], "0" * 64], "batch 0: SHA-256 differs"),
         ([*ENTRY[:4], "0" * 63], "not an index"),
