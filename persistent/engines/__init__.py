@@ -1,4 +1,4 @@
-"""An engine maps a function over items: ``Embedded`` in threads of this process, ``Spark`` on a session of the user's.
+"""An engine maps a function over items: ``Embedded`` in threads of this process, ``Spark`` on the user's session.
 
 ``Spark`` is imported at first use.
 """

@@ -25,7 +25,7 @@ class Embedded:
 
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
-            raise InvalidPipeline(f"Embedded(threads={threads}): at least 1")
+            raise InvalidPipeline(f"Embedded(threads={threads}): give at least 1")
         self.parallelism = threads or os.cpu_count() or 1
         self._pool: ThreadPoolExecutor | None = None
 
@@ -67,5 +67,5 @@ class Embedded:
 def _results(begun: Sequence[Future[R]], expected: int) -> list[R]:
     """The results, or the failure of the first item that failed."""
     results = [future.result() for future in begun]
-    assert len(results) == expected, "an item was left out though none failed"
+    assert len(results) == expected, "an item was skipped although none failed"
     return results

@@ -12,8 +12,8 @@ R = TypeVar("R")
 class Engine(Protocol):
     """Runs the items of a step on workers.
 
-    ``parallelism``: how many items run at once. ``in_process``: whether workers share the driver's memory; if not,
-    functions, items and results travel by cloudpickle.
+    ``parallelism``: the number of items that run at once. ``in_process``: whether workers share the driver's memory; if
+    not, functions, items and results are sent by cloudpickle.
     """
 
     @property
@@ -28,11 +28,12 @@ class Engine(Protocol):
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """``[function(item) for item in items]``, each item on some worker.
 
-        A worker may die and its item run again, even twice at once. The result is that of one successful attempt, and
+        A worker can die and its item run again, even twice at once. The result is that of one successful attempt, and
         attempts must not disturb each other. A ``PersistentError`` is not retried, and reaches the caller with its
         type, message and attributes. Any other exception may be retried, and becomes ``EngineError``. When ``map``
-        returns, no item is running; after an interrupt or an error, attempts on other machines may go on for seconds.
+        returns, no item is running; after an interrupt or an error, attempts on other machines may continue for
+        seconds.
         """
 
     def stop(self) -> None:
-        """Release the workers. The user's session stays."""
+        """Release the workers. The user's session stays open."""

@@ -1,4 +1,4 @@
-"""Shipping pickles a function for a worker; what the worker cannot import travels as code."""
+"""Shipping pickles a function for a worker; code that the worker cannot import is sent by value."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def dumps(value: Any) -> bytes:
         raise
     except Exception as error:
         raise InvalidPipeline(
-            f"{type(value).__name__} cannot be sent to Spark's workers: {error}. What cannot be pickled (an open file, "
-            "a connection, a lock) should be made where it is used."
+            f"{type(value).__name__} cannot be sent to Spark's workers: {error}. Create unpicklable objects (an open "
+            "file, a connection, a lock) where they are used."
         ) from error
     return out.getvalue()
 
@@ -86,7 +86,7 @@ def _is_installed(module: types.ModuleType) -> bool:
 
 
 def _is_below_installed(place: str) -> bool:
-    """By its name or by what that leads to: some installers put links to a cache there."""
+    """By its name or its link target: some installers put links to a cache there."""
     return any(path.startswith(_installed_folders()) for path in (os.path.abspath(place), os.path.realpath(place)))
 
 
@@ -95,7 +95,7 @@ def _installed_folders() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
     folders = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += [*site.getsitepackages(), site.getusersitepackages()]
-    # Also those that a .pth file or PYTHONPATH adds.
+    # Also folders that a .pth file or PYTHONPATH adds.
     folders += [path for path in sys.path if os.path.basename(path.rstrip("/")) in ("site-packages", "dist-packages")]
     named = {path for folder in folders for path in (os.path.abspath(folder), os.path.realpath(folder))}
     return tuple(path + os.sep for path in sorted(named))

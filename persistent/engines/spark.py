@@ -56,7 +56,7 @@ class Spark:
     """Runs on the executors of ``session``, classic or Connect. ``stop`` leaves the session to the user.
 
     On classic local Spark, workers run the driver's Python (``sys.executable``); on a cluster the one named by
-    ``spark.pyspark.python``, else by ``PYSPARK_PYTHON``. Each worker first checks that it has what the job needs.
+    ``spark.pyspark.python``, otherwise by ``PYSPARK_PYTHON``. Each worker first checks that it has what the job needs.
 
     ``map`` pickles a function once: pass the same object each time, and do not change it in between.
     """
@@ -67,7 +67,7 @@ class Spark:
     def __init__(self, session: Any) -> None:
         self.session = session
         self._context = _classic_context(session)
-        # Looked up once: over Connect it is a request, and to a server that is lost there is none.
+        # Looked up once: over Connect this is a request, which fails once the server is lost.
         self._master = str(self._context.master if self._context is not None else session.conf.get("spark.master", ""))
         self._shipped: OrderedDict[int, _Shipped] = OrderedDict()
         self._tag = f"persistent-{uuid.uuid4().hex}"
@@ -81,7 +81,7 @@ class Spark:
 
     @functools.cached_property
     def parallelism(self) -> int:
-        """How many tasks run at once, by what Spark reports."""
+        """The number of tasks that run at once, as Spark reports it."""
         if self._context is not None:
             return int(self._context.defaultParallelism)
         numbered = self.session.range(0, 1 << 16).selectExpr("spark_partition_id() as partition")
@@ -95,7 +95,7 @@ class Spark:
         return self._master.startswith("local")
 
     def check(self, storages: Sequence[str | Storage], *sources: Any) -> None:
-        """InvalidPipeline if workers cannot reach a storage or a source, or lack what these need."""
+        """InvalidPipeline if workers cannot reach a storage or a source, or lack their requirements."""
         opened = [open_storage(url) for url in storages]
         for storage in opened:
             if not storage.shared:
@@ -123,7 +123,7 @@ class Spark:
         """``[function(item) for item in items]``, in as many tasks as run at once; see ``Engine.map``.
 
         Starting a task costs more than a small item, so a task takes several items if there are more items than tasks.
-        An interrupt cancels the job; its Python workers may go on for some seconds.
+        An interrupt cancels the job; its Python workers may continue for some seconds.
         """
         if not items:
             return []
@@ -155,7 +155,7 @@ class Spark:
         """The pickled function, with its plans."""
         key = id(function)
         if key not in self._shipped:
-            # It keeps the function alive, so that no other gets its id.
+            # The entry keeps the function alive, so that no other function gets its id.
             self._shipped[key] = _Shipped(function, dumps(function))
             if len(self._shipped) > _FUNCTIONS_KEPT:
                 self._shipped.popitem(last=False)
@@ -204,7 +204,7 @@ class Spark:
         return self.session.range(0, count, 1, count).mapInArrow(work, _RESULTS)
 
     def _needs_of(self, urls: Sequence[str], paths: Sequence[str] = ()) -> Needs:
-        # A client of Connect may be of another version than its server.
+        # A Connect client and its server may have different versions.
         return needs_of(urls, paths, leave_out=() if self._context is not None else ("pyspark",))
 
     def _check_source(self, source: Any) -> None:
@@ -218,7 +218,7 @@ class Spark:
             raise InvalidPipeline(
                 f"{source!r} is a path of this machine, but the workers of {self!r} run on others. Use a store that "
                 "all of them reach (s3://bucket/folder, hdfs://namenode/folder); or, if every machine has mounted the "
-                "same files there, tell the source: a FileSource by shared_mount=True, another by its reach."
+                "same files there, say so: a FileSource with shared_mount=True, another source with its reach."
             )
 
     def _python(self) -> str:
@@ -232,7 +232,8 @@ class Spark:
         if self._context is None:
             return "The workers' Python is the one that PYSPARK_PYTHON names where the Connect server runs."
         return (
-            f"The workers' Python is {self._context.pythonExec}: PYSPARK_PYTHON or spark.pyspark.python names another."
+            f"The workers' Python is {self._context.pythonExec}: choose another with PYSPARK_PYTHON or "
+            "spark.pyspark.python."
         )
 
     def _engine_error(self, error: Exception) -> PersistentError:
@@ -240,22 +241,22 @@ class Spark:
         text = str(error)
         met = None if self.is_local else _EXECUTOR.search(text)
         where = f" (executor {met[2]} on {met[1]})" if met else ""
-        told = f"a task failed on {self!r}{where}: {cause(error).rstrip('.')}"
+        failed = f"a task failed on {self!r}{where}: {cause(error).rstrip('.')}"
         if any(word in text for word in _NO_MEMORY):
             return EngineError(
-                f"{told}. It looks like too little memory: give executors more with spark.executor.memoryOverhead and, "
+                f"{failed}. It seems to lack memory: give executors more with spark.executor.memoryOverhead and, "
                 "if it is set, spark.executor.pyspark.memory, or run fewer tasks on each"
             )
         if self._context is None and any(word in text for word in _NO_SERVER):
             return EngineError(
-                f"{told}. The Spark Connect server was lost, and this session with it. Nothing of this step is "
+                f"{failed}. The Spark Connect server was lost, and this session with it. Nothing of this step is "
                 "committed: run again, in a new session"
             )
         if not self.is_local and any(word in text for word in _NO_PYTHON):
             return InvalidPipeline(
-                f"{told}. Give the workers the Python and the packages of the driver. {self._whose_python()}"
+                f"{failed}. Give the workers the Python and the packages of the driver. {self._whose_python()}"
             )
-        return EngineError(told)
+        return EngineError(failed)
 
 
 class _Shipped:
@@ -272,7 +273,7 @@ class _Shipped:
 
 
 def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool) -> Callable[..., Any]:
-    """The function of a Spark task, pickled by value: it runs, and reports, even where this package is missing or of
+    """The function of a Spark task, pickled by value: it runs, and reports, even if this package is missing or has
     another version. It takes the items of its partition's number, from a local property if ``items`` is None."""
     packed, wanted = (needs.versions, needs.modules, needs.paths), dict(needs.versions)["persistent-monoids"]
 
@@ -281,12 +282,12 @@ def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool)
 
         try:
             found = importlib.import_module("persistent").__version__
-            fault = "" if found == wanted else f"persistent-monoids there is {found}, on the driver {wanted}"
+            fault = "" if found == wanted else f"persistent-monoids is {found} there, but {wanted} on the driver"
             if not fault:
                 from persistent.engines.spark import run_items
         except (ImportError, MemoryError) as error:
             short = isinstance(error, MemoryError) or "failed to map segment" in str(error)
-            fault = f"it cannot import persistent{', for want of memory' if short else ''}: {error}"
+            fault = f"it cannot import persistent{', for lack of memory' if short else ''}: {error}"
         if not fault:
             yield from run_items(payload, items, packed, remote, batches)
             return
@@ -298,10 +299,10 @@ def _work(payload: bytes, items: list[bytes] | None, needs: Needs, remote: bool)
         from pyspark import TaskContext
 
         number = TaskContext.get().partitionId()  # type: ignore[union-attr]
-        told = f"{socket.gethostname()}, {sys.executable}: {fault}. Install persistent-monoids=={wanted} there"
+        failed = f"{socket.gethostname()}, {sys.executable}: {fault}. Install persistent-monoids=={wanted} there"
         for _ in batches:
             pass
-        yield pyarrow.RecordBatch.from_pydict({"item": [number], "result": [pickle.dumps(("unfit", told))]})
+        yield pyarrow.RecordBatch.from_pydict({"item": [number], "result": [pickle.dumps(("unfit", failed))]})
 
     return work
 
@@ -353,7 +354,7 @@ def _attempt(payload: bytes, items: bytes, where: str) -> bytes:
 
 
 def _nothing(item: Any) -> None:
-    """The item of a check: the worker only proves itself fit."""
+    """The item of a check: the worker only proves that it is fit."""
 
 
 def _items_of(task: Any) -> list[bytes]:

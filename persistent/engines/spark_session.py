@@ -1,4 +1,4 @@
-"""A session connects to a Spark: a local one, or the one that the user names."""
+"""A session connects to Spark: a local one, or the one that the user names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOCAL: _SparkConf = {
 
 
 def java_found() -> bool:
-    """Whether Spark finds a Java here: in ``JAVA_HOME``, or on the path."""
+    """Whether Spark finds Java here: in ``JAVA_HOME``, or on the path."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which("java", path=os.path.join(home, "bin") if home else None) is not None
 
@@ -47,11 +47,11 @@ def local_session(cores: int | None = None, app_name: str = "persistent") -> Spa
 
 
 def session_at(master: str | None = None, app_name: str = "persistent") -> tuple[SparkSession, str]:
-    """A session on the Spark that ``master`` names, and its name in words. InvalidPipeline if there is none.
+    """A session on the Spark that ``master`` names, and its description. InvalidPipeline if it does not answer.
 
     ``master``: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...`` or, for Spark Connect, ``sc://host:15002``.
     None: the one in Spark's configuration (``spark.master`` in spark-defaults.conf or PYSPARK_SUBMIT_ARGS, or
-    SPARK_REMOTE), else ``local_session``.
+    SPARK_REMOTE), otherwise ``local_session``.
     """
     remote = master if master is not None else os.environ.get("SPARK_REMOTE", "")
     if remote.startswith("sc://") or (master is None and remote):
@@ -63,7 +63,10 @@ def session_at(master: str | None = None, app_name: str = "persistent") -> tuple
         master, said = _configured("spark.master"), "as spark.master of Spark's configuration says"
         if master in ("", "local[*]"):
             session = local_session(app_name=app_name)
-            return session, f"a local Spark, {session.sparkContext.master}: --master or spark.master names another"
+            return (
+                session,
+                f"a local Spark, {session.sparkContext.master}: choose another with --master or spark.master",
+            )
     chosen = _LOCAL if master.startswith("local") else _QUIET
     free = {key: value for key, value in chosen.items() if not _configured(key)}
     builder = SparkSession.builder.master(master).appName(app_name).config(map=free)
@@ -84,7 +87,8 @@ def _begun(builder: Any, master: str, check: Callable[[Any], None] = lambda _: N
 
 
 def _answers(session: Any) -> None:
-    """Ask the server of Connect for something. By itself its client would ask a wrong address for ten minutes."""
+    """Send the Connect server a request, with few retries: by default its client would try a wrong address for ten
+    minutes."""
     from pyspark.sql.connect.client.retries import DefaultPolicy
 
     patient = session.client.get_retry_policies()
@@ -108,8 +112,8 @@ def _require_java() -> None:
 
 
 def cause(error: Exception) -> str:
-    """The line of a Spark error that says what went wrong."""
+    """The line of a Spark error that states its cause."""
     text = str(error).partition("\n\nJVM stacktrace")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "SQLSTATE:"))]
-    return told[-1] if told else type(error).__name__
+    causes = [line for line in lines if not line.startswith(("at ", "SQLSTATE:"))]
+    return causes[-1] if causes else type(error).__name__

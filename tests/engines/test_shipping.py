@@ -105,7 +105,7 @@ def test_a_class_of_main_is_shipped(tmp_path: Path) -> None:
 def test_what_cannot_be_shipped_is_named(engine: Any) -> None:
     """A lock in the task: the error of the pickler alone does not say what to do."""
     lock = threading.Lock()
-    with pytest.raises(InvalidPipeline, match="made where it is used"):
+    with pytest.raises(InvalidPipeline, match="where they are used"):
         engine.map(lambda item: lock.locked(), [1])
 
 

@@ -213,14 +213,14 @@ def test_every_worker_is_asked_on_first_use(engine: Any, tmp_path: Path, monkeyp
         for wanted, told in (
             (
                 replace(needs, versions=other),
-                r"pyarrow there is .*, on the driver 0\.0\.1: pip install pyarrow==0\.0\.1",
+                r"pyarrow is .* there, but 0\.0\.1 on the driver: pip install pyarrow==0\.0\.1",
             ),
             (
                 replace(needs, versions=(("persistent-monoids", "9.9"),)),
-                r"on the driver 9\.9.*persistent-monoids==9\.9",
+                r"9\.9 on the driver.*persistent-monoids==9\.9",
             ),
             (replace(needs, modules=("nobody_has_this",)), r"needs the package nobody_has_this: pip install"),
-            (replace(needs, paths=(str(tmp_path / "mount"),)), r"mount is not there.*mount it at the same path"),
+            (replace(needs, paths=(str(tmp_path / "mount"),)), r"mount does not exist.*mount it at the same path"),
         ):
             engine._needs = wanted
             engine._shipped.clear()
