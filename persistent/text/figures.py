@@ -42,7 +42,7 @@ def clock_text(clock_ms: int) -> str:
 
 
 def count_text(count: int, one: str) -> str:
-    """A number of things, by the word for one of them.
+    """A number of things, given their singular.
 
     >>> count_text(1, "dead letter"), count_text(2_000, "row")
     ('1 dead letter', '2,000 rows')

@@ -76,11 +76,11 @@ def change_text(before: Any, after: Any) -> str:
     if texts[0] != texts[1] or not _is_monoid(before) or not _is_monoid(after):
         return " -> ".join(texts)
     differ = [name for name in _BEHIND if canonical_json(before.get(name)) != canonical_json(after.get(name))]
-    return f"{texts[0]}, of another {' and '.join(differ or ['definition'])}"
+    return f"{texts[0]}, with another {' and '.join(differ or ['definition'])}"
 
 
 def _monoid_changes(before: Any, after: Any) -> list[str]:
-    """The changed fields, if both are records; else the whole change."""
+    """The changed fields, if both are records; otherwise the whole change."""
     old, new = _fields(before), _fields(after)
     if not old or not new:
         return [f"monoid: {change_text(before, after)}"]
@@ -93,8 +93,8 @@ def _monoid_changes(before: Any, after: Any) -> list[str]:
 
 
 def _heavy_hitters_text(parameters: Mapping[str, Any]) -> str:
-    """The code that continues such a state. The fingerprint's ``k`` is the number tracked. The number shown is no part
-    of it: here it is the one that tracks as many by default."""
+    """The code that continues such a state. The fingerprint's ``k`` is the number tracked. The number shown is not part
+    of it: here it is the number that tracks as many by default."""
     track = parameters["k"]
     shown = track if track < _TRACKED_LEAST else track // 100
     sizes = f"track={track}, width={parameters['width']}, depth={parameters['depth']}"
@@ -114,7 +114,7 @@ def _is_monoid(fingerprint: Any) -> bool:
 
 
 def _fields(fingerprint: Any) -> dict[str, Any]:
-    """The fields of a record's fingerprint; none for any other."""
+    """The fields of a record's fingerprint; empty for any other fingerprint."""
     parameters = fingerprint.get("parameters") if isinstance(fingerprint, Mapping) else None
     fields = parameters.get("fields") if isinstance(parameters, Mapping) else None
     return {str(name): part for name, part in fields} if isinstance(fields, list | tuple) else {}

@@ -1,4 +1,4 @@
-"""A misspelled option is refused with the closest one that exists."""
+"""Misspelled options are refused, with the closest existing option as a suggestion."""
 
 from __future__ import annotations
 

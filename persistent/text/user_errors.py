@@ -63,8 +63,8 @@ def error_text(error: BaseException) -> str:
         text = str(error.args[0] if sentence else error)
     except Exception as second:
         text = f"(no text: its __str__ raised {type(second).__name__})"
-    told = f"{name}: {text}" if text else name
-    return _cut(told.encode("utf-8", "backslashreplace").decode(), _TEXT_MAX)
+    whole = f"{name}: {text}" if text else name
+    return _cut(whole.encode("utf-8", "backslashreplace").decode(), _TEXT_MAX)
 
 
 def message_text(value: Mapping[str, Any]) -> str:
@@ -79,7 +79,7 @@ def message_text(value: Mapping[str, Any]) -> str:
 
 
 def _from_here(path: str) -> str:
-    """A path below the current folder, relative to it; any other unchanged."""
+    """A path below the current folder, relative to that folder; any other path unchanged."""
     try:
         here = os.getcwd() + os.sep
     except OSError:

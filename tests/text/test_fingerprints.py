@@ -61,7 +61,7 @@ def test_only_what_differs_is_told() -> None:
 def test_what_is_written_alike_is_told_apart() -> None:
     """``Mine() -> Mine()`` would drive anyone mad."""
     old, new = ({"monoid": Mine(version).fingerprint()} for version in (1, 2))
-    assert changes_text(old, new) == "monoid: Mine(), of another version"
+    assert changes_text(old, new) == "monoid: Mine(), with another version"
     swapped = [
         {"monoid": record(**fields).fingerprint()} for fields in ({"a": Sum(), "b": Sum()}, {"b": Sum(), "a": Sum()})
     ]

@@ -123,7 +123,7 @@ def test_a_type_that_is_none_is_told_with_those_that_are(kind: Any) -> None:
     told = str(error.value)
     assert told.startswith(f"schema= gives column 'id' the type {kind!r}, which is unknown. Give 'string', ")
     assert "pa.decimal128(10, 2)" in told
-    for name in told.partition("Write ")[2].partition("; or")[0].replace(" or ", ", ").split(", "):
+    for name in told.partition("Give ")[2].partition("; or")[0].replace(" or ", ", ").split(", "):
         FileSource("events", timestamp="when", schema={"when": "string", "id": name.strip("'")})
 
 

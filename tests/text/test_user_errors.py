@@ -81,12 +81,12 @@ def test_a_value_that_the_monoid_refuses_is_blamed_on_the_line_that_gave_it() ->
     [
         (
             lambda message: message.page,
-            "message.page: the fields of a message are in message.value: write message.value['page']",
+            "message.page: the fields of a message are in message.value: use message.value['page']",
         ),
-        (lambda message: message["page"], "message['page']: the fields of a message are in message.value: write"),
+        (lambda message: message["page"], "message['page']: the fields of a message are in message.value: use"),
         (lambda message: message.user, "message.user: .*: its fields are ts, page, n, tags"),
         (lambda message: message["user"], "message['user']: .*: its fields are ts, page, n, tags"),
-        (lambda message: message.value.page, "is a mapping: write message.value['page']"),
+        (lambda message: message.value.page, "is a mapping: use message.value['page']"),
         (lambda message: message.value["user"], "KeyError: no field 'user'; the fields are ts, page, n, tags"),
     ],
 )
@@ -122,13 +122,13 @@ def test_a_key_of_several_values_says_what_to_do(made: Any) -> None:
 
     text = told(Keyed())
     assert "Keyed: key 'tags' raised at" in text and f"{os.path.basename(__file__)}, line" in text
-    assert "a key is one value: take one of them, join them to text, or name a column for each" in text
+    assert "a key is one value: use one of them, join them to text, or name a column for each" in text
 
 
 def test_a_key_of_another_sort_is_refused_before_anything_runs() -> None:
     """'method' object is not iterable came of the most natural thing to write."""
     for key, says in (
-        (lambda message: message.value["page"], r'key is a function.*write key = \{"name": lambda message: ...\}'),
+        (lambda message: message.value["page"], r'key is a function.*give key = \{"name": lambda message: ...\}'),
         (7, r'key = 7: name a field, key = "page"'),
         ({"page": "url"}, r"'page' is made by 'url'.*lambda message: message.value\['url'\]"),
         ("tags", r"'tags': a key of type list.*key = \{'tags': lambda message: \.\.\.\}"),
