@@ -1,4 +1,4 @@
-"""A model check visits every state that the protocol can come to within stated bounds, and every law holds in each.
+"""A model check visits every state that the protocol can reach within stated bounds, and every law holds in each.
 
 python -m tests.proof.model            every world to its end, and every mutant
 python -m tests.proof.model --table    the tables of worlds and mutants, into docs/protocol.md
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
 BEGIN, END = "<!-- mutants begin -->", "<!-- mutants end -->"
 WORLDS_BEGIN, WORLDS_END = "<!-- worlds begin -->", "<!-- worlds end -->"
 _STATES_MAX = (40_000, 120_000)
-"""In each world, when a mutant is looked for: first so many, then so many."""
+"""The number of states to visit in each world while hunting a mutant: in a first pass, then in a second."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def prove(seconds_max: float | None, seed: int = 0, scale: float = 1.0) -> Resul
 
 
 def pairs(seed: int, scale: float) -> list[frozenset[str]]:
-    """Every rule alone, but for those that another guards; and so many of the pairs."""
+    """Every rule alone, except those that another guards; and a share of the pairs."""
     alone = [frozenset({rule}) for rule in RULES if rule not in GUARDED]
     both = [frozenset(pair) for pair in itertools.combinations(RULES, 2) if not _guarded_still(pair)]
     both = [pair for pair in both if pair not in SOUND]
@@ -68,14 +68,14 @@ def pairs(seed: int, scale: float) -> list[frozenset[str]]:
 
 
 def _guarded_still(pair: tuple[str, str]) -> bool:
-    """Whether each of two rules breaks nothing when removed, nor do both."""
+    """Whether two rules break nothing when removed, alone or together."""
     return all(rule in GUARDED for rule in pair) and not any(
         other in GUARDED[rule] for rule, other in itertools.permutations(pair)
     )
 
 
 def hunted(mutants: Sequence[frozenset[str]], until: float) -> tuple[list[Kill], list[frozenset[str]]]:
-    """How each of these mutants was found, and those that were not."""
+    """How each of these mutants was found, and the mutants that were not."""
     kills: list[Kill] = []
     survivors: list[frozenset[str]] = []
     known: dict[str, Kill] = {}
@@ -93,7 +93,7 @@ def hunted(mutants: Sequence[frozenset[str]], until: float) -> tuple[list[Kill],
 
 
 def hunt(rules: frozenset[str], hints: Sequence[Kill] = ()) -> Kill | None:
-    """Find what these rules, removed, break: first where each of them alone broke something."""
+    """Find what breaks without these rules, first in the history in which one of them alone broke something."""
     for hint in hints:
         found = replay(Space(WORLDS[hint.world], rules), hint.found.trace)
         if found.fault:
@@ -108,7 +108,7 @@ def hunt(rules: frozenset[str], hints: Sequence[Kill] = ()) -> Kill | None:
 
 
 def table() -> str:
-    """What is left of the protocol without each rule, as Markdown; then the pairs."""
+    """What breaks without each rule, as Markdown; then the pairs."""
     began = time.monotonic()
     alone, both = [[one for one in pairs(0, 1.0) if len(one) == size] for size in (1, 2)]
     kills, survivors = hunted([*alone, *both], float("inf"))
@@ -122,24 +122,26 @@ def table() -> str:
             others = [found[frozenset({rule, other})] for other in GUARDED[rule] if frozenset({rule, other}) in found]
             behind = " and that ".join(RULES[other] for other in GUARDED[rule])
             broken = _law(others[0].found) if others else "NOT FOUND"
-            lines.append(f"| {says} | | | nothing: behind it stands that {behind}; without both: {broken} |")
+            lines.append(
+                f"| {says} | | | nothing, because it is backed up by the rule that {behind}; without both: {broken} |"
+            )
         else:
             lines.append(f"| {says} | | | NOT FOUND |")
     pair_count = sum(len(kill.rules) == 2 for kill in kills)
     lines += ["", f"Pairs: {pair_count:,} of {len(both):,} found."]
     lines += [f"- not found: without the rules that {_both(rules)}" for rules in survivors]
     lines += [
-        f"- left out, because sound: without the rules that {_both(rules)} ({why})" for rules, why in SOUND.items()
+        f"- omitted, because sound: without the rules that {_both(rules)} ({why})" for rules, why in SOUND.items()
     ]
     guarded = [frozenset(pair) for pair in itertools.combinations(RULES, 2) if _guarded_still(pair)]
-    lines.append(f"- left out, because behind each of the two stands a third: {len(guarded)} pairs")
+    lines.append(f"- omitted, because a third rule backs up each of the two: {len(guarded)} pairs")
     print(f"{time.monotonic() - began:.0f} seconds", flush=True)
     return "\n".join(lines)
 
 
 def worlds_table() -> str:
     """The worlds, their bounds, and how many states each has, as Markdown."""
-    lines = ["| world | messages | ids | at once | who starts | killed | answers lost | kept | states |"]
+    lines = ["| world | messages | ids | at once | starts | killed | answers lost | kept | states |"]
     lines.append("|---|---:|---:|---:|---|---:|---:|---:|---:|")
     for name, bounds in {**WORLDS, **LARGE}.items():
         found = explore(Space(bounds), int(1e9))

@@ -1,8 +1,8 @@
 """An actor is a process that works on the checkpoint, one operation of the store after the other.
 
-``moves`` are all the things that an actor may do next. They mirror ``persistent.driver.step_effects``,
+``moves`` are all the possible next actions of an actor. They mirror ``persistent.driver.step_effects``,
 ``persistent.driver.publish``, ``persistent.checkpoint.log`` and ``persistent.operations``. ``without``: rules that are
-removed, see ``model_mutants``.
+removed; see ``model_mutants``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.proof.model_steps import (
 
 
 def moves(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """What the actor may do next. Broken, if a law does not hold of it."""
+    """The possible next moves of the actor. Broken if one violates a law."""
     yield from _MOVES[actor.at](store, actor, bounds, without)
 
 

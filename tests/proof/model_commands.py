@@ -33,7 +33,7 @@ def compact(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Ite
 
 
 def roll_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Copy the runs of the target under new names; take back what was published since."""
+    """Copy the runs of the target under new names; take back later outputs."""
     entry, target = actor.entry, manifest_at(store, actor.target)
     assert entry is not None
     if entry.id + 1 > bounds.ids:
@@ -72,4 +72,4 @@ def _copies(runs: tuple[File, ...], actor: Actor, entry: Manifest) -> tuple[File
 
 def done(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
     check_end(store, actor)
-    yield ended(store, actor, "has come to the end")
+    yield ended(store, actor, "is done")

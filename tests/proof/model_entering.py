@@ -1,4 +1,4 @@
-"""To enter is to look, and to put a fence; the moves of every put if absent are here too."""
+"""Entering is looking and putting a fence; the moves of every put-if-absent are here too."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def look(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterat
 
 
 def _targets(entry: Manifest, store: Store, kind: str) -> list[int]:
-    """What a command may be told to go back to, or to pin."""
+    """The possible targets of a rollback or pin."""
     if kind not in ("rollback", "pin"):
         return [-1]
     kept = [one.id for one in kept_by(entry, store) if one.id in entry.bases]
@@ -32,7 +32,7 @@ def look_for_plan(store: Store, actor: Actor, bounds: Bounds, without: Without) 
         if plan is not None:
             yield Move(f"look: {label}", store, to(actor, "fence", plan=plan, put=put))
         elif actor.entry.retracts >= 0:  # type: ignore[union-attr]
-            yield Move(f"look: {label}, but something to take back", store, to(actor, "fence"))
+            yield Move(f"look: {label}, but outputs to take back", store, to(actor, "fence"))
         elif actor.entry.outputs:  # type: ignore[union-attr]
             yield Move(f"look: {label}", store, to(actor, "publish only"))
         else:
@@ -43,7 +43,7 @@ def fence(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Itera
     old = actor.entry
     assert old is not None
     if "fence" in without:
-        yield Move("goes on without a fence", store, _entered(actor, _kept_now(old, store), without))
+        yield Move("continues without a fence", store, _entered(actor, _kept_now(old, store), without))
         return
     pins = old.pins
     if actor.kind == "pin" and "pin unchecked" not in without and actor.target not in (*pins, *old.bases):
@@ -84,7 +84,7 @@ _COMMANDS = {"compact": "compact", "rollback": "roll back", "pin": "done", "coll
 
 
 def fence_won(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Check, and read what is kept."""
+    """Check, and read the kept manifests."""
     entry = actor.entry
     assert entry is not None
     if "fence check" not in without and newest(store).id > entry.id:
@@ -146,10 +146,10 @@ def read_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
             raise Broken(f"the plan of {found.base} starts elsewhere")
         yield Move(f"reads back plan {found.author}", store, to(actor, "map", plan=found, put=True, want=None))
     elif goal == "fence":
-        yield Move("reads back another's", store, to(actor, "fence lost"))
+        yield Move("reads back another fence", store, to(actor, "fence lost"))
     elif "stop" in without and goal == "commit":
         entry = newest(store)
-        yield Move("reloads and goes on", store, loop(actor, entry, _kept_now(entry, store)))
+        yield Move("reloads and continues", store, loop(actor, entry, _kept_now(entry, store)))
     else:
         yield ended(store, actor, "is fenced by another")
 

@@ -1,4 +1,4 @@
-"""Garbage in the model: the moves that read what is pending, list, choose and delete. As in
+"""Garbage in the model: the moves that read the pending plan, list, choose and delete, as in
 ``persistent.driver.publish``."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from tests.proof.model_state import Actor, Bounds, Manifest, Store, plan_at
 
 
 def pending(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Read the plan that may be under way, before what is to be deleted is listed."""
+    """Read the pending plan, before listing the files to delete."""
     entry = actor.entry
     assert entry is not None
     plan = plan_at(store, entry.base, entry.replan)
@@ -18,7 +18,7 @@ def pending(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Ite
 
 
 def collect(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """List, and choose what to delete; in most steps only what was named by manifests that are no longer kept."""
+    """List, and choose files to delete; in most steps only those of manifests that are no longer kept."""
     entry, pending = actor.entry, actor.want
     assert entry is not None and not isinstance(pending, Manifest)
     kept = (entry,) if "kept" in without else actor.kept

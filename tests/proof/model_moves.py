@@ -1,4 +1,4 @@
-"""A move is one step of an actor that nobody else can interrupt: what it makes of the store, and of the actor."""
+"""A move is one atomic step of an actor: its effect on the store, and on the actor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Without = frozenset[str]
 
 
 class Move(NamedTuple):
-    """What happens; ``actor`` None: it has ended. ``unknowns``: how many answers it cost."""
+    """One event; ``actor`` None: it has ended. ``unknowns``: the number of answers that it loses."""
 
     label: str
     store: Store
@@ -30,11 +30,11 @@ def to(actor: Actor, at: str, **changes: object) -> Actor:
 
 
 def missing(store: Store, actor: Actor, what: str) -> Move:
-    """A file is not there: the log is listed again, and a driver that was not overtaken reports damage."""
+    """A file is missing: the log is listed again, and a driver that was not overtaken reports damage."""
     assert actor.entry is not None
     if newest(store).id > actor.entry.id:
         return ended(store, actor, "finds itself fenced")
-    raise Broken(f"{what} is missing, and nobody has taken over")
+    raise Broken(f"{what} is missing, although no other driver has taken over")
 
 
 def kept_by(entry: Manifest, store: Store) -> list[Manifest]:
@@ -50,7 +50,7 @@ def retained(entry: Manifest, id: int, bounds: Bounds) -> tuple[int, tuple[int, 
 
 
 def first_move_after(actor: Actor, effect: str, without: Without) -> Actor:
-    """The actor before the effect that comes after this one, in the order that the driver itself goes by."""
+    """The actor before the effect that follows this one, in the driver's own order."""
     assert actor.entry is not None
     order = [one.value for one in (TAKING_OVER if takes_over(actor) else EFFECTS)]
     if "publish before collect" in without:
@@ -78,7 +78,7 @@ def new_file(
 
 
 def written(store: Store, *files: File) -> Store:
-    """Written; what had one of the names and another content is overwritten."""
+    """The store after these files are written; a file with the same name and other content is overwritten."""
     lost = {
         old
         for old in store.files
@@ -100,7 +100,7 @@ def loop(actor: Actor, entry: Manifest, kept: tuple[Manifest, ...]) -> Actor:
 
 
 def takes_over(actor: Actor) -> bool:
-    """Whether it has not committed anything yet but its fence."""
+    """Whether it has committed only its fence."""
     entry = actor.entry
     assert entry is not None
     return entry.kind == "fence" or entry.author != actor.incarnation
@@ -124,15 +124,15 @@ def is_abandoned(file: File, entry: Manifest, without: Without) -> bool:
 
 
 def plans_for(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[tuple[str, Plan | None, bool]]:
-    """The plan of the next step: the one in the log, else a new one of any width; None if there is nothing to do."""
+    """The plan of the next step: the one in the log, otherwise a new one of any width; None if no work is left."""
     entry = actor.entry
     assert entry is not None
-    # After a checkpoint of its own it does not look: the put of its plan finds what another has put.
+    # After a checkpoint of its own it does not look: the put of its plan finds another driver's plan.
     looks = "plan ignored" not in without and (entry.kind != "checkpoint" or entry.author != actor.incarnation)
     found = plan_at(store, entry.base, entry.replan) if looks else None
     if found is not None:
         if found.start != entry.position:
-            raise Broken(f"the plan of {found.base} starts at {found.start}, the checkpoint is at {entry.position}")
+            raise Broken(f"the plan of {found.base} starts at {found.start}, but the checkpoint is at {entry.position}")
         yield f"plan {found.author} found", found, True
         return
     ends = {min(bounds.messages, entry.position + width) for width in bounds.widths} - {entry.position}

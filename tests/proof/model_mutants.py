@@ -1,7 +1,7 @@
 """A mutant is the protocol with one of its rules removed, or two.
 
-``RULES`` are all the rules there are: the word by which each is removed, and what it says. ``GUARDED`` are those that
-break nothing when they alone are removed, because another stands behind them: in a pair with that one they are found.
+``RULES`` lists all rules: the word by which each is removed, and its text. ``GUARDED`` lists the rules that break
+nothing when removed alone, because another rule backs them up: the search finds them when both are removed.
 """
 
 from __future__ import annotations
@@ -11,48 +11,48 @@ from tests.proof.model_state import Bounds
 RULES = {
     "fence": "every writer puts a fence first",
     "epoch": "a fence raises the epoch",
-    "fence check": "after the fence the log is listed: nobody is above it",
+    "fence check": "after a fence the log is listed, and no newer manifest exists",
     "fence copies outputs": "a fence copies the outputs not known to be published",
-    "fence copies retract": "a fence copies what a rollback takes back",
-    "stop": "a driver whose commit is another's stops, and does not reload and go on",
-    "nonce": "what is read back counts as ours only with our nonce",
-    "unknown": "an unknown answer is read back",
-    "absent": "what is not there when read back is put again",
-    "if absent": "a plan is put only where there is none",
-    "plan ignored": "a plan that is found is looked for before a new one is made",
-    "own plan": "a plan that another has put is run as it is",
-    "plan put": "a plan is put before anything of its step is committed",
-    "attempts": "only files of the attempt whose result came back are named",
+    "fence copies retract": "a fence copies the range that a rollback takes back",
+    "stop": "a driver that loses a commit stops, instead of reloading and continuing",
+    "nonce": "a manifest that is read back counts as ours only with our nonce",
+    "unknown": "a put without an answer is read back",
+    "absent": "a put that is not found when read back is repeated",
+    "if absent": "a plan is put only if none exists",
+    "plan ignored": "an existing plan is looked for before a new one is made",
+    "own plan": "a plan that another driver has put is run unchanged",
+    "plan put": "a plan is put before its step commits anything",
+    "attempts": "a manifest names only files of the attempt whose result arrived",
     "names": "a file's name is unique to its attempt",
-    "check": "after a commit the log is listed: nobody is above it",
+    "check": "after a commit the log is listed, and no newer manifest exists",
     "staging id": "an output is published under the id that staged it",
     "publish after commit": "nothing is published before its manifest is put",
     "publish in time": "outputs are published before the next manifest is put",
     "publish before collect": "outputs are published before garbage is collected",
     "oldest": "oldest never decreases",
-    "kept": "what any kept manifest names is live, not only the newest's",
-    "pins": "what a pinned manifest names is live, and so is the manifest",
+    "kept": "every file that any kept manifest names is live, not only those of the newest",
+    "pins": "a pinned manifest is live, and so is every file that it names",
     "pins copied": "pins are copied from manifest to manifest",
-    "pin unchecked": "only what is kept can be pinned, looked up again at each attempt to fence",
-    "pending plan": "what the pending plan names is live",
-    "settled": "index runs are let be until the plan of this base is put",
-    "unpublished": "what is listed as not yet published is live",
-    "epoch of garbage": "a file of a higher epoch is let be",
-    "id of garbage": "a file of this epoch for a later id is let be",
+    "pin unchecked": "only a kept checkpoint can be pinned, checked again at each attempt to fence",
+    "pending plan": "every file that the pending plan names is live",
+    "settled": "index runs are not collected until the plan of this base is put",
+    "unpublished": "every output listed as unpublished is live",
+    "epoch of garbage": "a file of a higher epoch is not collected",
+    "id of garbage": "a file of this epoch for a later id is not collected",
     "base": "a compaction keeps the base",
     "compaction copies outputs": "a compaction copies the outputs not known to be published",
-    "retract": "a rollback says in its manifest what is to be taken back",
-    "mark": "a rollback that takes back leaves a mark, and what is marked does not count",
+    "retract": "a rollback records in its manifest what to take back",
+    "mark": "a rollback that takes back leaves a mark, and marked outputs do not count",
     "marks stay": "a mark is never deleted",
-    "tidy": "what was published after it was taken back is deleted with the garbage",
-    "readers": "where a rename is three operations, readers trust the lists alone",
-    "list last": "a list is put when all its files are there",
-    "list again": "where a staged file is gone, its list is looked for once more",
+    "tidy": "outputs published after they were taken back are deleted with the garbage",
+    "readers": "if a rename is three operations, readers trust only the lists",
+    "list last": "a list is put after all its files",
+    "list again": "if a staged file is missing, its list is looked for once more",
     "drop last": "a staged file is deleted after it was copied",
-    "bases": "what names files of its own is kept, however many fences stand on it",
-    "fences go": "a fence goes when others stand on it",
-    "sweep before retract": "staged files that were rolled back are swept before what is visible is taken back",
-    "target unchecked": "only what is kept can be gone back to, looked up again at each attempt to fence",
+    "bases": "a manifest with files of its own is kept, however many fences follow it",
+    "fences go": "a fence is deleted once others follow it",
+    "sweep before retract": "rolled-back staged files are swept before visible outputs are taken back",
+    "target unchecked": "only a kept checkpoint can be a rollback target, checked again at each attempt to fence",
     "copies": "a rollback copies the runs under new names",
 }
 
@@ -69,7 +69,7 @@ WORLDS = {
     "readers of copies": Bounds(2, 6, 2, (("run", 2),), copies=True, reads=1),
     "crash loop": Bounds(1, 6, 2, (("run", 4),), crashes=2),
 }
-"""Where mutants are looked for; in each of them the whole protocol is checked to its end too."""
+"""Mutants are hunted in these worlds; in each the whole protocol is also checked to its end."""
 
 LARGE = {
     "three at once": Bounds(2, 6, 3, (("run", 3),)),
@@ -79,7 +79,7 @@ LARGE = {
     "copies, three actors": Bounds(1, 6, 3, (("run", 3), ("rollback", 1)), kept=2, copies=True),
     "three actors": Bounds(2, 6, 3, (("run", 2), ("rollback", 1)), kept=2),
 }
-"""Larger ones, in which nothing is hunted."""
+"""Larger worlds, in which no mutant is hunted."""
 
 HOMES = {
     "unknown": "lost answers",
@@ -106,7 +106,7 @@ HOMES = {
     "pin unchecked": "pins",
     "unpublished": "collection",
 }
-"""The world in which a rule is looked at first; "two drivers" where none is said."""
+"""The world in which a rule is hunted first; otherwise "two drivers"."""
 
 GUARDED: dict[str, tuple[str, ...]] = {
     "plan ignored": ("own plan",),
@@ -117,7 +117,7 @@ GUARDED: dict[str, tuple[str, ...]] = {
     "sweep before retract": ("tidy",),
     "tidy": ("sweep before retract",),
 }
-"""Each with those that stand behind it."""
+"""Each rule with the rules that back it up."""
 
 SOUND = {
     frozenset(
@@ -125,4 +125,4 @@ SOUND = {
     ): "names without epoch and writer, collected by their id alone: a fence uses "
     "up its id, so no two attempts that matter share one",
 }
-"""Pairs that together make another protocol, and a sound one."""
+"""Pairs whose removal makes another, sound protocol."""

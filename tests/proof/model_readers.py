@@ -1,4 +1,4 @@
-"""A reader in the model trusts the lists: it takes away what a list names, once."""
+"""A reader in the model trusts the lists: it takes each listed file away, once."""
 
 from __future__ import annotations
 

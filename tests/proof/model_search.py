@@ -1,6 +1,6 @@
 """A search visits the states that can be reached from the first, each once, nearest first.
 
-What an actor may do depends on the store and on itself alone: its moves are worked out once for each such pair.
+The moves of an actor depend only on the store and the actor: they are computed once for each such pair.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Node = tuple[int, tuple[int, ...], tuple[tuple[int, ...], int, int, int]]
 
 @dataclass(frozen=True)
 class Found:
-    """What a search came to. ``fault``: the law that does not hold, None if all do; ``trace``: what led there.
+    """The result of a search. ``fault``: the broken law, or None; ``trace``: the history that broke it.
     ``complete``: every state within the bounds was visited."""
 
     states: int
@@ -53,7 +53,7 @@ class Space:
         return self._store(state.store), (), (left, state.budget.crashes, state.budget.unknowns, 0)
 
     def after(self, node: Node) -> Iterator[tuple[str, Node]]:
-        """The states that may follow, each with what happened. Broken, if a law does not hold of one."""
+        """The states that can follow, each with its event. Broken if one violates a law."""
         store, actors, (starts, crashes, unknowns, born) = node
         for place, number in enumerate(actors):
             others = actors[:place] + actors[place + 1 :]
@@ -129,12 +129,12 @@ class Space:
         return number
 
     def _sorted(self, actors: tuple[int, ...]) -> tuple[int, ...]:
-        """Which of two actors is called the first makes no difference."""
+        """The order of two actors makes no difference."""
         return tuple(sorted(actors))
 
 
 def explore(space: Space, states_max: int, until_s: float = float("inf")) -> Found:
-    """Visit every state, or until a law is broken or so many were visited."""
+    """Visit every state, or until a law is broken or ``states_max`` states were visited."""
     first = space.first()
     came: dict[Node, tuple[Node, str] | None] = {first: None}
     level = [first]
@@ -157,7 +157,7 @@ def explore(space: Space, states_max: int, until_s: float = float("inf")) -> Fou
 
 
 def wander(space: Space, walks: int, seed: int, length: int = 120, until_s: float = float("inf")) -> Found:
-    """Walk at random, again and again, until a law is broken."""
+    """Take random walks until a law is broken."""
     drawn, steps = random.Random(seed), 0
     for _ in range(walks):
         node, trace = space.first(), []
@@ -177,7 +177,7 @@ def wander(space: Space, walks: int, seed: int, length: int = 120, until_s: floa
 
 
 def replay(space: Space, trace: tuple[str, ...]) -> Found:
-    """Let happen what happened elsewhere, as far as it can happen here."""
+    """Replay a history of another space, as far as it is possible in this one."""
     node = space.first()
     for number, wanted in enumerate(trace):
         try:

@@ -39,9 +39,9 @@ class Plan(NamedTuple):
 
 
 class Manifest(NamedTuple):
-    """``bases``: the ids that hold a state of their own, and are kept. ``retracts``: publishing it also takes back what
-    was published under ids above this one and below its own; -1: nothing. ``target``: what a rollback went back to.
-    ``plan``: what the step ran; the real one does not say."""
+    """``bases``: the kept ids that have a state of their own. ``retracts``: publishing the manifest also takes back
+    outputs published under ids above this one and below its own; -1: none. ``target``: the target of a rollback.
+    ``plan``: the plan of the step; the real manifest does not record it."""
 
     id: int
     kind: str
@@ -63,22 +63,22 @@ class Manifest(NamedTuple):
     plan: Plan | None = None
 
     def names(self) -> set[File]:
-        """The files that it needs."""
+        """The files that the manifest needs."""
         return {*self.runs, *self.index}
 
     def keeps(self, id: int) -> bool:
-        """Whether a manifest is to be kept, as ``persistent.checkpoint.manifest`` has it."""
+        """Whether a manifest must be kept, as in ``persistent.checkpoint.manifest``."""
         return id in self.bases or id + 1 in self.bases or id == self.parent[0] or id >= self.id
 
 
 Key = tuple[str, int, int]
-"""("m", id, 0) or ("p", base, number): what is put if absent."""
+"""("m", id, 0) or ("p", base, number): the name of a put-if-absent."""
 
 
 class Store(NamedTuple):
-    """``chain``: every manifest that was the first under its id, also those deleted since; ``here``: the ids of those
-    still there. ``strays``: manifests put under an id that had become free. ``planned``: every plan that was the first
-    of its name. ``flight``: requests whose effect is still to come.
+    """``chain``: every manifest that was the first under its id, including deleted ones; ``here``: the ids of those
+    that exist. ``strays``: manifests put under an id that had become free. ``planned``: every plan that was the
+    first of its name. ``flight``: requests that have not taken effect yet.
 
     In the sink: ``visible`` files, ``lists`` of the ids that were published, ``marks`` on ids (from the first up to the
     second) that were taken back, ``taken``: files that a reader has found by a list, and taken away."""
@@ -96,7 +96,7 @@ class Store(NamedTuple):
     flight: frozenset[Manifest | Plan] = frozenset()
 
     def is_marked(self, id: int) -> bool:
-        """Whether what is published under an id was taken back."""
+        """Whether the outputs published under an id were taken back."""
         return any(first <= id < stop for first, stop in self.marks)
 
 
@@ -104,8 +104,8 @@ class Actor(NamedTuple):
     """A process: what it does next (``at``) and all that it remembers.
 
     ``kind``: "run", "compact", "rollback", "pin" or "collect". ``entry``: the newest manifest it knows of. ``put``:
-    whether its plan is in the log. ``kept``: the manifests it holds for kept; ``dropped``: those it has just given up.
-    ``made``: files of the step under way. ``showing``: which of the outputs it is about to publish.
+    whether its plan is in the log. ``kept``: the manifests that it considers kept; ``dropped``: those just dropped.
+    ``made``: files of the current step. ``showing``: the index of the next output to publish.
     """
 
     kind: str
@@ -124,7 +124,7 @@ class Actor(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What may still happen. ``starts``: of each kind of actor, in the order of ``Bounds.starts``."""
+    """The events that are still allowed. ``starts``: for each kind of actor, in the order of ``Bounds.starts``."""
 
     starts: tuple[tuple[str, int], ...]
     crashes: int
@@ -133,7 +133,7 @@ class Budget(NamedTuple):
 
 
 class State(NamedTuple):
-    """``actors`` are sorted: which of two drivers is called the first makes no difference."""
+    """``actors`` are sorted: the order of two drivers makes no difference."""
 
     store: Store
     actors: tuple[Actor, ...]
@@ -142,10 +142,10 @@ class State(NamedTuple):
 
 class Bounds(NamedTuple):
     """How far the search goes. ``ids``: the highest manifest id. ``alive``: actors at once. ``unknowns``: answers lost
-    or requests delayed. ``kept``: how many checkpoints are kept (the real number is ten). ``replan``: after so many
-    fences over one plan another is made; 0: never. ``widths``: how many messages a plan may take. ``sweeps``: whether
-    a driver may look for garbage in every step, and not only when it takes over. ``copies``: a rename in the sink is
-    three operations. ``reads``: how many published files a reader takes away."""
+    or requests delayed. ``kept``: how many checkpoints are kept (the real number is ten). ``replan``: the number of
+    fences over one plan after which another is made; 0: never. ``widths``: the possible numbers of messages in a plan.
+    ``sweeps``: whether a driver can look for garbage in every step, and not only when it takes over. ``copies``: a
+    rename in the sink is three operations. ``reads``: how many published files a reader takes away."""
 
     messages: int
     ids: int
@@ -169,12 +169,12 @@ FIRST = Manifest(0, "checkpoint", 0, 0, 0, -1, (-1, -1), 0)
 
 
 def first_state(bounds: Bounds) -> State:
-    """An empty checkpoint, and nobody at work."""
+    """An empty checkpoint, without actors."""
     return State(Store((FIRST,), frozenset({0})), (), Budget(bounds.starts, bounds.crashes, bounds.unknowns))
 
 
 def manifest_at(store: Store, id: int) -> Manifest | None:
-    """What lies under an id."""
+    """The manifest under an id, or None."""
     if id in store.here:
         return store.chain[id]
     return next((stray for stray in store.strays if stray.id == id), None)
@@ -193,7 +193,7 @@ def plan_at(store: Store, base: int, number: int) -> Plan | None:
 
 
 def found_at(store: Store, want: Manifest | Plan) -> Manifest | Plan | None:
-    """What lies under the name that ``want`` is to have."""
+    """The document under the name of ``want``, or None."""
     if isinstance(want, Manifest):
         return manifest_at(store, want.id)
     return plan_at(store, want.base, want.number)

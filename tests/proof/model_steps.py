@@ -28,11 +28,11 @@ def next_step(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
             yield Move(label, store, to(actor, "map" if put else "plan", plan=plan, put=put))
         else:
             check_end(store, actor)
-            yield ended(store, actor, "has come to the end")
+            yield ended(store, actor, "is done")
 
 
 def make_plan(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Write what was listed, under a name of its own."""
+    """Write the listing, under a unique name."""
     entry, plan = actor.entry, actor.plan
     assert entry is not None and plan is not None
     if entry.id + 1 > bounds.ids:
@@ -46,7 +46,7 @@ def make_plan(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
 
 
 def map_step(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Read, sum, fold, and stage: every file under a name of its own."""
+    """Read, sum, fold, and stage: every file under a unique name."""
     entry, plan = actor.entry, actor.plan
     assert entry is not None and plan is not None
     if entry.id + 1 > bounds.ids:
@@ -93,7 +93,7 @@ def commit_step(store: Store, actor: Actor, bounds: Bounds, without: Without) ->
 
 
 def check(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """No effect without it."""
+    """Check before any effect."""
     entry = actor.entry
     assert entry is not None
     if "check" not in without and newest(store).id > entry.id:
@@ -111,7 +111,7 @@ def check(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Itera
 
 
 def mark(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Put a file that says what does not count any more; it stays for good."""
+    """Put a mark that says which outputs no longer count; it is never deleted."""
     entry = actor.entry
     assert entry is not None
     store = store._replace(marks=store.marks | {(entry.retracts + 1, entry.id)})
@@ -119,7 +119,7 @@ def mark(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterat
 
 
 def sweep(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Delete what is staged and nobody will publish."""
+    """Delete staged files that will never be published."""
     entry = actor.entry
     assert entry is not None
     live = set() if "unpublished" in without else {output.file for output in entry.outputs}
@@ -138,14 +138,14 @@ def take_back(store: Store, actor: Actor, bounds: Bounds, without: Without) -> I
 
 
 def publish(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Read the list of the next output: what is listed is done."""
+    """Read the list of the next output: a listed output is published."""
     output, name = _shown_next(actor, without)
     if output is None:
         yield _published(store, actor, without)
         return
     assert actor.entry is not None and name is not None
     if store.is_marked(name.id) and newest(store).id <= actor.entry.id:
-        raise Broken(f"what is to be published under {name.id} was taken back, and nobody has taken over")
+        raise Broken(f"the outputs to publish under {name.id} were taken back, although no other driver has taken over")
     if name.id in store.lists:
         yield Move(f"finds {name.id} published", store, to(actor, actor.at, showing=actor.showing + 1))
     elif "list last" in without:
@@ -156,7 +156,7 @@ def publish(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Ite
 
 
 def show(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """Rename it to its final name, which is one operation; or read it, the first of three."""
+    """Rename the file to its final name, in one operation; or read it, the first of three operations."""
     output, name = _shown_next(actor, without)
     entry = actor.entry
     assert output is not None and name is not None and entry is not None
@@ -176,7 +176,7 @@ def show(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterat
 
 
 def put_copy(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """The second: create the file, unless it is there."""
+    """The second operation: create the file, unless it exists."""
     _, name = _shown_next(actor, without)
     assert name is not None and actor.entry is not None
     check_effect(store, actor.entry, name)
@@ -185,7 +185,7 @@ def put_copy(store: Store, actor: Actor, bounds: Bounds, without: Without) -> It
 
 
 def drop(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """The third: delete what was copied."""
+    """The third operation: delete the copied file."""
     output, _ = _shown_next(actor, without)
     assert output is not None
     store = store._replace(files=store.files - {output.file})
@@ -193,7 +193,7 @@ def drop(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterat
 
 
 def put_list(store: Store, actor: Actor, bounds: Bounds, without: Without) -> Iterator[Move]:
-    """The list of what is published under an id, which is put once."""
+    """Put the list of the outputs that are published under an id; it is put once."""
     _, name = _shown_next(actor, without)
     assert name is not None
     store = store._replace(lists=store.lists | {name.id})
@@ -201,7 +201,7 @@ def put_list(store: Store, actor: Actor, bounds: Bounds, without: Without) -> It
 
 
 def _shown_next(actor: Actor, without: Without) -> tuple[Output | None, Output | None]:
-    """The output to publish next, and the name that it gets."""
+    """The next output to publish, and its name."""
     entry = actor.entry
     assert entry is not None
     if actor.showing >= len(entry.outputs):
@@ -211,7 +211,7 @@ def _shown_next(actor: Actor, without: Without) -> tuple[Output | None, Output |
 
 
 def _to_part(actor: Actor, part: str) -> Actor:
-    """Before a part of a publication, which goes on as it began."""
+    """The actor before a part of its publication, in the same mode."""
     return to(actor, f"{_whole(actor.at)}: {part}")
 
 
