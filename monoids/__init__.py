@@ -17,7 +17,7 @@ Bag(type)  ListConcat(type)             values with their number, values in thei
 Histogram(boundaries)  ExponentialHistogram(scale)   numbers counted by bucket
 HyperLogLog(precision)  Theta(k)        how many distinct values, within an error
 BloomFilter(capacity, error)            whether a value was added, within an error
-CountMin(type)  HeavyHitters(k, type)   how often a value came; the most frequent values
+CountMin(type)  HeavyHitters(k, type)   how often a value occurs; the most frequent values
 Quantiles(relative_error)               the median and others, within a relative error
 exact_until(n, m)                       the sketch m of distinct values, exact up to n of them
 mapping(m)                              m for every key

@@ -183,7 +183,7 @@ def check_text(owner: str, array: pa.Array) -> None:
             try:
                 data.decode("utf-8", "surrogatepass")
             except UnicodeDecodeError as error:
-                raise ValueError(f"{owner}: a stored string is no UTF-8: {error}") from error
+                raise ValueError(f"{owner}: a stored string is not UTF-8: {error}") from error
 
 
 def no_column(owner: str, values: Any) -> TypeError:

@@ -1,4 +1,4 @@
-"""A column is an array with one row an element, of one of three kinds: numbers, Arrow values, or tables of entries.
+"""A column is an array with one row per element, of one of three kinds: numbers, Arrow values, or tables of entries.
 
     numbers     a NumPy array; stride 0 (``np.broadcast_to``) marks it as constant
     ArrowColumn a pyarrow array: strings, bytes, decimals
@@ -62,7 +62,7 @@ class Ragged:
 
     @classmethod
     def singles(cls, columns: Columns) -> Ragged:
-        """One entry a row."""
+        """One entry per row."""
         rows = len(columns[0])
         return cls(np.arange(rows), np.broadcast_to(np.int64(1), rows), columns)
 
@@ -98,7 +98,7 @@ class Ragged:
         return take(self.columns, np.repeat(shifts, self.lengths) + np.arange(entries))
 
     def spread(self, values: Column) -> Column:
-        """One value a row, repeated for each entry of the row, in the order of ``flat``."""
+        """One value per row, repeated for each entry of the row, in the order of ``flat``."""
         if is_constant(self.lengths):
             return values if self.lengths[0] == 1 else np.repeat(values, self.lengths[0])
         return np.repeat(values, self.lengths)
@@ -108,7 +108,7 @@ class Ragged:
         return Ragged(self.starts, np.minimum(self.lengths, entries_max), self.columns)
 
     def _in_order(self, entries: int) -> bool:
-        """Whether each row begins where the one before ends; empty rows may begin anywhere."""
+        """Whether each row begins where the previous one ends; empty rows can begin anywhere."""
         if not is_constant(self.lengths):
             filled = self.lengths > 0
             starts, lengths = self.starts[filled], self.lengths[filled]

@@ -113,7 +113,7 @@ class _Same(Monoid[Any]):
 
 
 class Dual(_Same):
-    """What ``dual`` returns for a monoid that does not commute."""
+    """The result of ``dual`` for a monoid that does not commute."""
 
     name = "dual"
 
@@ -204,7 +204,7 @@ class Preparation:
 
 
 class Aggregator(_Same):
-    """What ``contramap`` returns."""
+    """The result of ``contramap``."""
 
     name = "contramap"
 

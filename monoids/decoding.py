@@ -16,13 +16,13 @@ from decimal import Context, Decimal
 from typing import Any, NoReturn
 
 DEPTH_MAX = 100
-"""How deep containers may be nested."""
+"""The nesting limit of containers."""
 
 INTEGER_BYTES_MAX = 1 << 20
 """The largest integer: 2.5 million digits. Printing or parsing one takes time quadratic in its length."""
 
 COLLISIONS_MAX = 1 << 12
-"""How many items of a set, or keys of a dict, may share a hash: inserting n of them takes time quadratic in n."""
+"""The limit of items of a set, or keys of a dict, that share a hash: inserting n of them takes time quadratic in n."""
 
 EPOCH = datetime(1970, 1, 1)
 MICROSECOND = timedelta(microseconds=1)

@@ -68,13 +68,13 @@ def _not_plain(value: Any) -> str:
     remedy = (
         ("write value.item() to make it a Python number" if not value.ndim else "write tuple(array.tolist())")
         if kind.__module__ == "numpy" and hasattr(value, "item")
-        else "make it of plain Python values (numbers, str, bytes, dates, tuple, list, set, dict),"
+        else "build it from plain Python values (numbers, str, bytes, dates, tuple, list, set, dict),"
         " or define encode(self, element) and decode(self, data) in the monoid"
     )
     return f"an object of type {where} has no canonical encoding: {remedy}"
 
 
-# Writers, one a type.
+# Writers, one per type.
 
 
 def _write_length(length: int, out: bytearray) -> None:

@@ -1,4 +1,4 @@
-"""A fixed-width monoid has tuples of numbers as elements, with one column a number: the shortest way to columns.
+"""A fixed-width monoid has tuples of numbers as elements, with one column per number: the shortest way to columns.
 
     unpack(pack(elements)) == elements == unpack(from_arrow(to_arrow(pack(elements))))
 
@@ -128,7 +128,7 @@ class FixedWidth(Monoid[tuple[Any, ...]]):
     def _dtype(self, field: pa.Field) -> Any:
         width = field.type
         if pa.types.is_floating(width) and width != pa.float64():
-            raise TypeError(f"{self!r}: field {field.name!r} of the schema is {width}: write float64, as Python has it")
+            raise TypeError(f"{self!r}: field {field.name!r} of the schema is {width}: write float64, as in Python")
         if not (pa.types.is_integer(width) or width == pa.float64() or pa.types.is_boolean(width)):
             raise TypeError(
                 f"{self!r}: field {field.name!r} of the schema is {width}: numbers and bools are fixed-width"

@@ -5,7 +5,7 @@
 
 A group adds ``inverse``: ``combine(a, inverse(a)) == identity``.
 
-Elements also have a columnar form: ``Columns``, a tuple of equally long columns, one row an element.
+Elements also have a columnar form: ``Columns``, a tuple of equally long columns, one row per element.
 A monoid that defines only the scalar half works everywhere: its columns are one array of Python objects.
 """
 
@@ -65,7 +65,7 @@ class Monoid(Generic[Element]):
         return value  # type: ignore[no-any-return]
 
     def present(self, element: Element) -> Any:
-        """What a user reads: the result that an element stands for."""
+        """The result that an element stands for, as a user reads it."""
         return element
 
     def encode(self, element: Element) -> bytes:
@@ -88,11 +88,11 @@ class Monoid(Generic[Element]):
     # Which monoid this is.
 
     def parameters(self) -> dict[str, Any]:
-        """What distinguishes this instance from others of its class, as JSON values."""
+        """The parameters that distinguish this instance from others of its class, as JSON values."""
         return {}
 
     def fingerprint(self) -> dict[str, Any]:
-        """What a checkpoint stores so that it can refuse the state of another monoid. JSON values only."""
+        """The description that a checkpoint stores, to refuse the state of another monoid. JSON values only."""
         serializer = self.serializer
         return {
             "name": self.name or type(self).__name__,
@@ -157,7 +157,7 @@ class Monoid(Generic[Element]):
         return self.reduce_sorted(take(concat([a, b]), pairs), np.arange(0, 2 * rows, 2))
 
     def present_columns(self, columns: Columns) -> pa.Array:
-        """``present`` of every element, as a column of ``output_type``, or else of canonical JSON."""
+        """``present`` of every element, as a column of ``output_type``, otherwise of canonical JSON."""
         presented = [self.present(element) for element in self.unpack(columns)]
         if self.output_type is None:
             return pa.array([encoding.to_json(value) for value in presented], pa.string())
@@ -192,7 +192,7 @@ class Monoid(Generic[Element]):
         return repeat(self.pack([self.lift(scalar(values))]), length)
 
     def lift_list(self, values: list[Any]) -> Columns:
-        """``lift`` of every Python value of a list, one a row."""
+        """``lift`` of every Python value of a list, one per row."""
         return self.lift_columns(values)
 
     def output_fields(self) -> dict[str, pa.DataType]:
@@ -225,12 +225,12 @@ class Group(Monoid[Element]):
 
 
 def check(monoid: Any) -> None:
-    """TypeError, with what to write instead, unless ``monoid`` is usable. Call it where a user gives a monoid.
+    """TypeError, with the remedy, unless ``monoid`` is usable. Call it where a user gives a monoid.
 
     It checks the identity only; the laws check the rest.
     """
     if isinstance(monoid, type) and issubclass(monoid, Monoid):
-        raise TypeError(f"{monoid.__name__} is a class, and a monoid is an instance: write {monoid.__name__}()")
+        raise TypeError(f"{monoid.__name__} is a class, but a monoid is an instance: write {monoid.__name__}()")
     if not isinstance(monoid, Monoid) and isinstance(monoid, FunctionType):
         raise TypeError(f"{monoid.__name__} is a function: if it returns a monoid, write {monoid.__name__}()")
     if not isinstance(monoid, Monoid):
@@ -299,7 +299,7 @@ def _type_names(types: Sequence[pa.DataType]) -> str:
 
 
 def is_column(values: Any) -> bool:
-    """Whether ``values`` hold one value a row: a pyarrow array, or a NumPy array of at least one dimension."""
+    """Whether ``values`` hold one value per row: a pyarrow array, or a NumPy array of at least one dimension."""
     return isinstance(values, (pa.Array, pa.ChunkedArray)) or (isinstance(values, np.ndarray) and values.ndim > 0)
 
 

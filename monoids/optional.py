@@ -31,7 +31,7 @@ def option(monoid: Monoid[Any]) -> OptionMonoid:
 
         combine((), a) == a == combine(a, ())       combine((x,), (y,)) == (monoid.combine(x, y),)
 
-    So a sum of nothing is None and a sum of zeros is 0. An option is no Group, because an input cannot be unseen:
+    So a sum of nothing is None and a sum of zeros is 0. An option is not a Group, because an input cannot be unseen:
     subtracting everything leaves the identity of ``monoid``. ``monoid.lift`` never sees None.
 
     >>> from monoids.numbers.sums import Sum
@@ -44,7 +44,7 @@ def option(monoid: Monoid[Any]) -> OptionMonoid:
 
 
 class OptionMonoid(Monoid[Maybe]):
-    """What ``option`` returns. Columns: a flag for presence, then the monoid's columns (its identity where false)."""
+    """The result of ``option``. Columns: a flag for presence, then the monoid's columns (its identity where false)."""
 
     identity: Maybe = ()
     name = "option"

@@ -1,7 +1,7 @@
 """A pair is an input of two named parts. Each part is a column, or one value for every row.
 
-One pair is a tuple or list of two, or a mapping with both names; None is no pair. A column of pairs is an Arrow struct
-array with these two fields (or, slower, a list array or a NumPy array of objects), or a list of pairs. For
+One pair is a tuple or list of two, or a mapping with both names; None means no pair. A column of pairs is an Arrow
+struct array with these two fields (or, slower, a list array or a NumPy array of objects), or a list of pairs. For
 ``lift_rows``, a mapping or tuple may also hold columns: two, or one beside a value for every row.
 """
 
@@ -23,7 +23,7 @@ Names = tuple[str, str]
 def pair(value: Any, names: Names) -> tuple[Any, Any]:
     """The two parts of one pair, as Python values; (None, None) for None.
 
-    TypeError for a value that is no pair, ValueError for a mapping with other names.
+    TypeError for a value that is not a pair, ValueError for a mapping with other names.
 
     >>> pair({"y": 2, "x": 1}, ("x", "y")), pair((1, 2), ("x", "y")), pair(None, ("x", "y"))
     ((1, 2), (1, 2), (None, None))

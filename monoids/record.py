@@ -27,7 +27,7 @@ Fields = tuple[Any, ...]
 def record(**monoids: Monoid[Any]) -> Monoid[Fields]:
     """Monoids side by side, by name. A Group if all of them are; it has the traits that all of them share.
 
-    Its lift takes a mapping from field to input. A field left out contributes nothing; an unknown field raises.
+    Its lift takes a mapping from field to input. An omitted field contributes nothing; an unknown field raises.
 
     >>> from monoids import Count, Max
     >>> visits = record(visits=Count(), longest=Max())
@@ -49,7 +49,7 @@ def record(**monoids: Monoid[Any]) -> Monoid[Fields]:
 
 
 class RecordMonoid(Monoid[Fields]):
-    """What ``record`` returns."""
+    """The result of ``record``."""
 
     name = "record"
 
@@ -77,7 +77,7 @@ class RecordMonoid(Monoid[Fields]):
         return tuple(monoid.combine(x, y) for monoid, x, y in zip(self._monoids, a, b))
 
     def lift(self, value: Any) -> Fields:
-        """None contributes nothing. ValueError for an unknown field, TypeError for a value that is no mapping."""
+        """None contributes nothing. ValueError for an unknown field, TypeError for a value that is not a mapping."""
         if is_missing(value):
             return tuple(self.identity)
         self._check_mapping(value)

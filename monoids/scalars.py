@@ -68,7 +68,7 @@ def may_be_missing(kind: type) -> bool:
 
 def _is_null(value: Any) -> bool:
     if isinstance(value, pa.Scalar):
-        # A dictionary may hold null as one of its values: then the scalar is valid, and means nothing.
+        # A dictionary may hold null as one of its values: then the scalar is valid, but missing.
         return not value.is_valid or (pa.types.is_dictionary(value.type) and python_value(value) is None)
     return not isinstance(value, (np.datetime64, np.timedelta64)) or bool(np.isnat(value))
 

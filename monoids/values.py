@@ -187,9 +187,7 @@ def _check_zone(title: str, type: pa.DataType) -> None:
     try:
         pa.scalar(0, type).as_py()
     except LookupError as error:  # from zoneinfo or pytz, whichever is installed
-        raise TypeError(
-            f"{title}: there is no time zone {type.tz!r}: write one such as 'UTC' or 'Europe/Paris'"
-        ) from error
+        raise TypeError(f"{title}: unknown time zone {type.tz!r}: use one such as 'UTC' or 'Europe/Paris'") from error
 
 
 def _argument_list(*arguments: str) -> str:
@@ -210,7 +208,7 @@ def spelled(type: Any) -> str:
 
 
 def kind_of(type: pa.DataType) -> str:
-    """The kind of value in a column: ``int``, ``float``, ..., ``null``, or else the Arrow type's own name."""
+    """The kind of value in a column: ``int``, ``float``, ..., ``null``, otherwise the Arrow type's own name."""
     return next((kind for test, kind in _KINDS if test(type)), str(type))
 
 
@@ -223,7 +221,7 @@ def _kind_of_value(value: Any) -> str | None:
     return next((kind for python, kind in _PYTHON_KINDS if isinstance(value, python)), None)
 
 
-# What each kind accepts, one function a kind. A value that is not accepted ends in ``_refused``.
+# What each kind accepts, one function per kind. A value that is not accepted ends in ``_refused``.
 
 
 def _refused(type: ValueType, value: Any) -> TypeError:
@@ -234,7 +232,7 @@ def _accept_int(type: ValueType, value: Any) -> int:
     if not isinstance(value, (int, np.integer, np.bool_)):
         raise _refused(type, value)
     if not INT64_MIN <= value <= INT64_MAX:
-        raise OverflowError(f"{type.title} takes integers of 64 bits, and {shown(value)} is outside them")
+        raise OverflowError(f"{type.title} takes integers of 64 bits, but {shown(value)} is outside them")
     return int(value)
 
 

@@ -28,7 +28,7 @@ def wider(type: pa.DataType) -> pa.DataType | None:
 
 
 def is_as_wide(found: pa.DataType, type: pa.DataType) -> bool:
-    """Whether a column of ``found`` may stand for one of ``type``: equal, or wider in some parts.
+    """Whether a column of ``found`` can stand for one of ``type``: equal, or wider in some parts.
 
     >>> is_as_wide(pa.list_(pa.decimal128(38, 0)), pa.list_(pa.int64())), is_as_wide(pa.int64(), pa.decimal128(38, 0))
     (True, False)

@@ -82,7 +82,7 @@ class _Chosen(Monoid[Chosen]):
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As in any monoid; or a pair (tuple or mapping) whose parts are each a column or one value for every row.
 
-        ``by`` may then also be a list, one item a row; if it has several parts, a struct array such as
+        ``by`` may then also be a list, one item per row; if it has several parts, a struct array such as
         ``batch.order``, or a tuple or mapping of columns. ValueError for a column of another length.
         """
         stored = None if is_column(values) else self.pairs.store_rows(values, length)
@@ -125,7 +125,7 @@ class _Chosen(Monoid[Chosen]):
         return [kind.to_arrow(column, mask) for kind, column in zip(self.pairs.stored, stored)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where some columns of an element are null and others are not."""
+        """ValueError if some columns of an element are null and others are not."""
         check_schema(self, arrays)
         stored = [kind.from_arrow(array) for kind, array in zip(self.pairs.stored, arrays)]
         if not any(array.null_count for array in arrays):
@@ -179,7 +179,7 @@ class First(_Chosen):
 
     ``type``: the type of values. ``order``: the type of the order, by default that of ``message.order``: timestamp,
     partition, position. That order is total, so First commutes: late and shuffled messages do not change the result.
-    Where an order occurs twice, the smallest value wins. None contributes nothing: this is the first non-None value.
+    If an order occurs twice, the smallest value wins. None contributes nothing: this is the first non-None value.
 
         state.update(t, (message.order, message.value["page"]))
         state.update_batch(batch.timestamps, (batch.order, batch["page"]))
@@ -200,7 +200,7 @@ class First(_Chosen):
 class Last(_Chosen):
     """The value last in order; None without input. Lift takes pairs (order, value).
 
-    The mirror image of ``First``; where an order occurs twice, the largest value wins.
+    The mirror image of ``First``; if an order occurs twice, the largest value wins.
 
     >>> latest = Last(float)
     >>> a, b = latest.lift(((1000, "p0", (0, 8)), 20.5)), latest.lift(((1000, "p0", (0, 7)), 21.0))

@@ -115,7 +115,7 @@ def _listed(keys: list[Any], length: int) -> list[pa.Array] | None:
     try:
         column = pa.array(keys, *known)
     except (OverflowError, UnicodeEncodeError, pa.ArrowInvalid):
-        return None  # hash_key accepts each value, or says which it refuses and what to do
+        return None  # hash_key accepts each value, or names the refused value and the remedy
     return None if pa.types.is_decimal256(column.type) else [key_column(column)]
 
 

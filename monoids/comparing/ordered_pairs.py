@@ -1,4 +1,5 @@
-"""An ordered pair is an input (by, value): a value, and the order it is compared by. None in a pair makes it none."""
+"""An ordered pair is an input (by, value): a value, and the order it is compared by. A pair with None in it counts as
+None."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class OrderedPair:
         return None if held is None or accepted is None else (held, accepted)
 
     def flatten(self, accepted: tuple[Any, Any] | None) -> list[Any]:
-        """One value a column."""
+        """One value per column."""
         by, value = accepted or (None, None)
         return [*self.by.flatten(by), value]
 
@@ -55,7 +56,7 @@ class OrderedPair:
     def store_rows(self, values: Any, length: int) -> tuple[Column | None, list[Any]] | None:
         """As ``store``, for a pair whose parts are each a column or one value for every row; None if it is not one.
 
-        ``by`` may then also be a list, one item a row. ValueError for a column of another length.
+        ``by`` may then also be a list, one item per row. ValueError for a column of another length.
         """
         if isinstance(values, Mapping) and values.keys() == set(self.names):
             values = tuple(values[name] for name in self.names)
@@ -71,7 +72,7 @@ class OrderedPair:
         return self._with_fillers([*self.by.store(by, length), stored])
 
     def _with_fillers(self, columns: Sequence[Stored]) -> tuple[Column | None, list[Any]]:
-        """The columns, with a filler in all of them where one holds nothing: equal elements give equal bytes."""
+        """The columns, with a filler in all of them where one has no value: equal elements give equal bytes."""
         valid: Column | None = None
         for _, of_column in columns:
             if of_column is not None:

@@ -59,7 +59,7 @@ class Order:
         return tuple(f".{name}{path}" for name, part in zip(names, self.parts) for path in part.paths)
 
     def flatten(self, value: Any) -> list[Any]:
-        """An accepted value, or None, as one value a leaf."""
+        """An accepted value, or None, as one value per leaf."""
         if self.single:
             return [value]
         values = [None] * len(self.parts) if value is None else value
@@ -77,7 +77,7 @@ class Order:
         return tuple(nested)
 
     def store(self, values: Any, length: int) -> list[Stored]:
-        """A user's input for ``length`` rows as columns, one a leaf.
+        """A user's input for ``length`` rows as columns, one per leaf.
 
         An Arrow or NumPy array is a column; so is a list, because no value of an order is a list. Several parts are a
         struct array with their names, or a tuple or mapping whose parts are each a column or one value for every row.

@@ -59,7 +59,7 @@ class Reservoir(Table[SampleEntries]):
 
     def __init__(self, k: int, type: Any = int, *, seed: int = 0) -> None:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise TypeError(f"Reservoir({k!r}): k is how many values to keep, 1 or more")
+            raise TypeError(f"Reservoir({k!r}): k is the number of values to keep, 1 or more")
         if isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
             raise TypeError(f"Reservoir(..., seed={seed!r}): a seed is an integer of 64 bits")
         self.k = k
@@ -118,8 +118,8 @@ class Reservoir(Table[SampleEntries]):
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As in any monoid; or a pair (tuple or mapping) whose parts are each a column or one value for every row.
 
-        Ids may then also be a list, one a row; if they have several parts, a struct array such as ``batch.order``, or a
-        tuple of columns. ValueError for a column of another length.
+        Ids may then also be a list, one per row; if they have several parts, a struct array such as ``batch.order``, or
+        a tuple of columns. ValueError for a column of another length.
         """
         if isinstance(values, Mapping) and values.keys() == set(_NAMES):
             values = (values["id"], values["value"])

@@ -33,7 +33,7 @@ TopEntries = tuple[Any, ...]
 
 
 class _Top(Monoid[TopEntries]):
-    """Columns: one table a row, with the values, preceded by ``by`` if there is one.
+    """Columns: one table per row, with the values, preceded by ``by`` if there is one.
 
     ``type``: the type of the inputs if they are values; None if they are pairs.
     """
@@ -44,7 +44,7 @@ class _Top(Monoid[TopEntries]):
 
     def __init__(self, k: int, type: Any = int, *, by: Any = None) -> None:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise TypeError(f"{self.name}({k!r}): k is how many values to keep, 1 or more")
+            raise TypeError(f"{self.name}({k!r}): k is the number of values to keep, 1 or more")
         if isinstance(by, (tuple, dict)):
             raise TypeError(f"{self.name}(..., by={spelled(by)}): write one type, such as by=float")
         self.k = k
@@ -151,7 +151,7 @@ class _Top(Monoid[TopEntries]):
         return [list_array(table.lengths, _entries_array(stored, type), type)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where an entry is null, or an element is unsorted or has more than ``k`` entries."""
+        """ValueError if an entry is null, or an element is unsorted or has more than ``k`` entries."""
         check_schema(self, arrays)
         lengths, entries = list_entries(arrays[0], self)
         parts = [entries] if self.pairs is None else entries.flatten()

@@ -67,7 +67,7 @@ class BucketHistogram(CountTable):
         """An estimate of the smallest number not exceeded by at least a share ``q`` of all numbers (0 <= q <= 1).
 
         None without numbers. It is computed from the bounds of the bucket that holds that number. NaN is above all
-        numbers. ValueError for a ``q`` outside 0 to 1, or where a count is negative, after subtracting too much.
+        numbers. ValueError for a ``q`` outside 0 to 1, or if a count is negative, after subtracting too much.
         """
         if not 0 <= q <= 1:
             raise ValueError(f"{self!r}: quantile(element, {q!r}): q is a share, from 0 to 1")
@@ -189,7 +189,7 @@ def _boundary(given: Any) -> float:
     except (InvalidOperation, OverflowError) as error:
         raise ValueError(f"Histogram: the boundary {shown(given)} is not a number that 64-bit floats hold") from error
     if not math.isfinite(number):
-        raise ValueError(f"Histogram: the boundary {shown(given)} is not finite: leave it out, the outer buckets exist")
+        raise ValueError(f"Histogram: the boundary {shown(given)} is not finite: omit it, the outer buckets exist")
     if isinstance(given, (int, np.integer)) and int(number) != given:
         raise ValueError(f"Histogram: the boundary {given} is not a 64-bit float; the nearest is {int(number)}")
     return number

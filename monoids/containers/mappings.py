@@ -26,7 +26,8 @@ from monoids.table import Table, identity_rows
 from monoids.values import ALL_KINDS, ValueType, value_type
 
 MappingEntries = dict[Any, Any]
-"""An element of a mapping: key to element. A key is a value of type ``key=``, else the encoded bytes of any value."""
+"""An element of a mapping: key to element. A key is a value of type ``key=``, otherwise the encoded bytes of any
+value."""
 
 
 def mapping(monoid: Monoid[Any], *, key: Any = None) -> Monoid[MappingEntries]:
@@ -53,7 +54,7 @@ def mapping(monoid: Monoid[Any], *, key: Any = None) -> Monoid[MappingEntries]:
 
 
 class MappingMonoid(Table[MappingEntries]):
-    """What ``mapping`` returns."""
+    """The result of ``mapping``."""
 
     inner: Monoid[Any]
     name = "mapping"
@@ -219,12 +220,12 @@ class MappingMonoid(Table[MappingEntries]):
         return self.inner.encode(element) == self._nothing
 
     def _accepted(self, key: Any) -> Any:
-        """One key as an element holds it. TypeError for a value that is no key."""
+        """One key as an element holds it. TypeError for a value that is not a key."""
         if self.key is None:
             return encoding.encode(key)
         accepted = self.key.accept(key)
         if accepted is None:
-            raise TypeError(f"{self!r}: {key!r} is no key")
+            raise TypeError(f"{self!r}: {key!r} is not a key")
         return accepted
 
     def _stored(self, keys: Any) -> Any:

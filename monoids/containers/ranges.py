@@ -1,4 +1,4 @@
-"""A set of integers as ranges: what a reader has seen of a numbered stream, small as long as it has few gaps.
+"""A set of integers as ranges: the seen numbers of a stream, small as long as it has few gaps.
 
     combine(a, b) == the union of a and b, in as few ranges as possible
 
@@ -35,7 +35,7 @@ _RANGE = pa.struct([pa.field(name, pa.int64(), nullable=False) for name in ("fir
 class Ranges(Monoid[RangeSet]):
     """A set of 64-bit integers, kept as ranges; presented as a list of ``{"first", "last"}``, empty without input.
 
-    What is seen of numbered messages is mostly one range a sender: its size is the number of gaps, not of messages.
+    The seen numbers of messages are mostly one range per sender: its size is the number of gaps, not of messages.
     None contributes nothing. A float raises TypeError, an integer outside int64 OverflowError.
 
     >>> seen = Ranges()
@@ -82,14 +82,14 @@ class Ranges(Monoid[RangeSet]):
         element = decoded_as(self, data, tuple)
         for bounds in element:
             if type(bounds) is not tuple or [type(bound) for bound in bounds] != [int, int]:
-                raise ValueError(f"{self!r}: the encoded element has {bounds!r:.60}, which is no range")
+                raise ValueError(f"{self!r}: the encoded element has {bounds!r:.60}, which is not a range")
             if not INT64_MIN <= bounds[0] <= bounds[1] <= INT64_MAX:
-                raise ValueError(f"{self!r}: the encoded element has the range {bounds!r:.60}, which holds nothing")
+                raise ValueError(f"{self!r}: the encoded element has the range {bounds!r:.60}, which is empty")
         if encoding.encode(_united(element)) != data:
             raise ValueError(f"{self!r}: the ranges of the encoded element are not ascending with a gap between them")
         return element
 
-    # Columns: one table a row, of the first and the last number of each range.
+    # Columns: one table per row, of the first and the last number of each range.
 
     def lift_columns(self, values: Any) -> Columns:
         column = self.type.column(values)
@@ -132,7 +132,7 @@ class Ranges(Monoid[RangeSet]):
         return [list_array(table.lengths, ranges, self.schema.field(0).type)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError for other types, ranges that hold nothing, and ranges out of order or without a gap between."""
+        """ValueError for other types, empty ranges, and ranges out of order or without a gap between."""
         check_schema(self, arrays)
         lengths, ranges = list_entries(arrays[0], self)
         fields = ranges.flatten()
@@ -149,7 +149,8 @@ class Ranges(Monoid[RangeSet]):
 
 
 def united(table: Ragged, segments: Integers, count: int) -> Ragged:
-    """The union of each of ``count`` segments of rows of (first, last); row i is of ``segments[i]``, in any order."""
+    """The union of each of ``count`` segments of rows of (first, last); row i belongs to ``segments[i]``, in any
+    order."""
     firsts, lasts = table.flat()
     segment = table.spread(segments)
     if not len(segment):

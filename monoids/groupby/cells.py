@@ -41,7 +41,7 @@ _NO_STARTS = np.zeros(0, np.int64)
 
 
 def segment_starts(changed: np.ndarray[Any, np.dtype[np.bool_]]) -> Integers:
-    """The starts of segments. ``changed``: for each row but the first, whether it differs from the row before."""
+    """The starts of segments. ``changed``: for each row but the first, whether it differs from the previous row."""
     inner = np.flatnonzero(changed)
     starts = np.empty(len(inner) + 1, np.int64)
     starts[0] = 0
@@ -166,7 +166,7 @@ def group_cells(cells: Any, size: int) -> tuple[Integers, Integers, Any]:
 def group_codes(codes: Integers, panes: Integers, step: int = 1) -> tuple[Integers, Integers]:
     """Order rows by (code, pane, arrival): the permutation, and the starts of its groups.
 
-    ``codes``: int64, one a row, zero or more and dense; groups follow their order. ``panes``: int64.
+    ``codes``: int64, one per row, zero or more and dense; groups follow their order. ``panes``: int64.
     """
     if not len(codes):
         return _NO_STARTS, _NO_STARTS

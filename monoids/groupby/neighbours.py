@@ -1,4 +1,4 @@
-"""Neighbours are adjacent rows in an order; this says whether they have the same key.
+"""Neighbours are adjacent rows in an order; this module compares their keys.
 
 Null equals null and NaN equals NaN, as in a dictionary of keys.
 """

@@ -15,7 +15,7 @@ ONE: Columns = (np.ones(1, np.int64),)
 TRUE: Columns = (np.ones(1, np.bool_),)
 
 
-_COUNTED = "inputs cannot be this many: was an element combined with itself, or subtracted too often?"
+_COUNTED = "the number of inputs cannot be this large: was an element combined with itself, or subtracted too often?"
 _REMEDIES = {"Sum": "use Sum(int, unbounded=True), or Sum(float)", "Product": "use Product(float)"}
 
 

@@ -3,7 +3,7 @@
     window w of a key = its panes w, w + 1, ..., w + width - 1, from the left
 
 Where panes are dense, sums of 2, 4, 8, ... adjacent panes are built from one another, and windows from those, for all
-keys at once: at most two ``combine`` a window for every bit of its width. Where panes are sparse, each window is
+keys at once: at most two ``combine`` per window for every bit of its width. Where panes are sparse, each window is
 summed directly.
 """
 
@@ -20,7 +20,7 @@ from monoids.monoid import Monoid
 
 
 class PaneSums(NamedTuple):
-    """One row a (key, pane): key numbers from 0, ascending; panes, ascending within a key, each once; elements."""
+    """One row per (key, pane): key numbers from 0, ascending; panes, ascending within a key, each once; elements."""
 
     keys: Integers
     panes: Integers

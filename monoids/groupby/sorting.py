@@ -1,7 +1,7 @@
 """A stable sort of bounded integers by counting, twice: by high bits into pieces, then each piece by its low bits.
 
 A piece of some thousand rows fits the first-level cache, where NumPy's radix sort of 16-bit integers takes a few
-nanoseconds a row. Arrow's counting sort, of up to 12 bits, makes the pieces. Sorting 5 million rows by 26 bits this
+nanoseconds per row. Arrow's counting sort, of up to 12 bits, makes the pieces. Sorting 5 million rows by 26 bits this
 way takes a quarter of the time of a comparison sort of 64-bit integers.
 """
 
@@ -59,7 +59,7 @@ def stable_order(numbers: Any, bits: int) -> tuple[Integers, Any]:
 
 
 def _counted_bits(rows: int, bits: int) -> int:
-    """How many bits to count first: all of them, as many as make pieces fit the cache, or all but one digit."""
+    """The number of bits to count first: all, enough to make pieces fit the cache, or all but one digit."""
     if bits <= _COUNTED_BITS_MAX:
         return bits
     wanted = min((rows // _PIECE_ROWS).bit_length(), _COUNTED_BITS_MAX)

@@ -32,7 +32,7 @@ _HASH_LIMIT = 1 << 64
 
 @dataclass(frozen=True)
 class GroupSums:
-    """One row a (key, pane): ``hashes`` uint64, ``keys`` Arrow columns, ``panes`` int64, ``columns`` the elements."""
+    """One row per (key, pane): ``hashes`` uint64, ``keys`` Arrow columns, ``panes`` int64, ``columns`` the elements."""
 
     hashes: Words
     keys: tuple[pa.Array, ...]
@@ -109,7 +109,7 @@ def _by_cells(
 
 
 def _cells_max(rows: int, columns: Columns) -> int:
-    """How many cells to address directly. Constant elements, such as counts, need only the number of rows."""
+    """The number of cells to address directly. Constant elements, such as counts, need only the number of rows."""
     per_row = 2 if all(map(is_constant, columns)) else 1
     return max(_CELLS_MIN, min(per_row * rows, _CELLS_MAX))
 

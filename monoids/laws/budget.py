@@ -1,7 +1,7 @@
-"""A budget bounds the time and memory of testing a monoid where the user gives no number of examples.
+"""A budget bounds the time and memory of testing a monoid if the user gives no number of examples.
 
 A copy of the monoid checks it before each call of the monoid's own methods. Each law gets a part of the time: a twelfth
-of what is left, so a slow monoid is tested on every law a little and not only on the first. Time that the thread waits
+of the time left, so a slow monoid is tested on every law a little and not only on the first. Time that the thread waits
 for a processor while others use all of them does not count.
 """
 
@@ -20,7 +20,7 @@ from monoids.monoid import Group, Monoid
 
 SECONDS = 5.0
 BYTES = 400 * 2**20
-"""Memory allocated since the law began. With what is allocated until the next check, less than 500 MB."""
+"""Memory allocated since the law began. With the allocations until the next check, less than 500 MB."""
 
 _DRAWING = 0.3
 _SHRINKING = 0.2
@@ -32,7 +32,8 @@ _SCHEDULED = Path("/proc/thread-self/schedstat")
 
 
 class BudgetSpent(BaseException):
-    """The part is used up; ``why`` names the resource. No Exception, so a monoid's ``except`` cannot catch it."""
+    """The part is used up; ``why`` names the resource. Not an Exception, so that a monoid's ``except`` cannot catch
+    it."""
 
     def __init__(self, why: str) -> None:
         super().__init__(why)
@@ -52,19 +53,19 @@ class TrialBudget:
 
     @contextmanager
     def drawing(self) -> Iterator[None]:
-        """Within it, a third of the time may be spent."""
+        """While the context is open, a third of the time can be spent."""
         with self._part(SECONDS * _DRAWING):
             yield
 
     @contextmanager
     def law(self) -> Iterator[None]:
-        """Within it, a share of the time left, not counting the reserve for shrinking."""
+        """While the context is open, a share of the time left, not counting the reserve for shrinking."""
         with self._part((SECONDS * (1 - _SHRINKING) - self._spent) / _SHARES):
             yield
 
     @contextmanager
     def shrinking(self) -> Iterator[None]:
-        """Within it, half of the reserve for shrinking and of any other time left."""
+        """While the context is open, half of the reserve for shrinking and of any other time left."""
         with self._part(max(SECONDS - self._spent, SECONDS * _SHRINKING) / 2):
             yield
 

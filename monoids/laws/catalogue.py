@@ -17,10 +17,10 @@ class Law:
     """An equation that holds for every monoid it applies to.
 
     ``function`` returns the two sides, from a monoid and its named arguments; its docstring is the ``formula``, the two
-    sides in words, joined by " == ". ``applies``: to which monoids. ``depth``: how many lists are around the elements
-    in the sides, -1 if they hold none. ``exactly``: the sides are the same to the bit even if the monoid rounds.
-    ``by_row``: it holds for rows together iff it holds for each alone, so many can be tested at once; ``long``:
-    thousands are. ``wide``: it is also tested on a hundred distinct inputs.
+    sides in words, joined by " == ". ``applies``: whether it applies to a monoid. ``depth``: how many lists are around
+    the elements in the sides, -1 if they hold none. ``exactly``: the sides are the same to the bit even if the monoid
+    rounds. ``by_row``: it holds for rows together iff it holds for each alone, so many can be tested at once; ``long``:
+    it is tested on thousands of rows. ``wide``: it is also tested on a hundred distinct inputs.
 
     >>> LAWS[0].name, LAWS[0].arguments
     ('no mutation', ('a', 'b'))
@@ -98,7 +98,7 @@ def _lifts_columns(monoid: Monoid[Any]) -> bool:
 
 
 def _combines_columns(monoid: Monoid[Any]) -> bool:
-    """False where ``combine_columns`` is derived from ``reduce_sorted``, which has laws of its own."""
+    """False if ``combine_columns`` is derived from ``reduce_sorted``, which has laws of its own."""
     return type(monoid).combine_columns is not Monoid.combine_columns
 
 
@@ -108,7 +108,7 @@ def _has_columns(monoid: Monoid[Any]) -> bool:
 
 
 TOTALITY = Law("totality", scalar.totality, depth=-1, exactly=True)
-"""What the other laws presuppose."""
+"""The law that all others presuppose."""
 
 NO_MUTATION = Law("no mutation", scalar.no_mutation, depth=1, exactly=True)
 """Tested first, on copies. A monoid that breaks it is tested on no other law, because its elements would grow."""

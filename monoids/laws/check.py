@@ -40,7 +40,7 @@ class LawViolation(AssertionError):
 
 
 class LawsWarning(UserWarning):
-    """What a trial did not test."""
+    """Some laws were tested on only some of the examples, or on none."""
 
 
 def assert_monoid_laws(
@@ -72,8 +72,8 @@ def assert_monoid_laws(
       a = lift(1)
       combine(identity, a): 0
       a: 1
-      the identity must be neutral: combined with any element, it leaves that unchanged. If not every input is an \
-element, let lift make one of it
+      the identity must be neutral: combined with any element, it leaves the element unchanged. If some inputs \
+are not elements, let lift convert them
     """
     __tracebackhide__ = True
     trial = Trial(monoid, inputs, examples=examples, equality=equality)
@@ -115,7 +115,7 @@ class Trial:
         self.laws = laws_of(monoid)
         self._done: dict[str, int] = {}
         self.tried: dict[str, int] = {}
-        """The number of examples each law was tested on. A law with fewer than ``examples`` has no more to offer."""
+        """The number of examples each law was tested on. A law with fewer than ``examples`` has no more."""
         self._spent_on = ""
         self._equality: Equality = equality or (exact if monoid.exact else within())
 
@@ -282,12 +282,12 @@ class Trial:
                 drawn = st.fixed_dictionaries({name: strategies[name] for name in law.arguments})
                 explore(drawn, holds, 300, shrink=True)
         except (LawViolation, Flaky, BudgetSpent):
-            # It may be small but still have spare parts; if the law breaks only sometimes, any violation seen.
+            # It may be small but still be reducible; if the law breaks only sometimes, any violation seen.
             pass
         return self._shorter(law, *found[-1])
 
     def _shorter(self, law: Law, example: Example, violation: LawViolation) -> LawViolation:
-        """A violation reduced by leaving out what it does not need. Serves violations that are rarely drawn."""
+        """A violation reduced by omitting unneeded parts. Serves violations that are rarely drawn."""
         try:
             with self._budget.shrinking():
                 while True:

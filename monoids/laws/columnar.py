@@ -217,7 +217,7 @@ def _cells(rows: int, cuts: list[int]) -> tuple[Column, Column, Column]:
 
 
 def _snapshot(column: Any) -> Any:
-    """A copy of what columns hold now, to compare with what they hold later."""
+    """A copy of the columns' present content, to compare with their later content."""
     if isinstance(column, tuple):
         return [_snapshot(each) for each in column]
     if isinstance(column, ArrowColumn):

@@ -153,7 +153,7 @@ def _check_expected(title: str, trial: Trial, expected: Mapping[str, str]) -> No
         if law not in trial.laws:
             raise TypeError(
                 f"{title}.expected_failures: the law {name!r} does not apply to {trial.monoid!r}, which does not "
-                f"declare it; those that do: {', '.join(law.name for law in trial.laws)}"
+                f"declare it; the laws that apply: {', '.join(law.name for law in trial.laws)}"
             )
 
 

@@ -1,7 +1,7 @@
 """Discovery collects every public monoid of a package, with the inputs that its laws are tested on.
 
 It reads the package and its modules, except those whose name begins with an underscore, and in each the public names
-(``__all__`` where there is one):
+(``__all__`` if it exists):
 
     an instance of a monoid       is tested
     a class of monoids            is tested as constructed without arguments, unless an instance is tested anyway
@@ -67,7 +67,9 @@ def _modules(package: str) -> Iterator[ModuleType]:
     try:
         module = importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise ImportError(f"{error}: run it in the folder that holds it, or name that in PYTHONPATH") from error
+        raise ImportError(
+            f"{error}: run the command in the folder that holds it, or add that folder to PYTHONPATH"
+        ) from error
     except Exception as error:
         raise ImportError(f"{package} cannot be imported: {type(error).__name__}: {error}") from error
     yield module

@@ -22,7 +22,7 @@ EPSILON = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Scale:
-    """How large the sums in a law are.
+    """The size of the sums in a law.
 
     ``terms``: how many floats are added. ``magnitude``: the sum of their absolute values. ``depth``: how many lists
     are around the elements in the sides (-1: they hold no elements). ``present``: the monoid's ``present``.

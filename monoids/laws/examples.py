@@ -69,7 +69,7 @@ def examples_of(
 ) -> list[Example]:
     """Examples with a value for every argument of every law, the same in every process.
 
-    ``check_budget`` is called between them: once it raises BudgetSpent, there are no more.
+    ``check_budget`` is called between them: once it raises BudgetSpent, no more follow.
     """
     many = st.lists(inputs, min_size=1, max_size=ROWS_MAX)
     rows: list[list[Any]] = []

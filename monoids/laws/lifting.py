@@ -173,7 +173,7 @@ def _lifted(monoid: M, values: Any) -> list[Any]:
 
 
 def _lifted_or_refused(monoid: M, values: Any) -> list[Any] | None:
-    """The elements; None if the monoid refuses values of this type, which is no error."""
+    """The elements; None if the monoid refuses values of this type, which is not an error."""
     try:
         columns = monoid.lift_rows(values, len(values))
     except (TypeError, ValueError, NotImplementedError):

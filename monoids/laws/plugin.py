@@ -74,7 +74,7 @@ class LawOfMonoid(_Item):
         checked(self.trial, self.law)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The violation as text; if the monoid raised, also where."""
+        """The violation as text; if the monoid raised, with the place."""
         if not isinstance(excinfo.value, LawViolation):
             return super().repr_failure(excinfo, style)
         cause = excinfo.value.__cause__
@@ -94,7 +94,7 @@ class Untried(_Item):
         raise LawViolation(self.fault, "", {})
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What to write."""
+        """The sentence that says what to write."""
         return str(excinfo.value)
 
 
@@ -114,7 +114,7 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
         except (ImportError, TypeError) as error:
             raise pytest.UsageError(f"--monoid-laws={package}: {error}") from error
         if not found:
-            raise pytest.UsageError(f"--monoid-laws={package}: there is no public monoid in it")
+            raise pytest.UsageError(f"--monoid-laws={package}: it has no public monoid")
         items += found
         session.testscollected = len(items)
         report = pytest.CollectReport(package, "passed", None, [*found])

@@ -13,11 +13,11 @@ from monoids.monoid import Monoid
 
 _BRACKETS = "steps, workers and windows put the brackets anywhere, so the result must not depend on them"
 _NOTHING = (
-    "the identity must be neutral: combined with any element, it leaves that unchanged. If not every input is an "
-    "element, let lift make one of it"
+    "the identity must be neutral: combined with any element, it leaves the element unchanged. If some inputs are "
+    "not elements, let lift convert them"
 )
 _BY_LAW = {
-    "no mutation": "combine must return a new element, because others hold the old ones: 'return a + b', not 'a += b' "
+    "no mutation": "combine must return a new element, because the old ones are shared: 'return a + b', not 'a += b' "
     "or 'a.extend(b); return a'",
     "totality": "each of these must work on every element, and on the identity: a window may hold nothing else",
     "left identity": _NOTHING,
@@ -26,7 +26,7 @@ _BY_LAW = {
     "any tree": _BRACKETS,
     "commutativity": "if the order matters, remove commutative = True",
     "idempotence": "if twice differs from once, remove idempotent = True",
-    "inverse": "if something is left, it is no Group: make it a Monoid",
+    "inverse": "if something is left, it is not a Group: make it a Monoid",
     "pure lift": "lift must not change its input, and must lift equal inputs to equal elements",
     "pure present": "present must not change the element, and must present equal elements equally",
 }
@@ -35,7 +35,7 @@ _NAN = "NaN compares with nothing: define in combine what it means, or draw stra
 
 
 def remedy(law: Law, sides: Sequence[Any], inputs: Sequence[Any], close: bool) -> str:
-    """The remedy; empty where the formula says it all. ``close``: the sides are equal except for rounding."""
+    """The remedy; empty if the formula says everything. ``close``: the sides are equal except for rounding."""
     if close:
         return _ROUNDS
     if any(isinstance(x, float) and math.isnan(x) for x in inputs) and law.name in _BY_LAW and sides:

@@ -70,7 +70,7 @@ class Sample:
         return [(example, {}) for example in examples]
 
     def plan(self, law: Law) -> Sequence[Tried]:
-        """What the law is tested on: each example alone; or one of five alone, and the others many at a time.
+        """The examples that the law is tested on: each alone; or one of five alone, and the others many at a time.
 
         Columns cost by the call, not by the row. If a rounding error is allowed, each example stays alone, because the
         error bound grows with the rows.
@@ -101,7 +101,7 @@ class Sample:
 
     @cached_property
     def _wide(self) -> Sequence[Tried]:
-        """A hundred inputs and more, if their sum is defined; nothing where rounding errors add up."""
+        """A hundred inputs and more, if their sum is defined; empty if rounding errors add up."""
         if not self.monoid.exact:
             return []
         examples = wide([example for example, _ in self.drawn])
@@ -156,10 +156,10 @@ class Sample:
             x, fault = refused
             raise TypeError(
                 f"{self.monoid!r}: lift takes none of the drawn inputs, such as {x!r}: "
-                f"{type(fault).__name__}: {fault}. Give inputs= a strategy of what it lifts"
+                f"{type(fault).__name__}: {fault}. Give inputs= a strategy of inputs that it lifts"
             ) from fault
         raise TypeError(
-            f"{self.monoid!r}: {self.inputs!r} draws nothing but None. Give inputs= a strategy of what it lifts"
+            f"{self.monoid!r}: {self.inputs!r} draws only None. Give inputs= a strategy of inputs that it lifts"
         )
 
 

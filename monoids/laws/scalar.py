@@ -17,7 +17,7 @@ Sides = tuple[Any, Any]
 M = Monoid[Any]
 
 NOTHING: Sides = (None, None)
-"""Both sides of a law that does not apply to what was drawn."""
+"""Both sides of a law that does not apply to the drawn values."""
 
 
 def totality(monoid: M, elements: list[Any]) -> Sides:

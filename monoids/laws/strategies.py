@@ -44,8 +44,8 @@ def inputs_for(monoid: Any) -> InputStrategy:
     >>> inputs_for(Longest())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    TypeError: no inputs are known for Longest(): combine(self, a, b) (<doctest ... line 3) does not say of what type \
-its inputs are: annotate it, as combine(self, a: str, b: str); or give a strategy, as in \
+    TypeError: no inputs are known for Longest(): combine(self, a, b) (<doctest ... line 3) does not give the type of \
+its inputs: annotate it, as in combine(self, a: str, b: str); or give a strategy, as in \
 assert_monoid_laws(Longest(), strategies.text()), or register one: \
 inputs_for.register(Longest, lambda monoid: strategies.text())
     >>> _ = inputs_for.register(Longest, lambda monoid: st.text())
@@ -151,7 +151,7 @@ def _of_annotation(monoid: Monoid[Any]) -> InputStrategy | str:
         parameters = list(inspect.signature(method).parameters.values())
         bare = ", ".join(str(one) for one in parameters)
         typed = ", ".join([parameters[0].name, *(f"{one.name}: str" for one in parameters[1:])])
-        return f"{name}({bare}) ({place}) does not say of what type its inputs are: annotate it, as {name}({typed})"
+        return f"{name}({bare}) ({place}) does not give the type of its inputs: annotate it, as in {name}({typed})"
     try:
         strategy = st.from_type(argument)
         strategy.validate()

@@ -147,7 +147,7 @@ def fresh(value: Any) -> Any:
 
 
 def smaller(drawn: Any) -> Iterator[Any]:
-    """The drawn value with a half or a single part left out, in every way."""
+    """The drawn value without a half or a single part, in every way."""
     if isinstance(drawn, Repeated):
         yield from _smaller_repeated(drawn)
     elif isinstance(drawn, range):
@@ -176,7 +176,7 @@ def _term(monoid: Monoid[Any], x: Any, back: bool) -> Any:
 
 
 def _means(monoid: Monoid[Any], array: pa.Array, xs: Sequence[Any]) -> bool:
-    """Whether the rows equal the inputs. Arrow fills in fields that a mapping leaves out, turns keys into text, and
+    """Whether the rows equal the inputs. Arrow fills in fields that a mapping omits, turns keys into text, and
     integers beside floats into floats; to some monoids these are other inputs, or none."""
     if not pa.types.is_nested(array.type):
         return True

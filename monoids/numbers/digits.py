@@ -94,7 +94,7 @@ def no_digits(rows: int) -> Ragged:
 def sum_sorted(
     heads: Sequence[Column], table: Ragged, starts: Column, explode: Explode, limits: DigitLimits = NO_LIMITS
 ) -> Ragged:
-    """The sum of each segment of rows, of what their heads and their tables hold. OverflowError beyond the limits."""
+    """The sum of each segment of rows, over their heads and their tables. OverflowError beyond the limits."""
     alone = np.diff(starts, append=len(table)) == 1
     if not heads and alone.any():
         return _sum_others(table, starts, alone, limits)
@@ -122,7 +122,7 @@ def _sum_others(table: Ragged, starts: Column, alone: Column, limits: DigitLimit
 def sum_segments(
     heads: Sequence[Column], table: Ragged, segments: Column, count: int, explode: Explode, limits: DigitLimits
 ) -> Ragged | None:
-    """The sum of each of ``count`` segments, with row i in ``segments[i]``; None for so many that sorting is faster.
+    """The sum of each of ``count`` segments, with row i in ``segments[i]``; None if sorting is faster.
 
     OverflowError beyond the limits.
     """
@@ -141,7 +141,7 @@ def _blocks(starts: Column, rows: int) -> Iterator[tuple[slice, slice]]:
 
 
 class _Sum:
-    """Sums of digits, one a segment: the rows of ``_sums`` are slots, its columns are segments."""
+    """Sums of digits, one per segment: the rows of ``_sums`` are slots, its columns are segments."""
 
     def __init__(self, segments: int, limits: DigitLimits, cells_max: int = 1 << 62) -> None:
         self._segments = segments
@@ -250,7 +250,7 @@ def signs(table: Ragged) -> Column:
 
 
 def table_of_ints(rows: Sequence[Sequence[int]], lanes: Lanes) -> Ragged:
-    """One table row for each row of integers, with one integer a lane."""
+    """One table row for each row of integers, with one integer per lane."""
     slots: list[Column] = []
     digits: list[Column] = []
     lengths = np.zeros(len(rows), np.int64)
@@ -337,7 +337,7 @@ def table_to_arrow(table: Ragged) -> list[pa.Array]:
 
 
 def table_from_arrow(arrays: Sequence[pa.Array], limits: DigitLimits) -> Ragged:
-    """The inverse of ``table_to_arrow``. ValueError for lists that are no table, or integers beyond the limits."""
+    """The inverse of ``table_to_arrow``. ValueError for lists that are not a table, or integers beyond the limits."""
     slot_lists, digit_lists = arrays
     lengths = np.diff(slot_lists.offsets.to_numpy()).astype(np.int64)
     entries = [lists.flatten() for lists in arrays]

@@ -2,7 +2,7 @@
 
     integer of a row == sum(limbs[i] * 2**(24 * i))        limbs are floats, at most 2**23 + 1 in magnitude
 
-A column is an array with one row a limb, lowest first. The sign is that of the highest non-zero limb; 0 is all zeros.
+A column is an array with one row per limb, lowest first. The sign is that of the highest non-zero limb; 0 is all zeros.
 Every float computed here stays below 2**53, so it is exact: see ``LIMBS_MAX``.
 """
 

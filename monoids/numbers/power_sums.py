@@ -250,7 +250,7 @@ class _Powers:
         return self._products[degree]
 
     def negative(self, degree: Degrees) -> Column | None:
-        """-1 where the product is negative, else 0; None if no product is negative."""
+        """-1 where the product is negative, otherwise 0; None if no product is negative."""
         odd = [sign for sign, power in zip(self._signs, degree) if power % 2]
         return functools.reduce(operator.xor, odd) if odd else None
 

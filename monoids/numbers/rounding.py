@@ -63,7 +63,8 @@ def multiply(a: Magnitudes, b: Magnitudes) -> Magnitudes:
 
 
 def shifted(numbers: Magnitudes, first_slot: int, negative: Column | None) -> tuple[Column, list[Column]]:
-    """Slots and pieces of an addend; the lane begins at ``first_slot``. ``negative``: -1 where negative, else 0."""
+    """Slots and pieces of an addend; the lane begins at ``first_slot``. ``negative``: -1 where negative, otherwise
+    0."""
     offsets = (numbers.exponents & 31).view(np.uint64)
     slots = (numbers.exponents >> 5) + first_slot
     back, mask = np.uint64(32) - offsets, np.uint64(MASK)

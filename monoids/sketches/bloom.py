@@ -121,15 +121,15 @@ class BloomFilter(Table[int]):
         return struct.pack("<QB", self.bits, self.hashes) + data.tobytes()
 
     def decode(self, data: bytes) -> int:
-        """ValueError for a filter of another shape, and for bytes that are no filter."""
+        """ValueError for a filter of another shape, and for bytes that are not a filter."""
         head = struct.calcsize("<QB")
         if len(data) < head or (len(data) - head) % _ENTRY.itemsize:
-            raise ValueError(f"{self!r}: these {len(data)} bytes are no BloomFilter")
+            raise ValueError(f"{self!r}: these {len(data)} bytes are not a BloomFilter")
         shape = struct.unpack_from("<QB", data)
         if shape != (self.bits, self.hashes):
             raise ValueError(
                 f"{self!r} has {self.bits} bits and {self.hashes} hashes, but this filter has {shape[0]} and"
-                f" {shape[1]}: read it with the capacity and error it was made with"
+                f" {shape[1]}: read it with its own capacity and error"
             )
         words = np.frombuffer(data, _ENTRY, offset=head)
         numbers, bits = words["word"].astype(np.uint32), words["bits"].astype(np.uint64).view(np.int64)
@@ -167,7 +167,7 @@ class BloomFilter(Table[int]):
         return pa.array(self._estimates(np.bincount(rows, weights=bits, minlength=len(table))))
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where words are out of order, 0, or outside a filter of this size."""
+        """ValueError if words are out of order, 0, or outside a filter of this size."""
         columns = super().from_arrow(arrays)
         self._check(columns[0])
         return columns
@@ -180,7 +180,7 @@ class BloomFilter(Table[int]):
         return sorted(set(self._positions(hashes)[0].tolist())) if valid is None else []
 
     def _positions(self, hashes: Words) -> Words:
-        """The bits of each value, one row a value; bits may repeat."""
+        """The bits of each value, one row per value; bits may repeat."""
         turns = hashes[:, None] + np.arange(1, self.hashes + 1, dtype=np.uint64) * _STEP
         for bits, factor in _MIXING:
             turns ^= turns >> bits
@@ -191,7 +191,7 @@ class BloomFilter(Table[int]):
         return turns
 
     def _lifted(self, hashes: Words) -> Ragged:
-        """One row a value: its bits, grouped by word."""
+        """One row per value: its bits, grouped by word."""
         lengths, numbers, bits = [], [], []
         for start in range(0, len(hashes), _CHUNK_ROWS):
             positions = self._positions(hashes[start : start + _CHUNK_ROWS])

@@ -106,7 +106,7 @@ class CountMin(Table[Cells], Group[Cells]):
         return f"{self.type.title[:-1]}, width={self.width}, depth={self.depth}{seed})"
 
     def combine(self, a: Cells, b: Cells) -> Cells:
-        """OverflowError where a count is outside int64."""
+        """OverflowError if a count is outside int64."""
         total = dict(a)
         for cell, count in b.items():
             total[cell] = self._counts.combine(total.get(cell, 0), count)
@@ -170,15 +170,15 @@ class CountMin(Table[Cells], Group[Cells]):
         return encoding.encode((self.width, self.depth, self.seed, element))
 
     def decode(self, data: bytes) -> Cells:
-        """ValueError for a sketch of another size or seed, and for bytes that are no sketch."""
+        """ValueError for a sketch of another size or seed, and for bytes that are not a sketch."""
         *shape, element = decoded_as(self, data, tuple) or (None,)
         if len(shape) != 3 or not all(part.__class__ is int for part in shape) or element.__class__ is not dict:
-            raise ValueError(f"{self!r}: the encoded element is no Count-Min sketch")
+            raise ValueError(f"{self!r}: the encoded element is not a Count-Min sketch")
         if shape != [self.width, self.depth, self.seed]:
             written = "width={}, depth={}, seed={}".format(*shape)
             raise ValueError(
                 f"{self!r} cannot read a sketch of {written}, whose cells differ: read it with CountMin({written}),"
-                " and make all sketches that are combined the same way"
+                " and create all combined sketches the same way"
             )
         sums = [0] * self.depth
         for cell, count in element.items():
@@ -202,8 +202,8 @@ class CountMin(Table[Cells], Group[Cells]):
     def from_datasketches(self, data: bytes) -> Cells:
         """The element in the bytes of ``datasketches.count_min_sketch.serialize``.
 
-        ValueError for bytes that are no sketch, are truncated, or belong to a sketch of another width, depth or seed,
-        and for weights that are not integers.
+        ValueError for bytes that are not a sketch, are truncated, or belong to a sketch of another width, depth or
+        seed, and for weights that are not integers.
         """
         return count_min_bytes.read(self, data)
 
@@ -246,7 +246,7 @@ class CountMin(Table[Cells], Group[Cells]):
         )
 
     def cell_columns(self, column: Any) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """The cells of each value of a stored column: one row a value, with ``depth`` cells."""
+        """The cells of each value of a stored column: one row per value, with ``depth`` cells."""
         rows = len(column)
         cells = np.empty((rows, self.depth), np.uint32)
         seeds = np.array(self.row_seeds, np.uint64)[:, None]
@@ -290,7 +290,7 @@ class CountMin(Table[Cells], Group[Cells]):
         return pa.array(totals)
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where a cell or a count is invalid, or the rows of a sketch have different sums."""
+        """ValueError if a cell or a count is invalid, or the rows of a sketch have different sums."""
         (table,) = super().from_arrow(arrays)
         keys, counts = table.flat()
         if not len(keys):

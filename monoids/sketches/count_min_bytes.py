@@ -53,15 +53,17 @@ def write(sketch: Any, element: dict[int, int]) -> bytes:
 def read(sketch: Any, data: bytes) -> dict[int, int]:
     """ValueError for bytes that ``sketch`` could not have written, before any memory of its size is allocated."""
     if len(data) < _HEADER.size:
-        raise ValueError(f"{sketch!r}: these {len(data)} bytes are no DataSketches Count-Min sketch")
+        raise ValueError(f"{sketch!r}: these {len(data)} bytes are not a DataSketches Count-Min sketch")
     *kind, flags, width, depth, seed_hash = _HEADER.unpack_from(data)
     if tuple(kind) != _KIND or flags & ~_EMPTY:
-        raise ValueError(f"{sketch!r}: bytes that begin with {data[:4].hex(' ')} are no DataSketches Count-Min sketch")
+        raise ValueError(
+            f"{sketch!r}: bytes that begin with {data[:4].hex(' ')} are not a DataSketches Count-Min sketch"
+        )
     if (width, depth) != (sketch.width, sketch.depth):
         remedy = f"{sketch.type.title[:-1]}, width={width}, depth={depth})"
         raise ValueError(f"{sketch!r} cannot read a sketch of width {width} and depth {depth}: read it with {remedy}")
     if seed_hash != _seed_hash(sketch.seed):
-        raise ValueError(f"{sketch!r} cannot read a sketch made with another seed: name it, as in seed=1")
+        raise ValueError(f"{sketch!r} cannot read a sketch with another seed: give that seed, as in seed=1")
     size = _HEADER.size if flags & _EMPTY else _HEADER.size + 8 + 8 * width * depth
     if len(data) != size:
         raise ValueError(f"{sketch!r}: a sketch of width {width} and depth {depth} has {size} bytes, not {len(data)}")

@@ -62,7 +62,7 @@ def exact_until(n: int, sketch: Monoid[Any]) -> ExactUntil:
 
 
 class ExactUntil(Monoid[HashesOrSketch]):
-    """What ``exact_until`` returns. Presented as the sketch is; without input as 0."""
+    """The result of ``exact_until``. Presented as the sketch is; without input as 0."""
 
     commutative = True
     idempotent = True
@@ -152,7 +152,7 @@ class ExactUntil(Monoid[HashesOrSketch]):
         if promoted:
             return Promoted(self.sketch.decode(content))
         if len(content) % 8 or len(content) > 8 * n:
-            raise ValueError(f"{self!r}: {len(content)} bytes of hashes: 8 a hash, at most {n} hashes")
+            raise ValueError(f"{self!r}: {len(content)} bytes of hashes: 8 per hash, at most {n} hashes")
         hashes = np.frombuffer(content, "<u8")
         if (hashes[1:] <= hashes[:-1]).any():
             raise ValueError(f"{self!r}: the hashes do not ascend")
@@ -219,7 +219,7 @@ class ExactUntil(Monoid[HashesOrSketch]):
         check_schema(self, arrays)
         (exact,) = self._exact.from_arrow(arrays[:1])
         if arrays[1].null_count:
-            raise ValueError(f"{self!r}: an element is neither promoted nor not")
+            raise ValueError(f"{self!r}: the flag of a promoted element is null")
         promoted = arrays[1].to_numpy(zero_copy_only=False)
         sketches = self.sketch.from_arrow(arrays[2:])
         if (exact.lengths > np.where(promoted, 0, self.n)).any():

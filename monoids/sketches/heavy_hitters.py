@@ -112,7 +112,7 @@ class HeavyHitters(Monoid[Hitters]):
         if self.track < self.k:
             raise ValueError(
                 f"HeavyHitters({k}, track={track}) cannot show {k} values and track {track}: track at least as many as"
-                f" you show, or leave out track=, which tracks {least:,}"
+                f" you show, or omit track=, which tracks {least:,}"
             )
         self.counts = CountMin(type, error=error, confidence=confidence, width=width, depth=depth)
         self.candidates = _CandidateTable(self.counts.type, self.track)
@@ -140,7 +140,7 @@ class HeavyHitters(Monoid[Hitters]):
         return self.counts.combine(a[0], b[0]), self.candidates.combine(a[1], b[1])
 
     def lift(self, value: Any) -> Hitters:
-        """TypeError for a value that is no pair, and for an id that cannot be a key."""
+        """TypeError for a value that is not a pair, and for an id that cannot be a key."""
         id, value = pair(value, _NAMES)
         accepted = None if is_missing(value) else self.type.accept(value)
         hashed = hash_id(0, id)
@@ -191,8 +191,8 @@ class HeavyHitters(Monoid[Hitters]):
     def lift_rows(self, values: Any, length: int) -> Columns:
         """As in any monoid; or a pair (tuple or mapping) whose parts are each a column or one value for every row.
 
-        Ids may then also be a list, one a row; if they have several parts, a struct array such as ``batch.order``, or a
-        tuple of columns. ValueError for a column of another length.
+        Ids may then also be a list, one per row; if they have several parts, a struct array such as ``batch.order``, or
+        a tuple of columns. ValueError for a column of another length.
         """
         if isinstance(values, Mapping) and values.keys() == set(_NAMES):
             values = (values["id"], values["value"])
@@ -299,7 +299,7 @@ class _CandidateTable(Table[Candidates]):
             raise ValueError(f"{self!r}: {len(candidates)} candidates exceed track={self.track}")
         for value, priority in candidates.items():
             if encoding.encode(_accepted(self.type, value)) != encoding.encode(value):
-                raise ValueError(f"{self!r}: the candidate {shown(value)} is no {self.type.arrow}")
+                raise ValueError(f"{self!r}: the candidate {shown(value)} is not a {self.type.arrow}")
             if priority.__class__ is not int or not 0 <= priority < _NOTHING:
                 raise ValueError(f"{self!r}: the candidate {shown(value)} has the priority {priority!r:.60}")
         return candidates

@@ -108,9 +108,9 @@ class HyperLogLog(Table[Registers]):
         return bytes((self.precision,)) + np.array(sorted(element), "<u4").tobytes()
 
     def decode(self, data: bytes) -> Registers:
-        """ValueError for a sketch of another precision, and for bytes that are no sketch."""
+        """ValueError for a sketch of another precision, and for bytes that are not a sketch."""
         if not data or len(data) % 4 != 1 or data[0] not in PRECISIONS:
-            raise ValueError(f"{self!r}: these {len(data)} bytes are no HyperLogLog")
+            raise ValueError(f"{self!r}: these {len(data)} bytes are not a HyperLogLog")
         if data[0] != self.precision:
             raise ValueError(
                 f"{self!r} cannot read a sketch of precision {data[0]}, whose registers differ: read it with "
@@ -161,7 +161,7 @@ class HyperLogLog(Table[Registers]):
         return pa.array(np.concatenate(parts) if parts else np.zeros(0, np.int64))
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where registers are out of order or beyond this precision, or a rank is out of bounds."""
+        """ValueError if registers are out of order or beyond this precision, or a rank is out of bounds."""
         columns = super().from_arrow(arrays)
         self._check(columns[0])
         return columns

@@ -90,7 +90,7 @@ class Quantiles(Table[BucketCounts], Group[BucketCounts]):
         return f"Quantiles({_text(self.relative_error)!r}, quantiles={quantiles!r})"
 
     def combine(self, a: BucketCounts, b: BucketCounts) -> BucketCounts:
-        """OverflowError where a count is outside int64."""
+        """OverflowError if a count is outside int64."""
         total = dict(a)
         for bucket, count in b.items():
             total[bucket] = self._counts.combine(total.get(bucket, 0), count)
@@ -123,15 +123,15 @@ class Quantiles(Table[BucketCounts], Group[BucketCounts]):
         return encoding.encode((_text(self.relative_error), element))
 
     def decode(self, data: bytes) -> BucketCounts:
-        """ValueError for a sketch with another error, and for bytes that are no sketch."""
+        """ValueError for a sketch with another error, and for bytes that are not a sketch."""
         parts = decoded_as(self, data, tuple)
         if len(parts) != 2 or parts[0].__class__ is not str or parts[1].__class__ is not dict:
-            raise ValueError(f"{self!r}: the encoded element is no sketch of quantiles")
+            raise ValueError(f"{self!r}: the encoded element is not a sketch of quantiles")
         error, element = parts
         if error != _text(self.relative_error):
             raise ValueError(
                 f"{self!r} cannot read a sketch of relative error {error!r:.40}, whose buckets differ: read it with"
-                f" Quantiles({error!r:.40}), and make all sketches that are combined the same way"
+                f" Quantiles({error!r:.40}), and create all combined sketches the same way"
             )
         for bucket, count in element.items():
             if bucket.__class__ is not int or not self.buckets.first <= bucket <= self.buckets.last:

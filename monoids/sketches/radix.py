@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from monoids.groupby.cells import Integers
 
 CHUNK_ROWS = 1 << 18
-"""How many words to pass at a time: they stay in the cache while they are split."""
+"""The number of words to pass at a time: they stay in the cache while they are split."""
 
 UnsignedWords = np.ndarray[Any, Any]
 """Unsigned integers of 32 or 64 bits."""

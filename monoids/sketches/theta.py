@@ -220,7 +220,7 @@ class Theta(Monoid[ThetaSample]):
         return [pa.array(np.ascontiguousarray(thetas)), list_array(table.lengths, pa.array(table.flat()[0]), _LIST)]
 
     def from_arrow(self, arrays: Sequence[pa.Array]) -> Columns:
-        """ValueError where hashes are out of order, not below theta, or more than k."""
+        """ValueError if hashes are out of order, not below theta, or more than k."""
         check_schema(self, arrays)
         if arrays[0].null_count:
             raise ValueError(f"{self!r}: a theta is null")

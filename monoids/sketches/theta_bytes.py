@@ -44,9 +44,9 @@ def to_bytes(theta: int, hashes: Sequence[int]) -> bytes:
 
 
 def from_bytes(data: bytes) -> tuple[int, Words]:
-    """The theta of a sketch, and its hashes, ascending. ValueError for bytes that are no sketch."""
+    """The theta of a sketch, and its hashes, ascending. ValueError for bytes that are not a sketch."""
     if len(data) < 8:
-        raise ValueError(f"{len(data)} bytes are no theta sketch of DataSketches, which has at least 8")
+        raise ValueError(f"{len(data)} bytes are not a theta sketch of DataSketches, which has at least 8")
     words, version, family, _, flags, seed_hash = _HEAD.unpack_from(data)
     if version != _VERSION or family != _FAMILY or not flags & _COMPACT or flags & _BIG_ENDIAN:
         raise ValueError(

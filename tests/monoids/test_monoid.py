@@ -113,7 +113,7 @@ def add(self: Any, a: Any, b: Any) -> Any:
 @pytest.mark.parametrize(
     ("monoid", "message"),
     [
-        (Count, r"Count is a class, and a monoid is an instance: write Count\(\)"),
+        (Count, r"Count is a class, but a monoid is an instance: write Count\(\)"),
         (3, "3 is not a monoid: use Sum"),
         (incomplete(identity=0), r"Mine does not define combine\(self, a, b\)"),
         (incomplete(combine=add), "Mine has no identity: .*'identity = 0'"),

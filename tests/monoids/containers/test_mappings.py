@@ -279,7 +279,7 @@ def test_stored_entries_are_checked() -> None:
         (mapping(SetUnion(int), key=int), [[{"key": 1, "value": [2]}, {"key": 2, "value": []}]], "holds the identity"),
         (mapping(record(a=Sum(), b=Max())), [[{"key": encoding.encode(1), "a": 0, "b": None}]], "holds the identity"),
         (mapping(Sum()), [[{"key": b"zz", "value": 1}]], "is not as this monoid writes it"),
-        (mapping(Sum(), key=str), [[{"key": b"\xff", "value": 1}]], "no UTF-8"),
+        (mapping(Sum(), key=str), [[{"key": b"\xff", "value": 1}]], "not UTF-8"),
     ],
 )
 def test_stored_entries_of_another_hand_are_refused(monoid: Any, rows: Any, fault: str) -> None:

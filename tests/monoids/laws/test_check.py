@@ -221,7 +221,7 @@ def test_equality_at_fault_is_told(equality: Any, told: str) -> None:
 
 @pytest.mark.parametrize(
     ("inputs", "told"),
-    [(st.none(), "draws nothing but None"), (st.nothing(), "no inputs can be drawn from nothing")],
+    [(st.none(), "draws only None"), (st.nothing(), "no inputs can be drawn from nothing")],
 )
 def test_inputs_that_try_nothing_are_refused(inputs: Any, told: str) -> None:
     """No law would have been tried on anything but the identity."""

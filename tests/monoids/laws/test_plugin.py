@@ -71,7 +71,7 @@ def test_plugin_beside_other_tests(package: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), one_in(2, [("json", "no public monoid in it"), ("jobs_of_nobody", "No module named")])
+    ("name", "told"), one_in(2, [("json", "has no public monoid"), ("jobs_of_nobody", "No module named")])
 )
 def test_plugin_refuses_a_package_without_monoids(package: Path, name: str, told: str) -> None:
     """No test at all would be a pass."""
@@ -98,7 +98,7 @@ def test_plugin_that_is_not_asked_loads_nothing(package: Path) -> None:
             (["--monoid-laws=jobs_of_mine.broken"], "broken cannot be imported: ZeroDivisionError"),
             (["--monoid-laws=jobs_of_mine", "--monoid-laws-examples=0"], "at least 1, not 0"),
             (["--monoid-laws=jobs_of_mine", "--monoid-laws-examples=-3"], "at least 1, not -3"),
-            (["--monoid-laws=jobs_of_nobody"], "in the folder that holds it, or name that in PYTHONPATH"),
+            (["--monoid-laws=jobs_of_nobody"], "in the folder that holds it, or add that folder to PYTHONPATH"),
         ],
     ),
 )

@@ -95,7 +95,12 @@ UNLAWFUL: dict[str, tuple[Monoid[Any], Any, str, str]] = {
     "subtraction": (written(lambda a, b: a - b, 0), INTS, "left identity", "combine(identity, a): -1"),
     "max from zero": (written(max, 0), INTS, "left identity", "a = lift(-1)"),
     "max of NaN": (written(max, -math.inf), st.floats(), "left identity", "allow_nan=False"),
-    "sum modulo seven of any integer": (written(lambda a, b: (a + b) % 7, 0), INTS, "left identity", "let lift make"),
+    "sum modulo seven of any integer": (
+        written(lambda a, b: (a + b) % 7, 0),
+        INTS,
+        "left identity",
+        "let lift convert",
+    ),
     "capped sum": (
         written(lambda a, b: max(-5, min(5, a + b)), 0, lambda x: max(-5, min(5, x))),
         INTS,

@@ -157,7 +157,7 @@ def test_annotations_say_what_is_drawn() -> None:
     assert {type(x) for x in drawn(inputs_for(Bits()), 20)} == {int}
     assert {type(x) for x in drawn(inputs_for(Lengths()), 20)} == {str}
     with pytest.raises(
-        TypeError, match=r"line \d+\) does not say of what type .*: annotate it, as lift\(self, value: str\)"
+        TypeError, match=r"line \d+\) does not give the type of its inputs: annotate it, as in lift\(self, value: str\)"
     ):
         inputs_for(Untyped())
 

@@ -246,7 +246,9 @@ def test_float_sums_and_means_are_within_their_bounds() -> None:
 def test_a_mean_has_a_count_in_int64() -> None:
     """An element that columns cannot hold must not come to be."""
     element = Mean().lift(1.0)
-    with pytest.raises(OverflowError, match=r"Mean\(\): a total is outside .*; inputs cannot be this many"):
+    with pytest.raises(
+        OverflowError, match=r"Mean\(\): a total is outside .*; the number of inputs cannot be this large"
+    ):
         for _ in range(64):
             element = Mean().combine(element, element)
     assert Mean().unpack(Mean().pack([element])) == [element] == [Mean().decode(Mean().encode(element))]

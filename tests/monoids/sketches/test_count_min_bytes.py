@@ -92,10 +92,10 @@ def changed(at: int, data: bytes) -> bytes:
         (WRITTEN[:15], "15 bytes"),
         (WRITTEN[:-1], "103 bytes|not 103"),
         (WRITTEN + b"\0", "not 105"),
-        (changed(0, b"\3"), "no DataSketches"),
-        (changed(1, b"\2"), "no DataSketches"),
-        (changed(2, b"\3"), "no DataSketches"),
-        (changed(3, b"\2"), "no DataSketches"),
+        (changed(0, b"\3"), "not a DataSketches"),
+        (changed(1, b"\2"), "not a DataSketches"),
+        (changed(2, b"\3"), "not a DataSketches"),
+        (changed(3, b"\2"), "not a DataSketches"),
         (changed(3, b"\1"), "has 16 bytes"),
         (changed(8, struct.pack("<I", 2**32 - 1)), r"read it with CountMin\(int, width=4294967295, depth=2\)"),
         (changed(12, b"\xff"), r"read it with CountMin\(int, width=5, depth=255\)"),
@@ -107,7 +107,7 @@ def changed(at: int, data: bytes) -> bytes:
         (changed(24, struct.pack("<d", 0.5)), "fractions"),
         (changed(24, struct.pack("<d", 1e300)), "fractions"),
         (changed(24, struct.pack("<d", 77.0)), "different sums"),
-        (np.random.default_rng(1).bytes(104), "no DataSketches"),
+        (np.random.default_rng(1).bytes(104), "not a DataSketches"),
     ],
 )
 def test_other_bytes_are_refused(data: bytes, fault: str) -> None:

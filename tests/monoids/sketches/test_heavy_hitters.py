@@ -210,7 +210,7 @@ def test_types_of_values() -> None:
 )
 def test_wrong_arguments_are_refused(arguments: tuple[Any, ...], error: type[Exception], remedy: str) -> None:
     """Lost: what to write instead."""
-    with pytest.raises(ValueError, match=r"cannot show 10 values and track 5: .* leave out track=, which tracks 1,000"):
+    with pytest.raises(ValueError, match=r"cannot show 10 values and track 5: .* omit track=, which tracks 1,000"):
         HeavyHitters(10, track=5)
     with pytest.raises(TypeError, match=r"track='5'"):
         HeavyHitters(10, track="5")  # type: ignore[arg-type]
