@@ -106,6 +106,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ),
     (
         "persistent.driver.folds",
+        "persistent.driver.naming",
         "persistent.driver.seen_part",
         "persistent.driver.commit",
         "persistent.driver.run_cache",

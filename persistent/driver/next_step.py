@@ -13,15 +13,13 @@ from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import wall_ms
-from persistent.dedupe import check_columns
 from persistent.driver.commit import watermark_after
 from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart
-from persistent.driver.seen_part import check_kinds
+from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
 from persistent.errors import CorruptCheckpoint, InvalidPipeline
-from persistent.sources.layout import columns_of_text
 from persistent.sources.offsets import place_id
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
 from persistent.task import check_key
@@ -57,10 +55,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         schema = job.sources[name].schema(planned[name].recorded)
         check_key(job.task, schema)
         if name in job.dedupe:
-            is_guess = getattr(job.sources[name], "infers", False)
-            guessed = columns_of_text(planned[name].recorded) if is_guess else frozenset()
-            check_columns(job.dedupe[name], schema, guessed)
-            check_kinds(manifest, job.dedupe[name], name, schema, job.storage.url)
+            check_names(job, manifest, name, planned[name].recorded)
     if not reading:
         ends = options.end_of_input and not clock.end_of_input and not _is_held(planned, job.storage.url)
         if ends:

@@ -102,11 +102,15 @@ class Notes:
         job = self._bench.job
         for name in job.sinks if found.base and found.sinks else ():
             if name not in found.sinks and not former_name(job, found, name):
-                self.note(f"sink {name}", f"the sink {name!r} is new: it gets the windows that close after {closed}")
+                self.note(
+                    f"sink {name}", f"the sink {name!r} is new: it receives the windows that close after {closed}"
+                )
         for name in found.sinks if job.sinks else ():
             if name not in job.sinks and name not in {former_name(job, found, one) for one in job.sinks}:
                 has = f"it has the windows that closed up to {closed}"
-                self.note(f"sink {name}", f"the sink {name!r} is left out: {has}, gets no more, and cannot come back")
+                self.note(
+                    f"sink {name}", f"the sink {name!r} is left out: {has}, receives no more, and cannot come back"
+                )
         for name in job.sources if found.base else ():
             if name not in found.sources:
                 of_old = self._of_old_records(name, utc_text(found.clock.watermark))

@@ -191,9 +191,10 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
     if len(sinks) == 1 or not isinstance(first, PersistentError):
         return first
     others = ", ".join(repr(name) for name in sinks if name not in failures)
+    received = f"; {others} received theirs" if others else ""
     named = type(first)(
         f"sink {', '.join(map(repr, failures))}: {str(first).rstrip('.')}. The outputs that it lacks stay in the "
-        f"checkpoint, and the next run begins with them{f'; {others} got theirs' if others else ''}{by_place(sinks)}"
+        f"checkpoint, and the next run begins with them{received}{by_place(sinks)}"
     )
     named.__cause__ = first
     return named

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 import pyarrow as pa
 
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.parts import SeenPart
 from persistent.checkpoint.plan import StepPlan
-from persistent.dedupe import Dedupe, kinds_of
+from persistent.dedupe import Dedupe, check_columns, kinds_of
 from persistent.driver.folds import Fold, Runs, runs_after
 from persistent.errors import FingerprintChanged
+from persistent.sources.layout import columns_of_text
 from persistent.worker.job import Job
 from persistent.worker.seen_items import SeenBefore
 
@@ -69,7 +71,16 @@ def kinds_read(job: Job, plan: StepPlan) -> dict[str, dict[str, str]]:
     }
 
 
-def check_kinds(found: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:
+def check_names(job: Job, found: Manifest, source: str, recorded: Mapping[str, Any]) -> None:
+    """InvalidPipeline unless the records of this plan have the columns that identify them. FingerprintChanged if their
+    names are of another kind than those that were seen."""
+    schema = job.sources[source].schema(recorded)
+    guessed = columns_of_text(recorded) if getattr(job.sources[source], "infers", False) else ()
+    check_columns(job.dedupe[source], schema, guessed)
+    _check_kinds(found, job.dedupe[source], source, schema, job.storage.url)
+
+
+def _check_kinds(found: Manifest, dedupe: Dedupe, source: str, schema: pa.Schema, url: str) -> None:
     """FingerprintChanged if the seen records have names of another kind than this schema: no copy would be
     recognised."""
     seen = found.sources[source].seen

@@ -145,7 +145,7 @@ def test_the_kinds_of_names_are_kept_and_must_not_change() -> None:
 
     def check(seen: SeenPart | None, origin: pa.DataType) -> None:
         schema = pa.schema([("origin", origin), ("n", pa.int64())])
-        seen_part.check_kinds(manifest(BY_NUMBER, seen=seen), BY_NUMBER, "memory", schema, "url")
+        seen_part._check_kinds(manifest(BY_NUMBER, seen=seen), BY_NUMBER, "memory", schema, "url")
 
     with pytest.raises(FingerprintChanged, match=r"^url: copies were recognised by .origin., which held text and is"):
         check(found, pa.int64())

@@ -40,12 +40,12 @@ def _under_the_current_id(job: Any, log: Log, manifest: Manifest) -> None:
     _PUBLISH(job, log, replace(manifest, sinks=sinks, aside=aside))
 
 
-def _inputs_stay(runs: Any, merge: Any, output: Any) -> Any:
-    return (*runs, output) if output is not None else runs
+def _inputs_stay(runs: Any, folds: Any) -> Any:
+    return (*runs, *(folded.run for _, folded in folds if folded.run is not None))
 
 
-def _inputs_go(runs: Any, merge: Any, output: Any) -> Any:
-    return tuple(run for run in runs if run not in merge.inputs)
+def _inputs_go(runs: Any, folds: Any) -> Any:
+    return tuple(run for run in runs if not any(run in item.merge.inputs for item, _ in folds))
 
 
 def _early(self: SeenPart, watermark: int, within_ms: int) -> int:
@@ -74,9 +74,9 @@ MUTANTS: Mapping[str, Patch] = {
     "a step does not publish": (step_effects, "publish", lambda job, log, manifest: None),
     "garbage is whatever is not live": (garbage, "is_abandoned", lambda name, epoch, id: True),
     "only what the newest manifest names is live": (publish, "_live", lambda manifest, kept: manifest.files()),
-    "a fold does not replace its inputs": (commit, "replaced", _inputs_stay),
+    "a fold does not replace its inputs": (commit, "runs_after", _inputs_stay),
     "what was seen is not committed": (commit, "seen_after", lambda seen, *rest: seen),
-    "what was seen is forgotten where it is folded": (seen_part, "replaced", _inputs_go),
+    "what was seen is forgotten where it is folded": (seen_part, "runs_after", _inputs_go),
     "what was seen expires too early": (SeenPart, "horizon", _early),
     "splits that have seen the same both count it": (step_effects, "set_apart", lambda bench, *found: found),
     "a fence forgets what was seen": (Log, "put", _fence_without_seen),

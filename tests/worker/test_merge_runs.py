@@ -39,7 +39,7 @@ def test_runs_whose_fold_raises_stay_unfolded_and_the_run_says_so(
     with caplog.at_level(logging.WARNING):
         report = run(job, end_of_input=False)
     assert report.rows == 50 and report.unfolded >= 8 and "stay unfolded" in str(report)
-    assert ("runs stay unfolded" in caplog.text and "are not one" in caplog.text) or not is_one
+    assert ("runs are left unfolded" in caplog.text and "are not one" in caplog.text) or not is_one
     found = verify(job.storage)
     assert found.ok, found.findings
     runs = newest(job).operators["totals"].state.runs
