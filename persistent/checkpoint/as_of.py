@@ -1,4 +1,11 @@
-"""The state as of a clock is in the oldest kept checkpoint that separates earlier records from later ones."""
+"""The state as of a clock is in the newest kept checkpoint that separates earlier records from later ones.
+
+    the rows before the clock of that checkpoint = the sum of every record before the clock that the job has counted
+
+An older checkpoint that knows the clock may lack some of them: a clock never goes back, so records before it may still
+be counted after it, of a source that joined later, of an idle partition that woke up, or out of order. They are in the
+newer one. Only a record that the job counted after the newest of them, behind the history of the state, is missed.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +25,14 @@ from persistent.text.figures import utc_text
 
 
 def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clock: int) -> Entry:
-    """The oldest kept checkpoint, on the line of the newest, that holds everything before ``clock`` and separates it
+    """The newest kept checkpoint, on the line of the newest, that holds everything before ``clock`` and separates it
     from later records. UnknownCheckpoint, with the range of clocks, if there is none; FingerprintChanged if the only
     ones precede a migration of the state."""
     newest = newest_of(log)
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
     asked = _Asked(task, state, clock)
     knowing = [entry for entry in kept if asked.is_known_by(entry.manifest)]
-    for entry in knowing:
+    for entry in reversed(knowing):
         if asked.has_state_of(entry.manifest):
             return entry
     if knowing:
@@ -70,8 +77,9 @@ class _Asked:
     def is_known_by(self, manifest: Manifest) -> bool:
         times, operator = manifest.clock, self._operator(manifest)
         since = None if operator is None else operator.state.known_from
-        known = self.state.knows(self.clock, times.watermark)
-        is_open = self.state.window is None or times.closed <= self.clock
+        known, window = self.state.knows(self.clock, times.watermark), self.state.window
+        # No window that was open at the clock has been closed since.
+        is_open = window is None or window.first_number(times.closed) <= window.first_number(self.clock)
         return known and is_open and (since is None or self.clock >= since)
 
     def has_state_of(self, manifest: Manifest) -> bool:

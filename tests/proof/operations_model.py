@@ -94,7 +94,8 @@ class Snapshot:
     def knows(self, clock: int) -> bool:
         """Whether what was before that clock can be told from what came after."""
         if self.windows:
-            return clock % GRID_MS == 0 and self.closed <= clock <= self.watermark
+            is_open = self.closed // WINDOW_MS <= clock // WINDOW_MS
+            return clock % GRID_MS == 0 and is_open and clock <= self.watermark
         known_from = max(self.known_from, _summed_up(self.watermark))
         return clock % GRID_MS == 0 and known_from <= clock <= self.watermark
 
@@ -150,7 +151,7 @@ class Snapshot:
     def restarted(self, clock: int, source: int) -> Snapshot:
         """The state as of a clock, over a source of which nothing has been read."""
         empty = Snapshot.empty(self.windows, source, list(self.positions))
-        rows = tuple(row for row in self.rows if row.ts < clock)
+        rows = tuple(replace(row, fresh=True) for row in self.rows if row.ts < clock)
         return replace(
             empty, rows=rows, watermark=clock, closed=min(self.closed, clock), since=clock, known_from=self.known_from
         )
@@ -339,8 +340,8 @@ class Model:
         return found[::-1]
 
     def as_of(self, clock: int) -> int | None:
-        """The oldest of them that knows the state as of a clock."""
-        return next((id for id in self.line() if self.held[id].knows(clock)), None)
+        """The newest of them that knows the state as of a clock."""
+        return next((id for id in reversed(self.line()) if self.held[id].knows(clock)), None)
 
     def is_taken_back(self, id: int) -> bool:
         """Whether windows that this checkpoint counts as published are not to be seen any more."""
