@@ -213,6 +213,12 @@ class StateRuns:
     published: int = 0
     known_from: int | None = None
 
+    def unpublished(self) -> StateRuns:
+        """The same state, of which every key is to be published. A job that started from a savepoint may have a run
+        number 0, which would count as published."""
+        runs = (replace(run, first=max(run.first, 1), last=max(run.last, 1)) for run in self.runs)
+        return replace(self, runs=tuple(runs), published=0)
+
     def to_json(self) -> dict[str, Any]:
         return {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
 

@@ -66,8 +66,8 @@ class Results:
 
     @property
     def outputs(self) -> int:
-        """The rows for each sink."""
-        return sum(next(iter(result.staged.values())).rows for result in self.closed if result.staged)
+        """The rows for each sink; a sink that joins may get more than the others, and then these are counted."""
+        return sum(max(staged.rows for staged in result.staged.values()) for result in self.closed if result.staged)
 
     def set_aside(self) -> tuple[Staged, ...]:
         """The dead letters of results that cannot be published."""

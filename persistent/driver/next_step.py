@@ -16,6 +16,7 @@ from persistent.clock import wall_ms
 from persistent.driver.commit import watermark_after
 from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart
+from persistent.driver.output_batches import lacks_totals
 from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
@@ -57,7 +58,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         if name in job.dedupe:
             check_names(job, manifest, name, planned[name].recorded)
     if not reading:
-        ends = options.end_of_input and not clock.end_of_input and not _is_held(planned, job.storage.url)
+        ends = options.end_of_input and (not clock.end_of_input or lacks_totals(job, manifest))
+        ends = ends and not _is_held(planned, job.storage.url)
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
         moves = watermark_after(sources, manifest.sources, lags) > clock.watermark

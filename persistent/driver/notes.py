@@ -100,14 +100,15 @@ class Notes:
     def _note_names(self, found: Manifest, closed: str) -> None:
         """Note the sinks and sources that are new in a job that has begun."""
         job = self._bench.job
+        windows = f"the windows that close after {closed}"
+        gets = "every key at the next end of the input" if job.state.window is None else windows
         for name in job.sinks if found.base and found.sinks else ():
             if name not in found.sinks and not former_name(job, found, name):
-                self.note(
-                    f"sink {name}", f"the sink {name!r} is new: it receives the windows that close after {closed}"
-                )
+                self.note(f"sink {name}", f"the sink {name!r} is new: it receives {gets}")
         for name in found.sinks if job.sinks else ():
             if name not in job.sinks and name not in {former_name(job, found, one) for one in job.sinks}:
-                has = f"it has the windows that closed up to {closed}"
+                is_total = job.state.window is None
+                has = "it has what was published" if is_total else f"it has the windows that closed up to {closed}"
                 self.note(
                     f"sink {name}", f"the sink {name!r} is left out: {has}, receives no more, and cannot come back"
                 )

@@ -82,6 +82,12 @@ def part_of(job: Job, manifest: Manifest, sink: str) -> SinkPart:
     return manifest.sinks.get(name, SinkPart())
 
 
+def lacks_totals(job: Job, manifest: Manifest) -> bool:
+    """Whether a sink has come since the input ended, and the state without windows holds something for it."""
+    new = [name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name)]
+    return job.state.window is None and bool(new and manifest.operator.state.runs)
+
+
 def former_name(job: Job, manifest: Manifest, sink: str) -> str:
     """The name by which an older format lists a sink of this job: it records none. Empty if the manifest has names. Of
     several new sinks it is the one whose place knows this job."""

@@ -31,7 +31,7 @@ from persistent.checkpoint.names import (
 from persistent.checkpoint.parts import SinkPart
 from persistent.checkpoint.plan import StepPlan
 from persistent.driver.naming import by_place
-from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, retreat_of
+from persistent.driver.output_batches import batches_of, claim_of, former_name, holder, part_of, retreat_of
 from persistent.errors import CorruptCheckpoint, Fenced, InvalidPipeline, PersistentError, StagedMissing, StorageError
 from persistent.sinks.outlet import Outlet
 from persistent.sinks.protocol import AnySink, BatchSink
@@ -198,6 +198,14 @@ def _named(failures: Mapping[str, Exception], sinks: Collection[str]) -> Excepti
     )
     named.__cause__ = first
     return named
+
+
+def joining_sinks(job: Job, manifest: Manifest) -> tuple[str, ...]:
+    """The sinks that get every key of a state without windows at the next end of the input: those that have none yet,
+    where others have."""
+    if job.state.window is not None or not manifest.sinks:
+        return ()
+    return tuple(name for name in job.sinks if part_of(job, manifest, name).last is None)
 
 
 def mark_retracted(job: Job, manifest: Manifest) -> None:

@@ -88,7 +88,9 @@ def _inherited(copy: Manifest) -> dict[str, Inheritance]:
 
 
 def _renumbered(operator: OperatorState) -> OperatorState:
-    return replace(operator, states={name: renumbered(state) for name, state in operator.states.items()})
+    """Nothing of it is published yet: of a state without windows the sinks of the new job get every key."""
+    states = operator.states.items()
+    return replace(operator, states={name: renumbered(replace(state, published=0)) for name, state in states})
 
 
 def _check_origin(manifest: Manifest, theirs: Log, url: str) -> None:

@@ -89,11 +89,10 @@ class Step:
         """The attempt whose files the items write."""
         return Attempt(self.last.manifest.epoch, self.last.manifest.id + 1)
 
-    @property
-    def ends_with_changes(self) -> bool:
-        """Whether the input ends, and keys have changed since an end was last published."""
+    def ends_with_changes(self, joining: Sequence[str]) -> bool:
+        """Whether the input ends, and keys have changed since an end was last published, or a sink has none yet."""
         state = self.last.manifest.operator.state
-        return self.plan.task.ends and any(run.first > state.published for run in state.runs)
+        return self.plan.task.ends and any(joining or run.first > state.published for run in state.runs)
 
     def maps(
         self, splits: Mapping[str, Sequence[Split]], max_future_ms: int, seen: Mapping[str, SeenBefore] | None = None
@@ -121,15 +120,16 @@ class Step:
             for split in some
         ]
 
-    def closes(self, window: Window | None, parallelism: int) -> list[CloseShard]:
-        """All shards of the state; a large one has as many as run in parallel."""
+    def closes(self, window: Window | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
+        """All shards of the state; a large one has as many as run in parallel. ``joining``: the sinks that get every
+        key."""
         last, state, close_at = self.last.manifest, self.last.manifest.operator.state, self.plan.task.close_at
         closed = last.clock.closed
         least = parallelism if sum(run.rows_left for run in state.runs) > _SHARD_ROWS else 1
         panes = (window.start_of(window.first_number(closed)), close_at) if window else None
         types, revision = last.operator.key_types, last.revision_base + self.attempt.id
         return [
-            CloseShard(self.attempt, state.runs, low, high, closed, close_at, state.published, types, revision)
+            CloseShard(self.attempt, state.runs, low, high, closed, close_at, state.published, types, revision, joining)
             for low, high in shards(state.runs, least, panes=panes)
         ]
 

@@ -16,7 +16,7 @@ from persistent.codec import KEY_GROUPS, Run, common_key_types
 from persistent.driver.commit import Results, next_manifest
 from persistent.driver.effects import Effect
 from persistent.driver.overlaps import set_apart
-from persistent.driver.publish import collect, no_longer_kept, publish, sweep
+from persistent.driver.publish import collect, joining_sinks, no_longer_kept, publish, sweep
 from persistent.driver.report import StepReport
 from persistent.driver.seen_part import kinds_read, seen_before
 from persistent.driver.step import Step
@@ -93,10 +93,11 @@ def _closes(bench: Workbench, step: Step) -> tuple[list[CloseShard], int]:
     """The shards whose windows close, or whose changed keys are published; without a sink, how many windows close."""
     last, window = step.last.manifest, bench.job.state.window
     open_and_due = bench.runs(last), last.clock, step.plan.task.close_at
-    is_due = step.ends_with_changes if window is None else bench.run_cache.is_due(*open_and_due)
+    joining = joining_sinks(bench.job, last)
+    is_due = step.ends_with_changes(joining) if window is None else bench.run_cache.is_due(*open_and_due)
     if is_due and not bench.job.sinks:
         return [], bench.run_cache.windows_over(*open_and_due)
-    return step.closes(window, bench.engine.parallelism) if is_due else [], 0
+    return step.closes(window, bench.engine.parallelism, joining) if is_due else [], 0
 
 
 def _with_splits(

@@ -28,7 +28,14 @@ from persistent.driver.commit import check_same_job, first_manifest
 from persistent.errors import Refused
 from persistent.operations.fencing import check_not_running, committed, fenced
 from persistent.operations.restarting_seen import check_cuts, rows_between, seen_until
-from persistent.operations.rolling_back import check_can_take_back, check_left_out, check_outputs, readable, rolled_back
+from persistent.operations.rolling_back import (
+    check_can_take_back,
+    check_left_out,
+    check_outputs,
+    readable,
+    rolled_back,
+    unpublished,
+)
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
 from persistent.sources.protocol import Source, SourceState, TimeReplayableSource
@@ -136,7 +143,7 @@ def _as_of(
             target,
             clock=TaskClock(watermark=clock, closed=min(target.clock.closed, clock)),
             sources=unread,
-            operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None, published=0),
+            operator=unpublished(operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None)),
             accounts={name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()},
         ),
     )

@@ -10,7 +10,7 @@ from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import Account, SinkPart, SourcePart
+from persistent.checkpoint.parts import Account, OperatorState, SinkPart, SourcePart
 from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
@@ -88,7 +88,7 @@ def rollback(
         epoch = id
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
-    copy = _begun_again(copy, last.manifest)
+    copy = _published_to_all(_begun_again(copy, last.manifest), last.manifest)
     return committed(log, rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract"))
 
 
@@ -104,6 +104,23 @@ def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
             sources[name] = SourcePart(source.kind, tuple(begins), begins, recorded, codec=source.codec)
             accounts[name] = dict.fromkeys(begins, Account())
     return copy if sources == copy.sources else replace(copy, **at_one(copy, sources=sources, accounts=accounts))
+
+
+def _published_to_all(copy: Manifest, newest: Manifest) -> Manifest:
+    """The copy of a checkpoint. If a sink has joined since, every key of a state without windows is published again:
+    nothing that the sink was given counts any more, and it would get only the keys that change."""
+    known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
+    # An older format lists no sink to which everything has been published.
+    is_told = bool(copy.sinks) or not state.published
+    if state.fingerprint["window"] is not None or not state.runs or newest.sinks.keys() <= known or not is_told:
+        return copy
+    clock = replace(copy.clocks[copy.task_name], ended=False)
+    return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: unpublished(copy.operator)})
+
+
+def unpublished(operator: OperatorState) -> OperatorState:
+    """The same state, of which every key is to be published."""
+    return replace(operator, states={name: state.unpublished() for name, state in operator.states.items()})
 
 
 def check_outputs(outputs: str) -> None:

@@ -23,31 +23,41 @@ from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, monoid_errors, parts_of
 from persistent.worker.output_tables import key_outputs, output_key, window_outputs
 
+_NEVER = -1
+"""Before every run: that of a job which started from a savepoint may have the number 0."""
 _WINDOW_ROWS_MAX = 1 << 21
 _WINDOW_KEY_BYTES_MAX = 1 << 29
 
 
 def close_shard(job: Job, item: CloseShard) -> Closed:
     """Close the windows of one shard, or publish the changed keys of a state without windows."""
-    failing: list[FailingKey] = []
-    try:
-        tables = _tables(job, item, _sums(job, item), failing)
-    except UserCodeError:
-        failing = []
-        tables = _tables(job, item, _sums_apart(job, item, failing), failing)
+    # What is for the new sinks includes all that is for the others, and every key that fails.
+    most, failing = _presented(job, replace(item, published=_NEVER) if item.whole else item)
     if failing and not job.dead_letters:
         raise no_result(job, failing[0])
     dead = stage_failing_keys(job, item.attempt, failing)
-    if not tables:
-        return Closed(dead=dead)
-    key, outputs = output_key(key_names(job.task), job.state.window), pa.concat_tables(tables)
+    outlets = job.outlets()
+    changed, _ = _presented(job, item) if item.whole and outlets.keys() - set(item.whole) else (most, failing)
+    key = output_key(key_names(job.task), job.state.window)
+    outputs = {name: most if name in item.whole else changed for name in outlets}
     return Closed(
         {
-            name: outlet.stage(outputs, item.attempt.id, item.attempt.name(), key)
-            for name, outlet in job.outlets().items()
+            name: outlets[name].stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key)
+            for name, tables in outputs.items()
+            if tables
         },
         dead,
     )
+
+
+def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
+    """The outputs of a shard, and the keys that have none because their fold or their value fails."""
+    failing: list[FailingKey] = []
+    try:
+        return _tables(job, item, _sums(job, item), failing), failing
+    except UserCodeError:
+        failing = []
+        return _tables(job, item, _sums_apart(job, item, failing), failing), failing
 
 
 def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:

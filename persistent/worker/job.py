@@ -73,7 +73,8 @@ class MapSplit:
 @dataclass(frozen=True)
 class CloseShard:
     """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Without windows:
-    publish the keys updated by runs after checkpoint ``published``, with the ``revision``."""
+    publish the keys updated by runs after checkpoint ``published``, with the ``revision``; every key to the sinks
+    ``whole``, which have none yet."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -84,6 +85,7 @@ class CloseShard:
     published: int
     key_types: tuple[str, ...]
     revision: int
+    whole: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -227,12 +227,13 @@ def test_a_shard_that_one_fold_cannot_hold_is_split() -> None:
 def test_keys_are_published_at_the_end_of_the_input_if_they_have_changed() -> None:
     """At another time a state without windows is not complete; unchanged, it was published before."""
     held = (run("a", first=3, last=3),)
-    assert began(held, ends=True).ends_with_changes
-    assert not began(held).ends_with_changes and not began(ends=True).ends_with_changes
+    assert began(held, ends=True).ends_with_changes(())
+    assert not began(held).ends_with_changes(()) and not began(ends=True).ends_with_changes(())
     step = began(held, ends=True)
     published = {"Visits": step.last.manifest.operator.with_state(published=3)}
     step = replace(step, last=entry(replace(step.last.manifest, operators=published)))
-    assert not step.ends_with_changes
+    assert not step.ends_with_changes(())
+    assert step.ends_with_changes(("new",)) and not began(ends=True).ends_with_changes(("new",))
 
 
 def test_runs_whose_fold_raised_are_left() -> None:

@@ -52,7 +52,8 @@ def test_started_from_any_checkpoint_it_ends_as_the_job_did(job: CrashJob, folde
         assert Log(storage).newest().manifest.accounts == expected.ledger  # type: ignore[union-attr]
         since = [name for id, name in published.items() if id > at]
         rows = [line for name in since for line in world.sink.read(name).to_pybytes().decode().splitlines()]
-        assert len(sink.rows()) == len(rows), f"from {at}: only what was published since is published"
+        # Of windows those that closed since; of a state without windows every key, as the sink has none of them.
+        assert len(sink.rows()) == len(expected.state if job is TOTALS else rows), f"from {at}"
         assert verify(storage).ok
         # Once more: it goes on, and does not begin anew.
         assert pipeline(world, sink, storage, start_from=url).run(engine="embedded").steps == 0

@@ -158,7 +158,7 @@ class Machine(RuleBasedStateMachine):
             return
 
         def went(id: int) -> None:
-            model.rollback(id, target, model.held[target], take_back=outputs == "retract")
+            model.rollback(id, target, model.held[target].gone_back(model.now), take_back=outputs == "retract")
 
         is_calm, kinds, _ = self._do("rollback", back, crash, rollback=went)
         assert not is_calm or kinds == ["fence", "rollback"], kinds
@@ -285,7 +285,7 @@ class Machine(RuleBasedStateMachine):
         if not goes_on:
             return
         other = self._world([world.sources[source]], url)
-        snapshot = Snapshot(**{**vars(expected), "source": 0})
+        snapshot = expected.begun()
         self.world = other
         other.model = Model(model.last)
         for death in (crash_start, None):

@@ -60,7 +60,7 @@ class Shown:
 class Snapshot:
     """What a checkpoint holds. ``source``: which of the sources of the world its ``positions`` are of. ``accounts``:
     by partition, read, processed, late, dead and duplicate. ``known_from``: of a state without windows, the clock
-    before which its past has been summed up."""
+    before which its past has been summed up. ``unlisted``: whether no sink of the job is known yet."""
 
     windows: bool
     source: int
@@ -73,10 +73,12 @@ class Snapshot:
     ended: bool = False
     since: int | None = None
     known_from: int = 0
+    unlisted: bool = False
 
     @staticmethod
     def empty(windows: bool, source: int, partitions: Sequence[str]) -> Snapshot:
-        return Snapshot(windows, source, dict.fromkeys(partitions, 0), {name: Counter() for name in partitions})
+        accounts = {name: Counter[str]() for name in partitions}
+        return Snapshot(windows, source, dict.fromkeys(partitions, 0), accounts, unlisted=True)
 
     # -- what it shows -------------------------------------------------------------------------------------------
 
@@ -110,7 +112,7 @@ class Snapshot:
         stop = {name: min(len(rows), self.positions[name] + step_rows) for name, rows in lists.items()}
         if stop != self.positions:
             return Plan(stop, self.watermark, False)
-        ends = ends and not self.ended
+        ends = ends and not (self.ended and not self._lacks_totals())
         open_ends = [self.end(row) for row in self.rows if self.windows and self.end(row) > self.closed]
         close_at = max([self.watermark, *(open_ends if ends else [])])
         moves = self._reached(self.largest) > self.watermark
@@ -145,6 +147,7 @@ class Snapshot:
             closed=closed,
             ended=plan.ends or (self.ended and plan.stop == self.positions),
             known_from=max(self.known_from, _summed_up(self.watermark)),
+            unlisted=False,
         )
         return after, Shown(values, late, dead)
 
@@ -171,7 +174,21 @@ class Snapshot:
             self.ended and other.ended,
             self.since,
             max(self.known_from, other.known_from),
+            unlisted=True,
         )
+
+    def begun(self) -> Snapshot:
+        """The first content of another job: nothing of it is published yet."""
+        rows = self.rows if self.windows else tuple(replace(row, fresh=True) for row in self.rows)
+        return replace(self, source=0, rows=rows, unlisted=True)
+
+    def gone_back(self, newest: Snapshot) -> Snapshot:
+        """What a rollback to it makes: a sink that came since lacks the totals, even if the input had ended."""
+        ended = self.ended and not (self._lacks_totals() and not newest.unlisted)
+        return replace(self, ended=ended, unlisted=newest.unlisted)
+
+    def _lacks_totals(self) -> bool:
+        return self.unlisted and not self.windows and bool(self.rows)
 
     def _fate(self, row: Mapping[str, Any]) -> str:
         ts = row["ts"]
