@@ -60,6 +60,12 @@ class Results:
         chosen = (one.seen for one in self.mapped if source is None or one.source == source)
         return tuple(seen.run for seen in chosen if seen is not None and seen.run is not None)
 
+    def written(self) -> set[str]:
+        """The names of all runs that the step has written."""
+        folded = (one.run for _, one in (*self.folded, *self.seen_folded))
+        runs = (*(one.run for one in self.mapped), *self.seen_runs(), *folded)
+        return {run.name for run in runs if run is not None}
+
     def staged(self, sink: str) -> tuple[Staged, ...]:
         """The outputs for the sink of that name."""
         return tuple(result.staged[sink] for result in self.closed if sink in result.staged)

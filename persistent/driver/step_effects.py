@@ -56,7 +56,7 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
         case Effect.PUBLISH:
             publish(bench.job, bench.log, manifest)
         case Effect.COLLECT:
-            _collect(bench, manifest, sweeps=step.sweeps)
+            _collect(bench, step, manifest)
     return step.past(effect)
 
 
@@ -195,12 +195,14 @@ def _commit(bench: Workbench, step: Step) -> Entry:
     return entry
 
 
-def _collect(bench: Workbench, manifest: Manifest, *, sweeps: bool) -> None:
+def _collect(bench: Workbench, step: Step, manifest: Manifest) -> None:
     job = bench.job
     dropped = bench.keep(manifest)
     # The known files first: a sweep looks only into the folder of the current task.
     delete_all(job.storage, no_longer_kept(manifest, bench.kept.values(), dropped))
-    if sweeps:
+    # The clock of the step may be past all that one of its own runs holds; then no manifest has ever named it.
+    delete_all(job.storage, sorted(step.results.written() - manifest.files()))
+    if step.sweeps:
         sweep(job, manifest)
         collect(job, manifest, bench.kept.values(), None)
     bench.run_cache.forget_all_but(bench.runs(manifest))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from monoids import Count
-from persistent import Dedupe, FingerprintChanged, MemorySource, NonWindowState, PersistentTask
+from persistent import Dedupe, FingerprintChanged, MemorySource, NonWindowState, PersistentTask, Pipeline
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import SeenPart
@@ -18,6 +19,7 @@ from persistent.driver import seen_part
 from persistent.driver.commit import first_manifest
 from persistent.driver.seen_part import begun, check_seen
 from persistent.storage import MemoryStorage
+from persistent.verify import verify
 from persistent.worker.job import Folded, FoldRuns, Job
 
 BY_NUMBER = Dedupe(origin="origin", sequence="n", within=40)
@@ -26,6 +28,11 @@ BY_NUMBER = Dedupe(origin="origin", sequence="n", within=40)
 class Visits(PersistentTask):
     def persistent_state(self) -> NonWindowState:
         return NonWindowState(Count())
+
+
+class Counted(Visits):
+    def process_message(self, state: Any, message: Any) -> None:
+        state.update(message.timestamp, 1)
 
 
 def manifest(dedupe: Dedupe | None, seen: SeenPart | None = None, watermark: int = 0, base: int = 3) -> Any:
@@ -152,3 +159,18 @@ def test_the_kinds_of_names_are_kept_and_must_not_change() -> None:
     for seen, origin in ((found, pa.large_string()), (found, pa.null()), (begun, pa.int64()), (None, pa.int64())):
         check(seen, origin)
     check(replace(found, runs=()), pa.int64())
+
+
+@pytest.mark.parametrize("within", [40, 4_000])
+def test_what_was_seen_and_is_forgotten_in_the_same_step_leaves_no_file(within: int) -> None:
+    """No manifest ever names it: every clean run would end with warnings of a run that was cut off."""
+    rows = [{"ts": 100 * n, "origin": "ab"[n % 2], "n": n} for n in range(200)]
+    job = Pipeline(
+        source=MemorySource(rows, timestamp="ts", ordered=True),
+        task=Counted(),
+        checkpoint=f"memory://{uuid.uuid4().hex}",
+        dedupe=Dedupe(origin="origin", sequence="n", within=within),
+        step_rows=5,
+    )
+    job.run(engine="embedded")
+    assert not verify(job.storage).findings
