@@ -53,7 +53,7 @@ def savepoint_command(target: str, name: str, at: int | None, as_json: bool) -> 
     "--outputs",
     type=click.Choice(["retract", "again"]),
     required=True,
-    help="Retract later outputs, or keep them and publish them again.",
+    help="The next run retracts later outputs, or keeps them and publishes them again.",
 )
 @take_over_option
 @json_option
@@ -73,7 +73,7 @@ def rollback_command(
     if (id is None) == (clock is None):
         raise click.UsageError("give the checkpoint to go back to: either its ID, or --clock")
     entry = operations.rollback(storage_of(target), id, clock=clock, outputs=outputs, take_over=take_over)
-    _report(entry, f"went back to checkpoint {entry.manifest.target}", as_json)
+    _report(entry, f"went back to checkpoint {entry.manifest.target}{_of_outputs(entry)}", as_json)
 
 
 @click.command("restart")
@@ -83,7 +83,7 @@ def rollback_command(
     "--outputs",
     type=click.Choice(["retract", "again"]),
     required=True,
-    help="Retract later outputs, or keep them and publish them again.",
+    help="The next run retracts later outputs, or keeps them and publishes them again.",
 )
 @take_over_option
 @json_option
@@ -97,7 +97,7 @@ def restart_command(pipeline: str, clock: int, outputs: str, take_over: bool, as
     persistent restart visits.py:pipeline 2024-05-01T10:00Z --outputs=retract
     """
     entry = operations.restart(pipeline_of(pipeline), clock, outputs=outputs, take_over=take_over)
-    _report(entry, f"the state is as of {utc_text(clock)}", as_json)
+    _report(entry, f"the state is as of {utc_text(clock)}{_of_outputs(entry)}", as_json)
 
 
 @click.command("pin")
@@ -197,6 +197,16 @@ def merge_command(first: str, second: str, into: str, as_json: bool) -> None:
     """
     entry = operations.merge(storage_of(first), storage_of(second), storage_of(into))
     _report(entry, f"the sum of {first} and {second}", as_json)
+
+
+def _of_outputs(entry: Entry) -> str:
+    """What becomes of the outputs of the branch that is left; nothing, if there was no sink."""
+    manifest = entry.manifest
+    if not manifest.sinks:
+        return ""
+    if manifest.retract is None:
+        return ". What was published since stays, and the next run publishes it a second time"
+    return ". What was published since is still there: the next run takes it back before it publishes anything"
 
 
 def _report(entry: Entry, text: str, as_json: bool) -> None:

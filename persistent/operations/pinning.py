@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from persistent.checkpoint.copies import newest_of
+from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.successor import Entry
-from persistent.errors import UnknownCheckpoint
+from persistent.errors import CorruptCheckpoint, UnknownCheckpoint
 from persistent.operations.fencing import Location, fenced, log_of
+
+
+def _why_none(log: Log, id: int) -> str:
+    """Why there is no checkpoint of that id to pin, though the history may list it."""
+    found = None
+    with suppress(CorruptCheckpoint):
+        found = log.read(id).manifest if id in log.ids() else None
+    if found is None or found.base == id:
+        return f"{log.storage.url} keeps no checkpoint {id}"
+    what = f"{id} is a {found.kind} of checkpoint {found.base}, and no checkpoint of its own"
+    return f"{log.storage.url}: {what}"
 
 
 def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = False) -> Entry:
@@ -25,7 +39,7 @@ def pin(storage: Location, id: int, *, remove: bool = False, take_over: bool = F
             return tuple(one for one in manifest.pins if one != id)
         if id not in manifest.bases:
             kept = ", ".join(map(str, sorted(manifest.bases)))
-            raise UnknownCheckpoint(f"{log.storage.url} keeps no checkpoint {id}; it keeps {kept}")
+            raise UnknownCheckpoint(f"{_why_none(log, id)}; it keeps {kept}")
         return tuple(sorted({*manifest.pins, id}))
 
     newest = newest_of(log)

@@ -125,6 +125,16 @@ def test_rollback_pin_compact_and_gc(done: Path) -> None:
     assert command("verify", VISITS, "--source").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("outputs", "says"),
+    [("retract", "is still there: the next run takes it back"), ("again", "the next run publishes it a second time")],
+)
+def test_a_rollback_says_what_the_next_run_does_with_the_outputs(done: Path, outputs: str, says: str) -> None:
+    """Until then the outputs are there, and would be taken for those of the checkpoint."""
+    said = command("rollback", "checkpoint", "2", f"--outputs={outputs}").stdout
+    assert says in said and len(list((done / "visits").glob("*.parquet")))
+
+
 def test_rollback_to_a_clock(done: Path) -> None:
     """Without it a time from a log would first have to be translated into an id."""
     (back,) = json_of("rollback", "checkpoint", "--clock", "2024-05-01T10:01Z", "--outputs=again")

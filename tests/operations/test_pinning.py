@@ -63,6 +63,9 @@ def test_bad_pins_are_refused_and_nothing_is_changed(folder: Path) -> None:
     assert pin(world.checkpoint, id).manifest.id == newest(world).id
     with pytest.raises(UnknownCheckpoint, match="keeps no checkpoint 99; it keeps 0, 2"):
         pin(world.checkpoint, 99)
+    fence = newest(world).id
+    with pytest.raises(UnknownCheckpoint, match=f"{fence} is a fence of checkpoint {id}, and no .*; it keeps 0, 2"):
+        pin(world.checkpoint, fence)
     with pytest.raises(UnknownCheckpoint, match=f"checkpoint 0 is not pinned; pinned: {id}"):
         pin(world.checkpoint, 0, remove=True)
     with pytest.raises(NoCheckpoint):

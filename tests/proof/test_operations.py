@@ -59,7 +59,9 @@ def test_the_model_counts_as_one_counts_by_hand() -> None:
     assert shown == Shown(Counter([("a", 0, 1, 1)]), Counter([4]))
     assert second.state() == {("a", 10): (1, 2), ("a", 20): (1, 4)}
     assert second.state(15) == {("a", 10): (1, 2)} and second.state(25) == {}
-    assert second.knows(15) and second.knows(10) and not second.knows(0) and not second.knows(16) and not second.knows(30)
+    assert (
+        second.knows(15) and second.knows(10) and not second.knows(0) and not second.knows(16) and not second.knows(30)
+    )
 
 
 def test_the_model_keeps_what_is_pinned_and_knows_the_way_it_came() -> None:
