@@ -24,7 +24,7 @@ from persistent.sources.lines import (
     open_text,
 )
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import plain, timeless
+from persistent.sources.schemas import timeless
 from persistent.sources.text import mistyped
 
 _HEADER_BYTES = 64 * 1024
@@ -68,7 +68,7 @@ class CsvLines:
         return np.flatnonzero(block.stops > block.starts), []
 
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
-        return plain(timeless(_parse(_unmarked(lines.text()), names, None, **self._nulls).schema))
+        return timeless(_parse(_unmarked(lines.text()), names, None, **self._nulls).schema)
 
     def decode(self, lines: Block, names: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
         text = _unmarked(lines.text())

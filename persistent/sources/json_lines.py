@@ -14,7 +14,7 @@ from persistent.errors import SourceError
 from persistent.sources.formats import InputFile
 from persistent.sources.lines import Block, LineEnds, ends_of_lines
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import plain, timeless, unified
+from persistent.sources.schemas import timeless, unified
 from persistent.sources.text import mistyped
 
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = b"{}[]"
@@ -54,7 +54,7 @@ class JsonLines:
     def infer(self, lines: Block, names: Sequence[str]) -> pa.Schema:
         _require_shallow(lines)
         try:
-            return plain(timeless(_inferred(lines)))
+            return timeless(_inferred(lines))
         except UnicodeDecodeError as error:
             raise Unreadable(f"its columns cannot be inferred: a field name is not UTF-8 ({error})") from error
 

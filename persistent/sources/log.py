@@ -29,7 +29,7 @@ from persistent.sources.protocol import (
     Split,
 )
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, from_option, to_json
+from persistent.sources.schemas import from_json, from_option, settled, to_json
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.sources.values import Decoded, JsonValues, RawValues
 from persistent.storage import Storage, open_storage
@@ -247,7 +247,7 @@ class LogSource:
             raise SourceError(f"{self!r}: {error}. Give schema=, and such records are dead letters") from error
         if found is None:
             raise SourceError(f"{self!r}: no record defines the columns. Give schema=")
-        return found
+        return settled(found, repr(self))
 
     # -- reading -------------------------------------------------------------------------------------------------
 

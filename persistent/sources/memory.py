@@ -26,7 +26,7 @@ from persistent.sources.protocol import (
     Span,
     Split,
 )
-from persistent.sources.schemas import from_json, plain, to_json, widens
+from persistent.sources.schemas import from_json, plain, settled, to_json, widens
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.text.spelling import spelled
 
@@ -142,7 +142,7 @@ class MemorySource:
         elif isinstance(self.rows, pa.Table):
             schema = plain(self.rows.schema)
         else:
-            schema = plain(_inferred([row for row in self.rows if isinstance(row, Mapping)]))
+            schema = settled(_inferred([row for row in self.rows if isinstance(row, Mapping)]), "MemorySource")
         require_readable(schema, self.timestamp, self.timestamp_unit)
         return schema
 

@@ -13,7 +13,7 @@ from persistent.errors import SourceError
 from persistent.sources.metadata import with_metadata
 from persistent.sources.protocol import DeadRecord, Records
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, to_json
+from persistent.sources.schemas import from_json, settled, to_json
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.sources.values import MessageValue, ValueFormat, widest
 
@@ -88,7 +88,8 @@ class MessageColumns:
             raise SourceError(f"{self._place}: {error}. Give schema=, and such values are dead letters") from error
         if not found:
             raise SourceError(f"{self._place}: no value defines the columns. Give schema=")
-        return widest(found)
+        # Only of all partitions: what is null in one may have a type in another.
+        return settled(widest(found), self._place)
 
     def records(self, found: Gathering, recorded: Mapping[str, Any], dead: Sequence[DeadRecord] = ()) -> Records:
         """The records of messages. ``dead``: others that have no value to decode."""

@@ -17,7 +17,7 @@ from persistent.sources.formats import UNKNOWN, Extent, Facts, InputFile, OpenSp
 from persistent.sources.lru_cache import LruCache
 from persistent.sources.protocol import Records
 from persistent.sources.reader import Reader, Unreadable
-from persistent.sources.schemas import empty_batch, misfit, plain
+from persistent.sources.schemas import empty_batch, misfit, settled
 from persistent.sources.timestamps import count_ms
 
 _ROWS_AT_ONCE = 1 << 20
@@ -53,7 +53,7 @@ class Parquet:
 
     def infer(self, file: InputFile) -> pa.Schema | None:
         metadata = _metadata(file)
-        return plain(metadata.schema.to_arrow_schema()) if metadata.num_rows else None
+        return settled(metadata.schema.to_arrow_schema(), file.where) if metadata.num_rows else None
 
     def require_schema(self, schema: pa.Schema) -> None:
         """Accepts every Arrow type; each file is checked for whether it fits."""

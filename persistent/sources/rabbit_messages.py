@@ -16,7 +16,7 @@ from persistent.sources import options
 from persistent.sources.protocol import DeadRecord, Records, Split
 from persistent.sources.rabbit_frames import FIXED, columns_of, taken_apart
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, from_option, to_json
+from persistent.sources.schemas import from_json, from_option, settled, to_json
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.sources.values import Decoded, JsonValues, RawValues
 
@@ -102,7 +102,7 @@ class JournaledMessages:
             raise SourceError(f"{self.place}: {error}. Give schema=, and such messages are dead letters") from error
         if found is None:
             raise SourceError(f"{self.place}: no message defines the columns. Give schema=")
-        return found
+        return settled(found, self.place)
 
     def _taken_apart(self, frames: Sequence[bytes]) -> tuple[list[dict[str, Any]], list[bytes]]:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 
 from persistent.codec.messages import read_schema
 from persistent.errors import InvalidPipeline
+
+logger = logging.getLogger("persistent.sources")
 
 _BASE64 = "base64:"
 _FINENESS = ("s", "ms", "us", "ns")
@@ -20,6 +23,26 @@ _NAMES = ("string", "int64", "double", "bool", "timestamp[ms]", "timestamp[us]",
 def plain(schema: pa.Schema) -> pa.Schema:
     """The schema without metadata, dictionaries and null columns: nullable fields of types that every step accepts."""
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
+
+
+def settled(inferred: pa.Schema, where: str) -> pa.Schema:
+    """The plain schema of inferred columns. Those that held nothing but null are text from now on, which a warning
+    says: a later number there is a dead letter."""
+    empty = [repr(field.name) for field in inferred if _holds_null(field.type)]
+    if empty:
+        logger.warning(
+            "%s: %s is null in every record that the columns are inferred from, and so is text: another value there "
+            "will be a dead letter. If it is not text, give all columns their types with schema=",
+            where,
+            ", ".join(empty),
+        )
+    return plain(inferred)
+
+
+def _holds_null(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_holds_null(field.type) for field in kind)
+    return bool(_holds_null(kind.value_type) if pa.types.is_list(kind) else pa.types.is_null(kind))
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -28,7 +28,7 @@ from persistent.sources.formats import (
 from persistent.sources.lines import BLOCK_BYTES, Block, LineEnds, blocks, codec_of, next_line, open_text
 from persistent.sources.protocol import DeadRecord, Records
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import empty_batch
+from persistent.sources.schemas import empty_batch, settled
 
 _SAMPLE_BYTES = 64 * 1024
 _ROW_BYTES = 100
@@ -81,7 +81,7 @@ class Text:
         for block in self._blocks(file, start, TO_THE_END):
             numbers, bad = self._dialect.sort(block)
             if len(numbers):
-                return self._dialect.infer(block[numbers], names)
+                return settled(self._dialect.infer(block[numbers], names), file.where)
             if bad or block.broken:
                 raise Unreadable(block.broken or "its columns cannot be inferred: " + bad[0][1])
         return None

@@ -23,7 +23,7 @@ from persistent.sources import options
 from persistent.sources.log import LogSource
 from persistent.sources.protocol import Budget, DeadRecord, Positions, Reached, Records, SourcePlan, SourceState, Split
 from persistent.sources.reader import Unreadable
-from persistent.sources.schemas import from_json, from_option, to_json
+from persistent.sources.schemas import from_json, from_option, settled, to_json
 from persistent.sources.timestamps import milliseconds, require_readable, why_none
 from persistent.sources.values import JsonValues, RawValues
 from persistent.storage import Storage
@@ -191,7 +191,7 @@ class TopicSource:
             found = self._inferred(splits[0].spans[0].start) if splits else None
             if found is None:
                 return None
-            schema = found
+            schema = settled(found, repr(self))
         require_readable(self._whole(schema), self._timestamp, self._timestamp_unit)
         return schema
 

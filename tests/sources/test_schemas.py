@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from persistent.sources.schemas import from_json, misfit, plain, to_json
+from persistent import FileSource, MemorySource
+from persistent.sources.message_columns import MessageColumns
+from persistent.sources.protocol import Budget, SourceState
+from persistent.sources.schemas import from_json, misfit, plain, settled, to_json
+from persistent.sources.values import JsonValues
 
 TYPES = [
     pa.int8(),
@@ -85,3 +91,38 @@ def test_a_recorded_schema_has_only_types_that_every_step_takes():
         pa.schema([("a", pa.string()), ("d", pa.int64()), ("b", pa.string()), ("c", pa.list_(pa.string()))]),
         check_metadata=True,
     )
+
+
+@pytest.mark.parametrize("kind", [pa.null(), pa.list_(pa.null()), pa.struct([("b", pa.null())])], ids=str)
+def test_a_column_of_nulls_is_text_and_a_warning_says_so(kind: pa.DataType, caplog: pytest.LogCaptureFixture) -> None:
+    """The numbers that come later would all be dead letters, and nobody know before."""
+    found = settled(pa.schema([("n", kind), ("ts", pa.int64())]), "first.jsonl")
+    assert found == plain(pa.schema([("n", kind), ("ts", pa.int64())]))
+    (warning,) = caplog.messages
+    assert warning.startswith("first.jsonl: 'n' is null in every record") and "schema=" in warning
+    settled(found, "second.jsonl")
+    assert len(caplog.messages) == 1
+
+
+def test_what_is_null_in_the_sample_of_one_partition_has_the_type_of_another() -> None:
+    """All numbers of the column would be dead letters, though the sample holds some."""
+    columns = MessageColumns("topic", JsonValues(), None, (), ("ts", "ms"))
+    samples = [[b'{"ts": 1, "n": null}'], [b'{"ts": 1, "n": 5}']]
+    for order in (samples, samples[::-1]):
+        recorded = columns.recorded({}, lambda order=order: order)  # type: ignore[misc]
+        assert dict(recorded["schema"]) == {"ts": "int64", "n": "int64"}
+
+
+def test_each_source_that_infers_says_which_columns_are_null(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever it reads; with schema= there is nothing to say."""
+    (tmp_path / "a.jsonl").write_text('{"ts": 1, "n": null}\n')
+    (tmp_path / "b.csv").write_text("ts,n\n1,\n")
+    pq.write_table(pa.table({"ts": [1], "n": pa.nulls(1)}), tmp_path / "c.parquet")
+    for given, warnings in ((None, 4), ({"ts": "int64", "n": "int64"}, 0)):
+        caplog.clear()
+        for name in ("a.jsonl", "b.csv", "c.parquet"):
+            source = FileSource(str(tmp_path / name), timestamp="ts", timestamp_unit="ms", schema=given)
+            source.plan(SourceState({}), Budget(rows=10))
+        if given is None:
+            MemorySource([{"ts": 1, "n": None}]).plan(SourceState({}), Budget(rows=10))
+        assert sum("'n' is null in every record" in message for message in caplog.messages) == warnings
