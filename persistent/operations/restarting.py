@@ -6,7 +6,7 @@ has moved), time is all that old and new source share:
     the state as of the clock + the records of the source from that clock on = the state of all records
 
 So every record before the clock must be in that state. It is that of the newest checkpoint that knows the clock, and a
-source that was not read up to the clock is refused: its unread records before the clock would be passed over. A source of
+source that was not read up to the clock is refused: its unread records before it would be passed over. A source of
 which nothing was read, or that joined later, is read whole.
 """
 
@@ -22,12 +22,11 @@ from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import Account, SeenPart, SourcePart, TaskClock
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry, at_one
-from persistent.clock import Instant, bound_of, instant_ms
+from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
-from persistent.errors import Refused
 from persistent.operations.fencing import check_not_running, committed, fenced
-from persistent.operations.restarting_seen import check_cuts, rows_between, seen_until
+from persistent.operations.restarting_sources import check_cuts, check_read, rows_between, seen_until, was_read
 from persistent.operations.rolling_back import (
     check_can_take_back,
     check_left_out,
@@ -39,7 +38,6 @@ from persistent.operations.rolling_back import (
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
 from persistent.sources.protocol import Source, SourceState, TimeReplayableSource
-from persistent.text.figures import utc_text
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import write_run
 
@@ -67,42 +65,17 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
     found = checkpoint_as_of(log, job.task, job.state, clock)
-    _check_read(job, found.manifest, clock)
+    check_read(job, found.manifest, clock)
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
         target = checkpoint_as_of(log, job.task, job.state, clock).manifest
-        _check_read(job, target, clock)
+        check_read(job, target, clock)
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
         seen = {name: seen_until(job, name, source, clock, attempt) for name, source in target.sources.items()}
         copy = _as_of(target, clock, begins, seen, tuple(_runs_before(job, target, clock, attempt)))
     return committed(log, rolled_back(last, copy, kept, attempt.id, attempt.epoch, take_back=outputs == "retract"))
-
-
-def _check_read(job: Job, target: Manifest, clock: int) -> None:
-    """Raise Refused if a source has not been read up to the clock: the clock does not go back for one that joins."""
-    window, times = job.state.window, target.clock
-    if times.end_of_input or (window is not None and window.last_end(clock - 1) <= times.watermark):
-        # Nothing is left to read, or all that is left before the clock is late.
-        return
-    for name, part in target.sources.items():
-        awake = dict.fromkeys(partition for partition in part.partitions if partition not in part.idle)
-        reached = bound_of(part.largest, awake, job.sources[name].max_out_of_orderness)
-        if reached is None or max(reached, part.since or 0) >= clock or not _was_read(target, name):
-            continue
-        raise Refused(
-            f"{job.storage.url}: the source {name!r} has been read up to {utc_text(max(reached, part.since or 0))} in "
-            f"checkpoint {target.id}, not up to clock {utc_text(clock)}: its records between would be passed over. "
-            "Nothing was changed. Run the job until the source has come there (with end_of_input=True if the input is "
-            "complete; idle_timeout= is for partitions without records), or restart as of an earlier clock"
-        )
-
-
-def _was_read(target: Manifest, source: str) -> bool:
-    """Whether the state holds anything of a source."""
-    accounts = target.ledger[target.task_name].get(source, {})
-    return target.sources[source].since is not None or any(account.read for account in accounts.values())
 
 
 def _begins(source: Source, before: SourcePart, clock: int) -> SourceState:
@@ -130,7 +103,7 @@ def _as_of(
             recorded=begin.recorded,
             largest={},
             index=(),
-            since=clock if _was_read(target, name) else None,
+            since=clock if was_read(target, name) else None,
             idle=(),
             readings=(),
             seen=seen[name],

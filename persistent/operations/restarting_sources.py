@@ -1,4 +1,8 @@
-"""A restart cuts the seen records of a source at its clock, as it cuts the state.
+"""What was read of each source decides whether a restart is possible at a clock.
+
+    records before the clock: all of a source are in the state, or none
+
+A restart cuts the seen records of a source at its clock, as it cuts the state.
 
     seen before the clock + the records of the source from the clock on = seen of all records
 
@@ -17,12 +21,39 @@ from monoids.groupby.summing import GroupSums
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import SeenPart, SourcePart
+from persistent.clock import bound_of
 from persistent.codec import Run
 from persistent.driver.seen_part import begun, check_seen
 from persistent.errors import Refused
+from persistent.text.figures import utc_text
 from persistent.worker.job import Job
 from persistent.worker.merge_runs import read_rows, write_run
 from persistent.worker.seen_state import seen_job
+
+
+def check_read(job: Job, target: Manifest, clock: int) -> None:
+    """Raise Refused if a source has not been read up to the clock: the clock does not go back for one that joins."""
+    window, times = job.state.window, target.clock
+    if times.end_of_input or (window is not None and window.last_end(clock - 1) <= times.watermark):
+        # Nothing is left to read, or all that is left before the clock is late.
+        return
+    for name, part in target.sources.items():
+        awake = dict.fromkeys(partition for partition in part.partitions if partition not in part.idle)
+        reached = bound_of(part.largest, awake, job.sources[name].max_out_of_orderness)
+        if reached is None or max(reached, part.since or 0) >= clock or not was_read(target, name):
+            continue
+        raise Refused(
+            f"{job.storage.url}: the source {name!r} has been read up to {utc_text(max(reached, part.since or 0))} in "
+            f"checkpoint {target.id}, not up to clock {utc_text(clock)}: its records between would be passed over. "
+            "Nothing was changed. Run the job until the source has come there (with end_of_input=True if the input is "
+            "complete; idle_timeout= is for partitions without records), or restart as of an earlier clock"
+        )
+
+
+def was_read(target: Manifest, source: str) -> bool:
+    """Whether the state holds anything of a source."""
+    accounts = target.ledger[target.task_name].get(source, {})
+    return target.sources[source].since is not None or any(account.read for account in accounts.values())
 
 
 def check_cuts(job: Job, newest: Manifest, expected: Manifest, clock: int, dropped: Sequence[str]) -> None:
