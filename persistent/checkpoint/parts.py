@@ -247,6 +247,10 @@ class OperatorState:
         ((name, state),) = self.states.items()
         return replace(self, states={name: replace(state, **changes)})
 
+    def unpublished(self) -> OperatorState:
+        """The same task, of whose states every key is to be published."""
+        return replace(self, states={name: state.unpublished() for name, state in self.states.items()})
+
     def described(self) -> dict[str, Any]:
         """The fingerprint of its only state with its key, for the text of a change."""
         return {**self.state.fingerprint, "key": list(self.key_names)}

@@ -52,7 +52,9 @@ def migrate(
             operators[name] = new
         else:
             runs = tuple(_evolved_runs(job, attempt, before.state, evolve, old.clock.closed))
-            operators[name] = new.with_state(runs=runs, lowest=before.state.lowest if runs else None)
+            evolved = new.with_state(runs=runs, lowest=before.state.lowest if runs else None)
+            # Without windows a sink has what the keys were before: it gets every key anew.
+            operators[name] = evolved.unpublished() if job.state.window is None else evolved
     _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)
     manifest = succeed(
         fence,
@@ -129,20 +131,17 @@ def _batch(
 
 
 def _changed_runs(job: Job, attempt: Attempt, before: StateRuns, evolve: Evolution, closed: int) -> Iterator[Run]:
-    """The sum of each key and pane by the old monoid, changed. Published runs stay apart from unpublished ones."""
+    """The sum of each key and pane by the old monoid, changed."""
     assert evolve.before is not None
     was = replace(job, state=_with_monoid(job.state, evolve.before))
-    published = tuple(run for run in before.runs if run.last <= before.published)
-    rest = tuple(run for run in before.runs if run.last > before.published)
-    for part in (published, rest):
-        for low, high in shards(part) if part else ():
-            inputs = [run for run in part if run.low < high and low < run.high]
-            rows = fold_runs(was, inputs, low, high)
-            if rows is not None and job.state.window is not None:
-                rows = rows.take(np.flatnonzero(job.state.window.last_end(rows.panes) > closed))
-            if rows is not None and len(rows):
-                first, last = min(run.first for run in inputs), max(run.last for run in inputs)
-                yield write_run(job, attempt, _changed(job, rows, evolve), first, last, low, high)[0]
+    for low, high in shards(before.runs) if before.runs else ():
+        inputs = [run for run in before.runs if run.low < high and low < run.high]
+        rows = fold_runs(was, inputs, low, high)
+        if rows is not None and job.state.window is not None:
+            rows = rows.take(np.flatnonzero(job.state.window.last_end(rows.panes) > closed))
+        if rows is not None and len(rows):
+            first, last = min(run.first for run in inputs), max(run.last for run in inputs)
+            yield write_run(job, attempt, _changed(job, rows, evolve), first, last, low, high)[0]
 
 
 def _with_monoid(state: PersistentState, monoid: Monoid[Any]) -> PersistentState:

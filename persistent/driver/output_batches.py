@@ -83,9 +83,13 @@ def part_of(job: Job, manifest: Manifest, sink: str) -> SinkPart:
 
 
 def lacks_totals(job: Job, manifest: Manifest) -> bool:
-    """Whether a sink has come since the input ended, and the state without windows holds something for it."""
+    """Whether a state without windows holds something for a sink, although the input has ended: the sink has come
+    since, or the state was migrated."""
+    if job.state.window is not None or not job.sinks:
+        return False
+    state = manifest.operator.state
     new = [name for name in job.sinks if name not in manifest.sinks and not former_name(job, manifest, name)]
-    return job.state.window is None and bool(new and manifest.operator.state.runs)
+    return any(new or run.first > state.published for run in state.runs)
 
 
 def former_name(job: Job, manifest: Manifest, sink: str) -> str:

@@ -33,7 +33,6 @@ from persistent.operations.rolling_back import (
     check_outputs,
     readable,
     rolled_back,
-    unpublished,
 )
 from persistent.pipeline import Pipeline
 from persistent.sources.layout import carried
@@ -116,7 +115,7 @@ def _as_of(
             target,
             clock=TaskClock(watermark=clock, closed=min(target.clock.closed, clock)),
             sources=unread,
-            operator=unpublished(operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None)),
+            operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None).unpublished(),
             accounts={name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()},
         ),
     )

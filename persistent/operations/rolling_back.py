@@ -10,7 +10,7 @@ from persistent.checkpoint.log import Log, Trace
 from persistent.checkpoint.manifest import FORMAT, Manifest
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.older_formats import SINK
-from persistent.checkpoint.parts import Account, OperatorState, SinkPart, SourcePart
+from persistent.checkpoint.parts import Account, SinkPart, SourcePart
 from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
@@ -115,12 +115,7 @@ def _published_to_all(copy: Manifest, newest: Manifest) -> Manifest:
     if state.fingerprint["window"] is not None or not state.runs or newest.sinks.keys() <= known or not is_told:
         return copy
     clock = replace(copy.clocks[copy.task_name], ended=False)
-    return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: unpublished(copy.operator)})
-
-
-def unpublished(operator: OperatorState) -> OperatorState:
-    """The same state, of which every key is to be published."""
-    return replace(operator, states={name: state.unpublished() for name, state in operator.states.items()})
+    return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})
 
 
 def check_outputs(outputs: str) -> None:
