@@ -1,11 +1,13 @@
 """A topic between processes: a sender publishes and retains messages, and receivers join at any time.
 
 messages.py   wire.py          the messages of the protocol, and their bytes
-retention.py  sending.py       the sender: what it retains, and its rules
+retention.py  outbox.py        what a sender retains, and what waits for each receiver
+sending.py                     the rules of a sender
 asks.py       ordering.py      one session as received: in order, each message once, or reported lost
 place.py      receiving.py     the receiver: finding a sender, and one session after the other
 catching_up.py                 how long it takes to catch up
 sender.py     receiver.py      both over TCP
+loop_thread.py                 their connections, in a thread of one process
 """
 
 from persistent.topic.catching_up import CatchUp

@@ -10,15 +10,23 @@ from dataclasses import dataclass
 
 ASK_MAX = 1_024
 """The most messages that one ``Ask`` requests."""
+NUMBER_MAX = 2**63 - 1
+"""Of a message. A receiver that leaves has no need of anything before it."""
+TIMES = range(-(2**63), 2**63)
+"""The times that a message can have, in ms since the epoch."""
+BEAT_MS = 1_000
+"""How often a sender reports its standing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
     """A receiver joins this topic and asks for the standing of its sender. It is repeated until an answer with the
-    ``token`` arrives."""
+    ``token`` arrives. ``receiver``: the same over all its connections, so that the sender recognizes it when it
+    returns. Both have 32 bits."""
 
     topic: str
     token: int = 0
+    receiver: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Have:
-    """A receiver no longer needs anything before ``next``."""
+    """A receiver no longer needs anything before ``next``. ``NUMBER_MAX``: it leaves."""
 
     session: str
     next: int
@@ -79,6 +87,13 @@ class Refusal:
 
 
 Spoken = Hello | Standing | Sent | Gone | Ask | Have | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """End a connection once everything before was sent."""
+
+    link: int
 
 
 # -- what a receiver hands out, in order -------------------------------------------------------------------------

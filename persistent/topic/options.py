@@ -46,9 +46,10 @@ class JoinOptions:
 
     ``late``: begin with the oldest message that the sender retains; False: with the next message. ``last``: begin with
     at most this many of the newest; 0: with all. ``recover``: request missing live messages; False: report them lost.
-    ``window``: the most messages requested at a time, the oldest first. ``retry``: the delay before a request is
-    repeated; it doubles each time, up to ``retry_max``. ``timeout``: how long a message is requested before it is lost;
-    only time in which the sender can be reached counts. ``gap_delay``: how long to wait before the first request, for
+    ``window``: the most messages requested at a time, the oldest first. ``retry``: after this
+    long without an answer a request is repeated; the delay doubles each time, up to ``retry_max``. ``timeout``: how
+    long a message is requested before it is lost; only time in which the sender can be reached and no message arrives
+    counts. ``gap_delay``: how long to wait before the first request, for
     networks that reorder. ``cache``: a live message waits for missing earlier ones if it is at most this many ahead;
     one further ahead is requested later. 0: none waits. ``burst``: a loss of more messages than this is called a burst.
     ``discovery``, ``attempts``: how often to look for the sender, and how many attempts to make before giving up.

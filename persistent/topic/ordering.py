@@ -7,6 +7,9 @@
 
 Missing messages below ``ripe`` are requested, the oldest first. A message is lost if the sender no longer retains it,
 if its request has timed out, or if this receiver does not recover it. Losses are reported in their turn.
+
+A live message waits for earlier ones if few enough of them, and bytes enough for it, are ahead. Otherwise it becomes
+part of the late join, and is requested in its turn. If the earlier ones will not be requested, they are lost at once.
 """
 
 from __future__ import annotations
@@ -21,13 +24,15 @@ GONE = "the sender no longer retained them"
 TIMEOUT = "they were requested, but did not arrive in time"
 NOT_RECOVERED = "they did not arrive, and this receiver does not request them again"
 NOT_RETAINED = "they did not arrive, and this sender retains nothing"
-OVER = "the session of the sender is over"
+OVER = "another session answered before they arrived"
+WAITING_BYTES_MAX = 64 << 20
+"""The number of bytes of live messages that can wait for earlier ones."""
 
 
 class Ordering:
     """The messages received of ``session``, from number ``first`` on. ``seam``: see above. Times are milliseconds of a
     clock that never goes back. ``duplicates``: how many unneeded messages arrived; ``passed``: how many live messages
-    were too far ahead to wait."""
+    could not wait."""
 
     def __init__(self, session: str, first: int, seam: int, options: JoinOptions) -> None:
         self.session = session
@@ -44,6 +49,7 @@ class Ordering:
         self._retains = True
         self._waiting: dict[int, Sent | str] = {}
         """Beyond ``next``, by number: a message, or why it is lost."""
+        self._waiting_bytes = 0
         self._noticed: deque[tuple[int, int]] = deque()
         """Earlier values of ``stop``, each with the time at which it was noticed."""
         self._ripe = self.seam
@@ -59,33 +65,48 @@ class Ordering:
 
     def stands(self, standing: Standing, now: int) -> list[TopicEvent]:
         """The sender has reported its standing."""
+        self.asks.heard(now)
         self._low = max(self._low, standing.low)
         self._retains = standing.retains
         self.ended = self.ended or standing.ended
         self._reaches(standing.next, now)
         return self._hand_out()
 
-    def gone(self, stop: int) -> list[TopicEvent]:
+    def gone(self, stop: int, now: int) -> list[TopicEvent]:
         """The sender retains nothing before ``stop``."""
+        self.asks.heard(now, moves=True, answers=True)
         self._low = max(self._low, stop)
         return self._hand_out()
 
     def comes(self, message: Sent, now: int) -> list[TopicEvent]:
         """A message has arrived."""
         number = message.number
+        self.asks.heard(now, moves=True, answers=message.again or number in self.asks)
         if number < self.next or isinstance(self._waiting.get(number), Sent):
             self.duplicates += 1
             return []
         self._reaches(number + 1, now)
-        if number - self.next > self._options.cache and number not in self.asks and number not in self._waiting:
-            if self._retains:
+        if self._is_far(message):
+            if not self._is_unrecovered(self.next):
                 self._pass(message)
                 return []
             # The missing messages before it will not arrive, so it need not wait.
             self._ripe = max(self._ripe, number)
         self.asks.drop(number)
         self._waiting[number] = message
+        self._waiting_bytes += len(message.payload)
         return self._hand_out()
+
+    def moves(self, now: int) -> None:
+        """A part of a message has arrived."""
+        self.asks.heard(now, moves=True, answers=True)
+
+    def _is_far(self, message: Sent) -> bool:
+        """Whether a message that was not requested is too far ahead to wait for its turn, or too large."""
+        ahead = message.number - self.next
+        if not ahead or message.number in self.asks or message.number in self._waiting:
+            return False
+        return ahead > self._options.cache or self._waiting_bytes + len(message.payload) > WAITING_BYTES_MAX
 
     def _pass(self, message: Sent) -> None:
         """Request a message in its turn: until then this receiver is still catching up."""
@@ -98,7 +119,7 @@ class Ordering:
         """Time has passed."""
         while self._noticed and self._noticed[0][1] <= now - self._delay:
             self._ripe = max(self._ripe, self._noticed.popleft()[0])
-        for number in self.asks.over(now):
+        for number in self.asks.over():
             self._waiting.setdefault(number, TIMEOUT)
         return self._hand_out()
 
@@ -144,6 +165,7 @@ class Ordering:
         while self.next < self.stop:
             held = self._waiting.pop(self.next, None)
             if isinstance(held, Sent):
+                self._waiting_bytes -= len(held.payload)
                 gap = held.again and held.number >= self.seam
                 found.append(TopicMessage(self.session, held.number, held.time, held.payload, held.again, gap))
                 self.next += 1

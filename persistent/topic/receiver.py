@@ -1,31 +1,37 @@
 """A topic receiver hands out the messages of a topic in order, received over TCP, and reports lost ones.
 
 The rules are in ``persistent.topic.receiving``; this is its connection, in a thread of its own. A slow consumer
-receives less: while many messages wait for it, the connection is not read and the timeouts of requests pause.
+receives less: while many messages wait for it, the connection is not read and time stands still.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import threading
+import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from persistent.clock import Duration, duration_ms, monotonic_s
 from persistent.errors import SourceError
 from persistent.topic.catching_up import CatchUp
-from persistent.topic.messages import SessionEnded, TopicEvent
+from persistent.topic.loop_thread import LoopThread
+from persistent.topic.messages import HangUp, SessionEnded, TopicEvent, TopicMessage
 from persistent.topic.options import JoinOptions, checked_address, checked_topic
 from persistent.topic.place import TopicPlace
 from persistent.topic.receiving import Dial, GiveUp, ReceiverEffect, Receiving, Tell
-from persistent.topic.sending import HangUp
 from persistent.topic.wire import RECEIVER_HEARS_BYTES_MAX, Frames, Garbled, encode
 
 _TICK_S = 0.05
 _WAITING_MAX = 20_000
+_WAITING_BYTES_MAX = 64 << 20
 _LEAP_S = 1.0
+_RESET = struct.pack("ii", 1, 0)
+"""An option of a socket: it leaves nothing behind that holds its port."""
 
 
 class TopicReceiver:
@@ -56,18 +62,19 @@ class TopicReceiver:
     ) -> None:
         self._host, self._port = checked_address(address)
         self.address, self.topic = address, checked_topic(topic)
-        self._receiving = Receiving(topic, options or JoinOptions(), place, follow=follow)
+        options, receiver = options or JoinOptions(), 1 + uuid.uuid4().int % (2**32 - 1)
+        self._receiving = Receiving(topic, options, place, follow=follow, receiver=receiver)
         self._changed = threading.Condition()
         self._events: deque[TopicEvent] = deque()
+        self._events_bytes = 0
         self._end: str | None = None
         self._closed = self._is_paused = False
         self._link = self._token = 0
         self._transport: asyncio.Transport | None = None
         self._dialling: asyncio.Task[None] | None = None
         self._now_s, self._looked_s = 0.0, monotonic_s()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=f"topic {topic}", daemon=True)
-        self._thread.start()
+        self._thread = LoopThread(f"topic {topic}", self._sockets)
+        self._thread.start(self._tick, self._leave)
 
     def __enter__(self) -> Self:
         return self
@@ -98,70 +105,82 @@ class TopicReceiver:
     @property
     def has_ended(self) -> bool:
         """Whether nothing more will arrive and everything was taken."""
-        with self._changed:
+        with self._mine():
             return not self._events and (self._closed or self._end is not None)
 
     def take(self, wait: Duration = "1 s", most: int = 10_000) -> list[TopicEvent]:
         """At most ``most`` events; none if nothing arrives within ``wait``. SourceError if the receiver has given up
-        and everything was taken."""
-        with self._changed:
+        and everything was taken, or belongs to another process."""
+        with self._mine():
             wait_s = duration_ms(wait, "wait") / 1_000
             self._changed.wait_for(lambda: self._events or self._end is not None or self._closed, wait_s)
             found = [self._events.popleft() for _ in range(min(most, len(self._events)))]
+            self._events_bytes -= sum(map(_size, found))
             if not found and self._end:
                 raise SourceError(f"{self!r}: {self._end}")
-            resumes = self._is_paused and len(self._events) < _WAITING_MAX // 2
-        if resumes:
-            self._loop.call_soon_threadsafe(self._pause_or_go_on)
+            if self._is_paused and self._has_room and not self._closed:
+                self._thread.call(self._pause_or_go_on)
         return found
+
+    def _mine(self) -> threading.Condition:
+        """The lock, in the process that has the connection. Elsewhere it may be held by nobody, for ever."""
+        if self._thread.is_elsewhere:
+            raise SourceError(
+                f"{self!r}: this receiver belongs to process {self._thread.process}, which this process was forked "
+                "from, and has no connection here. Open a TopicReceiver after the fork"
+            )
+        return self._changed
 
     def catching_up(self) -> CatchUp:
         """How far the receiver is behind, and how long it needs to catch up."""
-        with self._changed:
+        with self._mine():
             return self._receiving.catching_up()
 
     def look(self) -> int:
         """Ask for the standing of the sender; returns the token of the answer."""
-        with self._changed:
+        with self._mine():
             self._token += 1
             token = self._token
             if not self._closed:
-                self._loop.call_soon_threadsafe(self._do, lambda now: self._receiving.look(token))
+                self._thread.call(self._do, lambda now: self._receiving.look(token))
         return token
 
     @property
     def answered(self) -> tuple[int, str, int]:
         """The last answer: its token, the session, and the number of the next message at that time."""
-        with self._changed:
+        with self._mine():
             return self._receiving.answered
 
     @property
     def tries(self) -> int:
         """The number of failed attempts to find a sender since the last answer."""
-        with self._changed:
+        with self._mine():
             return self._receiving.tries
 
     def close(self) -> None:
-        """Stop receiving."""
+        """Stop receiving. In a forked process: nothing happens."""
+        if self._thread.is_elsewhere:
+            return
         with self._changed:
             if self._closed:
                 return
             self._closed = True
             self._changed.notify_all()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.stop()
 
     # -- in the thread of the connection -----------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.call_soon(self._tick)
-        self._loop.run_forever()
-        if self._dialling is not None:
-            self._dialling.cancel()
-        self._hang_up()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
+    def _leave(self) -> None:
+        """Tell the sender, which would wait for a return, and hang up."""
+        if self._transport is not None:
+            said = [effect.said for effect in self._receiving.leave() if isinstance(effect, Tell)]
+            self._transport.write(b"".join(map(encode, said)))
+            self._transport.close()
+            self._thread.loop.call_soon(self._transport.abort)
+
+    def _sockets(self) -> list[Any]:
+        transport = self._transport
+        return [] if transport is None else [transport.get_extra_info("socket")]
 
     def _now(self) -> int:
         """Milliseconds for timeouts. The time in which the process was suspended does not count."""
@@ -173,12 +192,14 @@ class TopicReceiver:
     def _tick(self) -> None:
         if not self._is_paused:
             self._do(lambda now: self._receiving.tick(now))
-        self._loop.call_later(_TICK_S, self._tick)
+        self._thread.loop.call_later(_TICK_S, self._tick)
 
     def _do(self, step: Callable[[int], Sequence[ReceiverEffect]]) -> None:
         """Take a step of the state machine and perform its effects."""
         frames = []
         with self._changed:
+            if self._closed:
+                return
             for effect in step(self._now()):
                 match effect:
                     case Tell(said):
@@ -193,20 +214,28 @@ class TopicReceiver:
                         self._hang_up()
                     case _:
                         self._events.append(effect)
+                        self._events_bytes += _size(effect)
             self._changed.notify_all()
         if frames and self._transport is not None:
             self._transport.write(b"".join(frames))
         self._pause_or_go_on()
 
+    @property
+    def _has_room(self) -> bool:
+        return len(self._events) < _WAITING_MAX // 2 and self._events_bytes < _WAITING_BYTES_MAX // 2
+
     def _pause_or_go_on(self) -> None:
-        waiting, transport = len(self._events), self._transport
-        if not self._is_paused and waiting > _WAITING_MAX:
+        transport, is_full = (
+            self._transport,
+            len(self._events) > _WAITING_MAX or self._events_bytes > _WAITING_BYTES_MAX,
+        )
+        if not self._is_paused and is_full:
             self._is_paused = True
             if transport is not None and not transport.is_closing():
                 transport.pause_reading()
-        elif self._is_paused and waiting < _WAITING_MAX // 2:
+        elif self._is_paused and self._has_room:
             self._is_paused = False
-            self._now()
+            self._looked_s = monotonic_s()
             if transport is not None and not transport.is_closing():
                 transport.resume_reading()
 
@@ -215,11 +244,11 @@ class TopicReceiver:
             self._dialling.cancel()
         self._hang_up()
         self._link = link
-        self._dialling = self._loop.create_task(self._connect(link))
+        self._dialling = self._thread.loop.create_task(self._connect(link))
 
     async def _connect(self, link: int) -> None:
         try:
-            await self._loop.create_connection(lambda: _ReceiverLink(self, link), self._host, self._port)
+            await self._thread.loop.create_connection(lambda: _ReceiverLink(self, link), self._host, self._port)
         except OSError:
             self._do(lambda now: self._receiving.unlinked(link, now))
 
@@ -229,7 +258,12 @@ class TopicReceiver:
             self._transport = None
 
     def _linked(self, link: int, transport: asyncio.Transport) -> None:
-        if link != self._link:
+        if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
+            # Nobody listens there, and the port of this end happened to be the same. The sender needs it.
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            transport.abort()
+            return
+        if link != self._link or self._closed:
             transport.abort()
             return
         self._transport = transport
@@ -264,3 +298,7 @@ class _ReceiverLink(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._receiver._unlinked(self._link, self._transport)
+
+
+def _size(event: TopicEvent) -> int:
+    return len(event.payload) if isinstance(event, TopicMessage) else 0

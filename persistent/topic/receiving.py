@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from persistent.topic.catching_up import CatchUp, Meter
 from persistent.topic.messages import (
+    NUMBER_MAX,
     Gone,
+    HangUp,
     Have,
     Hello,
     MessagesLost,
@@ -29,7 +31,6 @@ from persistent.topic.messages import (
 from persistent.topic.options import JoinOptions
 from persistent.topic.ordering import GONE, NOT_RETAINED, Ordering
 from persistent.topic.place import TopicPlace
-from persistent.topic.sending import HangUp
 
 NOT_LATE = "they were published in the absence of this receiver, and it does not join late"
 
@@ -61,18 +62,25 @@ ReceiverEffect = Dial | HangUp | Tell | GiveUp | TopicEvent
 class Receiving:
     """A receiver of ``topic`` that resumes from ``place``. Times are milliseconds of a clock that never goes back.
 
-    ``follow``: after the end of a session, look for the next one until it appears.
+    ``follow``: after the end of a session, look for the next one until it appears. ``receiver``: by which a sender
+    recognizes it over another connection.
     """
 
     def __init__(
-        self, topic: str, options: JoinOptions, place: TopicPlace | None = None, *, follow: bool = False
+        self,
+        topic: str,
+        options: JoinOptions,
+        place: TopicPlace | None = None,
+        *,
+        follow: bool = False,
+        receiver: int = 0,
     ) -> None:
         self.topic = topic
         self.place = place or TopicPlace()
         self.joined = False
         self.given_up = False
         self.ordering: Ordering | None = None
-        self._options, self._follows = options, follow
+        self._options, self._follows, self._receiver = options, follow, receiver
         self._link = 0
         self._is_linked = False
         self._attempts = 0
@@ -91,7 +99,14 @@ class Receiving:
     def look(self, token: int) -> list[ReceiverEffect]:
         """Ask for the standing of the sender. ``token``: higher than any before."""
         self._token = token
-        return [Tell(Hello(self.topic, token))] if self.joined else []
+        return [self._hello()] if self.joined else []
+
+    def _hello(self) -> Tell:
+        return Tell(Hello(self.topic, self._token, self._receiver))
+
+    def leave(self) -> list[ReceiverEffect]:
+        """Say that nothing more is needed, so that the sender does not wait for a return."""
+        return [Tell(Have(self.ordering.session, NUMBER_MAX))] if self.joined and self.ordering is not None else []
 
     def catching_up(self) -> CatchUp:
         """How far the receiver is behind, and how long it needs to catch up."""
@@ -104,7 +119,7 @@ class Receiving:
         if link != self._link or self._is_linked or self.given_up:
             return [HangUp(link)]
         self._is_linked, self._heard_at, self._due = True, now, now + self._options.ms("discovery")
-        return [Tell(Hello(self.topic, self._token))]
+        return [self._hello()]
 
     def unlinked(self, link: int, now: int) -> list[ReceiverEffect]:
         """A connection is gone, or could not be made."""
@@ -145,7 +160,7 @@ class Receiving:
             return [self._give_up(self._why_given_up())]
         self._due = now + self._options.ms("discovery")
         if self._is_linked:
-            return [Tell(Hello(self.topic, self._token))]
+            return [self._hello()]
         self._link += 1
         return [Dial(self._link)]
 
@@ -171,18 +186,25 @@ class Receiving:
     # -- input -------------------------------------------------------------------------------------------
 
     def heard(self, link: int, said: Sequence[Spoken], now: int) -> list[ReceiverEffect]:
-        """These messages arrived over a connection, in this order."""
+        """These messages arrived over a connection, in this order; or none, but a part of one."""
         found: list[ReceiverEffect] = []
+        if not self._listens(link):
+            return found
+        self._heard_at = now
+        if not said and self.joined and self.ordering is not None:
+            self.ordering.moves(now)
         for one in said:
-            if link != self._link or not self._is_linked or self.given_up:
-                return found
-            self._heard_at = now
             found += self._hears(one, now)
+            if not self._listens(link):
+                return found
         found += self._asks(now, again=False)
         order = self.ordering
         if self.joined and order is not None and order.ended and not order.behind:
             found.append(Tell(Have(order.session, order.next)))
         return found
+
+    def _listens(self, link: int) -> bool:
+        return link == self._link and self._is_linked and not self.given_up
 
     def _hears(self, said: Spoken, now: int) -> list[ReceiverEffect]:
         order = self.ordering
@@ -200,7 +222,7 @@ class Receiving:
             case Sent():
                 return self._out(order.comes(said, now))
             case Gone(_, stop):
-                return self._out(order.gone(stop))
+                return self._out(order.gone(stop, now))
         return []
 
     def _asks(self, now: int, *, again: bool) -> list[ReceiverEffect]:

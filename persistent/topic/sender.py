@@ -1,7 +1,7 @@
 """A topic sender publishes messages over TCP to all that have joined, and retains them for late joiners.
 
-The rules are in ``persistent.topic.sending``; these are its connections, in a thread of its own. A slow receiver
-delays no other: messages beyond its backlog are not sent to it, and it requests them later.
+The rules are in ``persistent.topic.sending``; these are its connections, in a thread of its own. Each takes from its
+outbox what it has room for, so a slow receiver delays nobody.
 """
 
 from __future__ import annotations
@@ -9,29 +9,33 @@ from __future__ import annotations
 import asyncio
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
 from persistent.clock import Duration, duration_ms, monotonic_s, wall_ms
 from persistent.errors import InvalidPipeline, Refused
-from persistent.topic.messages import Refusal, Sent
+from persistent.topic.loop_thread import LoopThread
+from persistent.topic.messages import TIMES, HangUp, Spoken
 from persistent.topic.options import Retain, checked_topic
 from persistent.topic.retention import MESSAGE_BYTES
-from persistent.topic.sending import HangUp, Say, SenderEffect, Sending
+from persistent.topic.sending import BACKLOG_BYTES, Sending
 from persistent.topic.wire import PAYLOAD_BYTES_MAX, SENDER_HEARS_BYTES_MAX, TEXT_BYTES_MAX, Frames, Garbled, encode
 
 _TICK_S = 0.1
-_LINKS_MAX = 1_000
 _UNSENT_BYTES_MAX = 4 << 20
 """The number of bytes that can wait for the connection thread before ``publish`` waits too."""
+_PART_BYTES = 256 << 10
+"""How much a connection takes at a time, and when it has room again."""
+_FAREWELL_S = 5.0
+"""How long a refused connection stays open for what was sent before."""
 
 
 class TopicSender:
     """Publishes on ``topic`` at ``host`` and ``port`` (0: any free port). A session, which ends with this object.
 
     ``retain``: what is kept for late joins and for gaps; None: nothing, and late join is off. ``backlog_bytes``: how
-    many bytes can wait for each receiver. InvalidPipeline if the port is in use.
+    many bytes of live messages can wait for each receiver. InvalidPipeline if the port is in use.
 
     >>> with TopicSender("clicks", retain=Retain(age="1 min")) as sender:
     ...     sender.publish(b"one"), sender.publish(b"two")
@@ -45,36 +49,30 @@ class TopicSender:
         host: str = "127.0.0.1",
         port: int = 0,
         retain: Retain | None = None,
-        backlog_bytes: int = 8 << 20,
+        backlog_bytes: int = BACKLOG_BYTES,
     ) -> None:
         if retain is not None and not isinstance(retain, Retain):
             raise InvalidPipeline(f'retain={retain!r}: give Retain(age="10 min"), or None')
-        self._backlog_bytes = backlog_bytes
-        self._sending = Sending(checked_topic(topic), uuid.uuid4().hex, retain)
+        self._sending = Sending(checked_topic(topic), uuid.uuid4().hex, retain, backlog_bytes)
         self._changed = threading.Condition()
-        self._waiting: list[SenderEffect] = []
-        self._waiting_bytes = 0
-        self._is_due = False
-        self._links: dict[int, asyncio.Transport] = {}
+        self._unsent_bytes = 0
+        self._is_due = self._is_closing = self._closed = False
+        self._links: dict[int, _SenderLink] = {}
         self._link = 0
-        self._closed = False
-        self.dropped = 0
-        self.refused = 0
-        self._loop = asyncio.new_event_loop()
+        self._thread = LoopThread(f"topic {topic}", self._sockets)
         try:
-            self._server = self._loop.run_until_complete(
-                self._loop.create_server(lambda: _SenderLink(self), host, port, reuse_address=True)
+            self._server = self._thread.loop.run_until_complete(
+                self._thread.loop.create_server(lambda: _SenderLink(self), host, port, reuse_address=True)
             )
         except (OSError, OverflowError) as error:
-            self._loop.close()
+            self._thread.loop.close()
             raise InvalidPipeline(
                 f"TopicSender({topic!r}): cannot listen at {host}:{port}: {error}. Another sender may be "
                 "running there: end it, or give another port; port=0 takes any free port"
             ) from error
         name = self._server.sockets[0].getsockname()
         self.address = f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
-        self._thread = threading.Thread(target=self._run, name=f"topic {topic}", daemon=True)
-        self._thread.start()
+        self._thread.start(self._tick, self._end)
 
     def __enter__(self) -> Self:
         return self
@@ -95,13 +93,13 @@ class TopicSender:
     @property
     def receivers(self) -> int:
         """The number of receivers that have joined."""
-        with self._changed:
+        with self._mine():
             return self._sending.receivers
 
     @property
     def retained(self) -> range:
         """The numbers of the retained messages."""
-        with self._changed:
+        with self._mine():
             return range(self._sending.retained.low, self._sending.retained.next)
 
     @property
@@ -109,131 +107,147 @@ class TopicSender:
         """The number of messages that the hard limit has dropped before their time."""
         return self._sending.retained.forced
 
+    @property
+    def dropped(self) -> int:
+        """The number of live messages that found no room in the backlog of a receiver."""
+        return self._sending.dropped
+
+    @property
+    def refused(self) -> int:
+        """The number of connections that were refused or ended."""
+        return self._sending.refused
+
     def publish(self, payload: bytes, time: int | None = None) -> int:
         """Send a message to all receivers; returns its number. ``time``: ms since the epoch, by default the time of
         day.
 
-        Refused if it is too large or the sender was closed. TypeError if it is not bytes.
+        Refused if it is too large, or if the sender was closed or belongs to another process. TypeError if it is not
+        bytes, or the time not whole; ValueError if the time has more than 64 bits.
         """
-        if not isinstance(payload, bytes | bytearray | memoryview):
-            raise TypeError(f"{self!r}: a message is bytes, not {type(payload).__name__}: encode it first")
-        if len(payload) > PAYLOAD_BYTES_MAX:
-            raise Refused(f"{self!r}: a message has at most {PAYLOAD_BYTES_MAX:,} bytes, this one {len(payload):,}")
-        with self._changed:
-            while self._waiting_bytes > _UNSENT_BYTES_MAX and not self._closed:
+        data = self._checked(payload)
+        time_ms = wall_ms() if time is None else self._checked_time(time)
+        with self._mine():
+            while self._unsent_bytes > _UNSENT_BYTES_MAX and not self._closed:
                 self._changed.wait()
             if self._closed or self._sending.ended:
                 raise Refused(f"{self!r}: the sender was closed. Open another one, which begins another session")
-            number = self._sending.standing.next
-            time_ms = wall_ms() if time is None else time
-            self._waiting_bytes += len(payload) + MESSAGE_BYTES if self._sending.receivers else 0
-            self._do(self._sending.publish(bytes(payload), time_ms, self._now()))
+            self._unsent_bytes += len(data) + MESSAGE_BYTES if self._sending.receivers else 0
+            number = self._sending.publish(data, time_ms, self._now())
+            self._wake()
         return number
 
+    def _checked(self, payload: bytes) -> bytes:
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            raise TypeError(f"{self!r}: a message is bytes, not {type(payload).__name__}: encode it first")
+        size = memoryview(payload).nbytes
+        if size > PAYLOAD_BYTES_MAX:
+            raise Refused(f"{self!r}: a message has at most {PAYLOAD_BYTES_MAX:,} bytes, this one {size:,}")
+        return bytes(payload)
+
+    def _checked_time(self, time: Any) -> int:
+        if not hasattr(time, "__index__") or isinstance(time, bool):
+            raise TypeError(f"{self!r}: time={time!r}: give whole milliseconds since 1970, such as int(1000 * seconds)")
+        if (found := int(time)) not in TIMES:
+            raise ValueError(f"{self!r}: time={time!r}: give milliseconds since 1970, of at most 64 bits")
+        return found
+
     def close(self, linger: Duration = "5 s") -> None:
-        """End the session. ``linger``: how long to wait for receivers that have not received everything yet."""
-        until = monotonic_s() + duration_ms(linger, "linger") / 1_000
+        """End the session. ``linger``: how long to wait for receivers that have not received everything yet, or have
+        lost their connection so shortly before. In a forked process: nothing happens."""
+        linger_ms = duration_ms(linger, "linger")
+        if self._thread.is_elsewhere:
+            return
         with self._changed:
-            if self._closed:
+            if self._is_closing:
                 return
-            self._do(self._sending.end())
-            while not self._sending.is_received and (left := until - monotonic_s()) > 0:
-                self._changed.wait(min(left, _TICK_S))
+            self._is_closing, until = True, self._now() + linger_ms
+            self._sending.end()
+            self._wake()
+            while not self._sending.is_received(self._now(), linger_ms) and (left := until - self._now()) > 0:
+                self._changed.wait(min(left / 1_000, _TICK_S))
             self._closed = True
             self._changed.notify_all()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._thread.stop()
 
-    # -- in any thread, with the lock --------------------------------------------------------------------------------
-
-    def _do(self, effects: Sequence[SenderEffect]) -> None:
-        """Send in the order of the state machine, in the thread of the connections."""
-        self._waiting += effects
-        if self._waiting and not self._is_due:
-            self._is_due = True
-            self._loop.call_soon_threadsafe(self._say)
+    def _mine(self) -> threading.Condition:
+        """The lock, in the process that has the connections. Elsewhere it may be held by nobody, for ever."""
+        if self._thread.is_elsewhere:
+            raise Refused(
+                f"{self!r}: this sender belongs to process {self._thread.process}, which this process was forked from, "
+                "and has no connection here. Open a TopicSender after the fork, at a port of its own"
+            )
+        return self._changed
 
     def _now(self) -> int:
         return int(monotonic_s() * 1_000)
 
-    # -- in the thread of the connections ----------------------------------------------------------------------------
+    def _wake(self) -> None:
+        """Have the connections take what waits for them. With the lock."""
+        if not self._is_due:
+            self._is_due = True
+            self._thread.call(self._pump)
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.call_soon(self._tick)
-        self._loop.run_forever()
-        self._say()
-        self._server.close()
-        for transport in self._links.values():
-            transport.close()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        for transport in self._links.values():
-            transport.abort()
-        self._loop.run_until_complete(asyncio.sleep(0))
-        self._loop.close()
+    # -- in the thread of the connections ----------------------------------------------------------------------------
 
     def _tick(self) -> None:
         with self._changed:
-            self._do(self._sending.tick(self._now()))
-        self._loop.call_later(_TICK_S, self._tick)
+            self._sending.tick(self._now())
+            self._wake()
+        self._thread.loop.call_later(_TICK_S, self._tick)
 
-    def _say(self) -> None:
+    def _pump(self) -> None:
         with self._changed:
-            effects, self._waiting, self._is_due = self._waiting, [], False
-            self._waiting_bytes = 0
+            self._is_due, self._unsent_bytes = False, 0
             self._changed.notify_all()
-        parts: dict[int, list[bytes]] = {}
-        sizes: dict[int, int] = {}
-        ending: list[int] = []
-        for effect in effects:
-            if isinstance(effect, HangUp):
-                ending.append(effect.link)
-                continue
-            frame = encode(effect.said)
-            for link in effect.links:
-                if self._has_room(link, sizes.get(link, 0), effect):
-                    parts.setdefault(link, []).append(frame)
-                    sizes[link] = sizes.get(link, 0) + len(frame)
-        for link, frames in parts.items():
-            self._links[link].write(b"".join(frames))
-        for link in ending:
-            if link in self._links:
-                self._links[link].close()
+        for link in list(self._links.values()):
+            link.pump_soon()
 
-    def _has_room(self, link: int, size: int, effect: Say) -> bool:
-        transport = self._links.get(link)
-        if transport is None or transport.is_closing():
-            return False
-        fits = transport.get_write_buffer_size() + size <= self._backlog_bytes
-        self.dropped += not fits and isinstance(effect.said, Sent)
-        return fits
+    def _end(self) -> None:
+        self._server.close()
+        for link in list(self._links.values()):
+            link.pump()
+            link.transport.close()
+        self._thread.loop.call_soon(self._abort)
 
-    def _linked(self, transport: asyncio.Transport) -> int:
+    def _abort(self) -> None:
+        for link in self._links.values():
+            link.transport.abort()
+
+    def _sockets(self) -> Iterator[Any]:
+        yield from self._server.sockets
+        for link in list(self._links.values()):
+            yield link.transport.get_extra_info("socket")
+
+    def _linked(self, link: _SenderLink) -> int:
         self._link += 1
-        if len(self._links) >= _LINKS_MAX:
-            transport.abort()
-            self.refused += 1
-        else:
-            self._links[self._link] = transport
+        self._links[self._link] = link
+        with self._changed:
+            self._sending.linked(self._link, self._now())
+            self._wake()
         return self._link
 
     def _unlinked(self, link: int) -> None:
         self._links.pop(link, None)
         with self._changed:
-            self._sending.unlinked(link)
+            self._sending.unlinked(link, self._now())
             self._changed.notify_all()
 
     def _heard(self, link: int, said: Sequence[Any]) -> None:
         with self._changed:
             for one in said:
-                self._do(self._sending.heard(link, one))
+                self._sending.heard(link, one)
             self._changed.notify_all()
+            self._wake()
 
     def _garbled(self, link: int, error: Garbled) -> None:
         """Send the reason, which the other end may understand, and hang up."""
-        self.refused += 1
         with self._changed:
-            self._do([Say((link,), Refusal(str(error)[:TEXT_BYTES_MAX])), HangUp(link)])
+            self._sending.refuse(link, str(error)[:TEXT_BYTES_MAX])
+            self._wake()
+
+    def _next(self, link: int) -> Spoken | HangUp | None:
+        with self._changed:
+            return self._sending.next(link)
 
 
 class _SenderLink(asyncio.Protocol):
@@ -242,10 +256,12 @@ class _SenderLink(asyncio.Protocol):
     def __init__(self, sender: TopicSender) -> None:
         self._sender = sender
         self._frames = Frames(SENDER_HEARS_BYTES_MAX)
-        self._is_over = False
+        self._has_room, self._is_due, self._is_over = True, False, False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._link = self._sender._linked(cast(asyncio.Transport, transport))
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=_PART_BYTES)
+        self._link = self._sender._linked(self)
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
@@ -258,5 +274,42 @@ class _SenderLink(asyncio.Protocol):
             return
         self._sender._heard(self._link, said)
 
+    def pause_writing(self) -> None:
+        self._has_room = False
+
+    def resume_writing(self) -> None:
+        self._has_room = True
+        self.pump_soon()
+
     def connection_lost(self, error: Exception | None) -> None:
         self._sender._unlinked(self._link)
+
+    def pump_soon(self) -> None:
+        """Take the next part of what waits, in turn with the other connections."""
+        if not self._is_due:
+            self._is_due = True
+            self._sender._thread.loop.call_soon(self.pump)
+
+    def pump(self) -> None:
+        """Send what waits, up to a part, if there is room. A message that cannot be encoded, by a defect, takes no
+        other along."""
+        self._is_due = False
+        frames: list[bytes] = []
+        size = 0
+        try:
+            while self._has_room and size < _PART_BYTES and (said := self._sender._next(self._link)) is not None:
+                if isinstance(said, HangUp):
+                    self._hang_up(frames)
+                    return
+                frames.append(encode(said))
+                size += len(frames[-1])
+        finally:
+            if frames and not self.transport.is_closing():
+                self.transport.write(b"".join(frames))
+                self.pump_soon()
+
+    def _hang_up(self, frames: list[bytes]) -> None:
+        self.transport.write(b"".join(frames))
+        frames.clear()
+        self.transport.close()
+        self._sender._thread.loop.call_later(_FAREWELL_S, self.transport.abort)

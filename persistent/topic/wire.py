@@ -12,7 +12,18 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from persistent.topic.messages import ASK_MAX, Ask, Gone, Have, Hello, Refusal, Sent, Spoken, Standing
+from persistent.topic.messages import (
+    ASK_MAX,
+    NUMBER_MAX,
+    Ask,
+    Gone,
+    Have,
+    Hello,
+    Refusal,
+    Sent,
+    Spoken,
+    Standing,
+)
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = (16 << 20) - 1_024
@@ -23,12 +34,12 @@ SENDER_HEARS_BYTES_MAX = 2_048
 RECEIVER_HEARS_BYTES_MAX = PAYLOAD_BYTES_MAX + 256
 _MAGIC = b"PTOP"
 _LENGTH = struct.Struct("<I")
-_HELLO = struct.Struct("<4sHQ")
-_STANDING = struct.Struct("<16sQQBBQ")
+_HELLO = struct.Struct("<4sHII")
+_STANDING = struct.Struct("<16sQQBBII")
+"""The last field is that of ``Hello``: earlier releases have one token of 64 bits, and return what they were sent."""
 _SENT = struct.Struct("<16sQqB")
 _RANGE = struct.Struct("<16sQQ")
 _ONE = struct.Struct("<16sQ")
-NUMBER_MAX = 2**63 - 1
 
 
 class Garbled(Exception):
@@ -43,10 +54,10 @@ def encode(said: Spoken) -> bytes:
 
 def _encoded(said: Spoken) -> tuple[int, bytes, bytes]:
     match said:
-        case Hello(topic, token):
-            return 1, _HELLO.pack(_MAGIC, VERSION, token), topic.encode()
+        case Hello(topic, token, receiver):
+            return 1, _HELLO.pack(_MAGIC, VERSION, token, receiver), topic.encode()
         case Standing(session, low, next_, retains, ended, token):
-            return 2, _STANDING.pack(bytes.fromhex(session), low, next_, retains, ended, token), b""
+            return 2, _STANDING.pack(bytes.fromhex(session), low, next_, retains, ended, token, 0), b""
         case Sent(session, number, time, payload, again):
             return 3, _SENT.pack(bytes.fromhex(session), number, time, again), payload
         case Gone(session, stop):
@@ -90,18 +101,18 @@ def _number(value: int) -> int:
     return value
 
 
-def _hello(magic: bytes, version: int, token: int, rest: bytes) -> Hello:
+def _hello(magic: bytes, version: int, token: int, receiver: int, rest: bytes) -> Hello:
     if magic != _MAGIC:
         raise Garbled(f"unknown magic number {magic!r}")
     if version != VERSION:
         raise Garbled(
             f"this sender speaks version {VERSION} of the protocol, the receiver {version}: update the older one"
         )
-    return Hello(_text(rest), token)
+    return Hello(_text(rest), token, receiver)
 
 
 def _standing(session: bytes, low: int, next_: int, retains: int, ended: int, *more: Any) -> Standing:
-    token, rest = more
+    token, _, rest = more
     _ends(rest)
     if low > next_ or retains > 1 or ended > 1:
         raise Garbled(f"an impossible standing: next message {next_}, retained from {low} on")
@@ -148,7 +159,7 @@ class Frames:
     >>> frames = Frames(SENDER_HEARS_BYTES_MAX)
     >>> data = encode(Hello("clicks"))
     >>> frames.feed(data[:7]), frames.feed(data[7:])
-    ([], [Hello(topic='clicks', token=0)])
+    ([], [Hello(topic='clicks', token=0, receiver=0)])
     """
 
     def __init__(self, bytes_max: int) -> None:

@@ -1,9 +1,10 @@
-"""The section "topic": senders and receivers of a topic on a network that loses, repeats, delays and reorders.
+"""The section "topic": senders and receivers of a topic on a network that loses, repeats, delays and reorders, or on
+one as TCP has it: in order and whole until a connection is cut, with few bytes a second and little room on the way.
 
-Both are the state machines of ``persistent.topic``, which die and begin again; network, time and deaths are simulated,
-and drawn from a seed. An oracle knows what was published: each receiver is handed out every number of a session once
-and in order, or told that it is lost, for a reason that is true. Where nothing may be lost, nothing is: enough is
-retained, and nobody gives up.
+Both are the state machines of ``persistent.topic``, which are stopped, die and begin again; network, time and deaths
+are simulated, and drawn from a seed. An oracle knows what was published: each receiver is handed out every number of a
+session once and in order, or told that it is lost, for a reason that is true. Where nothing may be lost, nothing is:
+enough is retained, and nobody gives up. Over TCP nothing ever comes too late, however slow the network is.
 
     python -m tests.proof --only topic [--seed s] [--scale x]
 """
@@ -18,49 +19,64 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from persistent.topic import JoinOptions, MessagesLost, Retain, SessionBegan, SessionEnded, TopicMessage, TopicPlace
-from persistent.topic.messages import Sent, Spoken
+from persistent.topic.messages import Ask, HangUp, Sent, Spoken
 from persistent.topic.ordering import GONE, NOT_RECOVERED, NOT_RETAINED, OVER, TIMEOUT
+from persistent.topic.outbox import ASKED_MAX
 from persistent.topic.receiving import NOT_LATE, Dial, GiveUp, Receiving, Tell
-from persistent.topic.sending import HangUp, Sending
+from persistent.topic.sending import Sending
 from tests.proof.result import Result
+from tests.proof.topic_network import Connection, Process
 
 SEEDS = 1_000
 _FAILURES_MAX = 10
 _STORM_MS = 30_000
-_CALM_MS = 240_000
+_CALM_MS = 600_000
 _TICK_MS = 100
+_LINGER_MS = 60_000
 _LONG = "1 h"
 
 
-class Sender:
+class Sender(Process):
     """A life of a sender."""
 
     def __init__(self, world: World, session: int, retain: Retain | None) -> None:
-        self.world, self.retain = world, retain
-        self.machine = Sending("t", f"{session:032x}", retain)
+        super().__init__(world)
+        self.retain = retain
+        self.machine = Sending("t", f"{session:032x}", retain, world.backlog_bytes)
         self.alive = True
-        self.links: dict[int, tuple[Receiver, Receiving, int]] = {}
+        self.links: dict[int, Connection] = {}
         self.truth: list[tuple[int, bytes]] = []
 
     def publish(self) -> None:
-        if self.alive and not self.machine.ended:
-            payload = b"%s %d" % (self.machine.session[-4:].encode(), len(self.truth))
-            self.truth.append((self.world.now, payload + b"." * self.world.drawn.choice((0, 0, 50, 3_000))))
-            self.perform(self.machine.publish(self.truth[-1][1], self.world.now, self.world.now))
+        if self.alive and self.is_awake and not self.machine.ended:
+            payload, drawn = b"%s %d" % (self.machine.session[-4:].encode(), len(self.truth)), self.world.drawn
+            size = 30_000 if drawn.random() < 0.03 else drawn.choice((0, 0, 50, 3_000))
+            self.truth.append((self.world.now, payload + b"." * size))
+            number = self.machine.publish(self.truth[-1][1], self.world.now, self.world.now)
+            assert number == len(self.truth) - 1
+            self.pump()
 
-    def perform(self, effects: Sequence[Any]) -> None:
-        for effect in effects:
-            for link in (effect.link,) if isinstance(effect, HangUp) else effect.links:
-                if link not in self.links:
-                    continue
-                if isinstance(effect, HangUp):
-                    self.world.cut(self, link)
-                else:
-                    self.world.carry(effect.said, *self.links[link])
+    def end(self) -> None:
+        self.machine.end()
+        self.pump()
 
-    def hear(self, link: int, said: Spoken) -> None:
-        if self.alive and link in self.links:
-            self.perform(self.machine.heard(link, said))
+    def tick(self) -> None:
+        self.machine.tick(self.world.now)
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what the connections have room for."""
+        for connection in list(self.links.values()):
+            connection.pump()
+        for outbox in self.machine._outboxes.values():
+            waiting = [len(one.payload) + 64 for one in outbox._queue if isinstance(one, Sent)]
+            assert sum(waiting) == outbox._bytes <= max(self.world.backlog_bytes, *waiting, 0), f"{waiting} bytes wait"
+            assert len(outbox._asked) == len(outbox._is_asked) <= ASKED_MAX
+
+    def hear(self, connection: Connection, said: Spoken | None) -> None:
+        if self.alive and connection.theirs in self.links and said is not None:
+            self.machine.heard(connection.theirs, said)
+            self.pump()
 
     def check_retained(self) -> None:
         """Every minimum holds, whatever was let go."""
@@ -73,16 +89,18 @@ class Sender:
 
     def die(self) -> None:
         self.alive = False
-        for link in list(self.links):
-            self.world.cut(self, link)
+        for connection in list(self.links.values()):
+            self.world.cut(connection)
 
 
-class Receiver:
+class Receiver(Process):
     """A chain of lives of a receiver, and the oracle of what it is handed out."""
 
     def __init__(self, world: World, options: JoinOptions, keeps_place: bool) -> None:
-        self.world, self.options, self.keeps_place = world, options, keeps_place
-        self.machine = Receiving("t", options)
+        super().__init__(world)
+        self.options, self.keeps_place = options, keeps_place
+        self.lives = 0
+        self.machine = self._live(None)
         self.covered: dict[str, int] = {}
         self.ended: dict[str, SessionEnded] = {}
         self.current = ""
@@ -92,11 +110,16 @@ class Receiver:
         self.lost: list[MessagesLost] = []
         self.messages = 0
 
+    def _live(self, place: TopicPlace | None) -> Receiving:
+        self.lives += 1
+        return Receiving("t", self.options, place, receiver=self.world.drawn.randrange(1, 2**32))
+
     def begin_again(self) -> None:
         """Die, and begin again from what was stored with the messages; or anew, with a new oracle."""
         place = TopicPlace.decoded(self.machine.place.encoded()) if self.keeps_place else None
         self.world.forget(self.machine)
-        self.machine = Receiving("t", self.options, place)
+        self.forget_all()
+        self.machine = self._live(place)
         self.arrived = set()
         if place is None:
             self.covered, self.ended, self.current = {}, {}, ""
@@ -106,7 +129,9 @@ class Receiver:
         for effect in effects:
             match effect:
                 case Tell(said):
-                    self.world.carry_back(said, self, machine)
+                    asks = isinstance(said, Ask)
+                    assert not asks or self.options.recover or self.options.late, f"{said}, and it does not recover"
+                    self.world.carry_back(said, machine)
                 case Dial(link):
                     self.world.dial(self, machine, link)
                 case HangUp(link):
@@ -119,13 +144,26 @@ class Receiver:
         held = len(order._waiting) if order is not None else 0
         assert held <= self.options.cache + self.options.window, f"{held} messages wait"
 
-    def hear(self, machine: Receiving, link: int, said: Spoken) -> None:
+    def tick(self) -> None:
+        self.perform(self.machine.tick(self.world.now))
+
+    def hear(self, connection: Connection, said: Spoken | None) -> None:
         """It may be of a connection, or a life, that is over."""
+        machine, link = connection.machine, connection.link
         if machine is not self.machine:
             return
-        if isinstance(said, Sent) and machine.joined and link == machine._link:
+        counts = isinstance(said, Sent) and machine.joined and link == machine._link
+        if counts:
             self.arrived.add((said.session, said.number))
-        self.perform(machine.heard(link, [said], self.world.now))
+        self.perform(machine.heard(link, [] if said is None else [said], self.world.now))
+        order = machine.ordering
+        if counts and order is not None and said.session == order.session and self._takes_any_order:
+            assert order.next > said.number, f"{said.number} came, and is held back"
+
+    @property
+    def _takes_any_order(self) -> bool:
+        options = self.options
+        return not (options.late or options.recover or options.cache)
 
     # -- the oracle ----------------------------------------------------------------------------------------------
 
@@ -191,7 +229,7 @@ class Receiver:
         low = sender.machine.retained.low
         true = {
             GONE: lost.stop <= low and sender.retain is not None,
-            TIMEOUT: self.options.timeout != _LONG,
+            TIMEOUT: self.options.timeout != _LONG and not self.world.is_whole,
             NOT_RECOVERED: not self.options.recover,
             NOT_RETAINED: sender.retain is None,
             OVER: len(self.world.senders) > 1,
@@ -219,13 +257,22 @@ class World:
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         self._link = 0
-        self._links: dict[tuple[int, int], tuple[Sender, int]] = {}
+        self._links: dict[tuple[int, int], Connection] = {}
+        self.is_slow = self.drawn.random() < 0.2
+        """Whether a late join takes long, and both ends are stopped meanwhile."""
+        self.is_whole = self.is_slow or self.drawn.random() < 0.4
+        """Whether the network is as TCP has it."""
         self.loss = self.drawn.choice((0.0, 0.02, 0.2, 0.5))
         self.copies = self.drawn.choice((0.0, 0.02, 0.3))
-        self.delay_ms = self.drawn.choice((1, 30, 900))
+        self.delay_ms = self.drawn.choice((1, 30) if self.is_whole else (1, 30, 900))
+        self.bytes_per_ms = self.drawn.choice((5,) if self.is_slow else (5, 50, 10_000)) if self.is_whole else None
+        self.room_bytes = self.drawn.choice((1, 4_000, 40_000)) if self.is_whole else 1 << 60
+        self.backlog_bytes = self.drawn.choice((1, 4_000, 8 << 20))
         self.retain = self.drawn.choice((None, Retain(), Retain(age="2 s"), Retain(bytes=4_000), *[Retain("1 h")] * 3))
         self.silence = self.drawn.choice(("4 s", "4 s", "1 h"))
         """With the longest, both ends notice whatever happens to a connection."""
+        if self.is_slow:
+            self.retain, self.silence = Retain("1 h"), _LONG
         self.calm = self.mute = False
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -242,7 +289,8 @@ class World:
 
     # -- the network ---------------------------------------------------------------------------------------------
 
-    def _travel(self, do: Callable[[], None]) -> None:
+    def travel(self, do: Callable[[], None]) -> None:
+        """Where the network does anything: by chance, not at all, or several times."""
         if self.calm:
             self.after(1, do if not self.mute else lambda: None)
             return
@@ -258,45 +306,42 @@ class World:
             return
         sender = alive[-1] if self.calm else self.drawn.choice(alive)
         self._link += 1
-        theirs = self._link
-        sender.links[theirs] = (receiver, machine, link)
-        self._links[id(machine), link] = (sender, theirs)
+        connection = Connection(self, sender, self._link, receiver, machine, link)
+        sender.links[connection.theirs] = connection
+        sender.machine.linked(connection.theirs, self.now)
+        self._links[id(machine), link] = connection
 
         def stands() -> None:
-            if receiver.machine is machine and theirs in sender.links:
+            if receiver.machine is machine and connection.stands:
                 receiver.perform(machine.linked(link, self.now))
 
-        self.after(self.drawn.randrange(1, 20), stands)
+        self.after(self.drawn.randrange(1, 20), lambda: receiver.do(stands))
 
-    def carry(self, said: Spoken, receiver: Receiver, machine: Receiving, link: int) -> None:
-        self._travel(lambda: receiver.hear(machine, link, said))
+    def carry_back(self, said: Spoken, machine: Receiving) -> None:
+        self._links[id(machine), machine._link].carry_back(said)
 
-    def carry_back(self, said: Spoken, receiver: Receiver, machine: Receiving) -> None:
-        sender, link = self._links[id(machine), machine._link]
-        self._travel(lambda: sender.hear(link, said))
-
-    def cut(self, sender: Sender, theirs: int) -> None:
+    def cut(self, connection: Connection) -> None:
         """A connection is gone; each end notices for itself, and one may never notice."""
-        receiver, machine, link = sender.links.pop(theirs)
-        sender.machine.unlinked(theirs)
+        receiver, machine = connection.receiver, connection.machine
+        connection.end(self.now)
         if self.calm or self.silence == _LONG or self.drawn.random() < 0.8:
-            self.after(
-                self.drawn.randrange(1, 500),
-                lambda: receiver.machine is machine and receiver.perform(machine.unlinked(link, self.now)),
-            )
+
+            def notices() -> None:
+                if receiver.machine is machine:
+                    receiver.perform(machine.unlinked(connection.link, self.now))
+
+            self.after(self.drawn.randrange(1, 500), lambda: receiver.do(notices))
 
     def hung_up(self, machine: Receiving, link: int) -> None:
-        sender, theirs = self._links.get((id(machine), link), (None, 0))
-        if sender is not None and theirs in sender.links:
-            del sender.links[theirs]
-            sender.machine.unlinked(theirs)
+        connection = self._links.get((id(machine), link))
+        if connection is not None and connection.stands:
+            connection.end(self.now)
 
     def forget(self, machine: Receiving) -> None:
         """A receiver is dead: its connections are ended for it."""
-        for sender in self.senders:
-            for theirs, (_, one, _) in list(sender.links.items()):
-                if one is machine:
-                    self.cut(sender, theirs)
+        for connection in [one for sender in self.senders for one in sender.links.values()]:
+            if connection.machine is machine:
+                self.cut(connection)
 
     # -- the story -----------------------------------------------------------------------------------------------
 
@@ -308,18 +353,21 @@ class World:
         for sender in self.senders:
             if sender.alive and self.drawn.random() < 0.8:
                 if self.drawn.random() < 0.3:
-                    sender.perform(sender.machine.end())
+                    sender.do(sender.end)
                 self.after(self.drawn.choice((0, 0, 400)), sender.die)
         self.senders.append(Sender(self, len(self.senders) + 1, self.retain))
+        for _ in range(60 if self.is_slow else self.drawn.choice((0, 0, 0, 60))):
+            self.senders[-1].publish()
 
     def _tick(self) -> None:
         for sender in self.senders:
             if self.now % 1_000 < _TICK_MS:
                 sender.check_retained()
-            if sender.alive:
-                sender.perform(sender.machine.tick(self.now))
+            if sender.alive and sender.is_awake:
+                sender.tick()
         for receiver in self.receivers:
-            receiver.perform(receiver.machine.tick(self.now))
+            if receiver.is_awake:
+                receiver.tick()
         self.after(_TICK_MS, self._tick)
 
     def story(self) -> None:
@@ -336,6 +384,8 @@ class World:
             self.after(drawn.randrange(_STORM_MS), drawn.choice(self.receivers).begin_again)
         for _ in range(drawn.choice((0, 2, 6))):
             self.after(drawn.randrange(_STORM_MS), self._cut_one)
+        for _ in range(drawn.choice((8, 16) if self.is_slow else (0, 0, 2, 6))):
+            self.after(drawn.randrange(3_100, _STORM_MS), self._stop_one)
         self.run_until(_STORM_MS)
         self._come_to_rest()
 
@@ -347,7 +397,7 @@ class World:
             recover=drawn.random() < 0.8,
             window=drawn.choice((1, 10, 200)),
             retry=drawn.choice(("50 ms", "500 ms")),
-            timeout=drawn.choice((_LONG, _LONG, "1 s")),
+            timeout="1 s" if self.is_slow else drawn.choice((_LONG, _LONG, "1 s")),
             gap_delay=drawn.choice((0, 0, "1 s")),
             cache=drawn.choice((0, 3, 5_000, 5_000)),
             attempts=10**6,
@@ -356,12 +406,19 @@ class World:
         return Receiver(self, options, drawn.random() < 0.7)
 
     def _cut_one(self) -> None:
-        links = [(sender, link) for sender in self.senders for link in sender.links]
+        links = [connection for sender in self.senders for connection in sender.links.values()]
         if links:
-            self.cut(*self.drawn.choice(links))
+            self.cut(self.drawn.choice(links))
+
+    def _stop_one(self) -> None:
+        """A process does not run for a while, and what comes for it waits."""
+        one = self.drawn.choice([*self.receivers, *self.senders])
+        one.sleep(self.drawn.choice((300, 1_500, 5_000, 15_000)))
 
     def _come_to_rest(self) -> None:
         self.calm = True
+        for process in (*self.senders, *self.receivers):
+            process.wake()
         last = self.senders[-1]
         for sender in self.senders:
             if sender.alive and sender is not last:
@@ -385,11 +442,18 @@ class World:
 
         self.run_until(_STORM_MS + _CALM_MS, all_done)
         assert all_done(), f"a receiver does not catch up: {[one.covered for one in self.receivers]}"
-        last.perform(last.machine.end())
-        self.run_until(self.now + 5_000)
+        self._end(last)
+
+    def _end(self, last: Sender) -> None:
+        """The sender ends, as soon as it believes that everyone has everything; a connection may be cut meanwhile."""
+        for _ in range(self.drawn.choice((0, 0, 1, 2))):
+            self._cut_one()
+        last.end()
+        self.run_until(self.now + _LINGER_MS, lambda: last.machine.is_received(self.now, _LINGER_MS))
+        assert last.machine.is_received(self.now, _LINGER_MS), "the sender does not know that everyone has everything"
         for one in self.receivers:
-            assert one.ended.get(last.machine.session) == SessionEnded(last.machine.session, len(last.truth), True)
-        assert last.machine.is_received, "the sender does not know that everyone has everything"
+            ended = one.ended.get(last.machine.session)
+            assert ended == SessionEnded(last.machine.session, len(last.truth), True), f"{one.covered}, not the end"
 
 
 @dataclass

@@ -66,6 +66,12 @@ def publish(sender: TopicSender, numbers: range) -> None:
         sender.publish(b'{"n":%d,"ts":%d}' % (number, 1_000 + number), time=1_000 + number)
 
 
+def kill(sender: TopicSender) -> None:
+    """It dies without a word."""
+    sender._sending.ended = True
+    sender._thread.stop()
+
+
 def test_each_message_counts_once_in_run_after_run(tmp_path: Path) -> None:
     """What was retained before the first run, and what came between two, without a gap or a copy."""
     job = Job(tmp_path)
@@ -83,9 +89,7 @@ def test_a_sender_that_begins_again_counts_on(tmp_path: Path) -> None:
     first = TopicSender("t", retain=ALL)
     publish(first, range(3))
     job.run(first.address)
-    first._sending.ended = True
-    first._loop.call_soon_threadsafe(first._loop.stop)
-    first._thread.join()
+    kill(first)
     with TopicSender("t", port=int(first.address.rpartition(":")[2]), retain=ALL) as second:
         publish(second, range(3, 6))
         report = job.run(second.address)
@@ -159,9 +163,7 @@ def test_end_of_input_closes_what_is_journaled_of_a_sender_that_died(tmp_path: P
     sender = TopicSender("t", retain=ALL)
     publish(sender, range(3))
     job.run(sender.address)
-    sender._sending.ended = True
-    sender._loop.call_soon_threadsafe(sender._loop.stop)
-    sender._thread.join()
+    kill(sender)
     with pytest.raises(SourceError, match="answered in 5 attempts"):
         job.run(sender.address, join=quick)
     report = job.pipeline(sender.address, join=quick).run(engine="embedded", end_of_input=True)

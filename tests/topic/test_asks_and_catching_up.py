@@ -23,8 +23,45 @@ def test_a_message_is_asked_for_so_long() -> None:
     """Longer, and one message that never comes holds up all after it for ever."""
     asks = Asks(JoinOptions(timeout=1_000))
     asks.add(1, 0)
-    asks.add(2, 1)
-    assert asks.over(999) == [] and asks.over(1_000) == [1] and 1 not in asks and 2 in asks
+    asks.heard(100)
+    asks.add(2, 100)
+    for now in (500, 999):
+        asks.heard(now)
+    assert asks.over() == []
+    asks.heard(1_000)
+    assert asks.over() == [1] and 1 not in asks and 2 in asks
+
+
+def test_as_long_as_answers_come_a_request_waits_in_line() -> None:
+    """On a slow link a window of large messages takes longer than the timeout: those at its end would be lost, and
+    until then be requested, and sent, again and again."""
+    asks = Asks(JoinOptions(retry=100, timeout=1_000))
+    for number in range(20):
+        asks.add(number, 0)
+    for number in range(19):
+        now = 90 * (number + 1)
+        asks.heard(now, moves=True, answers=True)
+        asks.drop(number)
+        assert asks.due(now) == [] and asks.over() == []
+    assert now > 1_000 and asks.due(now + 99) == [] and asks.due(now + 100) == [19]
+
+
+def test_a_live_message_is_no_answer_but_a_sign_of_life() -> None:
+    """One answer may be lost while many live messages come: it is requested again, though its time is not over."""
+    asks = Asks(JoinOptions(retry=100, timeout=1_000))
+    asks.add(0, 0)
+    for now in range(50, 5_000, 50):
+        asks.heard(now, moves=True)
+        assert (asks.due(now) == [0]) == (now in (100, 300, 700, 1_500, 3_100)) and asks.over() == []
+
+
+@pytest.mark.parametrize("timeout", [1, 500, 1_000, 60_000])
+def test_time_in_which_nothing_is_heard_is_not_waited(timeout: int) -> None:
+    """A process that was stopped, or a sender that was, would lose all it had requested with the first word after."""
+    asks = Asks(JoinOptions(timeout=timeout))
+    asks.add(0, 0)
+    asks.heard(3_600_000)
+    assert asks.over() == ([0] if timeout == 1 else [])
 
 
 def test_the_window_is_full_and_slides_on_receipt() -> None:

@@ -21,7 +21,7 @@ from persistent.topic.wire import (
 
 S = "0123456789abcdef" * 2
 SAID: list[Any] = [
-    Hello("clicks é", 2**63),
+    Hello("clicks é", 2**32 - 1, 2**31),
     Standing(S, 3, 2**40, True),
     Standing(S, 0, 0, False, True, 9),
     Sent(S, 7, -5, b"\x00payload"),

@@ -9,7 +9,7 @@ import pytest
 
 from persistent.topic import JoinOptions, MessagesLost, SessionEnded, TopicMessage
 from persistent.topic.messages import Sent, Standing
-from persistent.topic.ordering import GONE, NOT_RECOVERED, NOT_RETAINED, OVER, TIMEOUT, Ordering
+from persistent.topic.ordering import GONE, NOT_RECOVERED, NOT_RETAINED, OVER, TIMEOUT, WAITING_BYTES_MAX, Ordering
 
 
 def sent(number: int, *, again: bool = False) -> Sent:
@@ -122,7 +122,7 @@ def test_what_the_sender_no_longer_has_is_lost_in_one_range() -> None:
     """Each message alone would be a flood; and what is there still comes."""
     order = ordering(0, 10)
     order.stands(standing(10), 0)
-    found = order.comes(sent(4, again=True), 0) + order.gone(7)
+    found = order.comes(sent(4, again=True), 0) + order.gone(7, 0)
     assert said(found) == [(0, 4, GONE), (4, "late-join"), (5, 7, GONE)]
     assert asked(order) == [(7, 10)]
     assert said(order.stands(standing(10, low=9), 0)) == [(7, 9, GONE)]
@@ -135,9 +135,12 @@ def test_what_is_asked_for_too_long_is_lost_when_its_turn_comes() -> None:
     asked(order, 0)
     order.comes(sent(3, again=True), 0)
     order.comes(sent(0, again=True), 500)
-    assert order.tick(999) == []
-    assert said(order.tick(1_000)) == [(1, 3, TIMEOUT), (3, "late-join"), (4, 5, TIMEOUT)]
-    assert order.comes(sent(2, again=True), 1_001) == [] and order.duplicates == 1
+    for now in (1_000, 1_499):
+        order.stands(standing(5), now)
+    assert order.tick(1_499) == []
+    order.stands(standing(5), 1_500)
+    assert said(order.tick(1_500)) == [(1, 3, TIMEOUT), (3, "late-join"), (4, 5, TIMEOUT)]
+    assert order.comes(sent(2, again=True), 1_501) == [] and order.duplicates == 1
     late = ordering(0, 2, window=1)
     late.stands(standing(2), 0)
     asked(late, 0)
@@ -153,6 +156,26 @@ def test_without_recovery_a_gap_is_told_at_once() -> None:
     assert asked(order) == [(0, 2)]
     found += order.comes(sent(0, again=True), 0) + order.comes(sent(1, again=True), 0)
     assert said(found) == [(0, "late-join"), (1, "late-join"), (2, 4, NOT_RECOVERED), (4, "live")]
+
+
+@pytest.mark.parametrize("cache", [0, 3, 5_000])
+def test_without_recovery_no_gap_is_asked_for_however_far_ahead_a_message_is(cache: int) -> None:
+    """A message that may not wait was requested, held back what came after it, and was called late join."""
+    order = ordering(recover=False, cache=cache)
+    found = order.stands(standing(0), 0) + order.comes(sent(0), 0) + order.comes(sent(9), 0)
+    assert asked(order, 200, again=True) == [] and order.passed == 0
+    assert said(found) == [(0, "live"), (1, 9, NOT_RECOVERED), (9, "live")]
+
+
+def test_large_live_messages_wait_up_to_a_limit_of_bytes() -> None:
+    """5,000 messages may wait, and each may have 16 MB: they would fill the memory. What cannot wait is requested."""
+    order = ordering()
+    order.stands(standing(0), 0)
+    large = [Sent("s", number, 0, bytes(WAITING_BYTES_MAX // 3)) for number in range(5)]
+    assert [order.comes(large[number], 0) for number in (1, 2, 3, 4)] == [[], [], [], []]
+    assert sorted(order._waiting) == [1, 2, 3] and order.passed == 1
+    assert [event.number for event in order.comes(large[0], 0)] == [0, 1, 2, 3] and order._waiting_bytes == 0
+    assert asked(order) == [(4, 5)]
 
 
 def test_a_sender_that_retains_nothing_is_not_asked() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from persistent.topic import JoinOptions, MessagesLost, SessionBegan, SessionEnded, TopicMessage, TopicPlace
-from persistent.topic.messages import Ask, Gone, Have, Hello, Refusal, Sent, Standing
+from persistent.topic.messages import NUMBER_MAX, Ask, Gone, HangUp, Have, Hello, Refusal, Sent, Standing
 from persistent.topic.ordering import GONE, NOT_RETAINED, OVER
 from persistent.topic.place import LEFT_MAX
 from persistent.topic.receiving import NOT_LATE, Dial, GiveUp, Receiving, Tell
-from persistent.topic.sending import HangUp
 
 
 def sent(number: int, session: str = "s", *, again: bool = False) -> Sent:
@@ -243,6 +242,25 @@ def test_it_says_that_it_has_everything_when_a_session_has_ended() -> None:
     assert Tell(Have("s", 1)) not in machine.heard(1, [standing(1, ended=True)], 0)
     assert machine.heard(1, [sent(0, again=True)], 0)[-1] == Tell(Have("s", 1))
     assert machine.heard(1, [standing(1, ended=True)], 0) == [Tell(Have("s", 1))]
+
+
+def test_it_says_who_it_is_and_that_it_leaves() -> None:
+    """A sender waits for a receiver that may return, and knows it again; it need not wait for one that was closed."""
+    machine = Receiving("t", JoinOptions(), receiver=7)
+    assert machine.leave() == []
+    machine.tick(0)
+    assert machine.linked(1, 0) == [Tell(Hello("t", 0, 7))]
+    machine.heard(1, [standing(3)], 0)
+    assert machine.look(4) == [Tell(Hello("t", 4, 7))] and machine.leave() == [Tell(Have("s", NUMBER_MAX))]
+
+
+def test_a_part_of_a_message_is_a_sign_of_life() -> None:
+    """A large message over a slow link takes longer than the silence: the connection would be given up each time."""
+    machine = receiving(silence="2 s", retry="500 ms", timeout="1 s")
+    machine.heard(1, [standing(1)], 0)
+    for now in range(100, 10_000, 100):
+        assert machine.heard(1, [], now) == [] and machine.tick(now) == []
+    assert told(machine.heard(1, [sent(0, again=True)], 10_000)) == [0]
 
 
 # -- places --------------------------------------------------------------------------------------------------------

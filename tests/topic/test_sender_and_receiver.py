@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import socket
 import threading
 import time
+from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,7 +111,7 @@ def test_it_goes_on_after_a_connection_that_broke_and_after_a_restart() -> None:
     with TopicReceiver(sender.address, "t", QUICK) as receiver:
         sender.publish(b"0")
         taken(receiver, 1)
-        receiver._loop.call_soon_threadsafe(receiver._hang_up)
+        receiver._thread.call(receiver._hang_up)
         sender.publish(b"1")
         sender.publish(b"2")
         assert payloads(taken(receiver, 2)) == [b"1", b"2"]
@@ -170,6 +174,24 @@ def test_large_and_empty_messages() -> None:
         sender.publish(bytes(PAYLOAD_BYTES_MAX))
         with TopicReceiver(sender.address, "t", QUICK) as receiver:
             assert [len(payload) for payload in payloads(taken(receiver, 2))] == [0, PAYLOAD_BYTES_MAX]
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "error"), [(1.5e12, TypeError), ("now", TypeError), (True, TypeError), (2**63, ValueError)]
+)
+def test_a_time_that_does_not_fit_is_refused(time_ms: Any, error: type[Exception]) -> None:
+    """It was numbered, could not be encoded, and took along what was published before and after it."""
+    with TopicSender("t", retain=ALL) as sender, TopicReceiver(sender.address, "t", QUICK) as receiver:
+        with pytest.raises(error, match="milliseconds since 1970"):
+            sender.publish(b"bad", time=time_ms)
+        assert sender.publish(b"early", time=-(2**63)) == 0
+        assert [event.time for event in taken(receiver, 1)[1:]] == [-(2**63)]
+
+
+def test_the_size_of_a_message_is_that_of_its_bytes() -> None:
+    """The length of a view of wider items is not: a message that is too large would end every connection."""
+    with TopicSender("t", retain=ALL) as sender, pytest.raises(Refused, match="this one 24,000,000"):
+        sender.publish(memoryview(array("q", bytes(24_000_000))))
 
 
 def test_a_port_in_use_is_said() -> None:
@@ -245,6 +267,68 @@ def test_a_stopped_process_has_not_waited() -> None:
             before = receiver._now()
             receiver._looked_s -= 60
             assert receiver._now() - before <= 1_100
+
+
+def test_who_has_left_is_not_waited_for() -> None:
+    """A sender waits for receivers that lost their connection; one that was closed does not return."""
+    sender = TopicSender("t", retain=ALL)
+    sender.publish(b"0")
+    with TopicReceiver(sender.address, "t", QUICK):
+        until(lambda: sender.receivers)
+    until(lambda: not sender.receivers)
+    sender.close("1 h")
+
+
+def test_the_end_waits_for_a_receiver_that_is_dialling_again() -> None:
+    """Its connection broke a moment before; the sender ended at once, and took with it what the receiver lacked."""
+    sender = TopicSender("t", retain=ALL)
+    for number in range(500):
+        sender.publish(b"%d" % number)
+    with TopicReceiver(sender.address, "t", replace(QUICK, window=1)) as receiver:
+        found = taken(receiver, 1)
+        receiver._thread.call(receiver._hang_up)
+        until(lambda: not sender.receivers)
+        sender.close("1 min")
+        found += receiver.until_end()
+    assert len(payloads(found)) == 500 and found[-1] == SessionEnded(sender.session, 500, True)
+
+
+def test_a_receiver_does_not_take_itself_for_the_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever dials a port of this machine long enough meets itself, if nobody listens: it would hold the port that the
+    sender needs."""
+    real = asyncio.BaseEventLoop.create_connection
+
+    def from_there(loop: Any, protocol: Any, host: str, port: int) -> Any:
+        return real(loop, protocol, host, port, local_addr=(host, port))
+
+    with TopicSender("t") as gone:
+        address = gone.address
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", from_there)
+    with TopicReceiver(address, "t", JoinOptions(discovery="200 ms", attempts=100_000)) as receiver:
+        until(lambda: receiver.tries > 2)
+        for _ in range(100):
+            try:
+                TopicSender("t", port=int(address.rpartition(":")[2])).close()
+                break
+            except InvalidPipeline:
+                time.sleep(0.05)
+        else:
+            raise AssertionError("the port is taken")
+
+
+def test_closing_while_dialling_says_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A task that was left behind is reported on stderr, at some time later: it looks like a fault."""
+    dialling = threading.Event()
+
+    async def never(*more: Any) -> None:
+        dialling.set()
+        await asyncio.sleep(3_600)
+
+    monkeypatch.setattr(asyncio.BaseEventLoop, "create_connection", never)
+    with TopicReceiver("127.0.0.1:9", "t"):
+        dialling.wait()
+    gc.collect()
+    assert caplog.records == []
 
 
 def test_a_closed_receiver_ends_its_loop() -> None:

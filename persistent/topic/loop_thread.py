@@ -1,0 +1,83 @@
+"""An event loop in a thread of its own, for the connections of a sender or a receiver.
+
+A fork copies the sockets of a process, but not its threads. The copy would hold a port, and keep connections open, with
+nobody who serves them. So a forked process lets go of them, and whoever asks is told that it is in another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class LoopThread:
+    """A loop, and the thread ``name`` in which it runs, from ``start`` to ``stop``. ``sockets``: what it has open."""
+
+    def __init__(self, name: str, sockets: Callable[[], Iterable[Any]]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.process = os.getpid()
+        self._name, self._sockets = name, sockets
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this is a fork of the process that has the thread."""
+        return os.getpid() != self.process
+
+    def start(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        """Run the loop. Both are called in its thread: ``begin`` first, and ``end`` before the last connections go."""
+        _RUNNING.add(self)
+        self._thread = threading.Thread(target=self._run, args=(begin, end), name=self._name, daemon=True)
+        self._thread.start()
+
+    def call(self, do: Callable[..., None], *values: Any) -> None:
+        """Call this in the thread of the loop, soon. Not after ``stop``."""
+        self.loop.call_soon_threadsafe(do, *values)
+
+    def stop(self) -> None:
+        """End the loop and its thread, and wait for that."""
+        self.call(self.loop.stop)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.call_soon(begin)
+        self.loop.run_forever()
+        end()
+        self.loop.run_until_complete(_ended())
+        _RUNNING.discard(self)
+        self.loop.close()
+
+    def let_go(self, nothing: int) -> None:
+        """Put the descriptor ``nothing`` in the place of each socket. They stay open in the process that has them."""
+        for one in list(self._sockets()):
+            if (descriptor := one.fileno()) >= 0:
+                os.dup2(nothing, descriptor, inheritable=False)
+
+
+async def _ended() -> None:
+    """Cancel what is under way, and wait until it has ended. Then connections that were given up are closed too."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.sleep(0)
+
+
+_RUNNING: weakref.WeakSet[LoopThread] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    with socket.socket() as nothing:
+        for thread in list(_RUNNING):
+            thread.let_go(nothing.fileno())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go_in_child)
