@@ -68,7 +68,7 @@ class TopicReceiver:
         self._events: deque[TopicEvent] = deque()
         self._events_bytes = 0
         self._end: str | None = None
-        self._closed = self._is_paused = False
+        self._closed = self._is_paused = self._has_raised = False
         self._link = self._token = 0
         self._transport: asyncio.Transport | None = None
         self._dialling: asyncio.Task[None] | None = None
@@ -104,9 +104,10 @@ class TopicReceiver:
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more will arrive and everything was taken."""
+        """Whether nothing more will arrive and everything was taken, also the reason if the receiver has given up:
+        until ``take`` has raised that, it has not ended."""
         with self._mine():
-            return not self._events and (self._closed or self._end is not None)
+            return not self._events and (self._closed or self._end == "" or self._has_raised)
 
     def take(self, wait: Duration = "1 s", most: int = 10_000) -> list[TopicEvent]:
         """At most ``most`` events; none if nothing arrives within ``wait``. SourceError if the receiver has given up
@@ -117,6 +118,7 @@ class TopicReceiver:
             found = [self._events.popleft() for _ in range(min(most, len(self._events)))]
             self._events_bytes -= sum(map(_size, found))
             if not found and self._end:
+                self._has_raised = True
                 raise SourceError(f"{self!r}: {self._end}")
             if self._is_paused and self._has_room and not self._closed:
                 self._thread.call(self._pause_or_go_on)

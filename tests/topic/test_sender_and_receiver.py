@@ -215,6 +215,17 @@ def test_a_receiver_of_another_topic_is_refused_in_words() -> None:
         receiver.take("30 s")
 
 
+def test_a_receiver_has_not_ended_before_its_failure_was_taken() -> None:
+    """A loop that took nothing, and then looked whether more may come, ended as if all were well."""
+    with TopicSender("other") as sender, TopicReceiver(sender.address, "t") as receiver:
+        until(lambda: receiver._end is not None)
+        assert not receiver.has_ended
+        for _ in range(2):
+            with pytest.raises(SourceError, match="publishes the topic 'other'"):
+                receiver.take()
+            assert receiver.has_ended
+
+
 def test_garbage_on_the_port_is_hung_up_on_and_the_others_are_served() -> None:
     """Scanners dial everything, and some never say a word."""
     with TopicSender("t", retain=ALL) as sender, TopicReceiver(sender.address, "t", QUICK) as receiver:
