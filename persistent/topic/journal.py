@@ -6,38 +6,42 @@ message. A new writer of the log fences the previous one.
 
 from __future__ import annotations
 
-import json
+import logging
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from persistent.clock import Duration, duration_ms
+from persistent.clock import Duration, duration_ms, monotonic_s
 from persistent.errors import InvalidPipeline, PersistentError, SourceError
 from persistent.log import LogWriter, SegmentedLog
-from persistent.topic.messages import SessionBegan, TopicEvent
+from persistent.topic.mark import JournalMark
+from persistent.topic.messages import TopicEvent
 from persistent.topic.options import JoinOptions
-from persistent.topic.place import TopicPlace
 from persistent.topic.receiver import TopicReceiver
 from persistent.topic.records import encode_record
 
 _ENTRY_BYTES_MAX = 64 << 20
 _TRIES = 2
+_PATIENCE_S = 3.0
+"""How long no sender answers until that is logged."""
+
+logger = logging.getLogger("persistent.topic")
 
 
-def stored_place(mark: bytes, topic: str, has_records: bool, where: str) -> TopicPlace:
-    """The place at which a journal ends. InvalidPipeline if the log belongs to something else."""
-    if not mark and not has_records:
-        return TopicPlace()
+def stored_mark(data: bytes, topic: str, has_records: bool, where: str) -> JournalMark:
+    """The last mark of a journal. InvalidPipeline if the log belongs to something else."""
+    if not data and not has_records:
+        return JournalMark(topic)
     try:
-        said: Any = json.loads(mark)
-        found, place = said["topic"], TopicPlace.decoded(said["place"].encode())
-    except (ValueError, KeyError, TypeError) as error:
+        found = JournalMark.decoded(data)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidPipeline(
             f"{where}: this log is not the journal of a topic: give the journal a folder of its own"
         ) from error
-    if found != topic:
-        raise InvalidPipeline(f"{where}: this is the journal of the topic {found!r}: give {topic!r} one of its own")
-    return place
+    if found.topic != topic:
+        raise InvalidPipeline(
+            f"{where}: this is the journal of the topic {found.topic!r}: give {topic!r} one of its own"
+        )
+    return found
 
 
 class TopicJournal:
@@ -52,24 +56,30 @@ class TopicJournal:
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._has_ended = self._has_met = False
-        self.warnings: tuple[str, ...] = ()
-        """Warnings for the user."""
+        self._mark = JournalMark(topic)
+        self._gone: tuple[str, ...] = ()
+        """That a missing sender was taken for the end."""
+        self._answered_s = monotonic_s()
+        self._has_told_search = False
         self._asked = self._even = 0
 
     def start(self) -> None:
         """Take the log over and start. Fences the previous writer; InvalidPipeline for another log."""
         writer = self._log.writer()
         try:
-            place = stored_place(writer.mark, self._topic, writer.number > 0, self._where)
+            self._mark = stored_mark(writer.mark, self._topic, writer.number > 0, self._where)
         except BaseException:
             writer.close()
             raise
         if not writer.mark:
             # The mark shows another topic, or another writer, which topic owns this log.
-            writer.append_many([], mark=self._mark(place))
+            writer.append_many([], mark=self._mark.encoded())
+        self._tell_beginning()
+        place = self._mark.place
         self._has_met = bool(place.session)
+        self._answered_s = monotonic_s()
         self._receiver = TopicReceiver(self._address, self._topic, self._options, place=place, follow=True)
-        self._thread = threading.Thread(target=self._run, args=(writer, place), name=self._where, daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(writer,), name=self._where, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -90,6 +100,11 @@ class TopicJournal:
             return self._even >= self._asked or self.is_over
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the journal lacks, in this run and in all later ones, and that a missing sender was its end."""
+        return (*(f"{self._where}: {text}" for text in self._mark.warnings()), *self._gone)
+
+    @property
     def is_over(self) -> bool:
         """Whether the topic has ended or the journal has failed."""
         return self._has_ended or self._failure is not None
@@ -101,7 +116,7 @@ class TopicJournal:
         """
         if ends and isinstance(self._failure, SourceError) and self._is_alone:
             gone = f"{self._failure} The input was declared complete: the windows close over the journaled messages"
-            self.warnings = tuple(dict.fromkeys([*self.warnings, gone]))
+            self._gone = (gone,)
             return
         if isinstance(self._failure, PersistentError):
             raise self._failure
@@ -116,15 +131,16 @@ class TopicJournal:
 
     # -- in the thread ---------------------------------------------------------------------------------------------
 
-    def _run(self, writer: LogWriter, place: TopicPlace) -> None:
+    def _run(self, writer: LogWriter) -> None:
         assert self._receiver is not None
         try:
             with writer:
+                # A failure is no end until it was taken, and so raised.
                 while not self._stopped.is_set() and not self._receiver.has_ended:
-                    events = self._receiver.take("20 ms")
-                    for part in _parts(events):
-                        place = self._append(writer, part, place)
-                    self._look_whether_even(place)
+                    for part in _parts(self._receiver.take("20 ms")):
+                        self._append(writer, part)
+                    self._look_whether_even()
+                    self._look_whether_alone()
         except BaseException as error:
             with self._changed:
                 self._failure = error
@@ -133,31 +149,42 @@ class TopicJournal:
             self._changed.notify_all()
         self._receiver.close()
 
-    def _append(self, writer: LogWriter, events: Sequence[TopicEvent], place: TopicPlace) -> TopicPlace:
+    def _append(self, writer: LogWriter, events: Sequence[TopicEvent]) -> None:
+        had, mark = self._mark.begun, self._mark
         for event in events:
-            if isinstance(event, SessionBegan) and not place.session:
-                self._look_at_beginning(event)
-            place = place.after(event)
-        self._has_met = self._has_met or bool(place.session)
+            mark = mark.after(event, self._options)
         records = [record for record in map(encode_record, events) if record is not None]
-        writer.append_many(records, mark=self._mark(place))
-        return place
+        writer.append_many(records, mark=mark.encoded())
+        self._mark, self._has_met = mark, self._has_met or bool(mark.place.session)
+        if mark.begun != had:
+            self._tell_beginning()
 
-    def _look_at_beginning(self, began: SessionBegan) -> None:
-        """Warn if the job wanted messages that the sender had published before the first one of this journal."""
-        if not began.first or not self._options.late or self._options.last:
-            return
-        hint = "let the sender retain more (TopicSender(retain=)), or start the job before it"
-        start = f"{self._where}: begins with message {began.first:,} of session {began.session}: the {began.first:,} "
-        self.warnings = (
-            f"{start}before it are neither counted nor dead letters: the sender no longer has them; {hint}",
-        )
+    def _tell_beginning(self) -> None:
+        """Log that the beginning is missing: a run that follows has no report for long."""
+        if self._mark.begun[1]:
+            logger.warning("%s: %s", self._where, next(self._mark.warnings()))
 
-    def _mark(self, place: TopicPlace) -> bytes:
-        return json.dumps({"topic": self._topic, "place": place.encoded().decode()}).encode()
-
-    def _look_whether_even(self, place: TopicPlace) -> None:
+    def _look_whether_alone(self) -> None:
+        """Log once that no sender answers: the run seems to stand still."""
         assert self._receiver is not None
+        if not self._receiver.tries or self._mark.place.ended:
+            self._answered_s, self._has_told_search = monotonic_s(), False
+        elif not self._has_told_search and monotonic_s() - self._answered_s >= _PATIENCE_S:
+            self._has_told_search = True
+            attempts, every_ms = self._options.attempts, self._options.ms("discovery")
+            logger.warning(
+                "%s: no sender answers at %s. It is looked for %s times, each %s s: up to %s s (join=JoinOptions("
+                "attempts=, discovery=))",
+                self._where,
+                self._address,
+                f"{attempts:,}",
+                f"{every_ms / 1_000:g}",
+                f"{attempts * every_ms / 1_000:,.10g}",
+            )
+
+    def _look_whether_even(self) -> None:
+        assert self._receiver is not None
+        place = self._mark.place
         token, session, next_ = self._receiver.answered
         is_even = place.session == session and place.next >= next_ and token > self._even
         # An ended session is complete, and no other sender was found.

@@ -20,9 +20,11 @@ from persistent.topic import (
     SessionEnded,
     TopicMessage,
     TopicPlace,
+    TopicReceiver,
     TopicSender,
 )
-from persistent.topic.journal import TopicJournal, _parts, stored_place
+from persistent.topic.journal import TopicJournal, _parts, stored_mark
+from persistent.topic.mark import JournalMark
 from persistent.topic.records import TopicRecord, decode_record, encode_record
 
 S = "0123456789abcdef" * 2
@@ -74,10 +76,10 @@ def test_another_record_is_none_of_ours(data: bytes) -> None:
 def test_another_mark_is_none_of_ours(mark: bytes) -> None:
     """The place would be the beginning, and everything come twice."""
     with pytest.raises(InvalidPipeline, match="not the journal"):
-        stored_place(mark, "t", False, "here")
+        stored_mark(mark, "t", False, "here")
     with pytest.raises(InvalidPipeline, match="not the journal"):
-        stored_place(b"", "t", True, "here")
-    assert stored_place(b"", "t", False, "here") == TopicPlace()
+        stored_mark(b"", "t", True, "here")
+    assert stored_mark(b"", "t", False, "here") == JournalMark("t", TopicPlace())
 
 
 def test_a_journal_goes_on_where_the_log_ends(log: SegmentedLog) -> None:
@@ -121,7 +123,7 @@ def test_a_place_is_kept_though_no_message_came(log: SegmentedLog) -> None:
     with TopicSender("t", retain=ALL) as sender:
         journal = TopicJournal(log, sender.address, "t", QUICK)
         journal.start()
-        until(lambda: stored_place(log.mark(), "t", False, "").session == sender.session)
+        until(lambda: stored_mark(log.mark(), "t", False, "").place.session == sender.session)
         journal.stop()
     assert journaled(log) == []
 
@@ -141,6 +143,65 @@ def test_what_has_ended_it_is_said(log: SegmentedLog) -> None:
     with pytest.raises(SourceError, match="a defect"):
         journal.check()
     journal.stop()
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_refusal_between_two_looks_is_an_error(
+    log: SegmentedLog, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run over a topic that the sender does not have ended well, with no records, if the refusal came at the wrong
+    moment: after nothing was taken, and before it was looked whether anything may follow."""
+    real = TopicReceiver.take
+
+    def take(receiver: TopicReceiver, *more: Any) -> Any:
+        found = [] if moment == "after" else real(receiver, *more)
+        until(lambda: receiver._end is not None)
+        monkeypatch.setattr(TopicReceiver, "take", real)
+        return found
+
+    monkeypatch.setattr(TopicReceiver, "take", take)
+    with TopicSender("other") as sender:
+        journal = TopicJournal(log, sender.address, "t", QUICK)
+        journal.start()
+        until(lambda: journal.is_over)
+        with pytest.raises(SourceError, match="publishes the topic 'other'"):
+            journal.check()
+        journal.stop()
+
+
+def test_that_the_beginning_is_missing_is_kept_whatever_ends_the_run(
+    log: SegmentedLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that is killed has no report, and the next one would not know it. A run that follows has none for long."""
+    with TopicSender("t", retain=Retain()) as sender:
+        for number in range(4):
+            sender.publish(b"%d" % number)
+        first = TopicJournal(log, sender.address, "t", QUICK)
+        first.start()
+        until(lambda: log.ends().next_number == 1)
+        second = TopicJournal(log, sender.address, "t", QUICK)
+        second.start()
+        for journal in (first, second):
+            (warning,) = journal.warnings
+            assert f"begins with message 3 of session {sender.session}: the 3 before it" in warning
+        assert [record.message for record in caplog.records] == [warning, warning]
+        second.stop()
+        first.stop()
+
+
+def test_a_sender_that_does_not_answer_is_logged_once(
+    log: SegmentedLog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run would stand still for a minute without a line."""
+    monkeypatch.setattr("persistent.topic.journal._PATIENCE_S", 0)
+    with TopicSender("t") as sender:
+        address = sender.address
+    journal = TopicJournal(log, address, "t", JoinOptions(discovery="20 ms", attempts=25))
+    journal.start()
+    until(lambda: journal.is_over)
+    journal.stop()
+    (record,) = caplog.records
+    assert f"no sender answers at {address}. It is looked for 25 times, each 0.02 s: up to 0.5 s" in record.message
 
 
 def test_large_messages_are_several_entries() -> None:
