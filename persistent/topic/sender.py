@@ -131,9 +131,10 @@ class TopicSender:
                 self._changed.wait()
             if self._closed or self._sending.ended:
                 raise Refused(f"{self!r}: the sender was closed. Open another one, which begins another session")
-            self._unsent_bytes += len(data) + MESSAGE_BYTES if self._sending.receivers else 0
             number = self._sending.publish(data, time_ms, self._now())
-            self._wake()
+            if self._sending.receivers:
+                self._unsent_bytes += len(data) + MESSAGE_BYTES
+                self._wake()
         return number
 
     def _checked(self, payload: bytes) -> bytes:
