@@ -28,6 +28,7 @@ def refusals(sender: TopicSender, receiver: TopicReceiver) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.timeout(60)
 def test_a_fork_has_neither_the_port_nor_the_connections() -> None:
     """What it published would have numbers that the sender gives again, and reach nobody; and as long as it runs, a new
     sender could not have the port, and nobody would notice that a connection has ended."""

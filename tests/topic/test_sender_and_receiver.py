@@ -280,6 +280,7 @@ def test_a_stopped_process_has_not_waited() -> None:
             assert receiver._now() - before <= 1_100
 
 
+@pytest.mark.timeout(60)
 def test_who_has_left_is_not_waited_for() -> None:
     """A sender waits for receivers that lost their connection; one that was closed does not return."""
     sender = TopicSender("t", retain=ALL)
@@ -295,7 +296,7 @@ def test_the_end_waits_for_a_receiver_that_is_dialling_again() -> None:
     sender = TopicSender("t", retain=ALL)
     for number in range(500):
         sender.publish(b"%d" % number)
-    with TopicReceiver(sender.address, "t", replace(QUICK, window=1)) as receiver:
+    with TopicReceiver(sender.address, "t", replace(QUICK, window=1, attempts=50)) as receiver:
         found = taken(receiver, 1)
         receiver._thread.call(receiver._hang_up)
         until(lambda: not sender.receivers)
@@ -327,6 +328,7 @@ def test_a_receiver_does_not_take_itself_for_the_sender(monkeypatch: pytest.Monk
             raise AssertionError("the port is taken")
 
 
+@pytest.mark.timeout(60)
 def test_closing_while_dialling_says_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A task that was left behind is reported on stderr, at some time later: it looks like a fault."""
     dialling = threading.Event()
