@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+from persistent.clients.rabbit_headers import read_frame
 from persistent.clients.secrets import without
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
@@ -135,7 +137,7 @@ class Link:
         quieten()
         self._place = place
         with place.failures():
-            self.connection = pika().BlockingConnection(place.parameters())
+            self.connection = pika().BlockingConnection(place.parameters(), _impl_class=_connection_class())
             self.channel = self.connection.channel()
 
     @property
@@ -148,6 +150,18 @@ class Link:
         """Close the connection. Unacknowledged messages return to their queue."""
         with suppress(Exception):
             self.connection.close()
+
+
+@cache
+def _connection_class() -> Any:
+    """The connection of the client, with our decoding of headers."""
+    client = pika()
+
+    class Connection(client.SelectConnection):  # type: ignore[misc, name-defined]
+        def _read_frame(self) -> tuple[int, Any]:
+            return read_frame(client.frame.decode_frame, self._frame_buffer)
+
+    return Connection
 
 
 def _said(cause: Any) -> str:

@@ -2,7 +2,8 @@
 
 version   1 byte
 length    4 bytes, big-endian, of the JSON
-JSON      {"id": ..., "key": ..., "sent": ms, "headers": {...}}; absent means not given
+JSON      {"id": ..., "key": ..., "sent": ms, "headers": {...}}; absent means not given, or not UTF-8;
+          "dead": why it cannot be read
 body      unchanged
 """
 
@@ -15,8 +16,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from persistent.clients.rabbit_headers import Undecodable
+
 _HEAD: Final = struct.Struct(">BI")
 _VERSION: Final = 1
+_YEAR_10000_MS: Final = 253_402_300_800_000
 FIXED: Final[Mapping[str, pa.DataType]] = {
     "_message_id": pa.string(),
     "_routing_key": pa.string(),
@@ -25,21 +29,31 @@ FIXED: Final[Mapping[str, pa.DataType]] = {
 """The columns of every message: the id from its publisher, its routing key, and the publisher's time of sending."""
 
 
-def framed(properties: Any, routing_key: str, body: bytes) -> bytes:
-    """A message of pika as a frame. Headers that are not numbers, texts, bytes or booleans are omitted."""
+def framed(properties: Any, routing_key: str | bytes, body: bytes) -> bytes:
+    """A message of pika as a frame. Headers that are not numbers, texts, bytes or booleans are null."""
+    headers = {} if properties.headers is None else properties.headers
     said = {
-        "id": properties.message_id,
-        "key": routing_key,
+        "id": _utf8(properties.message_id),
+        "key": _utf8(routing_key),
         "sent": None if properties.timestamp is None else properties.timestamp * 1_000,
-        "headers": {name: _plain(value) for name, value in (properties.headers or {}).items()},
+        "headers": {name: _plain(value) for name, value in headers.items()},
+        "dead": headers.reason if isinstance(headers, Undecodable) else None,
     }
     text = json.dumps({name: value for name, value in said.items() if value is not None}).encode()
     return _HEAD.pack(_VERSION, len(text)) + text + body
 
 
+def _utf8(value: str | bytes | None) -> str | None:
+    """None for bytes that are not UTF-8: two ids of which a part is replaced could become one."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return None
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
+        return _utf8(value)
     if isinstance(value, bool | float | str):
         return value
     return int(value) if isinstance(value, int) else None
@@ -63,7 +77,7 @@ def columns_of(said: Sequence[Mapping[str, Any]], headers: pa.Schema) -> list[pa
     fixed = [
         pa.array([_text(one.get("id")) for one in said], pa.string()),
         pa.array([_text(one.get("key")) for one in said], pa.string()),
-        pa.array([_whole(one.get("sent")) for one in said], pa.int64()).cast(FIXED["_sent"]),
+        pa.array([_sent(one.get("sent")) for one in said], pa.int64()).cast(FIXED["_sent"]),
     ]
     return fixed + [
         pa.array([_cast(one["headers"].get(field.name), field.type) for one in said], field.type) for field in headers
@@ -74,15 +88,19 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _whole(value: Any) -> int | None:
-    is_one = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 62
-    return value if is_one else None
+def _sent(value: Any) -> int | None:
+    """None for a time that no Python time fits: the publisher has given milliseconds as seconds."""
+    is_time = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _YEAR_10000_MS
+    return value if is_time else None
 
 
 def _cast(value: Any, kind: pa.DataType) -> Any:
     """The value as a column of this type holds it; None if it does not fit."""
-    is_other = isinstance(value, bool) != pa.types.is_boolean(kind)
-    if value is None or is_other or (isinstance(value, float) and not pa.types.is_floating(kind)):
+    if isinstance(value, float) and not pa.types.is_floating(kind):
+        # Some publishers send every number as a float.
+        is_whole = pa.types.is_integer(kind) and value.is_integer() and abs(value) < 1 << 53
+        value = int(value) if is_whole else None
+    if value is None or isinstance(value, bool) != pa.types.is_boolean(kind):
         return None
     try:
         return pa.scalar(value, kind).as_py()

@@ -148,17 +148,21 @@ class JournaledMessages:
         times = np.concatenate([batch.times for batch in batches])
         first = batches[0].number
         said, bodies = self._taken_apart(frames)
+        alive = [row for row, one in enumerate(said) if "dead" not in one]
+        there = [bodies[row] for row in alive]
         if isinstance(self._values, RawValues):
-            column = pa.array(bodies, pa.binary())
-            decoded = Decoded(pa.RecordBatch.from_arrays([column], schema=schema), range(len(bodies)))
+            column = pa.array(there, pa.binary())
+            decoded = Decoded(pa.RecordBatch.from_arrays([column], schema=schema), range(len(there)))
         else:
-            decoded = self._values.decode(bodies, schema)
-        rows = np.asarray(decoded.rows, np.int64)
+            decoded = self._values.decode(there, schema)
+        rows = np.asarray(alive, np.int64)[np.asarray(decoded.rows, np.int64)]
         own = columns_of([said[row] for row in rows.tolist()], self._headers)
         journaled = pa.array(times[rows], pa.int64()).cast(TIME.type)
         arrays = [*decoded.batch.columns, *own, journaled]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._whole(schema))
-        dead = [DeadRecord(0, first + row, reason, bodies[row][:_DEAD_BYTES_MAX]) for row, reason in decoded.dead]
+        reasons = {row: one["dead"] for row, one in enumerate(said) if "dead" in one}
+        reasons |= {alive[row]: reason for row, reason in decoded.dead}
+        dead = [DeadRecord(0, first + row, reasons[row], bodies[row][:_DEAD_BYTES_MAX]) for row in sorted(reasons)]
         time = batch.column(self.timestamp)
         found = milliseconds(time, self.timestamp_unit)
         why = partial(why_none, time, self.timestamp, self.timestamp_unit)

@@ -303,8 +303,8 @@ class Pump:
         return True
 
     def _watch(self, received: Sequence[tuple[Any, Any, bytes]]) -> None:
-        counts = [(properties.headers or {}).get("x-delivery-count") or 0 for _, properties, _ in received]
-        most = max(count for count in counts if isinstance(count, int))
+        counts = [(properties.headers or {}).get("x-delivery-count") for _, properties, _ in received]
+        most = max((count for count in counts if isinstance(count, int)), default=0)
         if most >= _DELIVERIES_WARNED:
             self.warnings["deliveries"] = (
                 f"{self._order!r} has delivered a message {most + 1} times: at its delivery limit, a quorum queue "

@@ -33,6 +33,20 @@ def send(rabbit: RabbitServer, queue: str, messages: Iterable[tuple[str | None, 
             channel.basic_publish("", queue, body, said, mandatory=True)
 
 
+def send_encoded(rabbit: RabbitServer, queue: str, body: bytes, properties: bytes, exchange: str = "") -> None:
+    """A message whose properties, flags and values, are these bytes: what other clients write, and ours does not."""
+    import pika
+
+    class Encoded(pika.BasicProperties):
+        def encode(self) -> list[bytes]:
+            return [properties]
+
+    with closing(rabbit.connect()) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish(exchange, queue, body, Encoded(), mandatory=True)
+
+
 def send_rows(rabbit: RabbitServer, queue: str, rows: Iterable[Mapping[str, Any]]) -> None:
     """Rows as JSON, each with its ``n`` as the message id."""
     send(rabbit, queue, ((str(row["n"]), json.dumps(dict(row)).encode()) for row in rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -36,7 +37,7 @@ from persistent.checkpoint.log import Log
 from persistent.operations import rollback
 from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import open_storage
-from tests.servers.queues import fresh_queue, ready, send, send_rows, wait_for
+from tests.servers.queues import fresh_queue, ready, send, send_encoded, send_rows, wait_for
 from tests.servers.rabbit import PASSWORD, RabbitServer
 
 KINDS = ["classic", "quorum"]
@@ -259,7 +260,7 @@ def test_a_journal_that_alone_had_the_messages_is_missed(rabbit: RabbitServer, t
     send_rows(rabbit, queue, rows(0, 10))
     run(job(rabbit, queue, tmp_path))
     (tmp_path / "journal").rename(tmp_path / "elsewhere")
-    with pytest.raises(SourceChanged, match=r"has read the journal \w+, and in .*journal is none. Give it that one"):
+    with pytest.raises(SourceChanged, match=r"read the journal \w+, but .*journal holds none. Give the source that"):
         run(job(rabbit, queue, tmp_path))
     for acknowledge in ("journal", "checkpoint"):
         with SegmentedLog(tmp_path / "other").writer() as writer:
@@ -503,6 +504,57 @@ def test_a_message_that_is_too_large_stops_the_run_and_stays(rabbit: RabbitServe
         "stays in the queue",
     )
     wait_for(lambda: ready(rabbit, queue) == 1, "it is gone")
+
+
+HEADERS, MESSAGE_ID = 1 << 13, 1 << 7
+
+
+def encoded(id: bytes, *headers: bytes) -> bytes:
+    """Properties: these headers, and the id of the message."""
+    table = b"".join(headers)
+    return struct.pack(">HI", HEADERS | MESSAGE_ID, len(table)) + table + bytes([len(id)]) + id
+
+
+def test_a_poison_message_costs_itself_at_most(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """One message that the client cannot decode, or a journal cannot hold, would end every run that receives it."""
+    queue = fresh_queue(rabbit)
+    send_rows(rabbit, queue, rows(0, 2))
+    send_encoded(rabbit, queue, b'{"n": 2}', encoded(b"2", b"\x04whenT" + struct.pack(">Q", 1_700_000_000_000)))
+    send_encoded(rabbit, queue, b'{"n": 3}', encoded(b"3", b"\x04whenT" + b"\xff" * 8, b"\x04halfd" + b"\x7f" * 8))
+    send_encoded(rabbit, queue, b'{"n": 4}', encoded(b"4", b"\x04caf\xe9t\x01"))
+    send_encoded(rabbit, queue, b'{"n": 5}', encoded(b"5", b"\x10x-delivery-countS\x00\x00\x00\x01a"))
+    send_encoded(rabbit, queue, b'{"n": 99}', encoded(b"caf\xe9"))
+    send_rows(rabbit, queue, rows(6, 8))
+    pipeline = job(rabbit, queue, tmp_path)
+    report = run(pipeline)
+    # An id that is not UTF-8 is none.
+    assert (report.rows, report.dead, counted(pipeline)) == (9, 1, once(8))
+    assert ready(rabbit, queue) == 0
+
+
+def test_a_header_keeps_its_fraction(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """The client cuts a float down to an integer: every sum over it would be wrong."""
+    queue = fresh_queue(rabbit)
+    send_encoded(rabbit, queue, b'{"n": 1}', encoded(b"1", b"\x05priced" + struct.pack(">d", 1.75)))
+    options: Any = {"journal": tmp_path / "j", "schema": {"n": "int64"}, "headers": {"price": "double"}}
+    with closing(RabbitQueueSource(rabbit.url(), queue, **options)) as source:
+        plan = source.plan(SourceState({}), Budget(10))
+        (records,) = source.read(plan.splits[0], plan.recorded)
+    assert records.batch.column("price").to_pylist() == [1.75]
+
+
+def test_a_routing_key_that_is_not_utf8_is_null(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """Its bytes would end every run; replaced, two keys would be one."""
+    queue, exchange = fresh_queue(rabbit), fresh_queue(rabbit)
+    with closing(rabbit.connect()) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(exchange, "fanout")
+        channel.queue_bind(queue, exchange)
+        channel.basic_publish(exchange, b"caf\xe9", b'{"n": 1}')
+    with closing(RabbitQueueSource(rabbit.url(), queue, journal=tmp_path / "j", schema={"n": "int64"})) as source:
+        plan = source.plan(SourceState({}), Budget(10))
+        (records,) = source.read(plan.splits[0], plan.recorded)
+    assert records.batch.column("_routing_key").to_pylist() == [None]
 
 
 def test_a_message_that_was_delivered_often_is_told(rabbit: RabbitServer, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from persistent import LogSource, SegmentedLog
+from persistent.clients.rabbit_headers import Undecodable
 from persistent.errors import InvalidPipeline, SourceChanged, SourceError
 from persistent.sources.protocol import NO_TIMESTAMP, Span, Split
 from persistent.sources.rabbit_frames import columns_of, framed, taken_apart
@@ -29,6 +30,16 @@ def test_a_message_comes_back_as_it_was() -> None:
     kept = {"text": "é", "whole": 7, "bytes": "ab", "none": None, "yes": True, "half": 0.5, "table": None}
     assert said[0] == {"id": "m-1", "key": "views", "sent": 3_000, "headers": kept}
     assert said[1] == {"key": "views", "headers": {}}
+
+
+def test_what_is_not_utf8_is_not_given() -> None:
+    """It would end every run. And two ids of which a part is replaced would be one id: a copy that is none."""
+    headers = {"latin": b"caf\xe9", "bytes": b"ab"}
+    frame = framed(pika.BasicProperties(message_id=b"caf\xe9", headers=headers), b"caf\xe8", b"body")
+    said, bodies = taken_apart([frame, framed(pika.BasicProperties(message_id=b"ab"), b"views", b"")])
+    assert said[0] == {"headers": {"latin": None, "bytes": "ab"}}
+    assert said[1] == {"id": "ab", "key": "views", "headers": {}}
+    assert bodies == [b"body", b""]
 
 
 @pytest.mark.parametrize("frame", [b"", b"\x01", b'{"n": 1}', b"\x02\x00\x00\x00\x00"])
@@ -54,6 +65,26 @@ def test_columns_are_null_where_the_publisher_gave_nothing_or_something_else() -
     assert [None if one is None else one.timestamp() for one in sent] == [0.005, None, None, None, None]
     assert numbers == [7, None, None, None, None]
     assert who == ["a", None, None, None, None]
+
+
+def test_a_time_of_sending_that_is_none_is_null() -> None:
+    """Publishers give milliseconds as seconds; the task that looks at the column would end every run."""
+    last = 253_402_300_799
+    said = taken_apart([message(b"", timestamp=at) for at in (1_700_000_000_000, last, last + 1, (1 << 64) - 1)])[0]
+    assert [None if one is None else one.year for one in columns_of(said, pa.schema([]))[2].to_pylist()] == [
+        None,
+        9999,
+        None,
+        None,
+    ]
+
+
+def test_a_whole_float_is_an_integer() -> None:
+    """A publisher whose client sends every number as a float would have no numbers, or numbers that were cut off."""
+    said = [{"headers": {"n": value}} for value in (5.0, 5.5, float("nan"), float("inf"), 2.0**60)]
+    whole, half = columns_of(said, pa.schema([("n", pa.int64())]))[3], columns_of(said, pa.schema([("n", "double")]))[3]
+    assert whole.to_pylist() == [5, None, None, None, None]
+    assert half.to_pylist()[:2] == [5.0, 5.5]
 
 
 def test_a_truth_value_is_no_number() -> None:
@@ -103,6 +134,18 @@ def test_bodies_are_columns_beside_those_of_the_message() -> None:
     assert found.offsets.tolist() == [0, 2]
     (dead,) = found.dead
     assert (dead.offset, dead.data) == (1, b"oops") and "not" in dead.reason
+
+
+@pytest.mark.parametrize("format", ["json", "bytes"])
+def test_a_message_with_undecodable_headers_is_a_dead_letter(format: str) -> None:
+    """It would count without the headers that its publisher gave, or end every run."""
+    poison = message(b'{"n": 9}', message_id="p", headers=Undecodable("its headers cannot be decoded: why"))
+    log = journal(message(b'{"n": 1}', message_id="a"), poison, message(b'{"n": 2}', message_id="b"))
+    found = read(messages(log, format=format), 0, 3)
+    assert found.batch.column("_message_id").to_pylist() == ["a", "b"]
+    assert found.offsets.tolist() == [0, 2]
+    (dead,) = found.dead
+    assert (dead.offset, dead.reason, dead.data) == (1, "its headers cannot be decoded: why", b'{"n": 9}')
 
 
 def test_a_part_of_the_journal_is_read_as_planned() -> None:
