@@ -13,15 +13,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
 from persistent.clients.rabbit_headers import read_frame
 from persistent.clients.secrets import without
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
 
-_SOCKET_SECONDS: Final = 10
-_HEARTBEAT_SECONDS: Final = 30
+_DEFAULTS: Final = {
+    "heartbeat": 30,
+    "socket_timeout": 10,
+    "stack_timeout": 10,
+    "blocked_connection_timeout": 10,
+}
+"""Settings of the client, in seconds, unless the URL has others."""
 _REMEDIES: Final = {
     403: "the user has no permission for this: give a valid user and password in url=, or the permissions it needs",
     404: "it does not exist: create it, or name it in topology=, which declares it",
@@ -29,12 +34,28 @@ _REMEDIES: Final = {
     406: "it exists with other arguments: declare it with those, name it without declaring it, or delete it",
     530: "the virtual host does not exist, or this user has no access to it: create it, or name another in url=",
 }
-_STREAM: Final = "it is a stream, not a queue: read it with RabbitStreamSource"
 _CODE: Final = re.compile(r"\((\d{3})[,)]")
-_TIMED_OUT: Final = (
-    "messages were not acknowledged for longer than its consumer_timeout: raise that of the broker, or make the steps "
-    "shorter, with a smaller prefetch= or step_rows="
+_MEANINGS: Final = (
+    (
+        403,
+        "in exclusive use",
+        "another consumer has the queue for itself: end that one, or let it consume without exclusive",
+    ),
+    (
+        406,
+        "timed out",
+        "messages were not acknowledged for longer than its consumer_timeout: raise that of the broker, or make the "
+        "steps shorter, with a smaller prefetch= or step_rows=",
+    ),
+    (406, "rabbit_stream_queue", "it is a stream, not a queue: read it with RabbitStreamSource"),
+    (
+        406,
+        "larger than configured max size",
+        "raise max_message_size of the broker; and give the sink that limit, max_message_bytes=, to hear of such a "
+        "row before its checkpoint",
+    ),
 )
+"""What a code means if the text of the broker has these words."""
 
 
 class LinkLost(Exception):
@@ -78,26 +99,29 @@ class RabbitPlace:
     """The address of a broker: its URL, whose password is never shown."""
 
     def __init__(self, url: Any) -> None:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        if parts is None or parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+        parts = _parts(url)
+        if parts is None:
             raise InvalidPipeline(
                 "url= cannot be parsed (it is not shown, as it can hold a password): give "
-                "'amqp://user:password@host:5672/virtual-host', with special characters escaped, such as %2F"
+                "'amqp://user:password@host:5672/virtual-host', with special characters escaped: / as %2F, ? as %3F, "
+                "# as %23, @ as %40"
             )
         self._url = url
         self._secrets = {parts.password or "", unquote(parts.password or "")}
         port = f":{parts.port}" if parts.port else ""
         self.said = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        _check_query(parts)
+        self.virtual_host: str = self.parameters().virtual_host
 
     def __repr__(self) -> str:
         return f"RabbitPlace({self.said!r})"
 
     def parameters(self) -> Any:
         """The connection parameters for pika."""
-        found = pika().URLParameters(self._url)
-        query = urlsplit(self._url).query
-        found.heartbeat = found.heartbeat if "heartbeat" in query else _HEARTBEAT_SECONDS
-        found.socket_timeout = found.stack_timeout = found.blocked_connection_timeout = _SOCKET_SECONDS
+        found, given = pika().URLParameters(self._url), parse_qs(urlsplit(self._url).query)
+        for name, value in _DEFAULTS.items():
+            if name not in given:
+                setattr(found, name, value)
         return found
 
     def scrubbed(self, text: str) -> str:
@@ -119,10 +143,9 @@ class RabbitPlace:
         text = self.scrubbed(said.partition("\n")[0]).strip()
         found = _CODE.search(said)
         code = getattr(error, "reply_code", None) or (int(found[1]) if found else 0)
-        if code == 406 and "timed out" in said:
-            return LinkRefused(f"{text}: {_TIMED_OUT}")
-        if code == 406 and "rabbit_stream_queue" in said:
-            return LinkRefused(_STREAM)
+        for meant, words, meaning in _MEANINGS:
+            if code == meant and words in said:
+                return LinkRefused(f"{text}: {meaning}")
         if code in _REMEDIES:
             return LinkRefused(f"{text}: {_REMEDIES[code]}")
         if isinstance(error, pika().exceptions.AMQPChannelError):
@@ -150,6 +173,41 @@ class Link:
         """Close the connection. Unacknowledged messages return to their queue."""
         with suppress(Exception):
             self.connection.close()
+
+
+def _parts(url: Any) -> SplitResult | None:
+    """The parts of a URL; None if it is not one, or if a special character may have cut the password off."""
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        port = parts.port
+    except ValueError:
+        return None
+    is_url = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and port != 0
+    is_cut = bool(parts.fragment) or "@" in parts.path + parts.query or any(parts.path.split("/")[2:])
+    is_half = parts.username is not None and parts.password is None
+    return parts if is_url and not is_cut and not is_half else None
+
+
+def _check_query(parts: SplitResult) -> None:
+    """InvalidPipeline for a setting that the client does not know, or whose value it refuses."""
+    client = pika()
+    for name, values in parse_qs(parts.query).items():
+        try:
+            found = client.URLParameters(f"{parts.scheme}://host/?{urlencode({name: values}, doseq=True)}")
+            refused = ""
+        except Exception as error:
+            refused = type(error).__name__
+        # Raised outside the except clause, and without the value: it can hold a password.
+        if refused:
+            raise InvalidPipeline(
+                f"url=: the client refuses {name}= in the query ({refused}): correct it, or omit it. It takes "
+                "heartbeat, socket_timeout, ssl_options and other settings of pika.URLParameters, each once"
+            )
+        if name == "heartbeat" and not found.heartbeat:
+            raise InvalidPipeline(
+                "url=: without heartbeats a broker that is gone is never noticed: give ?heartbeat= some seconds, or "
+                f"omit it for {_DEFAULTS['heartbeat']}"
+            )
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import traceback
 from typing import Any
 
 import pytest
@@ -26,11 +27,35 @@ def test_a_place_never_shows_the_password() -> None:
     assert again.parameters().credentials.password == "hunter2/x"
 
 
-@pytest.mark.parametrize("url", ["", None, "localhost", "http://localhost", "amqp://", "amqp:///shop"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        None,
+        "localhost",
+        "http://localhost",
+        "amqp://",
+        "amqp:///shop",
+        "amqp://user:hunter2/secret@host:5672/shop",
+        "amqp://user:1234/hunter2@host:5672/shop",
+        "amqp://user:hunter#2@host:5672/shop",
+        "amqp://user:hunter?2@host:5672/shop",
+        "amqp://user:12?hunter2@host:5672/shop",
+        "amqp://user:hun[ter2@host:5672/shop",
+        "amqp://user:hunter2@host:99999/shop",
+        "amqp://user:hunter2@host:0/shop",
+        "amqp://user:hunter2@host:http/shop",
+        "amqp://user:hunter2@host/shop/hunter2",
+        "amqp://hunter2@host/shop",
+        b"amqp://host",
+    ],
+)
 def test_a_url_that_cannot_be_read_is_refused_unseen(url: Any) -> None:
     """It may hold a password."""
     with pytest.raises(InvalidPipeline, match="url= cannot be parsed") as raised:
         RabbitPlace(url)
+    said = "".join(traceback.format_exception(raised.value))
+    assert "hunter" not in said and "secret" not in said and raised.value.__context__ is None
     assert not url or str(url) not in str(raised.value).replace("amqp://user", "")
 
 
@@ -39,6 +64,31 @@ def test_the_heartbeat_is_ours_unless_the_url_says_it() -> None:
     assert PLACE.parameters().heartbeat == 30
     assert RabbitPlace("amqp://broker.example/?heartbeat=7").parameters().heartbeat == 7
     assert PLACE.parameters().socket_timeout == 10
+    assert RabbitPlace("amqp://broker.example/?socket_timeout=3").parameters().socket_timeout == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "match"),
+    [
+        ("heartbeat=abc", r"the client refuses heartbeat= in the query \(ValueError\)"),
+        ("heartbeat=7&heartbeat=8", "refuses heartbeat="),
+        ("heartbeat=0", "without heartbeats a broker that is gone is never noticed"),
+        ("bogus=hunter2", "refuses bogus="),
+        ("heartbeat=7&ssl_options={'password':'hunter2'", r"refuses ssl_options= in the query \(SyntaxError\)"),
+        ("ssl_options={'certfile':'/none','password':'hunter2'}", "refuses ssl_options="),
+    ],
+)
+def test_settings_in_the_url_are_checked_at_once(query: str, match: str) -> None:
+    """They would fail in the thread of a run; or a broker that vanishes would be waited for without an end."""
+    with pytest.raises(InvalidPipeline, match=match) as raised:
+        RabbitPlace(f"amqp://app:{SECRET}@broker.example/shop?{query}")
+    assert "hunter2" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_virtual_host_is_known() -> None:
+    """Queues of one name in two virtual hosts are two queues."""
+    urls = ("amqp://h", "amqp://h/", "amqp://h/%2F", "amqp://h/shop", "amqp://h/a%2Fb", "amqp://h/shop/")
+    assert [RabbitPlace(url).virtual_host for url in urls] == ["/", "/", "/", "shop", "a/b", "shop"]
 
 
 @pytest.mark.parametrize(
@@ -54,6 +104,18 @@ def test_the_heartbeat_is_ours_unless_the_url_says_it() -> None:
             "not a queue: read it with RabbitStreamSource",
         ),
         (errors.ChannelClosedByBroker(406, "delivery ... timed out"), LinkRefused, "raise that of the broker"),
+        (
+            errors.ChannelClosedByBroker(
+                406, "PRECONDITION_FAILED - message size 9 is larger than configured max size 3"
+            ),
+            LinkRefused,
+            "size 3: raise max_message_size of the broker",
+        ),
+        (
+            errors.ChannelClosedByBroker(403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use"),
+            LinkRefused,
+            "in exclusive use: another consumer has the queue for itself",
+        ),
         (errors.ChannelClosedByBroker(405, "LOCKED"), LinkRefused, "another connection holds it"),
         (errors.ChannelClosedByBroker(311, "too large"), LinkRefused, "has closed the channel"),
         (errors.ChannelWrongStateError("closed"), LinkRefused, "closed: the broker has closed the channel"),

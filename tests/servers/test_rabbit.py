@@ -452,6 +452,10 @@ def test_what_the_broker_refuses_is_said_at_once(rabbit: RabbitServer, tmp_path:
     refuses(queue, "no exchange 'gone'", topology=Topology(bindings=[Binding("gone", queue)]))
     other = Exchange("amq.direct", "topic")
     refuses(queue, "it exists with other arguments", topology=Topology(exchanges=[other]))
+    taken = fresh_queue(rabbit)
+    with closing(rabbit.connect()) as connection:
+        connection.channel().basic_consume(taken, lambda *message: None, exclusive=True)
+        refuses(taken, "in exclusive use", "another consumer has the queue for itself: end that one")
     assert ready(rabbit, queue) == 3
     pipeline = job(rabbit, queue, tmp_path)
     run(pipeline)
