@@ -94,6 +94,11 @@ class SegmentedLog:
         return self._policy.each
 
     @property
+    def keeps_all(self) -> bool:
+        """Whether only ``truncate`` cuts records off: it has neither keep_age nor keep_bytes."""
+        return self._keep_age is None and self._keep_bytes is None
+
+    @property
     def id(self) -> str:
         """The unique id of the log; "" before anything was written."""
         return self._folder.id if self._folder.find() else ""

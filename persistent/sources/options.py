@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from persistent.clock import duration_ms
 from persistent.errors import InvalidPipeline
+from persistent.log import SegmentedLog
 from persistent.sources.timestamps import UNITS
+from persistent.storage import Storage
 
 _COUNTED: Final = "its state was counted by that time"
 TIMES: Final = {"timestamp": _COUNTED, "timestamp_unit": _COUNTED}
@@ -46,6 +49,22 @@ def require_recorded(recorded: Mapping[str, Any], given: Mapping[str, Any], reas
                 f"{name}={given[name]!r}: the checkpoint was made with {name}={recorded[name]!r}, and {reason}. Give "
                 f"{name}={recorded[name]!r} again, or read the source anew into a fresh checkpoint and sink"
             )
+
+
+def checked_journal(journal: str | os.PathLike[str] | Storage | SegmentedLog) -> SegmentedLog:
+    """The log that ``journal`` names. InvalidPipeline if it can lose messages that nobody else has any more."""
+    log = journal if isinstance(journal, SegmentedLog) else SegmentedLog(journal)
+    if not log.durable:
+        raise InvalidPipeline(
+            f"journal={log!r} does not sync each entry, but once a message is journaled, the journal alone can have "
+            "it: a power loss would lose it for good. Omit its sync=: many messages are one entry, and cost one sync"
+        )
+    if not log.keeps_all:
+        raise InvalidPipeline(
+            f"journal={log!r} cuts records off by its retention, read or not: messages would be lost for good. Omit "
+            "its keep_age= and keep_bytes=: a journal is cut off behind the checkpoints that are kept"
+        )
+    return log
 
 
 def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:

@@ -37,7 +37,7 @@ from persistent.sources.protocol import (
 )
 from persistent.sources.rabbit_messages import TIME, JournaledMessages
 from persistent.sources.rabbit_pump import Pump, PumpOrder, QueueEvent
-from persistent.storage import Storage, open_storage
+from persistent.storage import Storage
 from persistent.storage.places import Reach
 from persistent.text.spelling import spelled
 
@@ -96,8 +96,8 @@ class RabbitQueueSource:
         if not isinstance(prefetch, int) or isinstance(prefetch, bool) or not 1 <= prefetch <= _PREFETCH_MAX:
             raise InvalidPipeline(f"prefetch={prefetch!r}: give 1 to {_PREFETCH_MAX:,} messages")
         named = _checked_queue(queue, acknowledge)
-        storage = journal.storage if isinstance(journal, SegmentedLog) else open_storage(journal)
-        self.journal = journal if isinstance(journal, SegmentedLog) else SegmentedLog(storage)
+        self.journal = options.checked_journal(journal)
+        storage = self.journal.storage
         self.reach = Reach.NETWORK if not storage.local else Reach.MACHINE if storage.shared else Reach.PROCESS
         self.max_out_of_orderness: int = options.disorder_ms(max_out_of_orderness)
         self.bare = bare(max_out_of_orderness=max_out_of_orderness)

@@ -82,7 +82,7 @@ class TopicSource:
         if join is not None and not isinstance(join, JoinOptions):
             raise InvalidPipeline(f"join={join!r}: give JoinOptions(...), or None")
         self._address, self._topic, self._join = address, checked_topic(topic), join or JoinOptions()
-        self._log = journal if isinstance(journal, SegmentedLog) else SegmentedLog(journal)
+        self._log = options.checked_journal(journal)
         self._records = LogSource(self._log, format="bytes")
         self.address = self._records.address
         self.reach = self._records.reach

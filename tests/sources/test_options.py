@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from persistent import RabbitQueueSource, SegmentedLog, TopicSource
 from persistent.errors import InvalidPipeline
 from persistent.sources import FileSource, MemorySource
 from tests.sources.draining import drain, read, thawed
@@ -32,6 +33,32 @@ def test_bad_options_are_refused_when_the_source_is_made(options):
     """Without it they would fail on a worker, hours later."""
     with pytest.raises(InvalidPipeline, match=r"=|write|max_out_of_orderness"):
         FileSource(**{"path": "events", "timestamp": "ts", **options})
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"sync": "never"}, r"does not sync each entry.*Omit its sync="),
+        ({"sync": "1 s"}, "does not sync each entry"),
+        ({"sync": 2}, "does not sync each entry"),
+        ({"keep_age": "1 day"}, r"by its retention.*Omit its keep_age= and keep_bytes="),
+        ({"keep_bytes": 10_000}, "by its retention"),
+    ],
+)
+@pytest.mark.parametrize(
+    "journaled",
+    [
+        lambda journal: RabbitQueueSource("amqp://localhost", "q", journal=journal),
+        lambda journal: TopicSource("127.0.0.1:7000", "t", journal=journal),
+    ],
+    ids=["queue", "topic"],
+)
+def test_a_journal_that_may_lose_messages_is_refused(tmp_path, journaled, given, why):
+    """Its messages were acknowledged, and nobody else has them: they would be missing in silence, exactly once."""
+    with pytest.raises(InvalidPipeline, match=why):
+        journaled(SegmentedLog(tmp_path / "journal", **given))
+    assert journaled(SegmentedLog(tmp_path / "journal", segment_bytes=5_000))
+    assert journaled(tmp_path / "journal")
 
 
 def csv(path):
