@@ -268,8 +268,12 @@ OPTIONS = tuple(
             ("max_out_of_orderness", OnChange.PLAN, f"{_CLOCK}; the clock never goes back"),
         ),
         "RabbitQueueSource": (
-            ("url", OnChange.NONE, "where the broker is found"),
-            ("queue", OnChange.PLAN, "which queue is read"),
+            ("url", OnChange.NONE, "where the broker is found; its virtual host belongs to the queue"),
+            (
+                "queue",
+                OnChange.RECORDED,
+                "a journal belongs to one queue: give the old one; or, once that is done with, call release_journal()",
+            ),
             ("journal", OnChange.RECORDED, _OTHER_JOURNAL),
             ("acknowledge", OnChange.PLAN, "when a message is acknowledged, and so the guarantee from then on"),
             ("topology", OnChange.PLAN, "the declarations on connecting"),

@@ -53,7 +53,8 @@ class Workbench:
     def source_state(self, manifest: Manifest, source: str) -> SourceState:
         """The positions of a source, and its record."""
         at = manifest.sources[source]
-        return SourceState(at.positions, at.recorded, self.run_cache.index(manifest, source), at.largest)
+        index = self.run_cache.index(manifest, source)
+        return SourceState(at.positions, at.recorded, index, at.largest, manifest.job)
 
     def reached(self, manifest: Manifest) -> Reached | None:
         """How far all sources have been read, if all can report it in one unit."""

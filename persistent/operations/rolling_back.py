@@ -15,7 +15,7 @@ from persistent.checkpoint.successor import Entry, at_one, succeed
 from persistent.clock import Instant, instant_ms, wall_ms
 from persistent.errors import CorruptCheckpoint, NewerFormat, Refused, UnknownCheckpoint
 from persistent.operations.fencing import Location, check_not_running, committed, fenced, log_of
-from persistent.sources.offsets import begun, begun_anew
+from persistent.sources.offsets import begun, begun_anew, gone_back
 from persistent.text.figures import utc_text
 
 _OUTPUTS = ("retract", "again")
@@ -89,6 +89,7 @@ def rollback(
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
     copy = _published_to_all(_begun_again(copy, last.manifest), last.manifest)
+    copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     return committed(log, rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract"))
 
 
@@ -116,6 +117,16 @@ def _published_to_all(copy: Manifest, newest: Manifest) -> Manifest:
         return copy
     clock = replace(copy.clocks[copy.task_name], ended=False)
     return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})
+
+
+def _with_acknowledged(copy: Manifest, newest: Manifest, *, is_known: bool) -> Manifest:
+    """The copy, whose sources record what was acknowledged up to the newest checkpoint."""
+    sources = dict(copy.sources)
+    for name, source in newest.sources.items():
+        if name in sources:
+            recorded = gone_back(sources[name].recorded, source.recorded, source.positions, is_known=is_known)
+            sources[name] = replace(sources[name], recorded=recorded)
+    return replace(copy, sources=sources)
 
 
 def check_outputs(outputs: str) -> None:

@@ -17,6 +17,7 @@ from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged, Sour
 from persistent.log import LogBatch, SegmentedLog
 from persistent.promises import EXACTLY_ONCE, Promise
 from persistent.sources import options
+from persistent.sources.last_record import LastRecord
 from persistent.sources.offsets import ON_GAP, OffsetPlans
 from persistent.sources.protocol import (
     Budget,
@@ -97,7 +98,8 @@ class LogSource:
         except (TypeError, ValueError) as error:
             raise InvalidPipeline(f'{error}; start= also takes "earliest" and "latest"') from error
         self._plans = OffsetPlans(repr(self), on_gap=on_gap, idle_timeout_ms=None)
-        self._seen: list[Any] = []
+        remedy = "'persistent restart' continues from a clock; a fresh checkpoint reads what the log holds"
+        self._last = LastRecord(repr(self), self.log, remedy)
         self._is_missing = False
 
     def __repr__(self) -> str:
@@ -115,8 +117,9 @@ class LogSource:
         self._require_there(state.recorded, follow)
         kept = self._kept(state.recorded, state.positions.get(_PARTITION, 0))
         plan = self._plans.plan(state, budget, {_PARTITION: kept}, partial(self._begins, kept))
-        self._require_read(state.recorded, state.positions.get(_PARTITION, 0))
-        recorded = {**plan.recorded, **self._facts(), "log": self.log.id, **self._last(state.recorded, plan.end)}
+        self._last.require_same(state.recorded, state.positions.get(_PARTITION, 0))
+        last = self._last.recorded(state.recorded, plan.end.get(_PARTITION, 0))
+        recorded = {**plan.recorded, **self._facts(), "log": self.log.id, **last}
         if plan.splits or self._schema is not None:
             recorded["schema"] = to_json(self._fixed_schema(state.recorded, plan.splits))
         return replace(plan, recorded=recorded)
@@ -124,7 +127,7 @@ class LogSource:
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the log that was read is not the one that was planned, or has other records."""
         self._require_same(recorded)
-        self._require_read(recorded, recorded.get("last", (-1,))[0] + 1)
+        self._last.require_same(recorded, recorded.get("last", (-1,))[0] + 1)
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether records of a plan are gone, and may be skipped."""
@@ -187,29 +190,6 @@ class LogSource:
             raise SourceChanged(
                 f"{self!r}: the checkpoint has read another log there, {recorded['log']}; this one is "
                 f"{found or 'missing'}. Give the source that log; 'persistent restart' continues from a clock"
-            )
-
-    def _last(self, recorded: Mapping[str, Any], end: Positions) -> dict[str, Any]:
-        """The last record before the end of a plan, with a fingerprint that identifies it."""
-        number = end.get(_PARTITION, 0) - 1
-        if number < 0 or recorded.get("last", (-1,))[0] == number:
-            return {}
-        self._seen = [number, self.log.fingerprint_of(number)]
-        return {"last": self._seen}
-
-    def _require_read(self, recorded: Mapping[str, Any], read: int) -> None:
-        """Raise SourceChanged if the last record before ``read`` is not the recorded one. Checked once per process:
-        only a power loss or other files can change it."""
-        number, known = last = list(recorded.get("last", (-1, None)))
-        if not known or number != read - 1 or last == self._seen:
-            return
-        found, self._seen = self.log.fingerprint_of(number), last
-        if found is not None and found != known:
-            self._seen = []
-            raise SourceChanged(
-                f"{self!r}: record {number:,} is no longer the one that was read. A power loss removed unsynced "
-                "records, or the log is an older copy, and others were written under the same numbers since. "
-                "'persistent restart' continues from a clock; a fresh checkpoint reads what the log holds"
             )
 
     # -- columns -------------------------------------------------------------------------------------------------

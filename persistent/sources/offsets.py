@@ -15,7 +15,7 @@ from typing import Any, Final
 from persistent.clients.kept import Kept
 from persistent.clock import monotonic_s
 from persistent.errors import RetentionGap, SourceChanged, SourceError
-from persistent.sources.protocol import Budget, Reached, Records, SourcePlan, SourceState, Span, Split
+from persistent.sources.protocol import Budget, Positions, Reached, Records, SourcePlan, SourceState, Span, Split
 from persistent.text.figures import utc_text
 
 logger = logging.getLogger("persistent.sources")
@@ -222,6 +222,18 @@ def place_id(recorded: Mapping[str, Any]) -> str | None:
 def begun_anew(recorded: Mapping[str, Any], at: Mapping[str, int]) -> dict[str, Any]:
     """The record of a source that begins again at these offsets."""
     return {**recorded, **_Begun(at, ()).recorded()}
+
+
+def gone_back(
+    recorded: Mapping[str, Any], newest: Mapping[str, Any], at: Positions, *, is_known: bool
+) -> dict[str, Any]:
+    """The record of a source that goes back from the positions ``at``, where its record was ``newest``. What a journal
+    held up to there is acknowledged, also if the journal is lost. ``is_known``: whether nothing newer was committed."""
+    if "journals" not in newest:
+        return dict(recorded)
+    before: Mapping[str, int] = newest.get("acknowledged", {})
+    acknowledged = {**before, **{one: max(end, before.get(one, 0)) for one, end in at.items()}}
+    return {**recorded, "acknowledged": acknowledged, **({} if is_known else {"job": ""})}
 
 
 def starts(splits: Sequence[Split]) -> dict[str, int]:

@@ -62,13 +62,15 @@ class SourceState:
 
     ``positions``: partition to position. ``recorded``: small JSON facts fixed by the first plan (the schema).
     ``index``: every input ever listed, in order of ordinal, as the source's own Arrow table, or None. ``largest``: the
-    largest timestamp processed of each partition that had one.
+    largest timestamp processed of each partition that had one. ``job``: the id of the job that plans its next step; ""
+    for a look at what was read, as by ``verify``: then a source takes nothing from a broker.
     """
 
     positions: Positions
     recorded: Mapping[str, Any] = field(default_factory=dict)
     index: pa.Table | None = None
     largest: Mapping[str, int] = field(default_factory=dict)
+    job: str = ""
 
 
 @dataclass(frozen=True)

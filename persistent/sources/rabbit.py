@@ -8,7 +8,6 @@ counted.
 
 from __future__ import annotations
 
-import json
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from persistent.clients.kept import Kept
 from persistent.clients.rabbit_link import RabbitPlace, patience
 from persistent.clients.rabbit_topology import Queue, Topology
 from persistent.clock import Duration, bare, duration_ms
-from persistent.errors import InvalidPipeline, RetentionGap, SourceChanged
+from persistent.errors import InvalidPipeline
 from persistent.log import SegmentedLog
 from persistent.promises import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Promise
 from persistent.sources import options, rabbit_pump
@@ -35,13 +34,13 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
+from persistent.sources.rabbit_journal import JournalMark, QueueJournal, partition_of
 from persistent.sources.rabbit_messages import TIME, JournaledMessages
 from persistent.sources.rabbit_pump import Pump, PumpOrder, QueueEvent
 from persistent.storage import Storage
 from persistent.storage.places import Reach
 from persistent.text.spelling import spelled
 
-_PARTITION: Final = "journal"
 _MODES: Final = (rabbit_pump.JOURNAL, rabbit_pump.CHECKPOINT, rabbit_pump.AT_MOST_ONCE)
 _PREFETCH_MAX: Final = 65_535
 
@@ -106,7 +105,6 @@ class RabbitQueueSource:
             queue=named,
             declared=isinstance(queue, Queue),
             topology=_checked_topology(topology),
-            journal=self.journal,
             acknowledge=acknowledge,
             prefetch=prefetch,
             patience=patience(connect_timeout, server_away, recovery_interval),
@@ -115,6 +113,9 @@ class RabbitQueueSource:
         )
         self.address = repr(self._order)
         self._acknowledge = acknowledge
+        owner = JournalMark(named.name, self._order.place.virtual_host)
+        replaces = acknowledge == rabbit_pump.CHECKPOINT
+        self._owned = QueueJournal(repr(self), self.journal, owner, replaces=replaces)
         self._messages = JournaledMessages(repr(self), self.journal, format, schema, headers, timestamp, timestamp_unit)
         self._plans = OffsetPlans(repr(self), on_gap="fail", idle_timeout_ms=None)
         self._pump: Pump | None = None
@@ -132,39 +133,41 @@ class RabbitQueueSource:
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What to read next: the journaled messages; without ``follow``, once the queue is empty."""
+        """What to read next: the journaled messages; without ``follow``, once the queue is empty. For no job: only the
+        journaled messages."""
         self._messages.require_recorded(state.recorded)
-        journals = self._journals(state)
-        current = _partition(len(journals) or 1)
-        begin = state.positions.get(current, 0)
-        pump = self._running()
-        pump.committed(begin)
-        pump.wait_until_ready() if follow else pump.wait_until_drained(begin + max(budget.rows, 1))
-        journals = journals or [self.journal.id]
-        ends = self.journal.ends()
+        journals = self._pumped(state, budget, follow=follow) if state.job else self._owned.look(state)
+        current, ends = partition_of(len(journals)), self.journal.ends()
         lost = {one: Kept(at, at) for one, at in state.positions.items() if one != current}
-        kept = {**lost, current: Kept(ends.first_number, max(ends.next_number, min(begin, ends.whole_number)))}
-        if begin < ends.first_number:
-            raise self._gap(f"a checkpoint at record {begin:,}", f"begins with record {ends.first_number:,}")
+        kept = {**lost, current: Kept(ends.first_number, ends.next_number)}
         plan = self._plans.plan(state, budget, kept, lambda new: dict.fromkeys(new, 0))
         columns = self._messages.columns(state.recorded, plan.splits)
-        recorded = {**plan.recorded, **columns, "journals": journals, "log": journals[-1]}
+        recorded = self._owned.recorded({**plan.recorded, **columns}, journals, state, plan.end[current])
         waits = {one: cap for one, cap in plan.cap.items() if one not in lost}
         return replace(plan, recorded=recorded, cap=waits, idle=tuple(sorted({*plan.idle, *lost})))
 
+    def _pumped(self, state: SourceState, budget: Budget, *, follow: bool) -> list[str]:
+        """The ids of the journals, once the present one has what the queue has."""
+        if self._pump is not None:
+            self._pump.check()
+        journals = self._owned.open(state)
+        counted = state.positions.get(partition_of(len(journals)), 0)
+        pump = self._running()
+        pump.committed(counted)
+        pump.wait_until_ready() if follow else pump.wait_until_drained(counted + max(budget.rows, 1))
+        return journals
+
     def confirm(self, recorded: Mapping[str, Any]) -> None:
         """Raise SourceChanged if the journal that was read is not the one that was planned."""
-        self._require_same(recorded)
+        self._owned.confirm(recorded)
 
     def has_forgotten(self, splits: Sequence[Split], recorded: Mapping[str, Any]) -> bool:
         """Whether a plan reads a lost journal, and the broker still has all that no checkpoint has counted."""
-        journals = recorded.get("journals") or [""]
-        is_lost = bool(splits) and self.journal.id != journals[-1]
-        return is_lost and self._acknowledge == rabbit_pump.CHECKPOINT and self._is_next(journals, self.journal.id)
+        return bool(splits) and self._owned.is_replaced(recorded)
 
     def reached(self, state: SourceState) -> Reached:
         """How many of the journaled records have been read."""
-        current = _partition(len(state.recorded.get("journals", ())) or 1)
+        current = partition_of(len(state.recorded.get("journals", ())) or 1)
         done = sum(state.positions.values())
         return Reached(done, done - state.positions.get(current, 0) + self.journal.ends().next_number, "rows")
 
@@ -196,89 +199,26 @@ class RabbitQueueSource:
 
     def acknowledge(self, positions: Positions) -> None:
         """Cut off the journal before these positions."""
-        held = [one for one in positions if one == _PARTITION or one.startswith(f"{_PARTITION}-")]
-        number = positions[max(held, key=_index)] if held else 0
-        ends = self.journal.ends()
-        if self._pump is not None and ends.first_number < number <= ends.next_number:
-            self.journal.truncate(self.journal.position_of(number))
+        self._owned.cut(positions)
+
+    def release_journal(self) -> None:
+        """Make the journal free for another queue or job, when the one that it belongs to is done with for good."""
+        self._owned.release()
 
     def close(self) -> None:
         """Close the connection: unacknowledged messages return to the queue."""
         if self._pump is not None:
             self._pump.stop()
             self._pump = None
+        self._owned.close()
 
     def _running(self) -> Pump:
         if self._pump is None:
-            self._pump = Pump(self._order)
+            assert self._owned.writer is not None
+            self._pump = Pump(self._order, self._owned.writer)
             weakref.finalize(self, self._pump.stop)
             self._pump.start()
         return self._pump
-
-    # -- which journal -------------------------------------------------------------------------------------------
-
-    def _journals(self, state: SourceState) -> list[str]:
-        """The ids of the journals that this job has read; the last one is the present journal."""
-        known: list[str] = list(state.recorded.get("journals", ()))
-        found = self.journal.id
-        if not found:
-            begins = known and self._acknowledge == rabbit_pump.CHECKPOINT
-            self._begin(known, state.positions) if begins or not known else self._raise_lost(known, found)
-            found = self.journal.id
-        if found == (known or [found])[-1] and (known or not self.journal.mark()):
-            if not state.positions.get(_partition(len(known) or 1), 0):
-                # A checkpoint that has counted records of this journal has counted all before its beginning.
-                self._require_counted(len(known) - 1, state.positions)
-            return [*known[:-1], found]
-        if not known:
-            raise self._gap("a checkpoint without records", "replaced a lost one")
-        if self._acknowledge != rabbit_pump.CHECKPOINT or not self._is_next(known, found):
-            self._raise_lost(known, found)
-        self._require_counted(len(known), state.positions)
-        return [*known, found]
-
-    def _require_counted(self, before: int, positions: Positions) -> None:
-        """RetentionGap if the present journal replaced the one that is number ``before`` of this job, and more of that
-        was counted than this checkpoint has. After a rollback, the recorded journals can be newer than the
-        positions."""
-        mark = self.journal.mark() if before > 0 else b""
-        at, counted = json.loads(mark)["at"] if mark else 0, positions.get(_partition(before), 0)
-        if counted < at:
-            raise self._gap(
-                f"a checkpoint at record {counted:,} of the previous journal",
-                f"replaced it when {at:,} records had been counted",
-            )
-
-    def _begin(self, known: Sequence[str], positions: Positions) -> None:
-        """Make a journal. A replacement records which journals it follows, and how far the last was counted."""
-        with self.journal.writer() as writer:
-            if known:
-                at = positions.get(_partition(len(known)), 0)
-                writer.append_many([], mark=json.dumps({"after": list(known), "at": at}).encode())
-
-    def _gap(self, checkpoint: str, journal: str) -> RetentionGap:
-        return RetentionGap(
-            f"{self!r}: {checkpoint} cannot continue with the journal in {self.journal.storage.url}, which {journal}: "
-            "the messages in between are gone, from the queue too. Continue from a later checkpoint; or begin a new "
-            "one, with a new journal="
-        )
-
-    def _is_next(self, known: Sequence[str], found: str) -> bool:
-        mark = self.journal.mark() if found else b""
-        return not found or (bool(mark) and json.loads(mark).get("after") == list(known))
-
-    def _raise_lost(self, known: Sequence[str], found: str) -> None:
-        raise SourceChanged(
-            f"{self!r}: the checkpoint has read the journal {known[-1]}, but {self.journal.storage.url} holds "
-            f"{found or 'none'}. Give the source that journal, journal=; acknowledged messages exist only "
-            "there, unless "
-            'acknowledge="checkpoint" was set from the beginning'
-        )
-
-    def _require_same(self, recorded: Mapping[str, Any]) -> None:
-        known = recorded.get("journals") or [""]
-        if self.journal.id != known[-1]:
-            self._raise_lost(known, self.journal.id)
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -286,21 +226,8 @@ class RabbitQueueSource:
         return self._messages.schema(recorded)
 
     def read(self, split: Split, recorded: Mapping[str, Any]) -> Iterator[Records]:
-        self._require_same(recorded)
+        self._owned.require_same(recorded)
         return self._messages.read(split, recorded)
-
-
-def _partition(count: int) -> str:
-    """The partition name of the last of ``count`` journals.
-
-    >>> _partition(1), _partition(2)
-    ('journal', 'journal-2')
-    """
-    return _PARTITION if count == 1 else f"{_PARTITION}-{count}"
-
-
-def _index(partition: str) -> int:
-    return int(partition.rpartition("-")[2]) if "-" in partition else 1
 
 
 def _checked_queue(queue: Any, acknowledge: str) -> Queue:

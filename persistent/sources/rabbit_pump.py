@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +21,6 @@ from persistent.clients.rabbit_topology import Queue, Topology
 from persistent.clients.unacknowledged import Unacknowledged
 from persistent.clock import monotonic_s
 from persistent.errors import PersistentError, SourceError
-from persistent.log import SegmentedLog
 from persistent.log.writer import RECORD_BYTES_MAX, LogWriter
 from persistent.sources.rabbit_frames import framed
 
@@ -55,7 +53,6 @@ class PumpOrder:
     queue: Queue
     declared: bool
     topology: Topology
-    journal: SegmentedLog
     acknowledge: str
     prefetch: int
     patience: LinkPatience
@@ -67,22 +64,21 @@ class PumpOrder:
 
 
 class Pump:
-    """Runs until ``stop``. ``warnings``: for the user, each under a key. ``dropped``: how many redelivered messages
-    were dropped (at-most-once)."""
+    """Appends to ``writer`` until ``stop``. ``warnings``: for the user, each under a key. ``dropped``: how many
+    redelivered messages were dropped (at-most-once)."""
 
-    def __init__(self, order: PumpOrder) -> None:
-        self._order = order
+    def __init__(self, order: PumpOrder, writer: LogWriter) -> None:
+        self._order, self._writer = order, writer
         self.warnings: dict[str, str] = {}
         self.dropped = 0
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._error: BaseException | None = None
-        self._journaled = order.journal.ends().next_number
+        self._journaled = writer.number
         self._committed = 0
         self._asked = self._drained = 0
         self._is_ready = False
         # Of the thread alone:
-        self._writer: LogWriter | None = None
         self._held = Unacknowledged()
         self._inbox: list[tuple[Any, Any, bytes]] = []
         self._oldest_s = self._moved_s = 0.0
@@ -118,12 +114,17 @@ class Pump:
             asked = self._asked
         self._wait(lambda: self._drained >= asked or self._journaled >= enough)
 
+    def check(self) -> None:
+        """Raise the error of a failed pump."""
+        with self._changed:
+            if self._error is not None:
+                raise self._error
+
     def _wait(self, is_done: Callable[[], bool]) -> None:
         with self._changed:
             while not is_done() and self._error is None:
                 self._changed.wait()
-            if self._error is not None:
-                raise self._error
+        self.check()
 
     # -- the thread ----------------------------------------------------------------------------------------------
 
@@ -134,10 +135,6 @@ class Pump:
             with self._changed:
                 self._error = error if isinstance(error, PersistentError) else self._failed(error)
                 self._changed.notify_all()
-        finally:
-            if self._writer is not None:
-                with suppress(PersistentError):
-                    self._writer.close()
 
     def _failed(self, error: BaseException) -> SourceError:
         found = SourceError(
@@ -249,8 +246,6 @@ class Pump:
                 f"{RECORD_BYTES_MAX:,}. It stays in the queue, and so do those after it: remove it, put it into a "
                 "file, and put its name into a message"
             )
-        if self._writer is None:
-            self._writer = self._order.journal.writer()
         self._writer.append_many(frames)
         with self._changed:
             self._journaled = self._writer.number

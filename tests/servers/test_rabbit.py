@@ -34,9 +34,10 @@ from persistent import (
     Topology,
 )
 from persistent.checkpoint.log import Log
-from persistent.operations import rollback
+from persistent.operations import rollback, savepoint
 from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import open_storage
+from persistent.verify import verify, verify_source
 from tests.servers.queues import fresh_queue, ready, send, send_encoded, send_rows, wait_for
 from tests.servers.rabbit import PASSWORD, RabbitServer
 
@@ -60,9 +61,10 @@ def job(rabbit: RabbitServer, queue: str | Queue, folder: Path, *, dedupe: Any =
     """A job over the queue, with its journal and checkpoint in ``folder``."""
     url = options.pop("url", rabbit.url())
     given = {"journal": folder / "journal", "recovery_interval": "200 ms", "schema": {"n": "int64"}, **options}
-    checkpoint = given.pop("checkpoint", folder / "checkpoint")
+    checkpoint, start = given.pop("checkpoint", folder / "checkpoint"), given.pop("start_from", None)
     source = RabbitQueueSource(url, queue, **given)
-    return Pipeline(source=source, task=Numbers(), checkpoint=checkpoint, step_rows=40, dedupe=dedupe)
+    task = Numbers()
+    return Pipeline(source=source, task=task, checkpoint=checkpoint, step_rows=40, dedupe=dedupe, start_from=start)
 
 
 def run(pipeline: Pipeline, **options: Any) -> RunReport:
@@ -132,11 +134,16 @@ def test_numbers_in_headers_may_come_in_any_order(rabbit: RabbitServer, tmp_path
 # -- when messages are acknowledged ------------------------------------------------------------------------------
 
 
-def planned(source: RabbitQueueSource, position: int = 0) -> int:
+def job_of(pipeline: Pipeline) -> str:
+    newest = Log(pipeline.storage).newest()
+    assert newest is not None
+    return newest.manifest.job
+
+
+def planned(source: RabbitQueueSource, position: int = 0, job: str = "job") -> int:
     """How far the journal goes beyond a checkpoint at ``position``."""
-    state = SourceState(
-        {"journal": position} if position else {}, {"journals": [source.journal.id]} if position else {}
-    )
+    recorded = {"journals": [source.journal.id], "job": job, "replaces": True} if position else {}
+    state = SourceState({"journal": position} if position else {}, recorded, job=job)
     return int(source.plan(state, Budget(10_000)).end["journal"])
 
 
@@ -193,7 +200,7 @@ def test_a_lost_journal_loses_nothing_that_no_checkpoint_has_counted(
     source = pipeline.source
     assert isinstance(source, RabbitQueueSource)
     with closing(source):
-        assert planned(source, 60) == 90
+        assert planned(source, 60, job_of(pipeline)) == 90
     shutil.rmtree(tmp_path / "journal")
     wait_for(lambda: ready(rabbit, queue) == 30, "what no checkpoint has counted is not in the queue")
     pipeline = job(rabbit, queue, tmp_path, acknowledge="checkpoint")
@@ -250,8 +257,11 @@ def test_a_journal_that_was_cut_off_serves_no_new_checkpoint(rabbit: RabbitServe
     for begin in range(0, 600, 200):
         send_rows(rabbit, queue, rows(begin, begin + 200))
         run(job(rabbit, queue, tmp_path))
+    fresh = job(rabbit, queue, tmp_path, checkpoint=tmp_path / "new")
+    assert isinstance(fresh.source, RabbitQueueSource)
+    fresh.source.release_journal()
     with pytest.raises(RetentionGap, match=r"a checkpoint at record 0 cannot .*begins with record \d+.*a new journal="):
-        run(job(rabbit, queue, tmp_path, checkpoint=tmp_path / "new"))
+        run(fresh)
 
 
 def test_a_journal_that_alone_had_the_messages_is_missed(rabbit: RabbitServer, tmp_path: Path) -> None:
@@ -271,6 +281,93 @@ def test_a_journal_that_alone_had_the_messages_is_missed(rabbit: RabbitServer, t
     moved = job(rabbit, queue, tmp_path, journal=tmp_path / "elsewhere")
     run(moved)
     assert counted(moved) == once(20)
+
+
+@pytest.mark.parametrize("acknowledge", ["journal", "checkpoint"])
+def test_an_older_copy_of_the_journal_is_not_filled_up(rabbit: RabbitServer, acknowledge: str, tmp_path: Path) -> None:
+    """New messages would take the numbers of those that were counted, be acknowledged, and never count."""
+    queue = fresh_queue(rabbit)
+    send_rows(rabbit, queue, rows(0, 40))
+    run(job(rabbit, queue, tmp_path, acknowledge=acknowledge))
+    copy = shutil.copytree(tmp_path / "journal", tmp_path / "copy")
+    send_rows(rabbit, queue, rows(40, 60))
+    run(job(rabbit, queue, tmp_path, acknowledge=acknowledge))
+    send_rows(rabbit, queue, rows(60, 90))
+    with pytest.raises(SourceChanged, match=r"has read 60 records of .*copy has 40.*Nothing was taken"):
+        run(job(rabbit, queue, tmp_path, acknowledge=acknowledge, journal=copy))
+    assert ready(rabbit, queue) == 30
+    pipeline = job(rabbit, queue, tmp_path, acknowledge=acknowledge)
+    run(pipeline)
+    assert counted(pipeline) == once(90)
+
+
+def test_a_rollback_behind_a_lost_journal_is_refused(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """What was counted in between was acknowledged, and went with the journal: it would be missing in silence."""
+    queue = fresh_queue(rabbit)
+    send_rows(rabbit, queue, rows(0, 80))
+    pipeline = job(rabbit, queue, tmp_path, acknowledge="checkpoint")
+    run(pipeline)
+    kept = [id for id in Log(pipeline.storage).ids() if Log(pipeline.storage).read(id).manifest.kind == "checkpoint"]
+    shutil.rmtree(tmp_path / "journal")
+    rollback(pipeline.storage, kept[1], outputs="again")
+    send_rows(rabbit, queue, rows(80, 90))
+    with pytest.raises(RetentionGap, match=r"record 40 of the previous journal .*of it 80 records had been counted"):
+        run(job(rabbit, queue, tmp_path, acknowledge="checkpoint"))
+    assert ready(rabbit, queue) == 10
+    rollback(pipeline.storage, kept[2], outputs="again")
+    run(job(rabbit, queue, tmp_path, acknowledge="checkpoint"))
+    assert counted(pipeline) == once(90)
+    assert verify(pipeline.storage).ok
+
+
+def test_a_job_from_a_savepoint_needs_the_journal(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """The origin has acknowledged more since: with a journal of its own the new job would miss it in silence."""
+    queue = fresh_queue(rabbit)
+    send_rows(rabbit, queue, rows(0, 40))
+    origin = job(rabbit, queue, tmp_path, acknowledge="checkpoint")
+    run(origin)
+    start = savepoint(origin.storage, "one")
+    send_rows(rabbit, queue, rows(40, 80))
+    run(job(rabbit, queue, tmp_path, acknowledge="checkpoint"))
+    send_rows(rabbit, queue, rows(80, 90))
+    options: Any = {"acknowledge": "checkpoint", "checkpoint": tmp_path / "heir", "start_from": start}
+    with pytest.raises(RetentionGap, match=r"no other can take its place: .*Give the source that journal"):
+        run(job(rabbit, queue, tmp_path, journal=tmp_path / "its own", **options))
+    assert ready(rabbit, queue) == 10
+    heir = job(rabbit, queue, tmp_path, **options)
+    run(heir)
+    assert counted(heir) == once(90)
+    with pytest.raises(InvalidPipeline, match=r"another job .*may have started from this one"):
+        run(job(rabbit, queue, tmp_path, acknowledge="checkpoint"))
+
+
+def test_a_journal_has_one_queue_and_one_job(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """Each of two jobs, or of two sources of one, would count the messages of both queues."""
+    queue, other = fresh_queue(rabbit), fresh_queue(rabbit)
+    send_rows(rabbit, queue, rows(0, 10))
+    send_rows(rabbit, other, rows(10, 20))
+    pipeline = job(rabbit, queue, tmp_path)
+    run(pipeline)
+    with pytest.raises(InvalidPipeline, match=f"is the journal of the queue '{queue}' in the virtual host '/'"):
+        run(job(rabbit, other, tmp_path, checkpoint=tmp_path / "other"))
+    with pytest.raises(InvalidPipeline, match="is read by another job"):
+        run(job(rabbit, queue, tmp_path, checkpoint=tmp_path / "other"))
+    assert ready(rabbit, other) == 10
+    run(job(rabbit, queue, tmp_path))
+    assert counted(pipeline) == once(10)
+
+
+def test_whoever_verifies_takes_nothing(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """It would take messages from a driver that runs, or fence it."""
+    queue = fresh_queue(rabbit)
+    send_rows(rabbit, queue, rows(0, 50))
+    pipeline = job(rabbit, queue, tmp_path)
+    run(pipeline)
+    send_rows(rabbit, queue, rows(50, 60))
+    entry = Log(pipeline.storage).newest()
+    assert entry is not None
+    assert verify_source(job(rabbit, queue, tmp_path), entry).findings == []
+    assert ready(rabbit, queue) == 10
 
 
 def test_the_journal_is_cut_off_behind_the_checkpoints(rabbit: RabbitServer, tmp_path: Path) -> None:
@@ -370,7 +467,7 @@ def test_a_broker_that_is_killed_under_way(rabbit: RabbitServer, tmp_path: Path)
     send_rows(rabbit, queue, rows(0, 200))
     first = pipeline.source
     with closing(first):
-        first.plan(SourceState({}), Budget(10))
+        first.plan(SourceState({}, job="job"), Budget(10))
         rabbit.kill()
         rabbit.restart()
     assert run(pipeline).duplicates > 0
@@ -416,7 +513,7 @@ def test_a_single_active_consumer_has_drivers_in_reserve(rabbit: RabbitServer, t
     with closing(sources[1]) as reserve:
         with closing(sources[0]) as first:
             assert planned(first) == 0
-            reserve.plan(SourceState({}), Budget(10), follow=True)
+            reserve.plan(SourceState({}, job="job"), Budget(10), follow=True)
             send_rows(rabbit, queue.name, rows(0, 10))
             assert planned(first) == 10
             assert reserve.journal.ends().next_number == 0
@@ -542,7 +639,7 @@ def test_a_header_keeps_its_fraction(rabbit: RabbitServer, tmp_path: Path) -> No
     send_encoded(rabbit, queue, b'{"n": 1}', encoded(b"1", b"\x05priced" + struct.pack(">d", 1.75)))
     options: Any = {"journal": tmp_path / "j", "schema": {"n": "int64"}, "headers": {"price": "double"}}
     with closing(RabbitQueueSource(rabbit.url(), queue, **options)) as source:
-        plan = source.plan(SourceState({}), Budget(10))
+        plan = source.plan(SourceState({}, job="job"), Budget(10))
         (records,) = source.read(plan.splits[0], plan.recorded)
     assert records.batch.column("price").to_pylist() == [1.75]
 
@@ -556,7 +653,7 @@ def test_a_routing_key_that_is_not_utf8_is_null(rabbit: RabbitServer, tmp_path: 
         channel.queue_bind(queue, exchange)
         channel.basic_publish(exchange, b"caf\xe9", b'{"n": 1}')
     with closing(RabbitQueueSource(rabbit.url(), queue, journal=tmp_path / "j", schema={"n": "int64"})) as source:
-        plan = source.plan(SourceState({}), Budget(10))
+        plan = source.plan(SourceState({}, job="job"), Budget(10))
         (records,) = source.read(plan.splits[0], plan.recorded)
     assert records.batch.column("_routing_key").to_pylist() == [None]
 
