@@ -34,7 +34,6 @@ UNMIRRORED = {
     "persistent.sinks.rabbit_stream_place": "a real broker: tests/servers/test_rabbit_streams_sink.py",
     "persistent.sources.kafka": "a real broker: tests/servers/test_kafka.py",
     "persistent.sources.rabbit": "a real broker: tests/servers/test_rabbit.py",
-    "persistent.sources.rabbit_pump": "a real broker: tests/servers/test_rabbit.py",
     "persistent.sources.message_columns": "real brokers: tests/servers/test_kafka.py, test_rabbit_streams.py",
     "persistent.sources.protocol": "a protocol, and values without behaviour",
     "persistent.sources.rabbit_stream": "a real broker: tests/servers/test_rabbit_streams.py",

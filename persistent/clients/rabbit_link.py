@@ -95,6 +95,13 @@ def pika() -> Any:
     return client
 
 
+def _connecting() -> Any:
+    """Where the client has the errors of a connection that cannot be made: they are not among its others."""
+    from pika.adapters.utils import connection_workflow
+
+    return connection_workflow
+
+
 class RabbitPlace:
     """The address of a broker: its URL, whose password is never shown."""
 
@@ -131,14 +138,15 @@ class RabbitPlace:
     @contextmanager
     def failures(self) -> Iterator[None]:
         """Turn the errors of the client into LinkLost and LinkRefused."""
-        errors = pika().exceptions
         try:
             yield
-        except (errors.AMQPError, OSError) as error:
+        except (pika().exceptions.AMQPError, _connecting().AMQPConnectorException, OSError) as error:
             raise self.failure(error) from error
 
     def failure(self, error: BaseException) -> Exception:
         """The meaning of an error of the client."""
+        if isinstance(error, _connecting().AMQPConnectorStackTimeout):
+            return LinkLost("it accepts connections, and does not answer")
         said = getattr(error, "reply_text", "") or "; ".join(map(_said, error.args)) or type(error).__name__
         text = self.scrubbed(said.partition("\n")[0]).strip()
         found = _CODE.search(said)

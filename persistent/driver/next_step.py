@@ -86,7 +86,7 @@ def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
     if held:
         logger.warning(
             "%s: some records cannot be read yet, behind an open transaction: the windows stay open. Run "
-            "again with end_of_input=True when it has ended",
+            "again with end_of_input=True when it has ended (of a queue, when no other consumer keeps them)",
             url,
         )
     return held

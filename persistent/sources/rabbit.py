@@ -144,7 +144,8 @@ class RabbitQueueSource:
         columns = self._messages.columns(state.recorded, plan.splits)
         recorded = self._owned.recorded({**plan.recorded, **columns}, journals, state, plan.end[current])
         waits = {one: cap for one, cap in plan.cap.items() if one not in lost}
-        return replace(plan, recorded=recorded, cap=waits, idle=tuple(sorted({*plan.idle, *lost})))
+        held = self._pump is not None and self._pump.is_held_back
+        return replace(plan, recorded=recorded, cap=waits, idle=tuple(sorted({*plan.idle, *lost})), held=held)
 
     def _pumped(self, state: SourceState, budget: Budget, *, follow: bool) -> list[str]:
         """The ids of the journals, once the present one has what the queue has."""
@@ -153,8 +154,10 @@ class RabbitQueueSource:
         journals = self._owned.open(state)
         counted = state.positions.get(partition_of(len(journals)), 0)
         pump = self._running()
-        pump.committed(counted)
-        pump.wait_until_ready() if follow else pump.wait_until_drained(counted + max(budget.rows, 1))
+        if follow:
+            pump.wait_until_ready(counted)
+        else:
+            pump.wait_until_drained(counted, counted + max(budget.rows, 1))
         return journals
 
     def confirm(self, recorded: Mapping[str, Any]) -> None:

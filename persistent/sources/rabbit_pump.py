@@ -31,7 +31,10 @@ AT_MOST_ONCE: Final = "at-most-once"
 # its end, and its records would never be delivered.
 _NO_STREAM: Final = {"x-priority": 0}
 _WAIT_SECONDS: Final = 0.05
-_STALLED_SECONDS: Final = 10.0
+_STALLED_LOOKS: Final = 200
+"""So many times in a row, about 10 s, the broker says that it has messages, and delivers none. Seconds would also count
+while it or this machine stands still."""
+_LASTING_SECONDS: Final = 10.0
 _STOP_SECONDS: Final = 30.0
 _DELIVERIES_WARNED: Final = 3
 
@@ -65,12 +68,14 @@ class PumpOrder:
 
 class Pump:
     """Appends to ``writer`` until ``stop``. ``warnings``: for the user, each under a key. ``dropped``: how many
-    redelivered messages were dropped (at-most-once)."""
+    redelivered messages were dropped (at-most-once). ``is_held_back``: whether the queue has messages that another
+    consumer keeps from this one, as found by the last look."""
 
     def __init__(self, order: PumpOrder, writer: LogWriter) -> None:
         self._order, self._writer = order, writer
         self.warnings: dict[str, str] = {}
         self.dropped = 0
+        self.is_held_back = False
         self._changed = threading.Condition()
         self._stopped = threading.Event()
         self._error: BaseException | None = None
@@ -81,8 +86,11 @@ class Pump:
         # Of the thread alone:
         self._held = Unacknowledged()
         self._inbox: list[tuple[Any, Any, bytes]] = []
-        self._oldest_s = self._moved_s = 0.0
+        self._oldest_s = 0.0
+        self._looks = 0
+        self._has_moved = False
         self._name = order.queue.name
+        self._consumer = ""
         self._thread = threading.Thread(target=self._run, name=f"pump of {order!r}", daemon=True)
 
     # -- for the thread that plans -------------------------------------------------------------------------------
@@ -97,22 +105,25 @@ class Pump:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_STOP_SECONDS)
 
-    def committed(self, number: int) -> None:
-        """A checkpoint has counted the records before this number."""
+    def wait_until_ready(self, committed: int) -> None:
+        """Return once it consumes. ``committed``: a checkpoint has counted the records before this number. Raises the
+        error of a failed pump."""
         with self._changed:
-            self._committed = max(self._committed, number)
-
-    def wait_until_ready(self) -> None:
-        """Return once it consumes. Raises the error of a failed pump."""
+            self._committed = max(self._committed, committed)
         self._wait(lambda: self._is_ready)
 
-    def wait_until_drained(self, enough: int) -> None:
+    def wait_until_drained(self, committed: int, enough: int) -> None:
         """Return once the journal has ``enough`` records, or all messages of the queue, or as many as may be
         unacknowledged. Raises the error of a failed pump."""
-        with self._changed:
-            self._asked += 1
-            asked = self._asked
+        asked = self.ask(committed)
         self._wait(lambda: self._drained >= asked or self._journaled >= enough)
+
+    def ask(self, committed: int) -> int:
+        """Ask for a look whether all is taken, once the records that a checkpoint has counted are acknowledged."""
+        with self._changed:
+            self._committed = max(self._committed, committed)
+            self._asked += 1
+            return self._asked
 
     def check(self) -> None:
         """Raise the error of a failed pump."""
@@ -147,6 +158,7 @@ class Pump:
         patience = self._order.patience
         since, limit_ms, connections = monotonic_s(), patience.connect_ms, 0
         while not self._stopped.is_set():
+            began = monotonic_s()
             try:
                 link = Link(self._order.place)
                 try:
@@ -159,11 +171,14 @@ class Pump:
             except LinkRefused as error:
                 raise SourceError(f"{self._order!r}: {error}. Unacknowledged messages stay in the queue") from error
             except LinkLost as error:
+                now = monotonic_s()
                 if self._is_ready:
-                    since, limit_ms = monotonic_s(), patience.away_ms
+                    limit_ms = patience.away_ms
+                    # One that is lost again at once is no better than none.
+                    since = now if self._has_moved or now - began > _LASTING_SECONDS else since
                     self._ready(False)
                     self._tell("lost", str(error))
-                if (monotonic_s() - since) * 1_000 >= limit_ms:
+                if (now - since) * 1_000 >= limit_ms:
                     raise SourceError(
                         f"{self._order!r}: no broker has answered for {limit_ms / 1_000:g} s: {error}. Start it, or "
                         "correct url=, and run again: unacknowledged messages stay in the queue"
@@ -188,29 +203,48 @@ class Pump:
         self._name = name
 
     def _consume(self, link: Link) -> None:
-        order, channel = self._order, link.channel
-        self._held.begin()
-        self._inbox.clear()
-        cancelled: list[bool] = []
-        with order.place.failures():
-            channel.basic_qos(prefetch_count=order.prefetch)
-            channel.add_on_cancel_callback(cancelled.append)
-            channel.basic_consume(self._name, self._received, arguments=_NO_STREAM)
-        self._moved_s = monotonic_s()
-        self._ready(True)
+        cancelled: list[Any] = []
+        self._begin(link, cancelled.append)
         while not self._stopped.is_set():
-            with order.place.failures():
+            with self._order.place.failures():
                 link.connection.process_data_events(time_limit=_WAIT_SECONDS)
             if cancelled:
                 raise LinkRefused("the broker has cancelled the consumer: the queue was deleted. Create it again")
-            with order.place.failures():
-                self._take(channel)
-                self._acknowledge_committed(channel)
-            self._look_whether_drained(link)
-        # Process the received messages as usual; the others return to the queue.
-        with order.place.failures():
-            self._take(channel)
-            self._acknowledge_committed(channel)
+            self._turn(link)
+        self._end(link)
+
+    def _begin(self, link: Link, on_cancel: Callable[[Any], None]) -> None:
+        """Begin to consume. What the previous channel delivered comes again."""
+        self._held.begin()
+        self._inbox.clear()
+        self._looks, self._has_moved = 0, False
+        with self._order.place.failures():
+            link.channel.basic_qos(prefetch_count=self._order.prefetch)
+            link.channel.add_on_cancel_callback(on_cancel)
+            self._consumer = link.channel.basic_consume(self._name, self._received, arguments=_NO_STREAM)
+        self._ready(True)
+
+    def _turn(self, link: Link) -> None:
+        """Take what was received, acknowledge what was counted, and then look whether that is all."""
+        with self._changed:
+            # Both at once: what was counted before the question is acknowledged before the answer.
+            committed, asked = self._committed, self._asked
+        self._take(link.channel)
+        self._acknowledge_committed(link.channel, committed)
+        if asked != self._drained and self._is_drained(link):
+            with self._changed:
+                self._drained = asked
+                self._changed.notify_all()
+
+    def _end(self, link: Link) -> None:
+        """Let nothing more be delivered, and take what was. What only a checkpoint acknowledges returns to the
+        queue."""
+        if self._order.acknowledge != CHECKPOINT:
+            with self._order.place.failures():
+                link.connection.process_data_events(time_limit=0)
+                link.channel.basic_cancel(self._consumer)
+            self._take(link.channel)
+        self._acknowledge_committed(link.channel, self._committed)
 
     def _received(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
         self._inbox.append((method, properties, body))
@@ -220,44 +254,42 @@ class Pump:
         received, self._inbox = self._inbox, []
         if not received:
             return
-        self._moved_s = monotonic_s()
+        self._move()
         self._watch(received)
         tags = [method.delivery_tag for method, _, _ in received]
+        first = [one for one in received if self._order.acknowledge != AT_MOST_ONCE or not one[0].redelivered]
+        frames = [framed(properties, method.routing_key, body) for method, properties, body in first]
+        self._require_small(frames)
         if self._order.acknowledge == AT_MOST_ONCE:
-            channel.basic_ack(tags[-1], multiple=True)
-            first = [one for one in received if not one[0].redelivered]
+            self._acknowledge(channel, tags[-1])
             self.dropped += len(received) - len(first)
-            received = first
-        self._append([framed(properties, method.routing_key, body) for method, properties, body in received])
+        if frames:
+            self._writer.append_many(frames)
+            with self._changed:
+                self._journaled = self._writer.number
+                self._changed.notify_all()
         if self._order.acknowledge == JOURNAL:
-            channel.basic_ack(tags[-1], multiple=True)
+            self._acknowledge(channel, tags[-1])
         elif self._order.acknowledge == CHECKPOINT:
             if not len(self._held):
-                self._oldest_s = self._moved_s
+                self._oldest_s = monotonic_s()
             self._held.add(list(range(self._journaled - len(tags) + 1, self._journaled + 1)), tags)
 
-    def _append(self, frames: Sequence[bytes]) -> None:
-        if not frames:
-            return
-        largest = max(map(len, frames))
+    def _require_small(self, frames: Sequence[bytes]) -> None:
+        largest = max(map(len, frames), default=0)
         if largest > RECORD_BYTES_MAX:
             raise SourceError(
                 f"{self._order!r}: a message has {largest:,} bytes, and a journal accepts at most "
                 f"{RECORD_BYTES_MAX:,}. It stays in the queue, and so do those after it: remove it, put it into a "
                 "file, and put its name into a message"
             )
-        self._writer.append_many(frames)
-        with self._changed:
-            self._journaled = self._writer.number
-            self._changed.notify_all()
 
-    def _acknowledge_committed(self, channel: Any) -> None:
-        with self._changed:
-            committed = self._committed
+    def _acknowledge_committed(self, channel: Any, committed: int) -> None:
         tag = self._held.up_to(committed)
         if tag is not None:
-            channel.basic_ack(tag, multiple=True)
+            self._acknowledge(channel, tag)
             self._oldest_s = monotonic_s()
+            self._move()
         elif len(self._held) and (monotonic_s() - self._oldest_s) * 2_000 > self._order.consumer_timeout_ms:
             self.warnings["timeout"] = (
                 f"{self._order!r}: messages have waited for their checkpoint for more than half of consumer_timeout, "
@@ -265,37 +297,46 @@ class Pump:
                 "steps shorter with step_rows= or a smaller prefetch="
             )
 
-    def _look_whether_drained(self, link: Link) -> None:
-        """Notify the waiting thread: twice in a row the queue has no message, and none is in flight."""
-        with self._changed:
-            asked = self._asked
-        if asked == self._drained:
-            return
-        is_full = len(self._held) >= self._order.prefetch
-        if not (is_full or self._is_empty(link) or self._is_stalled()):
-            return
-        with self._changed:
-            self._drained = asked
-            self._changed.notify_all()
+    def _acknowledge(self, channel: Any, tag: int) -> None:
+        """All messages up to this tag. A failure of the journal is none of the connection."""
+        with self._order.place.failures():
+            channel.basic_ack(tag, multiple=True)
 
-    def _is_empty(self, link: Link) -> bool:
+    def _move(self) -> None:
+        """Note that messages were received, or may follow because others were acknowledged."""
+        self._looks, self._has_moved = 0, True
+
+    def _is_drained(self, link: Link) -> bool:
+        """Whether nothing follows for now: as many messages are held as may be; or, twice in a row, the queue has none,
+        and none is in flight; or another consumer has them."""
+        self.is_held_back = False
+        if len(self._held) >= self._order.prefetch:
+            return True
         for _ in range(2):
             with self._order.place.failures():
                 found = link.channel.queue_declare(self._name, passive=True).method
                 link.connection.process_data_events(time_limit=0)
-            # A quorum queue without a leader reports 0 messages and 0 consumers, although we consume.
-            if self._inbox or found.message_count or not found.consumer_count:
+            if self._inbox:
                 return False
+            # A quorum queue without a leader reports 0 messages and 0 consumers, although we consume.
+            if found.message_count or not found.consumer_count:
+                return self._is_stalled()
+        if found.consumer_count > 1:
+            self.warnings["others"] = (
+                f"{self._order!r} has {found.consumer_count - 1:,} other consumers. What they hold, or a driver that "
+                "died and that the broker does not miss yet, is not counted now: it returns to the queue later"
+            )
         return True
 
     def _is_stalled(self) -> bool:
-        if monotonic_s() - self._moved_s < _STALLED_SECONDS:
-            return False
-        self.warnings["stalled"] = (
-            f"{self._order!r} has messages, but none was delivered for {_STALLED_SECONDS:g} s: another consumer holds "
-            "them, or is the single active one"
-        )
-        return True
+        self._looks += 1
+        self.is_held_back = self._looks >= _STALLED_LOOKS
+        if self.is_held_back:
+            self.warnings["stalled"] = (
+                f"{self._order!r} has messages, but none was delivered for {_STALLED_LOOKS * _WAIT_SECONDS:g} s: "
+                "another consumer holds them, or is the single active one"
+            )
+        return self.is_held_back
 
     def _watch(self, received: Sequence[tuple[Any, Any, bytes]]) -> None:
         counts = [(properties.headers or {}).get("x-delivery-count") for _, properties, _ in received]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import socket
 import traceback
 from typing import Any
 
@@ -151,6 +152,14 @@ def test_nobody_listens() -> None:
         assert logging.getLogger("pika").level == logging.CRITICAL
     finally:
         logging.getLogger("pika").setLevel(before)
+
+
+def test_somebody_listens_and_does_not_answer() -> None:
+    """A broker that stands still while it is connected to would end the run at once, in the words of the client."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"amqp://app:x@127.0.0.1:{silent.getsockname()[1]}/?stack_timeout=0.2&socket_timeout=0.2"
+        with pytest.raises(LinkLost, match="accepts connections, and does not answer"):
+            Link(RabbitPlace(url))
 
 
 def test_times_are_options() -> None:
