@@ -150,6 +150,11 @@ def monotonic_s() -> float:
     return time.perf_counter()
 
 
+def sleep_s(seconds: float) -> None:
+    """Pause."""
+    time.sleep(seconds)
+
+
 def later_of(largest: Mapping[str, int], seen: Mapping[str, int]) -> dict[str, int]:
     """The largest timestamp of each partition: before, and seen since."""
     return {**largest, **{name: max(timestamp, largest.get(name, timestamp)) for name, timestamp in seen.items()}}

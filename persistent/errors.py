@@ -59,6 +59,10 @@ class OldFormat(PersistentError):
     """The checkpoint has an older format, which this release reads but does not write. Upgrade it first."""
 
 
+class Stopped(PersistentError):
+    """A run was asked to stop while it waited for a server, and waited no longer. The next run continues."""
+
+
 class SourceError(PersistentError):
     """The source cannot be read as described. Nothing was lost; the last checkpoint is good."""
 

@@ -13,7 +13,6 @@ UNMIRRORED = {
     "monoids.laws.exploring": "what a user types to look around: its example",
     "monoids.serializer": "a protocol",
     "monoids.widening": "its examples say it all",
-    "persistent.clients.kafka_client": "a real broker: tests/servers/test_kafka.py",
     "persistent.clients.kept": "a value; tests/sources/test_offsets.py plans with it",
     "persistent.clients.postgres_session": "a real server: tests/servers/test_postgres.py",
     "persistent.clients.rabbit_publisher": "a real broker: tests/servers/test_rabbit_sink.py",

@@ -57,6 +57,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.errors",
         "persistent.clock",
+        "persistent.stopping",
         "persistent.driver.effects",
         "persistent.promises",
         "persistent.text.figures",
@@ -138,21 +139,21 @@ FLOORS: tuple[tuple[str, ...], ...] = (
 no circle."""
 
 ROOMS = {
-    "storage": "errors clock codec",
+    "storage": "errors clock stopping codec",
     "codec": "errors",
     "log": "errors clock codec storage offsets",
     "offsets": "errors codec storage clients",
     "requests": "errors clock clients",
     "topic": "errors clock log",
     "text": "clock codec",
-    "clients": "errors clock storage",
-    "sources": "errors clock promises text codec storage log clients topic",
-    "sinks": "errors clock promises text codec storage log clients checkpoint.names checkpoint.garbage",
+    "clients": "errors clock stopping storage",
+    "sources": "errors clock stopping promises text codec storage log clients topic",
+    "sinks": "errors clock stopping promises text codec storage log clients checkpoint.names checkpoint.garbage",
     "checkpoint": "errors clock text codec storage sources state task",
     "engines": "errors storage worker.requirements",
     "worker": "errors text codec storage sources sinks message window state_rows state delta task checkpoint dedupe",
-    "driver": "errors clock text codec storage sources sinks window state state_rows task checkpoint engines worker "
-    "dedupe",
+    "driver": "errors clock stopping text codec storage sources sinks window state state_rows task checkpoint engines "
+    "worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe",
     "reading": "errors clock text codec storage window task checkpoint worker driver pipeline",

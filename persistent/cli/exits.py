@@ -14,6 +14,7 @@ from persistent.errors import (
     PersistentError,
     StagedMissing,
     StillRunning,
+    Stopped,
     StorageError,
     UnknownCheckpoint,
 )
@@ -40,9 +41,9 @@ EXITS = (
     ),
     Exit(RUNNING, "the job is running, or another driver took over", (StillRunning, Fenced)),
     Exit(REFUSED, "the store refused: no permission, not reachable, not supported", (StorageError,)),
+    Exit(STOPPED, "stopped by a signal before the end, everything so far committed", (Stopped,)),
     Exit(FAILED, "another error, in one line", (PersistentError,)),
     Exit(USAGE, "a wrong command line"),
-    Exit(STOPPED, "stopped by a signal before the end, everything so far committed"),
 )
 """The first exit that lists an error's class determines its code."""
 

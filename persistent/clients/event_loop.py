@@ -7,10 +7,15 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import finalize
 
+from persistent import stopping
+from persistent.clock import monotonic_s
+
 T = TypeVar("T")
+
+_LOOK_SECONDS: Final = 1.0
 
 
 class EventLoop:
@@ -24,10 +29,17 @@ class EventLoop:
         self._end.atexit = False
 
     def run(self, answer: Coroutine[Any, Any, T], seconds: float) -> T:
-        """What ``answer`` returns or raises. After ``seconds`` it is cancelled: TimeoutError."""
-        found = self.spawn(answer)
+        """What ``answer`` returns or raises. After ``seconds`` it is cancelled: TimeoutError; Stopped."""
+        found, until_s = self.spawn(answer), monotonic_s() + seconds
         try:
-            return found.result(seconds)
+            while True:
+                left_s = until_s - monotonic_s()
+                try:
+                    return found.result(min(left_s, _LOOK_SECONDS))
+                except NotInTime:
+                    if found.done() or left_s <= _LOOK_SECONDS:
+                        raise
+                stopping.require_waiting("it does not answer")
         except NotInTime:
             if not found.done():
                 found.cancel()

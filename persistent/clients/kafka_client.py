@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any, Final, TypeVar
 from weakref import WeakMethod
 
+from persistent import stopping
 from persistent.clients.kafka_errors import Reports, error_name, is_final
 from persistent.clients.kafka_settings import Connection
 from persistent.clients.kept import Kept
@@ -24,6 +25,7 @@ logger = logging.getLogger("persistent.clients")
 
 _CALL_SECONDS: Final = 10.0
 _HEAR_SECONDS: Final = 0.1
+_SILENT_SECONDS: Final = 1.0
 _IDLE_CONSUMERS: Final = 4
 _OURS: Final = {
     "enable.auto.commit": False,
@@ -208,6 +210,7 @@ class KafkaClient:
             except TimeoutError:
                 # The client reports its errors only when it is polled.
                 admin.poll(0)
+                self.require_waiting("get an answer")
                 if self.reports.refused or monotonic_s() > until:
                     raise
 
@@ -235,7 +238,11 @@ class KafkaClient:
             failed()
             self.note(what, monotonic_s() - began, state.outcome.exception())
 
+        def sleep(seconds: float) -> None:
+            stopping.pause(seconds, self.waiting(what), tenacity.nap.sleep)
+
         retrying = tenacity.Retrying(
+            sleep=sleep,
             wait=tenacity.wait_random_exponential(0.2, 5),
             stop=is_over,
             retry=tenacity.retry_if_exception(is_worth),
@@ -259,6 +266,15 @@ class KafkaClient:
         servers, bound = self._connection.servers, duration_text(self._bound_ms)
         text = "Kafka at %s: cannot %s yet, for %.0f s of %s: %s"
         logger.warning(text, servers, what, seconds, bound, self.reports.cause(error))
+
+    def waiting(self, what: str) -> str:
+        """What is waited for, for people."""
+        return f"Kafka at {self._connection.servers}: cannot {what} yet: {self.reports.cause()}"
+
+    def require_waiting(self, what: str, silent_s: float = _SILENT_SECONDS) -> None:
+        """Stopped if the run is asked to stop, and the broker has been silent for a while."""
+        if silent_s >= _SILENT_SECONDS and stopping.is_over():
+            stopping.require_waiting(self.waiting(what))
 
     def away(self, what: str, cause: str, seconds: float) -> PersistentError:
         """The error for a broker that did not do ``what`` in time, or refused to."""

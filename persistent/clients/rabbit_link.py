@@ -7,11 +7,15 @@ refused   the broker rejects the user, the virtual host, a queue or an exchange;
 from __future__ import annotations
 
 import logging
+import os
 import re
+import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
@@ -162,13 +166,14 @@ class RabbitPlace:
 
 
 class Link:
-    """A blocking connection with one channel. LinkLost, LinkRefused."""
+    """A blocking connection with one channel, made within ``seconds``. LinkLost, LinkRefused."""
 
-    def __init__(self, place: RabbitPlace) -> None:
+    def __init__(self, place: RabbitPlace, seconds: float = inf) -> None:
         quieten()
-        self._place = place
+        parameters = place.parameters()
+        parameters.stack_timeout = min(parameters.stack_timeout, seconds)
         with place.failures():
-            self.connection = pika().BlockingConnection(place.parameters(), _impl_class=_connection_class())
+            self.connection = pika().BlockingConnection(parameters, _impl_class=_connection_class())
             self.channel = self.connection.channel()
 
     @property
@@ -176,6 +181,22 @@ class Link:
         """The version of the broker, such as "3.13.7"."""
         said = self.connection._impl.server_properties or {}
         return str(said.get("version", ""))
+
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Within, the connection is cut after ``seconds``: a broker that stands still is otherwise noticed only by its
+        missing heartbeats."""
+        timer = threading.Timer(seconds, self._cut)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _cut(self) -> None:
+        with suppress(Exception), socket.socket(fileno=os.dup(self.connection._impl._transport._sock.fileno())) as line:
+            line.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection. Unacknowledged messages return to their queue."""

@@ -7,18 +7,27 @@ So are the messages in flight when the connection was lost.
 
 from __future__ import annotations
 
-import threading
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from persistent import stopping
 from persistent.clients.rabbit_link import Link, LinkLost, LinkPatience, RabbitPlace, pika, quieten
 from persistent.clients.rabbit_topology import Topology
-from persistent.clock import monotonic_s
+from persistent.clock import duration_text, monotonic_s
+from persistent.errors import Stopped
+
+logger = logging.getLogger("persistent.clients")
 
 _AT_ONCE: Final = 2_000
 """The maximum number of messages in flight."""
+_WAIT_MIN_SECONDS: Final = 0.1
 _WAIT_MAX_SECONDS: Final = 60.0
+_STILL_SECONDS: Final = 1.0
+_NOTE_SECONDS: Final = 5.0
+_CLOSE_SECONDS: Final = 2.0
+"""How long to wait for the broker when a connection is closed: one that stands still never answers."""
 
 
 @dataclass(frozen=True)
@@ -47,43 +56,60 @@ class Publisher:
     confirmed: int = field(default=0, init=False)
     resent: int = field(default=0, init=False)
     """The numbers of messages that the broker has confirmed, and that were sent again."""
+    _has_answered: bool = field(default=False, init=False)
+    _noted_s: float = field(default=-_NOTE_SECONDS, init=False)
 
     def publish(self, messages: Sequence[Outgoing]) -> None:
-        """Send all messages. Unroutable, LinkRefused; LinkLost once the broker has been away for too long."""
+        """Send all messages. Unroutable, LinkRefused; LinkLost once the broker has been away for too long; Stopped."""
         open_ = list(messages)
-        wait_s, since, limit_ms = self.confirm_ms / 1_000, monotonic_s(), self.patience.connect_ms
+        wait_s, since = self.confirm_ms / 1_000, monotonic_s()
         while open_:
+            left_s = since + self._limit_s - monotonic_s()
             # Each attempt has a connection of its own, so a late confirmation is not taken for another.
-            one = _Try(self, open_, wait_s)
+            one = _Try(self, open_, max(_WAIT_MIN_SECONDS, min(wait_s, left_s)))
             try:
-                self._declare()
+                self._declare(max(_WAIT_MIN_SECONDS, left_s))
                 one.run()
             except LinkLost as error:
                 one.error = error
             if one.error is not None and not isinstance(one.error, LinkLost):
                 raise one.error
-            if one.begun:
-                limit_ms = self.patience.away_ms
+            self._has_answered |= one.begun
             if len(one.left) < len(open_):
                 since = monotonic_s()
             open_ = one.left
             if not open_:
                 return
-            if (monotonic_s() - since) * 1_000 >= limit_ms:
-                raise one.error or LinkLost(f"{len(open_):,} messages were refused, and none was confirmed")
+            failure = one.error or LinkLost(f"{len(open_):,} messages were refused, and none was confirmed")
+            away_s, limit_s = monotonic_s() - since, self._limit_s
+            if away_s >= limit_s:
+                raise failure
             self.resent += one.unsure
             wait_s = min(2 * wait_s, _WAIT_MAX_SECONDS) if one.begun else wait_s
-            threading.Event().wait(min(self.patience.recovery_ms / 1_000, wait_s, limit_ms / 1_000))
+            self._pause(failure, min(self.patience.recovery_ms / 1_000, wait_s, limit_s), away_s)
 
-    def _declare(self) -> None:
+    @property
+    def _limit_s(self) -> float:
+        return (self.patience.away_ms if self._has_answered else self.patience.connect_ms) / 1_000
+
+    def _pause(self, failure: Exception, seconds: float, away_s: float) -> None:
+        why = f"cannot publish to {self.place.said} yet: {failure}"
+        if monotonic_s() - self._noted_s >= _NOTE_SECONDS:
+            self._noted_s = monotonic_s()
+            limit = duration_text(int(1_000 * self._limit_s))
+            logger.warning("%s; nothing was confirmed for %.0f s of %s", why, away_s, limit)
+        stopping.pause(seconds, why)
+
+    def _declare(self, seconds: float) -> None:
         """Declare the topology again, which the broker may have lost."""
         if self.topology != Topology():
-            link = Link(self.place)
-            try:
-                with self.place.failures():
-                    self.topology.declare(link.channel)
-            finally:
-                link.close()
+            link = Link(self.place, seconds)
+            with link.limited(seconds):
+                try:
+                    with self.place.failures():
+                        self.topology.declare(link.channel)
+                finally:
+                    link.close()
 
 
 class _Try:
@@ -171,9 +197,16 @@ class _Try:
 
     def _watch(self) -> None:
         """Give up after too long without progress."""
-        if monotonic_s() - self._moved_s > self._wait_s:
-            self._give_up(LinkLost(f"no confirmation arrived for {self._wait_s:g} s"))
+        still_s = monotonic_s() - self._moved_s
+        if still_s > self._wait_s:
+            self._give_up(LinkLost(f"no confirmation arrived for {self._wait_s:.3g} s"))
             return
+        if still_s > _STILL_SECONDS:
+            try:
+                stopping.require_waiting(f"no confirmation arrives from {self._order.place.said}")
+            except Stopped as error:
+                self._give_up(error)
+                return
         self._connection.ioloop.call_later(min(0.2, self._wait_s / 4), self._watch)
 
     def _fail(self, error: BaseException) -> None:
@@ -188,6 +221,7 @@ class _Try:
     def _stop(self) -> None:
         self._is_over = True
         if self._connection.is_open:
+            self._connection.ioloop.call_later(_CLOSE_SECONDS, self._connection.ioloop.stop)
             self._connection.close()
         else:
             self._connection.ioloop.stop()

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
 
+from persistent import stopping
 from persistent.checkpoint.running import put_mark, sweep_dead_marks, sweep_marks
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s
@@ -27,7 +28,8 @@ from persistent.driver.step import Step
 from persistent.driver.step_effects import perform
 from persistent.driver.workbench import Workbench
 from persistent.engines.protocol import Engine
-from persistent.errors import StorageError
+from persistent.errors import Stopped, StorageError
+from persistent.stopping import StopRequest
 from persistent.worker.job import Job
 
 logger = logging.getLogger("persistent.driver")
@@ -37,6 +39,8 @@ _ROWS_MIN = 1_000
 _ROWS_MAX = 4_000_000
 _STEP_SECONDS = 1.0
 _POLL_SECONDS = 0.2
+_GRACE_SECONDS = 5.0
+"""So long after a request to stop, a step may still wait for a server: for one that is only disturbed."""
 _SWEEP_STEPS = 50
 """The first step sweeps, then one in this many: a sweep lists all files, to find those of abandoned attempts."""
 
@@ -48,11 +52,11 @@ class Driver:
         self._bench = Workbench(job, engine, options)
         self._notes = Notes(self._bench)
         self._rows = _ROWS_FIRST
-        self._stopped = threading.Event()
+        self._stop = StopRequest()
 
     def stop(self) -> None:
-        """Stop after the current step, with everything committed and published."""
-        self._stopped.set()
+        """Stop after the current step, with everything committed and published; while a server is away, at once."""
+        self._stop.make()
 
     def run(self) -> RunReport:
         """Drain the source, or follow it, step by step."""
@@ -81,26 +85,31 @@ class Driver:
 
     def _steps(self, last: Entry, step: Step | None) -> Entry:
         """Run steps until the driver is stopped or nothing is left to do; returns the newest entry."""
-        while not self._stopped.is_set():
-            # A step planned before the fence may no longer fit, if another driver has committed.
-            step = (step and step.after(last)) or self._next(last)
+        while not self._stop.is_made:
+            try:
+                # A step planned before the fence may no longer fit, if another driver has committed.
+                step = (step and step.after(last)) or self._next(last)
+            except Stopped as error:
+                # Planning has written nothing.
+                self._notes.note("stopped", str(error))
+                break
             if step is not None:
                 last, step = self._perform(step), None
             elif self._bench.options.follow:
                 with self._bench.log.unless_fenced(last.manifest.id):
                     self._notes.tell_idle(last.manifest)
-                self._stopped.wait(_POLL_SECONDS)
+                self._stop.wait(_POLL_SECONDS)
             else:
                 break
         return last
 
     def _next(self, last: Entry) -> Step | None:
-        with self._bench.log.unless_fenced(last.manifest.id):
+        with self._bench.log.unless_fenced(last.manifest.id), stopping.heard(self._stop, 0):
             return next_step(self._bench, last, self._rows)
 
     def _perform(self, step: Step) -> Entry:
         step = replace(step, sweeps=self._notes.steps % _SWEEP_STEPS == 0)
-        with self._bench.log.unless_fenced(step.entry.manifest.id):
+        with self._bench.log.unless_fenced(step.entry.manifest.id), stopping.heard(self._stop, _GRACE_SECONDS):
             step, report = perform(self._bench, step)
         self._fit(report)
         self._notes.remember(report, step.results.first_dead, step.entry.manifest)
@@ -113,8 +122,7 @@ class Driver:
             self._rows = int(min(_ROWS_MAX, max(_ROWS_MIN, self._rows * factor)))
 
     def _report(self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool) -> RunReport:
-        stopped = self._stopped.is_set()
-        return self._notes.report(last, began, recovery_seconds, recovered=recovered, stopped=stopped)
+        return self._notes.report(last, began, recovery_seconds, recovered=recovered, stopped=self._stop.is_made)
 
     @contextmanager
     def _marked(self, epoch: int) -> Iterator[None]:

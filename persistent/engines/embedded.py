@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import TypeVar
 
 from persistent.errors import EngineError, InvalidPipeline, PersistentError
@@ -55,7 +56,8 @@ class Embedded:
     def _map_on_threads(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.parallelism, thread_name_prefix="persistent")
-        futures = [self._pool.submit(function, item) for item in items]
+        # Each in a context of its own, with what is known in ours, such as a request to stop.
+        futures = [self._pool.submit(copy_context().run, function, item) for item in items]
         try:
             wait(futures, return_when=FIRST_EXCEPTION)
         finally:

@@ -134,6 +134,7 @@ class KafkaPlace:
         good."""
         self._producer.poll(0)
         self.client.check_refused(f"write to {self.topic}")
+        self.client.require_waiting(f"write to {self.topic}")
 
     def write(self, rows: Iterable[tuple[list[Any], list[bytes]]], mark: SinkMark) -> None:
         """Write rows, as keys and values, and move the mark, in one transaction. Only after ``fenced``."""
@@ -205,6 +206,7 @@ class KafkaPlace:
                 message = consumer.poll(_POLL_SECONDS)
                 if message is None:
                     self.client.check_refused(f"read {self.marks}")
+                    self.client.require_waiting(f"read {self.marks}")
                     if monotonic_s() - heard > _FENCE_SECONDS:
                         raise TimeoutError(f"{self.marks} is silent")
                     continue
@@ -249,6 +251,7 @@ class KafkaPlace:
             self._producer.poll(_WAIT_SECONDS)
             self.client.check_refused(f"write to {self.topic}")
             now = monotonic_s()
+            self.client.require_waiting(f"append to {self.topic}", now - moved)
             if len(self._producer) < left:
                 left, moved = len(self._producer), now
             elif now - moved > self.client.server_away_s:

@@ -273,6 +273,7 @@ class KafkaSource:
                         self._heard(message.error(), partition, start)
                 if not messages:
                     client.check_refused(what)
+                    client.require_waiting(what, now - silent_since)
                 if not messages and now - looked > _LOOK_AGAIN_SECONDS:
                     # A deleted topic and a truncated partition are silent.
                     looked = now

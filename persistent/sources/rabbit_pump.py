@@ -11,18 +11,22 @@ messages are redelivered, and tags of the previous channel are void. A broker th
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from persistent import stopping
 from persistent.clients.rabbit_link import Link, LinkLost, LinkPatience, LinkRefused, RabbitPlace
 from persistent.clients.rabbit_topology import Queue, Topology
 from persistent.clients.unacknowledged import Unacknowledged
-from persistent.clock import monotonic_s
+from persistent.clock import duration_text, monotonic_s
 from persistent.errors import PersistentError, SourceError
 from persistent.log.writer import RECORD_BYTES_MAX, LogWriter
 from persistent.sources.rabbit_frames import framed
+
+logger = logging.getLogger("persistent.sources")
 
 JOURNAL: Final = "journal"
 CHECKPOINT: Final = "checkpoint"
@@ -35,6 +39,8 @@ _STALLED_LOOKS: Final = 200
 """So many times in a row, about 10 s, the broker says that it has messages, and delivers none. Seconds would also count
 while it or this machine stands still."""
 _LASTING_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.1
+_NOTE_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 30.0
 _DELIVERIES_WARNED: Final = 3
 
@@ -83,7 +89,9 @@ class Pump:
         self._committed = 0
         self._asked = self._drained = 0
         self._is_ready = False
+        self._away = ""
         # Of the thread alone:
+        self._noted_s = 0.0
         self._held = Unacknowledged()
         self._inbox: list[tuple[Any, Any, bytes]] = []
         self._oldest_s = 0.0
@@ -134,7 +142,8 @@ class Pump:
     def _wait(self, is_done: Callable[[], bool]) -> None:
         with self._changed:
             while not is_done() and self._error is None:
-                self._changed.wait()
+                stopping.require_waiting(f"{self._order!r}: {self._away or 'it is not read to its end yet'}")
+                self._changed.wait(_LOOK_SECONDS)
         self.check()
 
     # -- the thread ----------------------------------------------------------------------------------------------
@@ -165,6 +174,7 @@ class Pump:
                     self._declare(link)
                     connections += 1
                     self._tell("recovered" if connections > 1 else "connected", repr(self._order))
+                    self._note_back()
                     self._consume(link)
                 finally:
                     link.close()
@@ -178,12 +188,26 @@ class Pump:
                     since = now if self._has_moved or now - began > _LASTING_SECONDS else since
                     self._ready(False)
                     self._tell("lost", str(error))
+                self._note_away(str(error), now - since, limit_ms)
                 if (now - since) * 1_000 >= limit_ms:
                     raise SourceError(
                         f"{self._order!r}: no broker has answered for {limit_ms / 1_000:g} s: {error}. Start it, or "
                         "correct url=, and run again: unacknowledged messages stay in the queue"
                     ) from error
                 self._stopped.wait(min(patience.recovery_ms, limit_ms) / 1_000)
+
+    def _note_away(self, why: str, seconds: float, limit_ms: int) -> None:
+        is_known, self._away = bool(self._away), why
+        if is_known and monotonic_s() - self._noted_s < _NOTE_SECONDS:
+            return
+        self._noted_s = monotonic_s()
+        text = "%r: no broker answers, for %.0f s of %s: %s"
+        logger.warning(text, self._order, seconds, duration_text(limit_ms), why)
+
+    def _note_back(self) -> None:
+        if self._away:
+            logger.warning("%r: the broker answers again", self._order)
+        self._away = ""
 
     def _declare(self, link: Link) -> None:
         """Declare the topology, and collect its warnings."""

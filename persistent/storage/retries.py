@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from persistent import stopping
 from persistent.clock import monotonic_s
-from persistent.errors import StorageError
+from persistent.errors import Stopped, StorageError
 from persistent.storage.failures import FaultKind, StoreFailure, failure_of
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Retrying:
             found: T = self._attempts(tenacity, began)(tried)
             return found
         except Exception as error:
-            if isinstance(error, (*self.answers, StorageError)):
+            if isinstance(error, (*self.answers, StorageError, Stopped)):
                 raise
             failure = self.explain(error)
         # Raised outside the except clause: a client's error, kept as context, may hold an endpoint's password.
@@ -101,11 +102,19 @@ class Retrying:
             is_late: bool = patience.clock() - began + state.upcoming_sleep > patience.seconds_max
             return is_late or bool(state.attempt_number >= patience.tries_max)
 
+        why = ""
+
         def noted(state: Any) -> None:
-            self.note(self.explain(state.outcome.exception()), f"trying again in {state.upcoming_sleep:.1f} s")
+            nonlocal why
+            failure = self.explain(state.outcome.exception())
+            self.note(failure, f"trying again in {state.upcoming_sleep:.1f} s")
+            why = f"cannot {self.operation} {self.place}: {failure.cause}"
+
+        def sleep(seconds: float) -> None:
+            stopping.pause(seconds, why, patience.sleep or tenacity.nap.sleep)
 
         return tenacity.Retrying(
-            sleep=patience.sleep or tenacity.nap.sleep,
+            sleep=sleep,
             wait=wait,
             stop=is_over,
             retry=tenacity.retry_if_exception(self._is_worth_a_try),
@@ -114,6 +123,6 @@ class Retrying:
         )
 
     def _is_worth_a_try(self, error: BaseException) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, (*self.answers, StorageError)):
+        if not isinstance(error, Exception) or isinstance(error, (*self.answers, StorageError, Stopped)):
             return False
         return self.explain(error).fault is not FaultKind.PERMANENT

@@ -10,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from persistent.clients import event_loop
 from persistent.clients.event_loop import EventLoop
+from persistent.errors import Stopped
+from persistent.stopping import StopRequest, heard
 
 NAME = "test-loop"
 
@@ -88,3 +91,13 @@ def test_a_loop_that_nobody_has_ends() -> None:
     gc.collect()
     assert ended.wait(60)
     wait_until(lambda: threads() == 0)
+
+
+def test_who_is_asked_to_stop_waits_for_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that stands still would hold the run for as long as a call may take."""
+    monkeypatch.setattr(event_loop, "_LOOK_SECONDS", 0.01)
+    loop, request = EventLoop(NAME), StopRequest()
+    request.make()
+    with heard(request, 0), pytest.raises(Stopped, match="does not answer"):
+        loop.run(asyncio.sleep(3_600), 3_600)
+    loop.close()

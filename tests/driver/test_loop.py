@@ -14,11 +14,15 @@ from monoids import Max
 from persistent import (
     FingerprintChanged,
     InvalidPipeline,
+    MemorySink,
+    MemorySource,
     OtherJob,
     PersistentTask,
     RunReport,
     StepReport,
+    Stopped,
     WindowState,
+    stopping,
     tumbling,
 )
 from persistent.driver import loop
@@ -99,6 +103,67 @@ def test_follow_waits_for_more() -> None:
     running.stop()
     thread.join(20)
     assert not thread.is_alive() and sum(report.rows for report in reports) == 12
+
+
+class Away(MemorySource):
+    """A source whose server goes away when ``away`` is set. ``waits``: called then."""
+
+    away = False
+    waits: Any = None
+
+    def plan(self, *words: Any, **options: Any) -> Any:
+        while self.away:
+            self.waits()
+            stopping.pause(3_600, "cannot read the source: refused")
+        return super().plan(*words, **options)
+
+
+class Unreached(MemorySink):
+    """A sink whose server goes away when it is first written to. ``waits``: called then."""
+
+    waits: Any = None
+
+    def publish(self, *words: Any) -> None:
+        while self.waits is not None:
+            self.waits()
+            stopping.pause(3_600, "cannot write to the sink: refused")
+        super().publish(*words)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_heard_while_the_server_of_a_source_is_away(number: signal.Signals) -> None:
+    """The run would go on until the server is back, or for minutes, and be killed by whoever waits for its end."""
+    shop = Shop()
+    source = Away(shop.rows)
+    source.waits = lambda: signal.raise_signal(number)
+
+    def leave(step: StepReport) -> None:
+        source.away = step.id == 3
+
+    pipeline = replace(shop.pipeline(), source)
+    report = pipeline.run(engine=Embedded(threads=1), on_step=leave, follow=True)
+    assert (report.stopped, report.checkpoint, report.rows) == (True, 3, 8)
+    assert any("cannot read the source: refused" in note for note in report.notes)
+    shop.run(end_of_input=True)
+    assert shop.counted() == shop.expected()
+
+
+def test_a_signal_is_heard_while_the_server_of_a_sink_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is committed and not published is an error, not the end of a step; the next run publishes it."""
+    monkeypatch.setattr(loop, "_GRACE_SECONDS", 0.0)
+    shop = Shop()
+    shop.sink = Unreached()
+    shop.sink.waits = lambda: signal.raise_signal(signal.SIGTERM)
+    with pytest.raises(Stopped, match="cannot write to the sink: refused"):
+        shop.run()
+    shop.sink.waits = None
+    shop.run(end_of_input=True)
+    assert shop.counted() == shop.expected()
+
+
+def replace(pipeline: Any, source: Any) -> Any:
+    pipeline.sources = dict.fromkeys(pipeline.sources, source)
+    return pipeline
 
 
 # -- plans ------------------------------------------------------------------------------------------------------------

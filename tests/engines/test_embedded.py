@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from persistent import stopping
 from persistent.engines.embedded import Embedded
 from persistent.engines.protocol import Engine
 from persistent.errors import EngineError, InvalidPipeline, UserCodeError
+from persistent.stopping import StopRequest, heard
 from tests.faults import Killed
 
 
@@ -115,3 +117,14 @@ def test_what_an_engine_says_of_itself() -> None:
     assert (Embedded(threads=3).parallelism, Embedded(3).in_process, Embedded(3).name) == (3, True, "embedded")
     with pytest.raises(InvalidPipeline, match="at least 1"):
         Embedded(threads=0)
+
+
+def test_threads_hear_of_a_request_to_stop() -> None:
+    """Items that wait for a server would hold a run that is asked to stop for as long as the server may be away."""
+    request = StopRequest()
+    request.make()
+    engine = Embedded(threads=2)
+    with heard(request, 0):
+        assert engine.map(lambda item: stopping.is_over(), [1, 2, 3]) == [True] * 3
+    assert engine.map(lambda item: stopping.is_over(), [1, 2, 3]) == [False] * 3
+    engine.stop()

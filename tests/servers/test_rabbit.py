@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import struct
 import threading
 from collections.abc import Callable
@@ -38,6 +40,7 @@ from persistent.operations import rollback, savepoint
 from persistent.sources.protocol import Budget, SourceState
 from persistent.storage import open_storage
 from persistent.verify import verify, verify_source
+from tests.servers.proxy import Proxy
 from tests.servers.queues import fresh_queue, ready, send, send_encoded, send_rows, wait_for
 from tests.servers.rabbit import PASSWORD, RabbitServer
 
@@ -100,6 +103,28 @@ def test_all_that_a_queue_holds_counts_once(rabbit: RabbitServer, kind: str, ack
     with closing(rabbit.connect()) as connection:
         # Nothing is held either: then it would come again now.
         assert connection.channel().basic_get(queue)[0] is None
+
+
+def test_a_signal_ends_a_run_while_the_broker_is_away(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """The run would end once the broker is back, or as the failure of a minute later; and be killed before."""
+    queue, proxy = fresh_queue(rabbit), Proxy(rabbit.port)
+    send_rows(rabbit, queue, rows(0, 10))
+
+    def leave(step: Any) -> None:
+        proxy.target = 1
+        proxy.cut()
+
+    def hear(event: QueueEvent) -> None:
+        if event.kind == "lost":
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    away = {"url": rabbit.url(port=proxy.port), "on_event": hear, "server_away": "60 s"}
+    report = run(job(rabbit, queue, tmp_path, **away), follow=True, on_step=leave)
+    proxy.close()
+    assert report.stopped
+    last = job(rabbit, queue, tmp_path)
+    run(last)
+    assert counted(last) == once(10)
 
 
 @pytest.mark.parametrize("kind", KINDS)

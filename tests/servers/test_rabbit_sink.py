@@ -28,8 +28,11 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.clients.rabbit_link import RabbitPlace, patience
+from persistent.clients.rabbit_link import LinkLost, RabbitPlace, patience
 from persistent.clients.rabbit_publisher import Outgoing, Publisher
+from persistent.errors import Stopped
+from persistent.stopping import StopRequest, heard
+from tests.servers.proxy import Proxy
 from tests.servers.queues import fresh_queue, send, taken, wait_for
 from tests.servers.rabbit import PASSWORD, RabbitServer
 
@@ -146,6 +149,62 @@ def test_a_broker_that_is_killed_under_way_loses_nothing(rabbit: RabbitServer, k
     found = [properties.message_id for properties, _ in taken(rabbit, queue)]
     assert set(found) == set(ids)
     assert one.resent and len(found) - len(ids) <= one.resent
+
+
+class Publishing:
+    """Publishes in a thread of its own. ``failed``: what it raised."""
+
+    def __init__(self, one: Publisher, count: int, request: StopRequest | None = None) -> None:
+        self._one, self._count, self._request = one, count, request or StopRequest()
+        self.failed: list[BaseException] = []
+        self.thread = threading.Thread(target=self._publish, daemon=True)
+        self.thread.start()
+
+    def _publish(self) -> None:
+        try:
+            with heard(self._request, 0):
+                self._one.publish([Outgoing(f"m-{n}", b"{}", {}) for n in range(self._count)])
+        except BaseException as error:
+            self.failed.append(error)
+
+
+def test_a_broker_that_goes_away_under_way_is_waited_for_as_long_as_was_said(rabbit: RabbitServer) -> None:
+    """The short wait of a run that begins would end each run whose broker restarts between two batches."""
+    queue, proxy = fresh_queue(rabbit), Proxy(rabbit.port)
+    place = RabbitPlace(rabbit.url(port=proxy.port))
+    one = Publisher(place, "", queue, Topology(), patience("300 ms", "60 s", "100 ms"), 5_000)
+    one.publish([Outgoing("first", b"{}", {})])
+    proxy.target = 1
+    proxy.cut()
+    second = Publishing(one, 1)
+    second.thread.join(2)
+    assert second.thread.is_alive(), second.failed
+    proxy.target = rabbit.port
+    second.thread.join(30)
+    proxy.close()
+    assert not second.failed and one.confirmed == 2
+
+
+@pytest.mark.parametrize("declares", [False, True])
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_broker_that_stands_still_holds_nobody_longer_than_was_said(
+    rabbit: RabbitServer, declares: bool, stops: bool
+) -> None:
+    """Only its missing heartbeats would end the wait, after a minute and more, whatever the limit and whoever asks."""
+    queue, request = fresh_queue(rabbit), StopRequest()
+    topology = Topology(queues=[Queue(queue)]) if declares else Topology()
+    waits = patience("10 s", "60 s" if stops else "2 s", "100 ms")
+    one = Publisher(RabbitPlace(rabbit.url()), "", queue, topology, waits, 1_000)
+    running = Publishing(one, 200_000, request)
+    wait_for(lambda: one.confirmed > 1_000 or running.failed, "nothing is confirmed")
+    rabbit.pause()
+    try:
+        if stops:
+            request.make()
+        running.thread.join(12)
+        assert [type(error) for error in running.failed] == [Stopped if stops else LinkLost], running.failed
+    finally:
+        rabbit.resume()
 
 
 def test_what_is_refused_is_sent_again_until_there_is_room(rabbit: RabbitServer) -> None:

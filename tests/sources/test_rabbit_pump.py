@@ -4,6 +4,7 @@ its turns are made one by one."""
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,11 +15,12 @@ import pytest
 
 from persistent import Queue, SegmentedLog, Topology
 from persistent.clients.rabbit_link import LinkLost, RabbitPlace, patience
-from persistent.errors import SourceError
+from persistent.errors import SourceError, Stopped
 from persistent.log.writer import RECORD_BYTES_MAX
 from persistent.sources import rabbit_pump
 from persistent.sources.rabbit_frames import taken_apart
 from persistent.sources.rabbit_pump import _STALLED_LOOKS, AT_MOST_ONCE, CHECKPOINT, JOURNAL, Pump, PumpOrder
+from persistent.stopping import StopRequest, heard
 
 
 class Broker:
@@ -236,3 +238,31 @@ def test_connections_that_are_lost_at_once_are_none(monkeypatch: pytest.MonkeyPa
             pump._pump()
     finally:
         timer.cancel()
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_who_is_asked_to_stop_waits_for_no_broker(follow: bool) -> None:
+    """SIGTERM would be heard once the broker is back, or has been away for minutes."""
+    pump = Pump(order(JOURNAL, 10), SegmentedLog(f"memory://{uuid.uuid4().hex}").writer())
+    pump._note_away("connection refused", 0, 60_000)
+    request = StopRequest()
+    request.make()
+    with heard(request, 0), pytest.raises(Stopped, match=r"queue 'q' at .*: connection refused"):
+        pump.wait_until_ready(0) if follow else pump.wait_until_drained(0, 1)
+
+
+def test_a_broker_that_is_away_is_told_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run that waits would look like one that hangs; and a line for each try would hide all others."""
+    now = 100.0
+    monkeypatch.setattr(rabbit_pump, "monotonic_s", lambda: now)
+    pump = Pump(order(JOURNAL, 10), SegmentedLog(f"memory://{uuid.uuid4().hex}").writer())
+    pump._note_back()
+    for _ in range(11):
+        pump._note_away("connection refused", now - 100, 300_000)
+        now += 1
+    pump._note_back()
+    first, *others, last = [record.getMessage() for record in caplog.records]
+    assert first.endswith("no broker answers, for 0 s of 5 min: connection refused") and len(others) == 2
+    assert last.endswith("the broker answers again")

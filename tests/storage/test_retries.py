@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import tenacity
 
-from persistent.errors import StorageError
+from persistent.errors import Stopped, StorageError
+from persistent.stopping import StopRequest, heard
 from persistent.storage.failures import FAULTS, FaultKind, StoreFailure, failure_of, without_secrets
 from persistent.storage.retries import Patience, Retrying
 
@@ -195,6 +196,22 @@ def test_a_pause_before_asking_back_is_short_and_drawn(monkeypatch: pytest.Monke
         drawn(monkeypatch, share)
         time.patience().pause()
     assert time.pauses == [0.0, 0.2]
+
+
+def test_who_is_asked_to_stop_tries_no_longer() -> None:
+    """A store that is away would hold a run that is asked to stop for a minute, and a database for as long as it may
+    be away."""
+    request = StopRequest()
+    request.make()
+    time, tries = Time(), []
+
+    def call() -> None:
+        tries.append(1)
+        raise TimeoutError("no answer")
+
+    with heard(request, 0), pytest.raises(Stopped, match=r"cannot read s3://bucket/x: TimeoutError: no answer"):
+        retrying(time)(call)
+    assert len(tries) == 1 and time.pauses == []
 
 
 def test_without_a_clock_of_the_test_pauses_are_real(monkeypatch: pytest.MonkeyPatch) -> None:

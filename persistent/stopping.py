@@ -1,0 +1,95 @@
+"""A request to stop reaches whoever waits for a server.
+
+A run that is asked to stop ends at the edge of a step. While a server is away, that edge would be minutes away: so
+whoever waits asks here, and raises ``Stopped`` instead of waiting on. The request is that of the run in whose context
+the waiting takes place; without a run, waiting is only waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final
+
+from persistent.clock import monotonic_s, sleep_s
+from persistent.errors import Stopped
+
+_LOOK_SECONDS: Final = 0.1
+
+
+class StopRequest:
+    """Whether a run is asked to stop. A signal handler makes the request: it interrupts a thread that may hold any
+    lock, so there is none here, and whoever waits looks again and again."""
+
+    def __init__(self, sleep: Callable[[float], None] = sleep_s, clock: Callable[[], float] = monotonic_s) -> None:
+        self._sleep, self._clock = sleep, clock
+        self._made_s: float | None = None
+
+    def make(self) -> None:
+        """Ask to stop. The first request counts."""
+        if self._made_s is None:
+            self._made_s = self._clock()
+
+    @property
+    def is_made(self) -> bool:
+        return self._made_s is not None
+
+    def is_older(self, seconds: float) -> bool:
+        """Whether it was made at least so long ago."""
+        return self._made_s is not None and self._clock() - self._made_s >= seconds
+
+    def wait(self, seconds: float) -> None:
+        """Return after ``seconds``, or once the request is made."""
+        until = self._clock() + seconds
+        while not self.is_made and (left := until - self._clock()) > 0:
+            self._sleep(min(left, _LOOK_SECONDS))
+
+
+@dataclass(frozen=True)
+class _Heard:
+    request: StopRequest
+    grace_seconds: float
+
+
+_heard: ContextVar[_Heard | None] = ContextVar("stop request", default=None)
+
+
+@contextmanager
+def heard(request: StopRequest, grace_seconds: float) -> Iterator[None]:
+    """Within, waiting ends so long after the request is made: a short disturbance of a server must not keep a step from
+    its end."""
+    token = _heard.set(_Heard(request, grace_seconds))
+    try:
+        yield
+    finally:
+        _heard.reset(token)
+
+
+def is_over() -> bool:
+    """Whether waiting has to end."""
+    one = _heard.get()
+    return one is not None and one.request.is_older(one.grace_seconds)
+
+
+def require_waiting(why: str) -> None:
+    """Raise Stopped if waiting has to end. ``why``: what is waited for, or what failed."""
+    if is_over():
+        raise Stopped(
+            f"stopped while a server was away: {why}. What was not finished is done by the next run: the last "
+            "checkpoint is good"
+        )
+
+
+def pause(seconds: float, why: str, sleep: Callable[[float], None] = sleep_s) -> None:
+    """Pause between two tries. Stopped as soon as waiting has to end."""
+    if _heard.get() is None:
+        sleep(seconds)
+        return
+    left = seconds
+    while left > 0:
+        require_waiting(why)
+        sleep(min(left, _LOOK_SECONDS))
+        left -= _LOOK_SECONDS
+    require_waiting(why)
