@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any, TypeVar
 
-from persistent.clients.secrets import without
+from persistent.clients.secrets import ESCAPED, is_cut, without
 from persistent.clock import monotonic_s
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.storage.failures import FaultKind, StoreFailure, without_secrets
@@ -296,9 +296,20 @@ def settings_of(dsn: str, what: str = "PostgresSink") -> dict[str, Any]:
     if isinstance(dsn, str) and dsn:
         with suppress(client.Error):
             found = client.conninfo.conninfo_to_dict(dsn)
-    if found is None:
+    if found is None or _is_cut(dsn, found):
         raise InvalidPipeline(
             f"{what} dsn= cannot be parsed (it is not shown, as it can hold a password): give "
-            "'postgresql://user@host:5432/database' or 'host=... dbname=... user=...', a % in it as %25"
+            "'host=... dbname=... user=...', or 'postgresql://user:password@host:5432/database', with "
+            f"{ESCAPED}, % as %25"
         )
     return found
+
+
+def _is_cut(dsn: str, found: Mapping[str, Any]) -> bool:
+    """Whether a part of a password may have become the host, the port or the database."""
+    if not dsn.startswith(("postgresql://", "postgres://")):
+        return False
+    authority, _, rest = dsn.partition("://")[2].partition("/")
+    host = authority.partition("@")[2].partition("?")[0]
+    ports = str(found.get("port", "")).split(",")
+    return is_cut(host, "/" + rest.partition("?")[0]) or any(port and not port.isdecimal() for port in ports)

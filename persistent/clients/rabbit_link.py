@@ -20,7 +20,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, unquote, urlencode, urlsplit
 
 from persistent.clients.rabbit_headers import read_frame
-from persistent.clients.secrets import without
+from persistent.clients.secrets import ESCAPED, is_cut, without
 from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline
 
@@ -114,8 +114,7 @@ class RabbitPlace:
         if parts is None:
             raise InvalidPipeline(
                 "url= cannot be parsed (it is not shown, as it can hold a password): give "
-                "'amqp://user:password@host:5672/virtual-host', with special characters escaped: / as %2F, ? as %3F, "
-                "# as %23, @ as %40"
+                f"'amqp://user:password@host:5672/virtual-host', with {ESCAPED}"
             )
         self._url = url
         self._secrets = {parts.password or "", unquote(parts.password or "")}
@@ -212,9 +211,9 @@ def _parts(url: Any) -> SplitResult | None:
     except ValueError:
         return None
     is_url = parts.scheme in ("amqp", "amqps") and bool(parts.hostname) and port != 0
-    is_cut = bool(parts.fragment) or "@" in parts.path + parts.query or any(parts.path.split("/")[2:])
+    cut = bool(parts.fragment) or "@" in parts.query or is_cut("", parts.path)
     is_half = parts.username is not None and parts.password is None
-    return parts if is_url and not is_cut and not is_half else None
+    return parts if is_url and not cut and not is_half else None
 
 
 def _check_query(parts: SplitResult) -> None:

@@ -18,6 +18,13 @@ from persistent.sinks.protocol import Claim
 from persistent.storage.failures import FaultKind
 
 SECRET = "h1dden-word"
+CUT = [
+    f"postgresql://u:{word}@h{port}/d{query}"
+    for word in (f"x@{SECRET}", f"x/{SECRET}", f"1/{SECRET}", f"x/{SECRET}?connect_timeout=1", f"{SECRET}/x")
+    for port in ("", ":5432")
+    for query in ("", "?sslmode=require")
+]
+"""A special character that is not escaped cuts the password in two."""
 DSN = f"postgresql://writer:{SECRET}@127.0.0.1:1/results"
 
 
@@ -28,10 +35,26 @@ def test_a_password_is_nowhere_to_be_seen() -> None:
     with pytest.raises(StorageError, match=r"cannot claim PostgresSink.*Start the server") as error:
         sink.claim(Claim("job"))
     assert SECRET not in f"{error.value!r}{error.value.__context__!r}"
-    for dsn in (f"host=x password='{SECRET}", f"postgresql://u:{SECRET}%zz@h/d", "", None):
+    for dsn in (f"host=x password='{SECRET}", f"postgresql://u:{SECRET}%zz@h/d", "", None, *CUT):
         with pytest.raises(InvalidPipeline, match="dsn= cannot be parsed") as refused:
             PostgresSink(dsn, "visits")  # type: ignore[arg-type]
         assert SECRET not in f"{refused.value!r}{refused.value.__context__!r}{refused.value.__cause__!r}"
+        assert "/ as %2F, ? as %3F, # as %23, @ as %40, % as %25" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("dsn", "place"),
+    [
+        ("postgresql://u:x%40y%2Fz@h/d", "h:5432/d"),
+        ("postgresql://u:x?y#z:,@h:1/d?user=a@b", "h:1/d"),
+        ("postgres://u:x@h1:1,h2:2/d", "h1,h2:1,2/d"),
+        ("postgresql:///d?host=/tmp&user=a@b", "/tmp:5432/d"),
+        ("host=/tmp user=a@b password=x@y/z dbname=d", "/tmp:5432/d"),
+    ],
+)
+def test_a_dsn_whose_password_is_whole(dsn: str, place: str) -> None:
+    """It is refused for nothing."""
+    assert PostgresSink(dsn, "visits").place == place
 
 
 def test_options_that_cannot_be_are_refused() -> None:
