@@ -299,6 +299,7 @@ OPTIONS = tuple(
             ("connect_timeout", OnChange.NONE, "how long a run waits for a broker at its start"),
             ("server_away", OnChange.NONE, "how long a run waits for a broker later"),
             ("recovery_interval", OnChange.NONE, "how often a lost connection is made again"),
+            ("max_message_bytes", OnChange.NONE, "which rows are refused"),
         ),
         "LogSink": (("url", OnChange.RECORDED, _OTHER_LOG),),
         "SqliteSink": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,12 +15,14 @@ from persistent.clock import Duration, duration_ms
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.promises import AT_LEAST_ONCE, Promise
 from persistent.sinks.json_lines import check_texts, json_rows
+from persistent.sinks.message_rows import most_bytes, row_text, with_revision
 from persistent.sinks.protocol import Claim, OutputBatch
 from persistent.text.spelling import spelled
 
-_REVISION: Final = "revision"
 _ROWS: Final = 65_536
 _ROW_BITS: Final = 32
+_NUMBER_MAX: Final = (1 << 31) - 1
+"""Of a batch: it has the most digits."""
 
 
 class RabbitQueueSink:
@@ -29,6 +32,8 @@ class RabbitQueueSink:
     "", the name of a queue. ``topology``: what to declare first. ``confirm_timeout``: how long to wait for a
     confirmation before a message is sent again; it doubles each time. ``connect_timeout``: how long to wait for a
     broker at the start of a run; ``server_away``: how long during it, with an attempt every ``recovery_interval``.
+    ``max_message_bytes``: at most the ``max_message_size`` of the broker, which is 16 MiB since RabbitMQ 4.0. A larger
+    row is found before its checkpoint is committed.
 
     The message id is "<job>-<batch>-<row>", and the headers are ``origin`` (the job) and ``sequence`` (batch and row in
     one growing integer). A message that is sent again has the same ones, so consumers can drop it.
@@ -46,6 +51,7 @@ class RabbitQueueSink:
         connect_timeout: Duration = "30 s",
         server_away: Duration = "5 min",
         recovery_interval: Duration = "1 s",
+        max_message_bytes: int = 16 << 20,
     ) -> None:
         if not isinstance(routing_key, str) or not isinstance(exchange, str) or not (routing_key or exchange):
             raise InvalidPipeline(
@@ -58,7 +64,10 @@ class RabbitQueueSink:
             confirm_ms = duration_ms(confirm_timeout, "confirm_timeout")
         except (TypeError, ValueError) as error:
             raise InvalidPipeline(str(error)) from error
+        if not isinstance(max_message_bytes, int) or isinstance(max_message_bytes, bool) or max_message_bytes < 1:
+            raise InvalidPipeline(f"max_message_bytes={max_message_bytes!r}: give the max_message_size of the broker")
         self.exchange, self.routing_key = exchange, routing_key
+        self._max_bytes = max_message_bytes
         waits = patience(connect_timeout, server_away, recovery_interval)
         self._place = RabbitPlace(url)
         self._publisher = Publisher(self._place, exchange, routing_key, topology or Topology(), waits, confirm_ms)
@@ -80,8 +89,18 @@ class RabbitQueueSink:
         """Does nothing: a queue does not record its owner."""
 
     def check(self, outputs: pa.Table, key: tuple[str, ...]) -> None:
-        """InvalidPipeline for a time without a text."""
+        """InvalidPipeline for a row that is larger than the largest message, or a time without a text."""
         check_texts(outputs, repr(self))
+        numbered = with_revision(outputs, _NUMBER_MAX)
+        if most_bytes(numbered) <= self._max_bytes:
+            return
+        for row, body in enumerate(chain.from_iterable(json_rows(numbered))):
+            if len(body) > self._max_bytes:
+                raise InvalidPipeline(
+                    f"{self!r}: {row_text(outputs, row, key)} is a message of {len(body):,} bytes, and "
+                    f"max_message_bytes={self._max_bytes}. Make the value smaller; or raise max_message_size of the "
+                    "broker, and this option with it"
+                )
 
     def deliver(self, batch: OutputBatch) -> None:
         """Publish the rows of a batch, and return when all are confirmed. StagedMissing, StorageError."""
@@ -108,8 +127,7 @@ class RabbitQueueSink:
 
     def _rows(self, batch: OutputBatch) -> Iterator[list[bytes]]:
         for table in batch.tables():
-            if _REVISION not in table.column_names:
-                table = table.append_column(_REVISION, pa.repeat(pa.scalar(batch.number, pa.int64()), table.num_rows))
+            table = with_revision(table, batch.number)
             for start in range(0, table.num_rows, _ROWS):
                 yield from json_rows(table.slice(start, _ROWS))
 

@@ -28,7 +28,7 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.clients.rabbit_link import LinkLost, RabbitPlace, patience
+from persistent.clients.rabbit_link import LinkLost, LinkRefused, RabbitPlace, patience
 from persistent.clients.rabbit_publisher import Outgoing, Publisher
 from persistent.errors import Stopped
 from persistent.stopping import StopRequest, heard
@@ -36,6 +36,7 @@ from tests.servers.proxy import Proxy
 from tests.servers.queues import fresh_queue, send, taken, wait_for
 from tests.servers.rabbit import PASSWORD, RabbitServer
 
+PAGE = Path(__file__).parents[2] / "docs" / "connectors" / "rabbitmq.md"
 KINDS = ["classic", "quorum"]
 ROWS = [{"ts": 1_000 * n, "page": f"p{n}"} for n in range(30)]
 END = {"ts": 1_000_000, "page": "end"}
@@ -107,6 +108,16 @@ def test_a_job_that_follows_drops_what_is_sent_again(rabbit: RabbitServer, tmp_p
     assert second.guarantee().startswith("exactly-once")
     assert second.run(engine="embedded").duplicates == 7
     assert second.state().to_pylist() == [{"value": 31}]
+
+
+def test_each_run_publishes_the_last_batch_again(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """The page says so: a consumer that does not drop copies counts it twice, and one that does needs the same ids."""
+    queue, ids = fresh_queue(rabbit), []
+    for _ in range(2):
+        job(sink(rabbit, queue), tmp_path).run(engine="embedded", end_of_input=True)
+        ids.append([properties.message_id for properties, _ in taken(rabbit, queue)])
+    assert ids[0] == ids[1] and len(ids[0]) == 31
+    assert "publishes the last batch of the run before again" in PAGE.read_text()
 
 
 def test_an_exchange_with_what_is_bound_to_it(rabbit: RabbitServer, tmp_path: Path) -> None:
@@ -245,9 +256,32 @@ def test_what_cannot_be_published_is_kept(rabbit: RabbitServer, tmp_path: Path) 
     assert len(taken(rabbit, queue)) == 31
 
 
+def test_a_row_that_is_too_large_stops_the_run_before_its_checkpoint(rabbit: RabbitServer, tmp_path: Path) -> None:
+    """The broker refuses it after the commit: no run could publish it, nor anything behind it."""
+    queue = fresh_queue(rabbit)
+    with pytest.raises(InvalidPipeline, match=r"page='.* is a message of 1\d\d bytes, and max_message_bytes=99. Make"):
+        job(sink(rabbit, queue, max_message_bytes=99), tmp_path).run(engine="embedded", end_of_input=True)
+    assert taken(rabbit, queue) == []
+    job(sink(rabbit, queue), tmp_path).run(engine="embedded", end_of_input=True)
+    assert len(taken(rabbit, queue)) == 31
+
+
+def test_the_broker_has_the_last_word_on_the_size_of_a_message(rabbit: RabbitServer) -> None:
+    """Its own words do not say that the sink can find such a row before it is committed."""
+    queue = fresh_queue(rabbit)
+    rabbit.control("eval", "application:set_env(rabbit, max_message_size, 1000).")
+    try:
+        with pytest.raises(LinkRefused, match=r"larger than configured max size 1000: raise max_message_size.*"):
+            publisher(rabbit, queue).publish([Outgoing("m", b" " * 2_000, {})])
+    finally:
+        rabbit.control("eval", "application:set_env(rabbit, max_message_size, 134217728).")
+
+
 @pytest.mark.parametrize(
     ("options", "match"),
     [
+        ({"max_message_bytes": 0}, "give the max_message_size of the broker"),
+        ({"max_message_bytes": "1 MB"}, "give the max_message_size of the broker"),
         ({"routing_key": ""}, r"routing_key='', exchange='': give the name of a queue"),
         ({"routing_key": 3}, "give the name of a queue"),
         ({"confirm_timeout": "soon"}, "confirm_timeout"),
