@@ -34,7 +34,7 @@ from persistent.sources.protocol import (
     SourceState,
     Split,
 )
-from persistent.sources.rabbit_journal import JournalMark, QueueJournal, partition_of
+from persistent.sources.rabbit_journal import QueueJournal, QueueMark, partition_of
 from persistent.sources.rabbit_messages import TIME, JournaledMessages
 from persistent.sources.rabbit_pump import Pump, PumpOrder, QueueEvent
 from persistent.storage import Storage
@@ -113,7 +113,7 @@ class RabbitQueueSource:
         )
         self.address = repr(self._order)
         self._acknowledge = acknowledge
-        owner = JournalMark(named.name, self._order.place.virtual_host)
+        owner = QueueMark(named.name, self._order.place.virtual_host)
         replaces = acknowledge == rabbit_pump.CHECKPOINT
         self._owned = QueueJournal(repr(self), self.journal, owner, replaces=replaces)
         self._messages = JournaledMessages(repr(self), self.journal, format, schema, headers, timestamp, timestamp_unit)

@@ -25,7 +25,7 @@ _PARTITION: Final = "journal"
 
 
 @dataclass(frozen=True)
-class JournalMark:
+class QueueMark:
     """``queue``, ``host``: of the messages. ``job``: whose checkpoint has read them. ``after``: the journals that this
     one replaces; ``at``: how many records of the last of them had been counted. Empty: none, or not known."""
 
@@ -39,16 +39,16 @@ class JournalMark:
         return json.dumps({name: value for name, value in asdict(self).items() if value}).encode()
 
     @staticmethod
-    def decoded(data: bytes) -> JournalMark:
+    def decoded(data: bytes) -> QueueMark:
         """The mark of a journal. ValueError for that of another log.
 
-        >>> JournalMark.decoded(JournalMark("views", "/", at=3).encoded()), JournalMark.decoded(b"") == JournalMark()
-        (JournalMark(queue='views', host='/', job='', after=(), at=3), True)
+        >>> QueueMark.decoded(QueueMark("views", "/", at=3).encoded()), QueueMark.decoded(b"") == QueueMark()
+        (QueueMark(queue='views', host='/', job='', after=(), at=3), True)
         """
         said = json.loads(data or b"{}")
-        if not isinstance(said, dict) or said.keys() - JournalMark.__dataclass_fields__.keys():
+        if not isinstance(said, dict) or said.keys() - QueueMark.__dataclass_fields__.keys():
             raise ValueError("the mark of another log")
-        return JournalMark(**{**said, "after": tuple(said.get("after", ()))})
+        return QueueMark(**{**said, "after": tuple(said.get("after", ()))})
 
 
 class QueueJournal:
@@ -56,7 +56,7 @@ class QueueJournal:
     whether a new journal replaces a lost one, because the broker still has what was not counted. ``writer``: while the
     job runs."""
 
-    def __init__(self, place: str, log: SegmentedLog, owner: JournalMark, *, replaces: bool) -> None:
+    def __init__(self, place: str, log: SegmentedLog, owner: QueueMark, *, replaces: bool) -> None:
         self.log = log
         self.writer: LogWriter | None = None
         self._place, self._owner, self._replaces = place, owner, replaces
@@ -148,12 +148,12 @@ class QueueJournal:
 
     # -- whose it is ---------------------------------------------------------------------------------------------
 
-    def _mark(self) -> JournalMark:
+    def _mark(self) -> QueueMark:
         return self._decoded(self.log.mark() if self.writer is None else self.writer.mark)
 
-    def _decoded(self, data: bytes) -> JournalMark:
+    def _decoded(self, data: bytes) -> QueueMark:
         try:
-            return JournalMark.decoded(data)
+            return QueueMark.decoded(data)
         except (ValueError, TypeError) as error:
             raise self._other_log() from error
 
@@ -162,7 +162,7 @@ class QueueJournal:
             f"{self._place}: {self.log.storage.url} is not the journal of a queue: give the source one of its own"
         )
 
-    def _require_own(self, mark: JournalMark, state: SourceState) -> None:
+    def _require_own(self, mark: QueueMark, state: SourceState) -> None:
         """InvalidPipeline if the journal belongs to another queue or job."""
         url, done_with = self.log.storage.url, "done with for good, release_journal() of this source makes it free"
         is_other = mark.queue and (mark.queue, mark.host) != (self._owner.queue, self._owner.host)
@@ -179,7 +179,7 @@ class QueueJournal:
                 "this one: messages would count in both, or be cut off unread. Give each job a queue and a journal of "
                 f"its own. If that job is {done_with}"
             )
-        if mark == JournalMark() and not known and not self._is_blank(mark):
+        if mark == QueueMark() and not known and not self._is_blank(mark):
             self._require_messages()
 
     def _require_messages(self) -> None:
@@ -194,7 +194,7 @@ class QueueJournal:
 
     # -- which journals a job reads ------------------------------------------------------------------------------
 
-    def _ids(self, mark: JournalMark, state: SourceState) -> list[str]:
+    def _ids(self, mark: QueueMark, state: SourceState) -> list[str]:
         known, found = _known(state.recorded), self.log.id
         if known[-1:] == [found]:
             return known
@@ -214,14 +214,14 @@ class QueueJournal:
             self._raise_lost(known)
         return [*known, found]
 
-    def _is_blank(self, mark: JournalMark) -> bool:
+    def _is_blank(self, mark: QueueMark) -> bool:
         """Whether there is no journal yet: a crash can have left an empty one."""
-        return mark == JournalMark() and not self.log.ends().whole_number
+        return mark == QueueMark() and not self.log.ends().whole_number
 
-    def _is_next(self, mark: JournalMark, known: list[str]) -> bool:
+    def _is_next(self, mark: QueueMark, known: list[str]) -> bool:
         return mark.after == tuple(known) or self._is_blank(mark)
 
-    def _require_all(self, ids: list[str], mark: JournalMark, state: SourceState) -> None:
+    def _require_all(self, ids: list[str], mark: QueueMark, state: SourceState) -> None:
         """Raise unless the journals still have all that this checkpoint has not counted."""
         current, ends, positions = partition_of(len(ids)), self.log.ends(), state.positions
         begin, acknowledged = positions.get(current, 0), dict(state.recorded.get("acknowledged", {}))

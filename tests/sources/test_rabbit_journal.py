@@ -16,12 +16,12 @@ from persistent.errors import Fenced, InvalidPipeline, RetentionGap, SourceChang
 from persistent.sources.offsets import gone_back
 from persistent.sources.protocol import SourceState
 from persistent.sources.rabbit_frames import framed
-from persistent.sources.rabbit_journal import JournalMark, QueueJournal
+from persistent.sources.rabbit_journal import QueueJournal, QueueMark
 
-VIEWS = JournalMark("views", "/")
+VIEWS = QueueMark("views", "/")
 
 
-def journal(folder: Path, owner: JournalMark = VIEWS, *, replaces: bool = True) -> QueueJournal:
+def journal(folder: Path, owner: QueueMark = VIEWS, *, replaces: bool = True) -> QueueJournal:
     """As a new process has it."""
     return QueueJournal("the queue", SegmentedLog(folder), owner, replaces=replaces)
 
@@ -59,7 +59,7 @@ def rolled_back(to: SourceState, newest: SourceState, *, is_known: bool = True) 
 
 
 def refused(
-    folder: Path, state: SourceState, kind: type[Exception], match: str, owner: JournalMark = VIEWS, **options: Any
+    folder: Path, state: SourceState, kind: type[Exception], match: str, owner: QueueMark = VIEWS, **options: Any
 ) -> None:
     """The job cannot continue, and whoever writes to the journal is not disturbed."""
     log = SegmentedLog(folder)
@@ -77,16 +77,16 @@ def test_the_journal_of_another_queue_is_refused(tmp_path: Path) -> None:
     begun(tmp_path / "j", 10)
     fresh = SourceState({}, job="other")
     words = r"is the journal of the queue 'views' in the virtual host '/': give this queue a journal of its own"
-    refused(tmp_path / "j", fresh, InvalidPipeline, words, JournalMark("orders", "/"))
-    refused(tmp_path / "j", fresh, InvalidPipeline, words, JournalMark("views", "shop"))
+    refused(tmp_path / "j", fresh, InvalidPipeline, words, QueueMark("orders", "/"))
+    refused(tmp_path / "j", fresh, InvalidPipeline, words, QueueMark("views", "shop"))
 
 
 def test_a_queue_of_which_nothing_was_taken_leaves_the_journal_free(tmp_path: Path) -> None:
     """A name that was mistyped would keep the journal from the right one."""
-    begun(tmp_path / "j", owner=JournalMark("veiws", "/"))
+    begun(tmp_path / "j", owner=QueueMark("veiws", "/"))
     (_, state) = begun(tmp_path / "j", 3)
     assert state.positions == {"journal": 3}
-    assert JournalMark.decoded(SegmentedLog(tmp_path / "j").mark()) == JournalMark("views", "/", "job")
+    assert QueueMark.decoded(SegmentedLog(tmp_path / "j").mark()) == QueueMark("views", "/", "job")
 
 
 def test_the_journal_of_another_job_is_refused(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_job_that_started_from_another_takes_its_journal_over(tmp_path: Path) 
 def test_a_journal_can_be_released(tmp_path: Path) -> None:
     """A queue that moved into another one, or a checkpoint that was deleted, would be a dead end."""
     begun(tmp_path / "j", 10)
-    orders = journal(tmp_path / "j", JournalMark("orders", "/"))
+    orders = journal(tmp_path / "j", QueueMark("orders", "/"))
     orders.release()
     assert step(orders, SourceState({}, job="other")).positions == {"journal": 10}
     journal(tmp_path / "none").release()
@@ -141,7 +141,7 @@ def test_a_journal_of_an_older_release_is_adopted(tmp_path: Path) -> None:
     assert (after.positions, after.recorded["job"]) == ({"journal": 3}, "job")
     # What was acknowledged before is not known: as much as it held.
     assert after.recorded["acknowledged"] == {"journal": 3}
-    assert JournalMark.decoded(log.mark()) == JournalMark("views", "/", "job")
+    assert QueueMark.decoded(log.mark()) == QueueMark("views", "/", "job")
 
 
 @pytest.mark.parametrize("mark", [b'{"topic": "t", "place": ""}', b'{"job": "a", "number": 3}', b"\xff", b"[]", b""])
