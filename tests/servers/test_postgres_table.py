@@ -79,7 +79,7 @@ def test_a_trigger_that_meddles_is_refused_whenever_it_is_made(
     sink.deliver(batch(1, 0, outputs_of({"a": 1})))
     postgres.ask(made)
     outputs = outputs_of({"b": 2, "c": 2} if mode == "append" else {"a": 2, "b": 2, "c": 2})
-    with pytest.raises(StorageError, match=r"has the trigger meddler, which may|has taken \d of \d rows: a trigger"):
+    with pytest.raises(StorageError, match=r"has the trigger meddler, which may|has accepted \d of \d rows: a trigger"):
         sink.deliver(batch(2, 1, outputs))
     with pytest.raises(StorageError, match=r"has the trigger meddler.*Make it an AFTER trigger; or give"):
         sink.claim(CLAIM)
@@ -113,7 +113,7 @@ def test_rules_and_hidden_rows_are_refused(postgres: PostgresServer, table: str)
     postgres.ask(f"CREATE TABLE {table} ({COLUMNS})")
     sink = PostgresSink(postgres.url(), table)
     postgres.ask(f"CREATE RULE quiet AS ON INSERT TO {table} DO INSTEAD NOTHING")
-    with pytest.raises(StorageError, match="has the rule quiet, which COPY passes over"):
+    with pytest.raises(StorageError, match="has the rule quiet, which COPY ignores"):
         sink.claim(CLAIM)
     postgres.ask(f"DROP RULE quiet ON {table}; CREATE USER {user} PASSWORD '{PASSWORD}'")
     postgres.ask(f"GRANT ALL ON SCHEMA {schema} TO {user}; GRANT ALL ON {table} TO {user}")
@@ -201,7 +201,7 @@ def test_a_row_of_a_higher_revision_does_not_keep_ours_out(postgres: PostgresSer
     sink.claim(CLAIM)
     sink.deliver(batch(1, 0, outputs_of({"a": 1})))
     postgres.ask(f"UPDATE {table} SET revision = 9")
-    with pytest.raises(StorageError, match=r"has taken 1 of 2 rows: .* or has a higher revision under the same key"):
+    with pytest.raises(StorageError, match=r"has accepted 1 of 2 rows: .* or has a higher revision under the same key"):
         sink.deliver(batch(2, 1, outputs_of({"a": 2, "b": 2})))
     assert rows(postgres, table) == {("a", 1, 9)}
     sink.close()
@@ -299,7 +299,7 @@ def test_a_partitioned_table_is_one(mode: str, postgres: PostgresServer, table: 
     assert ("b", 2, 2) in rows(postgres, table) and len(rows(postgres, table)) == 2
     postgres.ask(trigger(f"{table}_rest", "BEFORE INSERT OR DELETE", KEEP))
     for act in (lambda: sink.deliver(batch(3, 2, outputs_of({"c": 3}))), lambda: sink.retract(back(2, 3))):
-        with pytest.raises(StorageError, match=r"has the trigger meddler|has taken 0 of 1 rows"):
+        with pytest.raises(StorageError, match=r"has the trigger meddler|has accepted 0 of 1 rows"):
             act()
     postgres.ask(f"DROP TRIGGER meddler ON {table}_rest")
     sink.retract(back(2, 3))
