@@ -261,13 +261,13 @@ def test_a_mark_that_is_missing_or_behind_is_refused(kafka: KafkaServer) -> None
     found = committed(kafka, marks)
     key, newest = found[-1].key(), json.loads(found[-1].value())
     kafka.produce(marks, [(0, json.dumps({**newest, "number": 0}).encode(), {"key": key})])
-    with pytest.raises(StorageError, match=r"has nothing of what this job has published|those between are missing"):
+    with pytest.raises(StorageError, match=r"has nothing of the outputs of this job|those between are missing"):
         run(storage, KafkaSink(kafka.bootstrap, topic))
     kafka.produce(marks, [(0, b"what?", {"key": key})])
     with pytest.raises(StorageError, match="has a record that is not a mark"):
         run(storage, KafkaSink(kafka.bootstrap, topic))
     kafka.delete(marks)
-    with pytest.raises(StorageError, match="has nothing of what this job has published"):
+    with pytest.raises(StorageError, match="has nothing of the outputs of this job"):
         run(storage, KafkaSink(kafka.bootstrap, topic))
     assert shown(kafka, topic) == before
 
@@ -281,7 +281,7 @@ def test_a_topic_that_was_made_again_has_no_mark(kafka: KafkaServer) -> None:
     kafka.create(name=topic)
     with pytest.raises(StorageError, match="the mark of this job is gone"):
         sink.deliver(batch(99, 98, [1]))
-    with pytest.raises(StorageError, match="has nothing of what this job has published"):
+    with pytest.raises(StorageError, match="has nothing of the outputs of this job"):
         run(storage, KafkaSink(kafka.bootstrap, topic))
     assert json_values(kafka, topic) == []
     run(store(), KafkaSink(kafka.bootstrap, topic))
@@ -361,7 +361,7 @@ def test_what_is_wrong_is_said_at_once(kafka: KafkaServer) -> None:
         KafkaSink(kafka.bootstrap, "t", client={"transactional.id": "mine"})
     with pytest.raises(InvalidPipeline, match="give a list of columns"):
         KafkaSink(kafka.bootstrap, "t", key="page")
-    with pytest.raises(InvalidPipeline, match="key= names nothing, and the outputs have page"):
+    with pytest.raises(InvalidPipeline, match="key= names nothing, but the outputs have page"):
         run(store(), KafkaSink(kafka.bootstrap, forgets, key=["nothing"]))
     with pytest.raises(StorageError, match=r"cannot claim topic .*INVALID_TRANSACTION_TIMEOUT"):
         claimed(kafka, kafka.create(), client={"transaction.timeout.ms": 2_000_000})
