@@ -167,7 +167,7 @@ def test_every_error_has_its_remedy() -> None:
     ours = {name: error for name, error in errors.items() if issubclass(error, persistent.PersistentError)}
     for name in ours:
         assert "*The data:*" in sections[name] and "*Do:*" in sections[name], name
-    rows = re.findall(r"^\| (\d) \| (`.*?) \|", page, re.M)
+    rows = re.findall(r"^\| (\d+) \| (`.*?) \|", page, re.M)
     told = {name: int(code) for code, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert told == {name: code for name, error in ours.items() if (code := exit_code(error.__new__(error))) != 1}
 

@@ -113,7 +113,7 @@ def _published_to_all(copy: Manifest, newest: Manifest) -> Manifest:
     known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
     # An older format lists no sink to which everything has been published.
     is_told = bool(copy.sinks) or not state.published
-    if state.fingerprint["window"] is not None or not state.runs or newest.sinks.keys() <= known or not is_told:
+    if not state.runs or state.fingerprint["window"] is not None or newest.sinks.keys() <= known or not is_told:
         return copy
     clock = replace(copy.clocks[copy.task_name], ended=False)
     return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})
