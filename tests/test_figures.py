@@ -53,7 +53,7 @@ MANY_IMPORTERS = {
     "persistent.clock": 68,  # Durations and pauses; nobody else reads the time.
     "persistent.codec": 45,
     "persistent.checkpoint.manifest": 42,
-    "persistent.sources.protocol": 43,  # What a source is, said to each of them and to who drives it.
+    "persistent.sources.protocol": 44,  # What a source is, said to each of them and to who drives it.
 }
 
 

@@ -9,7 +9,7 @@ newer one. Only a record that the job counted after the newest of them, behind t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
@@ -31,7 +31,9 @@ def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clo
     newest = newest_of(log)
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
     asked = _Asked(task, state, clock)
-    knowing = [entry for entry in kept if asked.is_known_by(entry.manifest)]
+    knowing = [
+        entry for entry in kept if asked.is_known_by(entry.manifest) and clock <= _limit(entry.manifest, kept, clock)
+    ]
     for entry in reversed(knowing):
         if asked.has_state_of(entry.manifest):
             return entry
@@ -64,6 +66,19 @@ def _kept(log: Log, newest: Entry) -> list[Entry]:
 def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
     """The kept checkpoints that led to the newest, oldest first, without those that a rollback abandoned."""
     return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
+
+
+def _limit(manifest: Manifest, kept: Sequence[Entry], clock: int) -> int:
+    """The last clock, up to ``clock``, whose state a checkpoint still has: a later restart has read the records from
+    its own clock on anew."""
+    later = (
+        part.since
+        for entry in kept
+        if entry.manifest.id > manifest.id
+        for name, part in entry.manifest.sources.items()
+        if part.since is not None and (name not in manifest.sources or manifest.sources[name].since != part.since)
+    )
+    return min(later, default=clock)
 
 
 @dataclass(frozen=True)

@@ -164,7 +164,8 @@ def next_manifest(
     sources = dict(old.sources)
     for name, step in plan.sources.items():
         sources[name] = _next_source(old.sources[name], step, index[name], _largest(results, name))
-    clock = _next_clock(old.clocks[task], plan, sources, lag_ms)
+    joins = window is None and not sinks.keys() <= old.sinks.keys()
+    clock = _next_clock(old.clocks[task], plan, sources, lag_ms, joins=joins)
     operator, state = old.operator, old.operator.state
     runs = _next_runs(state.runs, results, window, clock.closed)
     ends = plan.task.ends and bool(sinks) and window is None
@@ -236,13 +237,15 @@ def watermark_after(
 
 
 def _next_clock(
-    clock: TaskClock, plan: StepPlan, sources: Mapping[str, SourcePart], lag_ms: Mapping[str, int]
+    clock: TaskClock, plan: StepPlan, sources: Mapping[str, SourcePart], lag_ms: Mapping[str, int], *, joins: bool
 ) -> TaskClock:
+    """The clock after a step. ``joins``: a sink is listed for the first time, which the end of the input has not
+    reached."""
     reached = watermark_after(plan.sources, sources, lag_ms)
     return TaskClock(
         watermark=max(clock.watermark, reached, plan.task.close_at),
         closed=max(clock.closed, plan.task.close_at),
-        ended=plan.task.ends or (clock.ended and not plan.reads),
+        ended=plan.task.ends or (clock.ended and not plan.reads and not joins),
     )
 
 

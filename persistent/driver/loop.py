@@ -137,8 +137,9 @@ class Driver:
             yield
         finally:
             try:
-                storage.delete(name)
-            except StorageError as error:
+                with stopping.heard(self._stop, 0):
+                    storage.delete(name)
+            except (StorageError, Stopped) as error:
                 # Nothing relies on it, and an earlier error takes precedence.
                 logger.warning("%s could not be deleted, so this driver seems to be still running: %s", name, error)
 

@@ -26,7 +26,14 @@ from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
 from persistent.operations.fencing import check_not_running, committed, fenced
-from persistent.operations.restarting_sources import check_cuts, check_read, rows_between, seen_until, was_read
+from persistent.operations.restarting_sources import (
+    check_begins_again,
+    check_cuts,
+    check_read,
+    rows_between,
+    seen_until,
+    was_read,
+)
 from persistent.operations.rolling_back import (
     check_can_take_back,
     check_left_out,
@@ -52,7 +59,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     published after the checkpoint that provides the state, the newest that knows the clock. A state without windows
     publishes every key again at the next end of the input. The account starts again from zero. Raises
     UnknownCheckpoint, with the known range, if no checkpoint knows that clock; Refused if a source has not been read up
-    to it; StillRunning.
+    to it, or cannot be read again; StillRunning.
     """
     check_outputs(outputs)
     clock = instant_ms(clock)
@@ -64,6 +71,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
     found = checkpoint_as_of(log, job.task, job.state, clock)
+    check_begins_again(job)
     check_read(job, found.manifest, clock)
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)

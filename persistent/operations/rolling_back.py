@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from persistent.checkpoint.copies import Target, copied, newest_of, verified_runs
@@ -88,7 +88,10 @@ def rollback(
         epoch = id
     with log.unless_fenced(id - 1):
         copy = copied(log.storage, target, Target(log.storage, Attempt(epoch, id)))
-    copy = _published_to_all(_begun_again(copy, last.manifest), last.manifest)
+    sinks = last.manifest.sinks.keys() | (
+        _left_out(last.manifest, kept, target.id).keys() if outputs == "retract" else ()
+    )
+    copy = _published_to_all(_begun_again(copy, last.manifest), sinks)
     copy = _with_acknowledged(copy, last.manifest, is_known=id == last.manifest.id + 1)
     return committed(log, rolled_back(last, copy, kept, id, epoch, take_back=outputs == "retract"))
 
@@ -107,13 +110,13 @@ def _begun_again(copy: Manifest, newest: Manifest) -> Manifest:
     return copy if sources == copy.sources else replace(copy, **at_one(copy, sources=sources, accounts=accounts))
 
 
-def _published_to_all(copy: Manifest, newest: Manifest) -> Manifest:
-    """The copy of a checkpoint. If a sink has joined since, every key of a state without windows is published again:
-    nothing that the sink was given counts any more, and it would get only the keys that change."""
+def _published_to_all(copy: Manifest, sinks: Collection[str]) -> Manifest:
+    """The copy of a checkpoint. If one of the ``sinks`` has joined since, every key of a state without windows is
+    published again: nothing that the sink was given counts any more, and it would get only the keys that change."""
     known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
     # An older format lists no sink to which everything has been published.
     is_told = bool(copy.sinks) or not state.published
-    if not state.runs or state.fingerprint["window"] is not None or newest.sinks.keys() <= known or not is_told:
+    if not state.runs or state.fingerprint["window"] is not None or known.issuperset(sinks) or not is_told:
         return copy
     clock = replace(copy.clocks[copy.task_name], ended=False)
     return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})

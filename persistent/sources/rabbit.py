@@ -68,6 +68,8 @@ class RabbitQueueSource:
 
     kind: str = "RabbitQueueSource"
     codec: str = "offset/1"
+    begins_again: bool = False
+    """Its journal is cut off where no checkpoint needs it, and nothing else has the messages."""
 
     @spelled
     def __init__(

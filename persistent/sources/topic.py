@@ -60,6 +60,8 @@ class TopicSource:
 
     kind: str = "TopicSource"
     codec: str = "offset/1"
+    begins_again: bool = False
+    """Its journal is cut off where no checkpoint needs it, and nothing else has the messages."""
 
     @spelled
     def __init__(

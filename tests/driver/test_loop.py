@@ -25,10 +25,12 @@ from persistent import (
     stopping,
     tumbling,
 )
+from persistent.checkpoint.names import DRIVERS
 from persistent.driver import loop
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
 from persistent.engines.embedded import Embedded
+from persistent.storage import MemoryStorage
 from tests.driver.shop import Shop, Visits
 
 
@@ -159,6 +161,22 @@ def test_a_signal_is_heard_while_the_server_of_a_sink_is_away(monkeypatch: pytes
     shop.sink.waits = None
     shop.run(end_of_input=True)
     assert shop.counted() == shop.expected()
+
+
+def test_a_signal_is_heard_while_the_store_of_the_checkpoint_is_away() -> None:
+    """The mark of the driver is deleted at the end: with all the patience of a store, that takes a minute more."""
+
+    class Leaving(MemoryStorage):
+        def delete(self, name: str) -> None:
+            if name.startswith(DRIVERS):
+                stopping.pause(3_600, "cannot delete: refused", sleep=lambda seconds: waited.append(seconds))
+            super().delete(name)
+
+    waited: list[float] = []
+    shop = Shop()
+    shop.storage = Leaving(shop.storage.name)
+    report = shop.run(on_step=lambda step: signal.raise_signal(signal.SIGTERM) if step.id == 3 else None)
+    assert report.stopped and not waited
 
 
 def replace(pipeline: Any, source: Any) -> Any:

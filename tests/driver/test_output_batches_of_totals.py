@@ -171,3 +171,36 @@ def test_every_sink_has_every_total_at_the_end(events: list[tuple[str, int]]) ->
     for name in world.sinks:
         assert world.shown(name) == totals(rows + 1), name
     assert verify(world.of(rows).storage).ok
+
+
+def test_a_sink_that_comes_back_for_a_rollback_gets_every_key() -> None:
+    """All that it had was taken back, and it would get only the keys that change."""
+    world = World("a")
+    world.run(6)
+    target = Log(world.of(6).storage).newest().manifest.id  # type: ignore[union-attr]
+    world.sinks["b"] = MemorySink()
+    world.run(7)
+    world.run(8, ends=False)
+    both, world.sinks = world.sinks, {"a": world.sinks["a"]}
+    world.run(9)
+    rollback(world.url, target, outputs="retract")
+    world.sinks = both
+    world.run(9)
+    assert world.shown("a") == world.shown("b") == totals(9)
+
+
+def test_a_sink_that_joins_in_a_step_that_reads_nothing_gets_every_key() -> None:
+    """It is listed, so it is no longer new, and the input has ended: nothing would be published to it."""
+    world = World("a")
+
+    def run(lag: int, *, ends: bool) -> Any:
+        source = MemorySource(ROWS[:6], timestamp="ts", ordered=True, max_out_of_orderness=lag)
+        job = Pipeline(source=source, task=Visits(), checkpoint=world.url, sink=world.sinks)
+        return job.run(engine="embedded", end_of_input=ends)
+
+    run(1, ends=True)
+    world.sinks["b"] = MemorySink()
+    assert run(0, ends=False).steps == 1, "the clock moves"
+    run(0, ends=True)
+    assert world.shown("b") == totals(6)
+    assert run(0, ends=True).steps == 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Sum
-from persistent import MemorySource, NonWindowState, Pipeline, Refused, Retention, WindowState, tumbling
+from persistent import (
+    FileSource,
+    MemorySource,
+    NonWindowState,
+    Pipeline,
+    RabbitQueueSource,
+    Refused,
+    Retention,
+    TopicSource,
+    WindowState,
+    tumbling,
+)
 from persistent.errors import UnknownCheckpoint
+from persistent.log import SegmentedLog
 from persistent.operations import restart
+from persistent.operations.restarting_sources import check_begins_again
 from persistent.state import PersistentState
 from tests.histories import Totals, shown, totals
 
@@ -112,3 +128,58 @@ def test_a_source_of_which_nothing_was_read_is_read_whole() -> None:
     restart(job.of(a=one, b=other), 50, outputs="again")
     job.run(a=one, b=other)
     assert shown(job.of(a=one, b=other).state()) == totals([*one, *other])
+
+
+def test_what_a_restart_has_replaced_does_not_come_back() -> None:
+    """The checkpoint that it went back to has what the old source had after the clock."""
+    job = Job(LONG)
+    job.run(a=[{"ts": ts, "page": "a", "n": 1_000} for ts in (10, 60, 120, 200)])
+    corrected = [{"ts": ts, "page": "a", "n": 1} for ts in (10, 60, 120, 200)]
+    restart(job.of(a=corrected), 50, outputs="again")
+    job.run(a=corrected[:2])
+    assert shown(job.of(a=corrected).state(as_of=50)) == {"a": 1_000}
+    with pytest.raises(UnknownCheckpoint):
+        job.of(a=corrected).state(as_of=150)
+    with pytest.raises(UnknownCheckpoint):
+        restart(job.of(a=corrected), 150, outputs="again")
+    job.run(a=corrected)
+    assert shown(job.of(a=corrected).state(as_of=150)) == {"a": 1_002}
+
+
+def test_files_that_are_not_read_may_be_from_before_the_clock(tmp_path: Path) -> None:
+    """The clock was past them when their source joined: they would be passed over as read."""
+    for name, times in {"a/1": [100, 200], "b/1": [150], "b/2": [5, 160]}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        rows = [json.dumps({"ts": ts, "page": name[0], "n": 1}) for ts in times]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+
+    def of(*names: str) -> Pipeline:
+        where = {name: f"{tmp_path}/{name}/*.jsonl" for name in names}
+        sources = {name: FileSource(path, timestamp="ts", timestamp_unit="ms") for name, path in where.items()}
+        return Pipeline(source=sources, task=Totals(LONG), checkpoint=tmp_path / "checkpoint", step_rows=1)
+
+    def stop(report: Any) -> None:
+        raise KeyboardInterrupt
+
+    of("a").run(engine="embedded")
+    with suppress(KeyboardInterrupt):
+        of("a", "b").run(engine="embedded", on_step=stop)
+    with pytest.raises(Refused, match=r"'b' has files in checkpoint \d+ that are not read"):
+        restart(of("a", "b"), 50, outputs="again", take_over=True)
+    of("a", "b").run(engine="embedded")
+    restart(of("a", "b"), 50, outputs="again", take_over=True)
+    of("a", "b").run(engine="embedded")
+    assert shown(of("a", "b").state()) == {"a": 2, "b": 3}
+
+
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_a_journal_can_only_be_gone_back_in_to_a_checkpoint(kind: str, tmp_path: Path) -> None:
+    """It begins where the last checkpoint ends, and the record of what was acknowledged would be forgotten."""
+    log = SegmentedLog(tmp_path / "journal")
+    source: Any = TopicSource("127.0.0.1:1", "t", journal=log)
+    if kind == "queue":
+        source = RabbitQueueSource("amqp://localhost", "q", journal=log)
+    before = Pipeline(source=MemorySource([{"ts": 1}], timestamp="ts"), task=Totals(LONG), checkpoint=tmp_path / "c")
+    job = replace(before.job(), sources={"x": source})
+    with pytest.raises(Refused, match=r"'x', .*Source\(.*reads a journal.*persistent rollback"):
+        check_begins_again(job)
