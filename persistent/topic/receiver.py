@@ -13,6 +13,7 @@ import threading
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -66,6 +67,8 @@ class TopicReceiver:
         self._receiving = Receiving(topic, options, place, follow=follow, receiver=receiver)
         self._changed = threading.Condition()
         self._events: deque[TopicEvent] = deque()
+        self._fetched: deque[TopicEvent] = deque()
+        """Before all others: what a loop has taken and not yet handed out."""
         self._events_bytes = 0
         self._end: str | None = None
         self._closed = self._is_paused = self._has_raised = False
@@ -90,10 +93,20 @@ class TopicReceiver:
     def __iter__(self) -> Iterator[TopicEvent]:
         """All events in order, until no sender is found. SourceError, unless the last session has ended by then."""
         while True:
-            found = self.take()
-            if not found and self.has_ended:
-                return
-            yield from found
+            self._mine()
+            try:
+                event = self._fetched.popleft()
+            except IndexError:
+                if not self._fetch() and self.has_ended:
+                    return
+                continue
+            yield event
+
+    def _fetch(self) -> bool:
+        """Take many events at once, for a loop. They stay in the receiver: a loop that is left loses none of them."""
+        with self._mine():
+            self._fetched.extend(self.take())
+            return bool(self._fetched)
 
     def until_end(self) -> Iterator[TopicEvent]:
         """Events up to the end of a session."""
@@ -107,15 +120,18 @@ class TopicReceiver:
         """Whether nothing more will arrive and everything was taken, also the reason if the receiver has given up:
         until ``take`` has raised that, it has not ended."""
         with self._mine():
-            return not self._events and (self._closed or self._end == "" or self._has_raised)
+            is_taken = not self._events and not self._fetched
+            return is_taken and (self._closed or self._end == "" or self._has_raised)
 
     def take(self, wait: Duration = "1 s", most: int = 10_000) -> list[TopicEvent]:
         """At most ``most`` events; none if nothing arrives within ``wait``. SourceError if the receiver has given up
         and everything was taken, or belongs to another process."""
         with self._mine():
             wait_s = duration_ms(wait, "wait") / 1_000
+            if fetched := _popped(self._fetched, most):
+                return fetched
             self._changed.wait_for(lambda: self._events or self._end is not None or self._closed, wait_s)
-            found = [self._events.popleft() for _ in range(min(most, len(self._events)))]
+            found = _popped(self._events, most)
             self._events_bytes -= sum(map(_size, found))
             if not found and self._end:
                 self._has_raised = True
@@ -304,3 +320,12 @@ class _ReceiverLink(asyncio.Protocol):
 
 def _size(event: TopicEvent) -> int:
     return len(event.payload) if isinstance(event, TopicMessage) else 0
+
+
+def _popped(queue: deque[TopicEvent], most: int) -> list[TopicEvent]:
+    """The first events of a queue, at most so many. Another thread may take some of them meanwhile."""
+    found: list[TopicEvent] = []
+    with suppress(IndexError):
+        while len(found) < most:
+            found.append(queue.popleft())
+    return found

@@ -122,6 +122,29 @@ def test_it_goes_on_after_a_connection_that_broke_and_after_a_restart() -> None:
             assert ended == SessionEnded(sender.session, 3, True) and began.session == other.session == message.session
 
 
+def test_a_loop_that_ends_leaves_the_rest_to_the_next_one() -> None:
+    """It fetches many events at once; those behind a ``break``, or behind the end of a session, were gone."""
+    first = TopicSender("t", retain=ALL)
+    port = int(first.address.rpartition(":")[2])
+    with TopicReceiver(first.address, "t", QUICK) as receiver:
+        until(lambda: first.receivers)
+        first.publish(b"0")
+        first.close("30 s")
+        with TopicSender("t", port=port, retain=ALL) as second:
+            for number in range(1, 7):
+                second.publish(b"%d" % number)
+            until(lambda: len(receiver._events) == 10)
+            assert payloads(receiver.until_end()) == [b"0"]
+            for event in receiver:
+                if isinstance(event, TopicMessage):
+                    break
+            assert event.payload == b"1" and not receiver.has_ended
+            assert payloads(receiver.take(most=2)) == [b"2", b"3"]
+            assert next(iter(receiver)).payload == b"4"
+            receiver.close()
+            assert not receiver.has_ended and payloads(receiver) == [b"5", b"6"] and receiver.has_ended
+
+
 def test_who_goes_on_from_a_place_gets_the_rest_alone() -> None:
     """Another process may have had what was before."""
     with TopicSender("t", retain=ALL) as sender:
