@@ -33,6 +33,11 @@ class Outbox:
         self._lead = 0
         """By how many bytes the requested messages are ahead of the others, while both wait."""
 
+    @property
+    def bytes(self) -> int:
+        """How many bytes of live messages wait."""
+        return self._bytes
+
     def put(self, message: Sent) -> bool:
         """Whether a live message has room. Otherwise it is dropped."""
         if self._is_over or (self._bytes and self._bytes + _size(message) > self._bytes_max):
@@ -63,6 +68,7 @@ class Outbox:
     def refuse(self, link: int, reason: str = "") -> None:
         """Say why, if there is a reason, and hang up. Nothing else is sent."""
         self._queue.clear()
+        self._bytes = 0
         self._queue.extend([*([Refusal(reason)] if reason else []), HangUp(link)])
         self._asked, self._is_over = [], True
 

@@ -24,7 +24,9 @@ from persistent.topic.wire import PAYLOAD_BYTES_MAX, SENDER_HEARS_BYTES_MAX, TEX
 
 _TICK_S = 0.1
 _UNSENT_BYTES_MAX = 4 << 20
-"""The number of bytes that can wait for the connection thread before ``publish`` waits too."""
+"""The number of bytes after which ``publish`` waits until the receivers that keep up have taken them."""
+_BEHIND_BYTES = 512 << 10
+"""A receiver whose connection has room, and for which more waits, is served before more is published."""
 _PART_BYTES = 256 << 10
 """How much a connection takes at a time, and when it has room again."""
 _FAREWELL_S = 5.0
@@ -198,10 +200,21 @@ class TopicSender:
 
     def _pump(self) -> None:
         with self._changed:
-            self._is_due, self._unsent_bytes = False, 0
-            self._changed.notify_all()
+            self._is_due = False
         for link in list(self._links.values()):
             link.pump_soon()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Let ``publish`` go on, unless this thread owes something to a connection that has room. One without room
+        belongs to a slow receiver, which holds nobody up."""
+        with self._changed:
+            if self._unsent_bytes <= _UNSENT_BYTES_MAX:
+                return
+            if any(link.has_room and self._sending.waiting_bytes(at) > _BEHIND_BYTES for at, link in self._links.items()):
+                return
+            self._unsent_bytes = 0
+            self._changed.notify_all()
 
     def _end(self) -> None:
         self._server.close()
@@ -232,6 +245,7 @@ class TopicSender:
         with self._changed:
             self._sending.unlinked(link, self._now())
             self._changed.notify_all()
+        self._go_on()
 
     def _heard(self, link: int, said: Sequence[Any]) -> None:
         with self._changed:
@@ -257,7 +271,7 @@ class _SenderLink(asyncio.Protocol):
     def __init__(self, sender: TopicSender) -> None:
         self._sender = sender
         self._frames = Frames(SENDER_HEARS_BYTES_MAX)
-        self._has_room, self._is_due, self._is_over = True, False, False
+        self.has_room, self._is_due, self._is_over = True, False, False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -276,10 +290,10 @@ class _SenderLink(asyncio.Protocol):
         self._sender._heard(self._link, said)
 
     def pause_writing(self) -> None:
-        self._has_room = False
+        self.has_room = False
 
     def resume_writing(self) -> None:
-        self._has_room = True
+        self.has_room = True
         self.pump_soon()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -298,7 +312,7 @@ class _SenderLink(asyncio.Protocol):
         frames: list[bytes] = []
         size = 0
         try:
-            while self._has_room and size < _PART_BYTES and (said := self._sender._next(self._link)) is not None:
+            while self.has_room and size < _PART_BYTES and (said := self._sender._next(self._link)) is not None:
                 if isinstance(said, HangUp):
                     self._hang_up(frames)
                     return
@@ -308,6 +322,7 @@ class _SenderLink(asyncio.Protocol):
             if frames and not self.transport.is_closing():
                 self.transport.write(b"".join(frames))
                 self.pump_soon()
+            self._sender._go_on()
 
     def _hang_up(self, frames: list[bytes]) -> None:
         self.transport.write(b"".join(frames))

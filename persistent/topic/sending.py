@@ -145,6 +145,10 @@ class Sending:
             case Have(session, next_) if session == self.session and link in self._joined:
                 self._joined[link].have = max(self._joined[link].have, next_)
 
+    def waiting_bytes(self, link: int) -> int:
+        """How many bytes of live messages wait for a connection."""
+        return self._outboxes[link].bytes if link in self._outboxes else 0
+
     def next(self, link: int) -> Spoken | HangUp | None:
         """What to send next over a connection, or None."""
         found = self._outboxes[link].next() if link in self._outboxes else None

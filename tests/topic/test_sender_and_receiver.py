@@ -172,6 +172,50 @@ def test_a_receiver_that_takes_slowly_loses_nothing_and_holds_nobody_up() -> Non
         assert sender.dropped and not sender.forced
 
 
+class AlwaysRoom:
+    """A connection whose other end reads everything at once; what is slow is the thread that writes."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        time.sleep(0.002)
+
+
+@pytest.mark.timeout(60)
+def test_a_publisher_at_full_speed_does_not_outrun_receivers_that_keep_up() -> None:
+    """Without retention, what found no room was lost, although every connection had room."""
+    with TopicSender("t") as sender:
+        ends = [dialled(sender.address) for _ in range(3)]
+        for end in ends:
+            end.sendall(encode(Hello("t")))
+        until(lambda: sender.receivers == 3)
+        for link in sender._links.values():
+            link.transport = AlwaysRoom(link.transport)  # type: ignore[assignment]
+        for _ in range(600):
+            sender.publish(bytes(64 << 10))
+        assert sender.dropped == 0
+        sender.close("0 s")
+        for end in ends:
+            end.close()
+
+
+@pytest.mark.timeout(60)
+def test_a_receiver_that_does_not_read_does_not_hold_the_publisher() -> None:
+    """Its connection has no room: however much waits for it, the others go on."""
+    with TopicSender("t") as sender:
+        end = dialled(sender.address)
+        end.sendall(encode(Hello("t")))
+        until(lambda: sender.receivers)
+        while not sender.dropped:
+            sender.publish(bytes(64 << 10))
+        sender.close("0 s")
+        end.close()
+
+
 def test_a_sender_without_retention_has_its_losses_told() -> None:
     """By range, with the reason: a slow receiver of a sender that retains nothing misses something."""
     with TopicSender("t", backlog_bytes=1) as sender, TopicReceiver(sender.address, "t", QUICK) as receiver:
