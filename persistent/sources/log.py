@@ -101,6 +101,8 @@ class LogSource:
         remedy = "'persistent restart' continues from a clock; a fresh checkpoint reads what the log holds"
         self._last = LastRecord(repr(self), self.log, remedy)
         self._is_missing = False
+        self.until: int | None = None
+        """A number from which on nothing is planned, for a source whose run has a goal."""
 
     def __repr__(self) -> str:
         return f"LogSource({self.log.storage.url!r})"
@@ -177,7 +179,8 @@ class LogSource:
         ends = self.log.ends()
         # Records that were read were acknowledged, although a power loss can hide them until the next writer begins.
         hidden = ends.next_number < read <= ends.whole_number
-        return Kept(ends.first_number, read if hidden else ends.next_number)
+        stop = ends.next_number if self.until is None else min(ends.next_number, max(self.until, read))
+        return Kept(ends.first_number, read if hidden else stop)
 
     def _begins(self, kept: Kept, partitions: Sequence[str]) -> Mapping[str, int]:
         if isinstance(self._start, int):

@@ -108,11 +108,16 @@ class TopicSource:
         return ()
 
     def plan(self, state: SourceState, budget: Budget, *, follow: bool = False) -> SourcePlan:
-        """What to read next: the journaled messages; without ``follow``, once all published ones are journaled."""
+        """What to read next: the journaled messages. Without ``follow``, those that were published when the run began,
+        once they are journaled: with later ones a run would not end while somebody publishes."""
         self._require_recorded(state.recorded)
         journal = self._running()
-        while not follow and not journal.wait_until_even("1 s"):
-            pass
+        if follow:
+            self._records.until = None
+        elif self._records.until is None:
+            while not journal.wait_until_even("1 s"):
+                pass
+            self._records.until = self._log.ends().next_number
         plan = self._records.plan(replace(state, recorded=_inner(state.recorded)), budget, follow=follow)
         if not plan.splits:
             journal.check(ends=budget.ends)
@@ -156,7 +161,7 @@ class TopicSource:
         """Leave the topic. The next run resumes where the journal ends."""
         if self._journal is not None:
             self._journal.stop()
-            self._journal = None
+            self._journal = self._records.until = None
 
     def _running(self) -> TopicJournal:
         if self._journal is None:

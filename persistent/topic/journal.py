@@ -62,6 +62,8 @@ class TopicJournal:
         self._answered_s = monotonic_s()
         self._has_told_search = False
         self._asked = self._even = 0
+        self._goal = (0, "", 0)
+        """The first answer to the last question: its token, a session, and the number of the next message then."""
 
     def start(self) -> None:
         """Take the log over and start. Fences the previous writer; InvalidPipeline for another log."""
@@ -91,11 +93,15 @@ class TopicJournal:
             self._thread.join()
 
     def wait_until_even(self, wait: Duration) -> bool:
-        """Wait until everything that the sender has published so far is journaled, or the topic is over."""
+        """Wait until everything that the sender has published so far is journaled, or the topic is over.
+
+        A call after one that has waited in vain goes on with the same goal.
+        """
         if self._receiver is None:
             return True
         with self._changed:
-            self._asked = self._receiver.look()
+            if self._even >= self._asked:
+                self._asked = self._receiver.look()
             self._changed.wait_for(lambda: self._even >= self._asked or self.is_over, duration_ms(wait) / 1_000)
             return self._even >= self._asked or self.is_over
 
@@ -136,7 +142,8 @@ class TopicJournal:
         try:
             with writer:
                 # A failure is no end until it was taken, and so raised.
-                while not self._stopped.is_set() and not self._receiver.has_ended:
+                # The sender was told that what the receiver has is received, so it is journaled after a stop too.
+                while not self._receiver.has_ended:
                     for part in _parts(self._receiver.take("20 ms")):
                         self._append(writer, part)
                     self._look_whether_even()
@@ -185,8 +192,11 @@ class TopicJournal:
     def _look_whether_even(self) -> None:
         assert self._receiver is not None
         place = self._mark.place
-        token, session, next_ = self._receiver.answered
-        is_even = place.session == session and place.next >= next_ and token > self._even
+        if (answered := self._receiver.answered)[0] > self._goal[0]:
+            self._goal = answered
+        token, session, next_ = self._goal
+        # A session that another one has replaced was handed out, or reported lost, up to its known end.
+        is_even = token > self._even and (place.known(session) or 0) >= next_
         # An ended session is complete, and no other sender was found.
         if is_even or (place.ended and self._receiver.tries >= _TRIES):
             with self._changed:

@@ -99,7 +99,7 @@ class Receiving:
     def look(self, token: int) -> list[ReceiverEffect]:
         """Ask for the standing of the sender. ``token``: higher than any before."""
         self._token = token
-        return [self._hello()] if self.joined else []
+        return [self._hello()] if self._is_linked and not self.given_up else []
 
     def _hello(self) -> Tell:
         return Tell(Hello(self.topic, self._token, self._receiver))

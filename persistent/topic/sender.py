@@ -211,7 +211,9 @@ class TopicSender:
         with self._changed:
             if self._unsent_bytes <= _UNSENT_BYTES_MAX:
                 return
-            if any(link.has_room and self._sending.waiting_bytes(at) > _BEHIND_BYTES for at, link in self._links.items()):
+            if any(
+                link.has_room and self._sending.waiting_bytes(at) > _BEHIND_BYTES for at, link in self._links.items()
+            ):
                 return
             self._unsent_bytes = 0
             self._changed.notify_all()

@@ -182,6 +182,24 @@ def test_end_of_input_closes_what_is_journaled_of_a_sender_that_died(tmp_path: P
         job.pipeline(sender.address, join=quick).run(engine="embedded", end_of_input=True)
 
 
+@pytest.mark.timeout(60)
+def test_a_run_ends_while_somebody_publishes(tmp_path: Path) -> None:
+    """It counts what was published when it began; each step found more, and it never ended. The rest is the next run's."""
+    job = Job(tmp_path)
+    with TopicSender("t", retain=ALL) as sender:
+        publish(sender, range(3))
+        steps: list[int] = []
+
+        def publish_more(step: Any) -> None:
+            steps.append(len(steps))
+            assert len(steps) < 10, "it goes on as long as somebody publishes"
+            publish(sender, range(2 + len(steps), 3 + len(steps)))
+
+        assert job.pipeline(sender.address).run(engine="embedded", on_step=publish_more).rows == 3
+        assert job.run(sender.address).rows == len(steps) > 0
+        assert job.counted(sender.address) == dict.fromkeys(range(3 + len(steps)), 1)
+
+
 def test_after_the_end_of_a_topic_a_run_ends(tmp_path: Path) -> None:
     """Nothing more comes, and that was said."""
     job = Job(tmp_path, join=QUICK)

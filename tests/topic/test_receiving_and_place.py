@@ -314,3 +314,9 @@ def test_it_says_how_long_it_needs() -> None:
     assert machine.catching_up().never and machine.catching_up().behind == 300
     machine.unlinked(1, 4_000)
     assert machine.catching_up().seconds is None
+
+
+def test_a_question_before_the_first_answer_is_asked() -> None:
+    """The Hello on its way does not ask it: whoever waits for the answer would wait for ever."""
+    machine = receiving()
+    assert machine.look(7) == [Tell(Hello("t", 7))]

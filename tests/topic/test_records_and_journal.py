@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -116,6 +117,57 @@ def test_it_is_even_once_all_that_was_published_is_there(log: SegmentedLog) -> N
             if count > 20:
                 break
         journal.stop()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("place", [TopicPlace("new", 0, False, {"s": 5}), TopicPlace("s", 5, True), TopicPlace("s", 9)])
+def test_the_goal_of_a_wait_does_not_move(log: SegmentedLog, place: TopicPlace) -> None:
+    """A sender that publishes on would move it away for ever. A session that has ended, or was replaced, reaches it."""
+    with TopicSender("t") as sender:
+        journal = TopicJournal(log, sender.address, "t", QUICK)
+        journal._receiver = Answering((1, "s", 5))  # type: ignore[assignment]
+        journal._mark = JournalMark("t", TopicPlace("s", 4))
+        assert not journal.wait_until_even(0)
+        journal._look_whether_even()
+        journal._receiver.answered = (1, "s", 50)  # type: ignore[union-attr, misc]
+        journal._look_whether_even()
+        assert not journal.wait_until_even(0)
+        journal._mark = JournalMark("t", place)
+        journal._look_whether_even()
+        assert journal._even == journal._asked == 1
+
+
+class Answering:
+    """A receiver that has answered, and asks once."""
+
+    tries = 0
+
+    def __init__(self, answered: tuple[int, str, int]) -> None:
+        self.answered = answered
+
+    def look(self) -> int:
+        return 1
+
+
+def test_what_was_received_when_it_stops_is_journaled(log: SegmentedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sender was told that it is received, and may end: the next run would find it nowhere."""
+    with TopicSender("t", retain=ALL) as sender:
+        journal = TopicJournal(log, sender.address, "t", QUICK)
+        real, held = TopicReceiver.take, threading.Event()
+
+        def nothing_until_stopped(receiver: TopicReceiver, *more: Any) -> Any:
+            held.wait()
+            monkeypatch.setattr(TopicReceiver, "take", real)
+            return []
+
+        monkeypatch.setattr(TopicReceiver, "take", nothing_until_stopped)
+        journal.start()
+        for number in range(3):
+            sender.publish(b"%d" % number)
+        until(lambda: journal._receiver is not None and len(journal._receiver._events) == 4)
+        threading.Timer(0, lambda: (until(journal._stopped.is_set), held.set())).start()
+        journal.stop()
+        assert [record.payload for record in journaled(log)] == [b"0", b"1", b"2"]
 
 
 def test_a_place_is_kept_though_no_message_came(log: SegmentedLog) -> None:
