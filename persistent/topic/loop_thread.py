@@ -11,8 +11,10 @@ import os
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
+
+_TURNS_MAX = 1_000
 
 
 class LoopThread:
@@ -23,13 +25,15 @@ class LoopThread:
         self.process = os.getpid()
         self._name, self._sockets = name, sockets
         self._thread: threading.Thread | None = None
+        self._stopping = threading.Lock()
+        """Taken for good by the first ``stop``."""
 
     @property
     def is_elsewhere(self) -> bool:
         """Whether this is a fork of the process that has the thread."""
         return os.getpid() != self.process
 
-    def start(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+    def start(self, begin: Callable[[], None], end: Callable[[], Awaitable[None]]) -> None:
         """Run the loop. Both are called in its thread: ``begin`` first, and ``end`` before the last connections go."""
         _RUNNING.add(self)
         self._thread = threading.Thread(target=self._run, args=(begin, end), name=self._name, daemon=True)
@@ -40,19 +44,32 @@ class LoopThread:
         self.loop.call_soon_threadsafe(do, *values)
 
     def stop(self) -> None:
-        """End the loop and its thread, and wait for that."""
-        self.call(self.loop.stop)
+        """End the loop and its thread, and wait for that. If it was interrupted, or another thread has called it, it
+        waits again."""
+        if self._stopping.acquire(blocking=False):
+            self.call(self.loop.stop)
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
+    def _run(self, begin: Callable[[], None], end: Callable[[], Awaitable[None]]) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.call_soon(begin)
         self.loop.run_forever()
-        end()
-        self.loop.run_until_complete(_ended())
+        self.loop.run_until_complete(self._ended(end))
         _RUNNING.discard(self)
         self.loop.close()
+
+    async def _ended(self, end: Callable[[], Awaitable[None]]) -> None:
+        """Cancel what is under way, and wait until it has ended, and no connection is open."""
+        await end()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for _ in range(_TURNS_MAX):
+            await asyncio.sleep(0)
+            if not list(self._sockets()):
+                return
 
     def let_go(self, nothing: int) -> None:
         """Put the descriptor ``nothing`` in the place of each socket. They stay open in the process that has them."""
@@ -61,13 +78,13 @@ class LoopThread:
                 os.dup2(nothing, descriptor, inheritable=False)
 
 
-async def _ended() -> None:
-    """Cancel what is under way, and wait until it has ended. Then connections that were given up are closed too."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.sleep(0)
+async def settled() -> None:
+    """Wait until every task has ended. One that accepts a connection needs a few turns of the loop; cancelled, it would
+    leave the connection open until it is collected."""
+    for _ in range(_TURNS_MAX):
+        if asyncio.all_tasks() == {asyncio.current_task()}:
+            return
+        await asyncio.sleep(0)
 
 
 _RUNNING: weakref.WeakSet[LoopThread] = weakref.WeakSet()

@@ -180,15 +180,13 @@ class TopicReceiver:
         if self._thread.is_elsewhere:
             return
         with self._changed:
-            if self._closed:
-                return
             self._closed = True
             self._changed.notify_all()
         self._thread.stop()
 
     # -- in the thread of the connection -----------------------------------------------------------------------------
 
-    def _leave(self) -> None:
+    async def _leave(self) -> None:
         """Tell the sender, which would wait for a return, and hang up."""
         if self._transport is not None:
             said = [effect.said for effect in self._receiving.leave() if isinstance(effect, Tell)]

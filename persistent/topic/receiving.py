@@ -32,6 +32,9 @@ from persistent.topic.options import JoinOptions
 from persistent.topic.ordering import GONE, NOT_RETAINED, Ordering
 from persistent.topic.place import TopicPlace
 
+_ANSWER_DISCOVERIES = 3
+_ANSWER_MS = 1_000
+"""How long an answer to Hello may take, at least, until a connection is given up."""
 NOT_LATE = "they were published in the absence of this receiver, and it does not join late"
 
 
@@ -83,6 +86,8 @@ class Receiving:
         self._options, self._follows, self._receiver = options, follow, receiver
         self._link = 0
         self._is_linked = False
+        self._unanswered = 0
+        """How many connections in a row were given up without an answer: a slow sender gets more time each time."""
         self._attempts = 0
         self._due = 0
         self._heard_at = 0
@@ -140,9 +145,10 @@ class Receiving:
         """Time has passed."""
         if self.given_up:
             return []
-        if self._is_linked and now - self._heard_at >= self._options.ms("silence"):
+        if self._is_linked and now - self._heard_at >= self._patience:
             # The other end can be gone without a word.
             link = self._link
+            self._unanswered += not self.joined
             self._forget()
             self._due = now
             return [HangUp(link), *self.tick(now)]
@@ -153,6 +159,15 @@ class Receiving:
         if now < self._due:
             return []
         return self._seek(now)
+
+    @property
+    def _patience(self) -> int:
+        """How long a connection may be silent. One on which Hello has no answer is likely to be nobody's."""
+        silence = self._options.ms("silence")
+        if self.joined:
+            return silence
+        least = max(_ANSWER_DISCOVERIES * self._options.ms("discovery"), _ANSWER_MS)
+        return min(silence, least << min(self._unanswered, 16))
 
     def _seek(self, now: int) -> list[ReceiverEffect]:
         self._attempts += 1
@@ -243,7 +258,7 @@ class Receiving:
         if known is not None and known > standing.next:
             reason = f"the sender is at {standing.next:,} in a session of which this receiver has {known:,} messages"
             return [self._give_up(f"{reason}: two senders share a session, or the place belongs to another one")]
-        self.joined, self._attempts = True, 0
+        self.joined, self._attempts, self._unanswered = True, 0, 0
         found: list[TopicEvent] = []
         if self.ordering is None or self.ordering.session != standing.session:
             found += self._leave(standing.session)

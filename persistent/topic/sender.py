@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 from persistent.clock import Duration, duration_ms, monotonic_s, wall_ms
 from persistent.errors import InvalidPipeline, Refused
-from persistent.topic.loop_thread import LoopThread
+from persistent.topic.loop_thread import LoopThread, settled
 from persistent.topic.messages import TIMES, HangUp, Spoken
 from persistent.topic.options import Retain, checked_topic
 from persistent.topic.retention import MESSAGE_BYTES
@@ -156,21 +156,30 @@ class TopicSender:
 
     def close(self, linger: Duration = "5 s") -> None:
         """End the session. ``linger``: how long to wait for receivers that have not received everything yet, or have
-        lost their connection so shortly before. In a forked process: nothing happens."""
+        lost their connection so shortly before. An interrupt ends the wait, not the closing. In a forked process:
+        nothing happens."""
         linger_ms = duration_ms(linger, "linger")
         if self._thread.is_elsewhere:
             return
+        try:
+            self._linger(linger_ms)
+        finally:
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+            self._thread.stop()
+
+    def _linger(self, linger_ms: int) -> None:
+        """End the session and wait for receivers; in a second thread: for the first one."""
         with self._changed:
             if self._is_closing:
+                self._changed.wait_for(lambda: self._closed)
                 return
             self._is_closing, until = True, self._now() + linger_ms
             self._sending.end()
             self._wake()
             while not self._sending.is_received(self._now(), linger_ms) and (left := until - self._now()) > 0:
                 self._changed.wait(min(left / 1_000, _TICK_S))
-            self._closed = True
-            self._changed.notify_all()
-        self._thread.stop()
 
     def _mine(self) -> threading.Condition:
         """The lock, in the process that has the connections. Elsewhere it may be held by nobody, for ever."""
@@ -218,7 +227,9 @@ class TopicSender:
             self._unsent_bytes = 0
             self._changed.notify_all()
 
-    def _end(self) -> None:
+    async def _end(self) -> None:
+        # What was accepted before is a connection by now, and was ended; a closed server would forget it, open.
+        await settled()
         self._server.close()
         for link in list(self._links.values()):
             link.pump()
@@ -279,6 +290,8 @@ class _SenderLink(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
         self.transport.set_write_buffer_limits(high=_PART_BYTES)
         self._link = self._sender._linked(self)
+        if self._sender._closed:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:

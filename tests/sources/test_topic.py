@@ -184,7 +184,7 @@ def test_end_of_input_closes_what_is_journaled_of_a_sender_that_died(tmp_path: P
 
 @pytest.mark.timeout(60)
 def test_a_run_ends_while_somebody_publishes(tmp_path: Path) -> None:
-    """It counts what was published when it began; each step found more, and it never ended. The rest is the next run's."""
+    """It counts what was published when it began; each step found more, and it did not end."""
     job = Job(tmp_path)
     with TopicSender("t", retain=ALL) as sender:
         publish(sender, range(3))

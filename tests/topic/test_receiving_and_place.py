@@ -320,3 +320,15 @@ def test_a_question_before_the_first_answer_is_asked() -> None:
     """The Hello on its way does not ask it: whoever waits for the answer would wait for ever."""
     machine = receiving()
     assert machine.look(7) == [Tell(Hello("t", 7))]
+
+
+def test_a_connection_without_an_answer_is_replaced_long_before_silence() -> None:
+    """It may be nobody's: a sender that closed has left it open. A slow sender gets twice the time at each attempt."""
+    machine = receiving(discovery=1_000, silence="1 h")
+    assert machine.tick(2_999) == [Tell(Hello("t"))]
+    assert machine.tick(3_000) == [HangUp(1), Dial(2)]
+    machine.linked(2, 3_000)
+    assert machine.tick(8_999) == [Tell(Hello("t"))] and machine.tick(9_000) == [HangUp(2), Dial(3)]
+    machine.linked(3, 9_000)
+    machine.heard(3, [standing(0)], 9_000)
+    assert Dial(4) not in machine.tick(60_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import threading
@@ -420,3 +421,31 @@ def test_a_closed_receiver_ends_its_loop() -> None:
         assert [type(event) for event in receiver] == [SessionBegan]
         until(lambda: not sender.receivers)
         receiver.close()
+
+
+def test_a_connection_that_comes_while_the_sender_closes_is_ended() -> None:
+    """It stayed open until it was collected, and its receiver waited for an answer."""
+    for _ in range(10):
+        sender = TopicSender("t")
+        with dialled(sender.address) as end:
+            sender.close()
+            end.settimeout(10)
+            with contextlib.suppress(ConnectionResetError):
+                assert end.recv(1) == b""
+
+
+@pytest.mark.timeout(60)
+def test_an_interrupted_close_still_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port was held as long as the process lived, and a second close did nothing."""
+    sender = TopicSender("t", retain=ALL)
+
+    def interrupted(*more: Any) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sender._sending, "is_received", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sender.close("1 h")
+    sender.close()
+    TopicSender("t", port=int(sender.address.rpartition(":")[2])).close()
+    with pytest.raises(Refused, match="was closed"):
+        sender.publish(b"late")
