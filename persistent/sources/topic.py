@@ -94,12 +94,13 @@ class TopicSource:
         self._schema = None if schema is None else from_option(schema)
         self._timestamp, self._timestamp_unit = timestamp, timestamp_unit
         self._journal: TopicJournal | None = None
+        self._stops: weakref.finalize[Any, Any] | None = None
 
     def __repr__(self) -> str:
         return f"TopicSource({self._address!r}, {self._topic!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_journal": None}
+        return {**self.__dict__, "_journal": None, "_stops": None}
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -161,12 +162,15 @@ class TopicSource:
         """Leave the topic. The next run resumes where the journal ends."""
         if self._journal is not None:
             self._journal.stop()
-            self._journal = self._records.until = None
+            if self._stops is not None:
+                # It would keep the journal of every run, with its receiver.
+                self._stops.detach()
+            self._journal = self._stops = self._records.until = None
 
     def _running(self) -> TopicJournal:
         if self._journal is None:
             self._journal = TopicJournal(self._log, self._address, self._topic, self._join)
-            weakref.finalize(self, self._journal.stop)
+            self._stops = weakref.finalize(self, self._journal.stop)
             self._journal.start()
         return self._journal
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import time
 import uuid
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -180,6 +182,16 @@ def test_end_of_input_closes_what_is_journaled_of_a_sender_that_died(tmp_path: P
     port = int(sender.address.rpartition(":")[2])
     with TopicSender("other", port=port), pytest.raises(SourceError, match="publishes the topic 'other'"):
         job.pipeline(sender.address, join=quick).run(engine="embedded", end_of_input=True)
+
+
+def test_the_journal_of_a_run_is_not_kept(tmp_path: Path) -> None:
+    """Each run of one source left its journal and its receiver in memory, as long as the process lived."""
+    with TopicSender("t", retain=ALL) as sender:
+        source = TopicSource(sender.address, "t", journal=tmp_path / "journal", join=QUICK)
+        journal = weakref.ref(source._running())
+        source.close()
+        gc.collect()
+        assert journal() is None
 
 
 @pytest.mark.timeout(60)
