@@ -29,8 +29,6 @@ _BEHIND_BYTES = 512 << 10
 """A receiver whose connection has room, and for which more waits, is served before more is published."""
 _PART_BYTES = 256 << 10
 """How much a connection takes at a time, and when it has room again."""
-_FAREWELL_S = 5.0
-"""How long a refused connection stays open for what was sent before."""
 
 
 class TopicSender:
@@ -204,7 +202,10 @@ class TopicSender:
     def _tick(self) -> None:
         with self._changed:
             self._sending.tick(self._now())
+            overdue = self._sending.overdue(self._now())
             self._wake()
+        for link in overdue:
+            self._links[link].transport.abort()
         self._thread.loop.call_later(_TICK_S, self._tick)
 
     def _pump(self) -> None:
@@ -343,4 +344,3 @@ class _SenderLink(asyncio.Protocol):
         self.transport.write(b"".join(frames))
         frames.clear()
         self.transport.close()
-        self._sender._thread.loop.call_later(_FAREWELL_S, self.transport.abort)

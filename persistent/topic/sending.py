@@ -22,6 +22,8 @@ BACKLOG_BYTES = 8 << 20
 LINKS_MAX = 1_000
 HELLO_MS = 10_000
 """How long a connection may say no Hello."""
+FAREWELL_MS = 5_000
+"""How long a refused connection stays open for what was sent before."""
 
 
 @dataclass
@@ -52,6 +54,8 @@ class Sending:
         self._silent: dict[int, int] = {}
         """By connection that has said no Hello: since when it stands."""
         self._joined: dict[int, _Joined] = {}
+        self._refused: dict[int, int | None] = {}
+        """By refused connection: since when; None until the next tick."""
         self._away: dict[int, int] = {}
         """By receiver that has lost its connection and still needs something: when that was."""
 
@@ -87,6 +91,7 @@ class Sending:
     def tick(self, now: int) -> None:
         """Time has passed."""
         self.retained.let_go(now)
+        self._refused = {link: now if since is None else since for link, since in self._refused.items()}
         for link in [link for link, since in self._silent.items() if now - since >= HELLO_MS]:
             self.refuse(link)
         if now >= self._beat_at:
@@ -114,6 +119,7 @@ class Sending:
     def unlinked(self, link: int, now: int) -> None:
         """A connection is gone."""
         self._outboxes.pop(link, None)
+        self._refused.pop(link, None)
         self._silent.pop(link, None)
         gone = self._joined.pop(link, None)
         needed = self.retained.next if self.ended else NUMBER_MAX
@@ -127,9 +133,14 @@ class Sending:
         """Hang up on a connection. ``reason``: what a receiver needs to know; one that is told does not return."""
         if link in self._outboxes:
             self.refused += 1
+            self._refused.setdefault(link, None)
             self._silent.pop(link, None)
             self._joined.pop(link, None)
             self._outboxes[link].refuse(link, reason)
+
+    def overdue(self, now: int) -> list[int]:
+        """The refused connections that stand although their time is over: the other end does not read."""
+        return [link for link, since in self._refused.items() if since is not None and now - since >= FAREWELL_MS]
 
     def heard(self, link: int, said: Spoken) -> None:
         match said:

@@ -449,3 +449,16 @@ def test_an_interrupted_close_still_closes(monkeypatch: pytest.MonkeyPatch) -> N
     TopicSender("t", port=int(sender.address.rpartition(":")[2])).close()
     with pytest.raises(Refused, match="was closed"):
         sender.publish(b"late")
+
+
+@pytest.mark.timeout(60)
+def test_a_refused_connection_whose_other_end_does_not_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There was never room for the farewell, so it stood for ever, with all that waited for it."""
+    monkeypatch.setattr("persistent.topic.sending.FAREWELL_MS", 100)
+    with TopicSender("t") as sender, dialled(sender.address) as end:
+        end.sendall(encode(Hello("t")))
+        until(lambda: sender.receivers)
+        while not sender.dropped:
+            sender.publish(bytes(64 << 10))
+        end.sendall(b"\xff" * 100)
+        until(lambda: sender.refused and not sender._links)
