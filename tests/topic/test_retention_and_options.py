@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from persistent.errors import InvalidPipeline
 from persistent.topic import JoinOptions, MessagesLost, Retain
 from persistent.topic.messages import Sent
 from persistent.topic.options import checked_address, checked_topic
-from persistent.topic.retention import Retained
+from persistent.topic.retention import Retained, RetainedRow
 
 SIZE = 100
 
@@ -140,3 +141,18 @@ def test_a_burst_is_a_loss_of_more_than_so_many() -> None:
     """One that is reported message by message hides how bad it is."""
     options = JoinOptions(burst=10)
     assert [options.is_burst(MessagesLost("s", 5, stop, "")) for stop in (15, 16)] == [False, True]
+
+
+def test_a_row_keeps_the_order_and_frees_what_has_gone() -> None:
+    """Whatever is dropped meanwhile: another message would be sent under the number that was asked for."""
+    row, kept = RetainedRow(), deque[tuple[int, Sent]]()
+    for number in range(20_000):
+        item = (number, Sent("s", number, 0, b""))
+        row.append(item)
+        kept.append(item)
+        if number % 7:
+            row.popleft()
+            kept.popleft()
+        assert len(row) == len(kept) and (not kept or (row[0], row[len(row) - 1]) == (kept[0], kept[-1]))
+    assert [row[index] for index in range(len(row))] == list(kept)
+    assert len(row._items) <= max(2 * len(kept), 2 * 1_024)
