@@ -38,21 +38,22 @@ class Numbers(PersistentTask):
 
 
 class DyingLog(SegmentedLog):
-    """A journal whose writer dies with its process: before its second entry, when messages of the at-most-once mode are
-    acknowledged; or after its first, when those of the others are not."""
+    """A journal whose writer dies with its process at its first messages: before they are written, when those of the
+    at-most-once mode are acknowledged; or after it, when those of the others are not."""
 
     dies_before = False
 
     def writer(self) -> Any:
         writer, dies_before = super().writer(), self.dies_before
-        append, entries = writer.append_many, []
+        append = writer.append_many
 
-        def append_many(*args: Any, **options: Any) -> Any:
-            entries.append(1)
-            if dies_before:
+        def append_many(records: Any, *args: Any, **options: Any) -> Any:
+            if records and dies_before:
                 os.kill(os.getpid(), signal.SIGKILL)
-            append(*args, **options)
-            os.kill(os.getpid(), signal.SIGKILL)
+            written = append(records, *args, **options)
+            if records:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return written
 
         writer.append_many = append_many  # type: ignore[method-assign]
         return writer

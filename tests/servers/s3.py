@@ -172,8 +172,12 @@ class Front:
     @staticmethod
     def _body(environ: dict[str, Any]) -> bytes:
         given = environ["wsgi.input"]
-        whole = bool(environ.get("wsgi.input_terminated"))
-        body: bytes = given.read() if whole else given.read(int(environ.get("CONTENT_LENGTH") or 0))
+        whole, size = bool(environ.get("wsgi.input_terminated")), environ.get("CONTENT_LENGTH", "")
+        body: bytes = given.read() if whole else given.read(int(size or 0))
+        if environ["REQUEST_METHOD"] == "PUT" and not (whole or (size and len(body) == int(size))):
+            # A request that was cut off, even in its headers, reaches us as if it ended there. The real service has it
+            # whole or not at all.
+            raise ConnectionAbortedError(f"the client has sent {len(body)} of {size or 'some'} bytes")
         environ["wsgi.input"] = io.BytesIO(body)
         return body
 

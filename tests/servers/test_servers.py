@@ -6,6 +6,7 @@ import http.client
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -56,7 +57,7 @@ def test_the_front_answers_one_request_at_a_time() -> None:
             return b""
 
     front = Front(application)
-    environ = {"REQUEST_METHOD": "PUT", "PATH_INFO": "/b/k", "wsgi.input": Input()}
+    environ = {"REQUEST_METHOD": "PUT", "PATH_INFO": "/b/k", "CONTENT_LENGTH": "0", "wsgi.input": Input()}
     clients = [threading.Thread(target=lambda: front(dict(environ), lambda *_: None)) for _ in range(6)]
     for client in clients:
         client.start()
@@ -77,6 +78,21 @@ def test_a_fault_is_met_as_told(s3_server: S3Server, status: int, performed: boo
     assert put(s3_server, f"{bucket}/faulty-2", b"x") == status
     assert put(s3_server, f"{bucket}/faulty-3", b"x") == 200
     assert ("faulty-2" in open_storage(f"s3://{bucket}").list("")) == performed
+
+
+@pytest.mark.parametrize("sent", ["", "Content-Len", "Content-Length: 9\r\n\r\n", "Content-Length: 9\r\n\r\nhalf"])
+def test_an_object_that_was_cut_off_is_not_stored(s3_server: S3Server, sent: str) -> None:
+    """The real service has it whole or not at all: a torn one would be a fault that nobody else can cause."""
+    bucket = uuid.uuid4().hex
+    s3_server.bucket(bucket)
+    host, port = s3_server.endpoint.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        client.sendall(f"PUT /{bucket}/torn HTTP/1.1\r\nHost: {host}\r\n{sent}".encode())
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(4_096):
+            pass
+    assert put(s3_server, f"{bucket}/whole", b"x") == 200
+    assert open_storage(f"s3://{bucket}").list("") == ["whole"]
 
 
 def test_requests_are_written_down_with_their_size(s3_server: S3Server) -> None:
