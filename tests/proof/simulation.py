@@ -16,7 +16,6 @@ import logging
 import random
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from persistent import FileSink, FileSource, MemorySource, Pipeline, Retention
 from persistent.driver.loop import Driver
 from persistent.driver.options import Options
 from persistent.errors import EngineError, Fenced, PersistentError, Refused, StorageError, UnknownCheckpoint
+from persistent.stopping import StopRequest
 from persistent.storage import MemoryStorage
 from persistent.testing.faults import Killed
 from tests.proof.result import Result
@@ -206,7 +206,8 @@ class Simulation:
             pipeline = self.pipeline(*self._stores(process))
             options = Options(self.step_rows, follow, ends, 86_400_000, self.retention, None)
             driver = Driver(pipeline.job(), Engine(parallelism, drawn), options)
-            driver._stopped = _Stopped(process, self.schedule)
+            assert isinstance(driver._stop, StopRequest), "it would wait in real time"
+            driver._stop = _HandingOver(process, self.schedule)
             process.stop = driver.stop
             return driver.run()
 
@@ -310,16 +311,15 @@ class Simulation:
             assert report.steps == 0, f"run again in peace, it found {report.steps} steps to do"
 
 
-class _Stopped(threading.Event):
+class _HandingOver(StopRequest):
     """A driver that waits for input hands over."""
 
     def __init__(self, process: Process, schedule: Schedule) -> None:
         super().__init__()
         self._process, self._schedule = process, schedule
 
-    def wait(self, timeout: float | None = None) -> bool:
+    def wait(self, seconds: float) -> None:
         self._schedule.turn_of(self._process, "wait", "", fated=False)
-        return self.is_set()
 
 
 def _command(command: str, checkpoint: Any, pipeline: Callable[[], Pipeline], target: int) -> Any:
