@@ -32,7 +32,7 @@ def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clo
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
     asked = _Asked(task, state, clock)
     knowing = [
-        entry for entry in kept if asked.is_known_by(entry.manifest) and clock <= _limit(entry.manifest, kept, clock)
+        entry for entry in kept if asked.is_known_by(entry.manifest) and not _is_replaced(entry, kept, asked.clock)
     ]
     for entry in reversed(knowing):
         if asked.has_state_of(entry.manifest):
@@ -68,17 +68,14 @@ def _line_of(newest: Manifest, kept: Mapping[int, Entry]) -> list[Entry]:
     return [kept[id] for id in sorted(kept) if not any(first <= id < stop for first, stop, _ in newest.left)]
 
 
-def _limit(manifest: Manifest, kept: Sequence[Entry], clock: int) -> int:
-    """The last clock, up to ``clock``, whose state a checkpoint still has: a later restart has read the records from
-    its own clock on anew."""
-    later = (
-        part.since
-        for entry in kept
-        if entry.manifest.id > manifest.id
-        for name, part in entry.manifest.sources.items()
-        if part.since is not None and (name not in manifest.sources or manifest.sources[name].since != part.since)
+def _is_replaced(entry: Entry, kept: Sequence[Entry], clock: int) -> bool:
+    """Whether a later restart has read records from before the clock anew, which this checkpoint has as they were."""
+    since = {name: part.since for name, part in entry.manifest.sources.items()}
+    return any(
+        part.since is not None and part.since != since.get(name) and part.since < clock
+        for later in kept[kept.index(entry) :]
+        for name, part in later.manifest.sources.items()
     )
-    return min(later, default=clock)
 
 
 @dataclass(frozen=True)
