@@ -12,15 +12,18 @@ from persistent import (
     FingerprintChanged,
     InvalidPipeline,
     MemorySink,
+    MemorySource,
     NonWindowState,
+    Pipeline,
     Retention,
     WindowState,
     tumbling,
 )
 from persistent.checkpoint.log import Log
 from persistent.errors import UnknownCheckpoint
-from persistent.operations import rollback
+from persistent.operations import pin, restart, rollback
 from persistent.state import PersistentState
+from persistent.storage import MemoryStorage
 from tests.histories import ROWS, Totals, _is_known, pipeline, shown, totals
 
 
@@ -150,3 +153,42 @@ def test_another_grid_is_another_state() -> None:
         pipeline(Totals(NonWindowState(Sum(), interval_ms=20, history=50)), url=url).run(engine="embedded")
     longer = pipeline(Totals(NonWindowState(Sum(), interval_ms=10, history=500)), url=url)
     assert longer.run(engine="embedded").steps == 0
+
+
+def test_what_a_restart_has_replaced_does_not_come_back() -> None:
+    """The checkpoint that it went back to has what the old source had after the clock."""
+    url, long = f"memory://{uuid.uuid4().hex}", NonWindowState(Sum(), interval_ms=10, history="1 day")
+
+    def of(number: int, *times: int) -> Pipeline:
+        source = MemorySource([{"ts": ts, "page": "a", "n": number} for ts in times], timestamp="ts")
+        return Pipeline(source=source, task=Totals(long), checkpoint=url, step_rows=3, retention=Retention(last=1_000))
+
+    of(1_000, 10, 60, 120, 200).run(engine="embedded")
+    corrected = of(1, 10, 60, 120, 200)
+    restart(corrected, 50, outputs="again")
+    of(1, 10, 60).run(engine="embedded")
+    assert shown(corrected.state(as_of=50)) == {"a": 1_000}
+    with pytest.raises(UnknownCheckpoint):
+        corrected.state(as_of=150)
+    with pytest.raises(UnknownCheckpoint):
+        restart(corrected, 150, outputs="again")
+    corrected.run(engine="embedded")
+    assert shown(corrected.state(as_of=150)) == {"a": 1_002}
+
+
+def test_what_was_before_the_clock_of_a_restart_stays() -> None:
+    """It is what the restart has kept; only what comes after is read anew."""
+    url, short = f"memory://{uuid.uuid4().hex}", NonWindowState(Sum(), interval_ms=10, history="60 ms")
+
+    def of(*times: int) -> Pipeline:
+        source = MemorySource([{"ts": ts, "page": "a", "n": 1} for ts in times], timestamp="ts", ordered=True)
+        return Pipeline(source=source, task=Totals(short), checkpoint=url, retention=Retention(last=1))
+
+    of(10, 100).run(engine="embedded")
+    pin(url, Log(MemoryStorage(url.removeprefix("memory://"))).newest().manifest.id)  # type: ignore[union-attr]
+    restart(of(10, 60, 200), 50, outputs="again")
+    of(10, 60, 200).run(engine="embedded")
+    of(10, 60, 200, 300).run(engine="embedded")
+    assert shown(of().state(as_of=50)) == {"a": 1}
+    with pytest.raises(UnknownCheckpoint):
+        of().state(as_of=60)

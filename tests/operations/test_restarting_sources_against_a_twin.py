@@ -26,13 +26,11 @@ from persistent import (
     WindowState,
     tumbling,
 )
-from persistent.checkpoint.log import Log
 from persistent.errors import UnknownCheckpoint
 from persistent.log import SegmentedLog
-from persistent.operations import pin, restart
+from persistent.operations import restart
 from persistent.operations.restarting_sources import check_begins_again
 from persistent.state import PersistentState
-from persistent.storage import MemoryStorage
 from tests.histories import Totals, shown, totals
 
 Rows = list[dict[str, Any]]
@@ -130,40 +128,6 @@ def test_a_source_of_which_nothing_was_read_is_read_whole() -> None:
     restart(job.of(a=one, b=other), 50, outputs="again")
     job.run(a=one, b=other)
     assert shown(job.of(a=one, b=other).state()) == totals([*one, *other])
-
-
-def test_what_a_restart_has_replaced_does_not_come_back() -> None:
-    """The checkpoint that it went back to has what the old source had after the clock."""
-    job = Job(LONG)
-    job.run(a=[{"ts": ts, "page": "a", "n": 1_000} for ts in (10, 60, 120, 200)])
-    corrected = [{"ts": ts, "page": "a", "n": 1} for ts in (10, 60, 120, 200)]
-    restart(job.of(a=corrected), 50, outputs="again")
-    job.run(a=corrected[:2])
-    assert shown(job.of(a=corrected).state(as_of=50)) == {"a": 1_000}
-    with pytest.raises(UnknownCheckpoint):
-        job.of(a=corrected).state(as_of=150)
-    with pytest.raises(UnknownCheckpoint):
-        restart(job.of(a=corrected), 150, outputs="again")
-    job.run(a=corrected)
-    assert shown(job.of(a=corrected).state(as_of=150)) == {"a": 1_002}
-
-
-def test_what_was_before_the_clock_of_a_restart_stays() -> None:
-    """It is what the restart has kept; only what comes after is read anew."""
-    url, short = f"memory://{uuid.uuid4().hex}", NonWindowState(Sum(), interval_ms=10, history="60 ms")
-
-    def of(*times: int) -> Pipeline:
-        source = MemorySource([{"ts": ts, "page": "a", "n": 1} for ts in times], timestamp="ts", ordered=True)
-        return Pipeline(source=source, task=Totals(short), checkpoint=url, retention=Retention(last=1))
-
-    of(10, 100).run(engine="embedded")
-    pin(url, Log(MemoryStorage(url.removeprefix("memory://"))).newest().manifest.id)  # type: ignore[union-attr]
-    restart(of(10, 60, 200), 50, outputs="again")
-    of(10, 60, 200).run(engine="embedded")
-    of(10, 60, 200, 300).run(engine="embedded")
-    assert shown(of().state(as_of=50)) == {"a": 1}
-    with pytest.raises(UnknownCheckpoint):
-        of().state(as_of=60)
 
 
 def test_files_that_are_not_read_may_be_from_before_the_clock(tmp_path: Path) -> None:
