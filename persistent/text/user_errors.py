@@ -9,10 +9,12 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import CodeType
 from typing import Any
 
 import monoids
 
+_SHIPPED = "<dynamic-code>"
 _TEXT_MAX = 1_000
 _VALUE_MAX = 100
 _FIELDS_MAX = 20
@@ -48,7 +50,7 @@ def users_line(error: BaseException) -> Line | None:
 def line_of(function: Callable[..., Any]) -> Line | None:
     """The first line of a function; None if it is not written in Python."""
     code = getattr(function, "__code__", None)
-    return _line(code.co_filename, code.co_firstlineno) if code is not None else None
+    return _line(_path(code, function.__globals__), code.co_firstlineno) if code is not None else None
 
 
 def error_text(error: BaseException) -> str:
@@ -91,10 +93,15 @@ def _line(path: str, number: int) -> Line:
     return Line(path, number, _cut(linecache.getline(path, number).strip(), _VALUE_MAX))
 
 
+def _path(code: CodeType, names: Mapping[str, Any]) -> str:
+    """The file of code. Cloudpickle takes it out of what it ships by value, and leaves it in the globals."""
+    return str(names.get("__file__", _SHIPPED)) if code.co_filename == _SHIPPED else code.co_filename
+
+
 def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
     trace = error.__traceback__
     while trace is not None:
-        yield trace.tb_frame.f_code.co_filename, trace.tb_lineno
+        yield _path(trace.tb_frame.f_code, trace.tb_frame.f_globals), trace.tb_lineno
         trace = trace.tb_next
 
 

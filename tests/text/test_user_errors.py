@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import pickle
 import uuid
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from monoids import Count, Sum
@@ -232,3 +235,20 @@ def test_a_line_is_told_where_the_current_folder_is_gone(monkeypatch: pytest.Mon
     line = line_of(told)
     monkeypatch.setattr(os, "getcwd", gone)
     assert str(line).startswith(f"{__file__}, line ")
+
+
+def test_code_that_was_shipped_by_value_names_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead letter of a worker would say "<dynamic-code>", and differ from that of another engine."""
+    (tmp_path / "shipped_by_value.py").write_text("def fails(value):\n    raise ValueError(value)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("shipped_by_value")
+    cloudpickle.register_pickle_by_value(module)
+    fails = pickle.loads(cloudpickle.dumps(module.fails))
+    cloudpickle.unregister_pickle_by_value(module)
+    assert fails.__code__ is not module.fails.__code__
+    with pytest.raises(ValueError, match="7") as raised:
+        fails(7)
+    line = users_line(raised.value)
+    assert line is not None and line.short == "shipped_by_value.py, line 2"
+    first = line_of(fails)
+    assert first is not None and first.short == "shipped_by_value.py, line 1"
