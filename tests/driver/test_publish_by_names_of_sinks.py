@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from persistent import FileSink, PersistentError
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.names import manifest_name
+from persistent.driver import publish
 from persistent.errors import InvalidPipeline, StorageError
 from persistent.operations import rollback, savepoint
 from persistent.storage import MemoryStorage
@@ -125,3 +127,22 @@ def test_a_sink_of_the_job_before_is_asked_for_by_its_name(told: list[str]) -> N
         job.run({"table": LedgerSink(first.x), "more": LedgerSink(job.y)}, start_from=saved)
     job.run({"ledger": LedgerSink(first.x), "more": LedgerSink(job.y)}, start_from=saved)
     assert of(first.x.rows()) == told
+
+
+def test_a_job_takes_over_one_of_the_places_of_its_origin() -> None:
+    """What another sink of the origin had is no reason to refuse the one that keeps its name."""
+    first = Job(ROWS[:25])
+    first.run(end=False)
+    saved = savepoint(first.storage, "s")
+    job = Job()
+    job.run({"x": LedgerSink(first.x)}, start_from=saved)
+    whole = Job()
+    whole.run()
+    assert of(first.x.rows()) == of(whole.x.rows())
+
+
+def test_the_former_name_of_a_sink_is_no_other_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of an older format would be refused, as if the sink that has its outputs were missing."""
+    monkeypatch.setattr(publish, "former_name", lambda job, manifest, name: "former" if name == "a" else "")
+    job, manifest = SimpleNamespace(sinks={"a": None}), SimpleNamespace(sinks={"former": None, "gone": None})
+    assert publish._others(job, manifest) == ["gone"]  # type: ignore[arg-type]
