@@ -26,14 +26,8 @@ from persistent.clock import Instant, instant_ms
 from persistent.codec import Run
 from persistent.driver.commit import check_same_job, first_manifest
 from persistent.operations.fencing import check_not_running, committed, fenced
-from persistent.operations.restarting_sources import (
-    check_begins_again,
-    check_cuts,
-    check_read,
-    rows_between,
-    seen_until,
-    was_read,
-)
+from persistent.operations.restarting_seen import check_cuts, check_remembers, rows_between, seen_until
+from persistent.operations.restarting_sources import check_begins_again, check_read, was_read
 from persistent.operations.rolling_back import (
     check_can_take_back,
     check_left_out,
@@ -72,11 +66,13 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
     found = checkpoint_as_of(log, job.task, job.state, clock)
     check_begins_again(job)
+    check_remembers(job, found.manifest, clock)
     check_read(job, found.manifest, clock)
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
         target = checkpoint_as_of(log, job.task, job.state, clock).manifest
+        check_remembers(job, target, clock)
         check_read(job, target, clock)
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from monoids import Count
-from persistent import Dedupe, MemorySink, MemorySource, NonWindowState, PersistentTask, tumbling
+from persistent import Dedupe, MemorySink, MemorySource, tumbling
 from persistent.checkpoint.compaction import Merge
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Attempt, Staged
@@ -24,6 +23,7 @@ from persistent.errors import FingerprintChanged, InvalidPipeline, LawBroken, Ot
 from persistent.storage import MemoryStorage
 from persistent.worker.job import Closed, Folded, FoldRuns, Job, Mapped
 from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.driver.visits import Visits
 
 WINDOW = tumbling(10)
 NOTHING = Results((), (), ())
@@ -282,18 +282,6 @@ def test_a_step_that_breaks_a_law_is_not_committed() -> None:
     last = entry(source=SourcePart("MemorySource", ("memory",), {"memory": (0, 5)}))
     with pytest.raises(LawBroken, match="manifest 5 after 4 breaks the law that positions of memory never go back"):
         commit(last, NOTHING, plan(4))
-
-
-class Visits(PersistentTask):
-    """Counts visits of a page."""
-
-    key = "page"
-
-    def persistent_state(self) -> NonWindowState:
-        return NonWindowState(Count())
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
 
 
 def test_the_kind_of_a_source_names_a_folder() -> None:

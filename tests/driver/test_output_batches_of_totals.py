@@ -8,25 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monoids import Count, Sum
-from persistent import MemorySink, MemorySource, NonWindowState, PersistentTask, Pipeline, Retention
+from monoids import Sum
+from persistent import MemorySink, MemorySource, NonWindowState, Pipeline, Retention
 from persistent.checkpoint.log import Log
 from persistent.operations import rollback, savepoint
 from persistent.verify import verify
+from tests.driver.visits import Visits
 
 ROWS = [{"ts": number, "page": "abcd"[number % 4]} for number in range(60)]
-
-
-class Visits(PersistentTask):
-    """Records by page, over all time."""
-
-    key = "page"
-
-    def persistent_state(self) -> NonWindowState:
-        return NonWindowState(Count())
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
 
 
 class Failing(Visits):

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from monoids import Count
-from persistent import MemorySource, NonWindowState, PersistentTask
+from persistent import MemorySource
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
 from persistent.checkpoint.names import Staged, new_nonce
@@ -33,20 +32,9 @@ from persistent.errors import Fenced, InvalidPipeline, StagedMissing, StorageErr
 from persistent.storage import MemoryStorage, delete_all
 from persistent.worker.job import Job
 from tests.checkpoint.samples import manifest, operator, plan, run
+from tests.driver.visits import Visits
 
 HEX = "0123456789abcdef" * 2
-
-
-class Visits(PersistentTask):
-    """Counts visits of a page."""
-
-    key = "page"
-
-    def persistent_state(self) -> NonWindowState:
-        return NonWindowState(Count())
-
-    def process_message(self, state: Any, message: Any) -> None:
-        state.update(message.timestamp, 1)
 
 
 class Listener:

@@ -17,7 +17,6 @@ from persistent import (
     NoCheckpoint,
     NonWindowState,
     OtherJob,
-    PersistentTask,
     Pipeline,
 )
 from persistent.operations import collect_garbage, savepoint
@@ -26,6 +25,7 @@ from persistent.testing.faults import FaultyStorage as Faulty
 from persistent.verify import verify
 from tests.crash.sweep import Deaths, anywhere, calm
 from tests.crash.worlds import Totals, World
+from tests.driver import visits
 from tests.faults import FaultyStorage, Killed, Operations
 from tests.operations.conftest import _quiet, folder
 from tests.operations.saved import pipeline, shown
@@ -130,22 +130,10 @@ def test_only_an_empty_checkpoint_is_started(folder: Path) -> None:
 
 
 def test_another_job_is_not_started_from(folder: Path) -> None:
-    """Runs of another monoid decode into numbers that mean nothing."""
-
-    class Visits(PersistentTask):
-        """Of the same name, and another monoid."""
-
-        key = "page"
-
-        def persistent_state(self) -> NonWindowState:
-            return NonWindowState(Count())
-
-        def process_message(self, state: Any, message: Any) -> None:
-            state.update(message.timestamp, 1)
-
+    """Runs of another monoid decode into numbers that mean nothing. ``Visits`` has the name of the other task."""
     world = ended(OPEN, folder)
     url = savepoint(world.checkpoint, "monday")
-    for task, error in ((Visits(), FingerprintChanged), (Totals(), OtherJob)):
+    for task, error in ((visits.Visits(), FingerprintChanged), (Totals(), OtherJob)):
         storage = MemoryStorage(f"{world.name}-{type(task).__name__}")
         job = Pipeline(source=MemorySource([{"ts": 1}]), task=task, checkpoint=storage, start_from=url)
         with pytest.raises(error):
