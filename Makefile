@@ -36,7 +36,7 @@ help:
 test check integration matrix marathon: export PYTHONDONTWRITEBYTECODE =
 # What the rounds of a run are drawn from.
 check integration matrix: export SEED := $(SEED)
-# A third of the examples of Hypothesis; make check tries them all.
+# A fifth of the examples of Hypothesis; make check tries them all.
 test: export EXAMPLES = few
 
 run: .venv/installed

@@ -43,6 +43,7 @@ from persistent.text.figures import clock_text
 from persistent.verify import verify
 from persistent.worker.merge_runs import read_rows
 from persistent.worker.seen_state import seen_job, seen_monoid
+from tests.few import examples
 
 BY_NUMBER = Dedupe(origin="origin", sequence="n", within=1_000)
 
@@ -141,7 +142,7 @@ def seen(url: str, at: int | None = None) -> dict[str, set[int]]:
 ROWS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), min_size=1, max_size=60)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sent=ROWS,
     step_rows=st.integers(1, 30),
@@ -171,7 +172,7 @@ def test_each_number_counts_once_in_any_steps_splits_and_runs(
             }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     sent=st.lists(st.integers(0, 25), min_size=1, max_size=60),
     step_rows=st.integers(1, 30),
@@ -200,7 +201,7 @@ def test_each_id_counts_once_in_any_steps_splits_and_runs(
 
 
 @pytest.mark.parametrize("by_ids", [False, True])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     sent=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 60)), min_size=1, max_size=50),
     step_rows=st.integers(1, 12),

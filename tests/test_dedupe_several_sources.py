@@ -30,6 +30,7 @@ from persistent.checkpoint.log import Log
 from persistent.operations import merge, rollback, savepoint
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
+from tests.few import examples
 
 BY_NUMBER = Dedupe(origin="origin", sequence="n", within=1_000)
 BY_ID = Dedupe.by_id("id", within=1_000)
@@ -79,7 +80,7 @@ def counted(of: Pipeline) -> dict[str, int]:
 SENT = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), min_size=1, max_size=30)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(clicks=SENT, orders=SENT, step_rows=st.integers(1, 20), threads=st.integers(1, 3), stop=st.integers(1, 30))
 def test_a_record_counts_once_in_each_source(
     clicks: list[tuple[str, int]], orders: list[tuple[str, int]], step_rows: int, threads: int, stop: int

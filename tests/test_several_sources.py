@@ -119,6 +119,7 @@ def test_two_sources_equal_one(task: type[PersistentTask], tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("task", TASKS)
+@pytest.mark.check
 def test_two_sources_on_spark_equal_one(task: type[PersistentTask], spark: Any, tmp_path: Path) -> None:
     """The same, where workers read both."""
     check(task, tmp_path, spark)

@@ -14,6 +14,7 @@ from persistent.checkpoint.log import Log
 from persistent.operations import rollback, savepoint
 from persistent.verify import verify
 from tests.driver.visits import Visits
+from tests.few import examples
 
 ROWS = [{"ts": number, "page": "abcd"[number % 4]} for number in range(60)]
 
@@ -137,7 +138,7 @@ def test_a_key_that_fails_for_a_new_sink_is_one_dead_letter() -> None:
     assert world.run(20, task=Failing(), on_error="dead-letter").steps == 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(st.tuples(st.sampled_from(["read", "end", "join", "retract", "again"]), st.integers(1, 15)), max_size=8)
 )

@@ -26,6 +26,7 @@ from persistent.storage import MemoryStorage
 from persistent.worker.job import Mapped, MapSplit
 from persistent.worker.seen_items import SeenBefore, SeenSpan
 from persistent.worker.seen_state import seen_monoid
+from tests.few import examples
 
 BY_NUMBER = Dedupe(origin="origin", sequence="n")
 
@@ -151,7 +152,7 @@ SENT = st.lists(st.tuples(st.sampled_from("aab"), st.integers(0, 5), st.integers
     ],
     ids=repr,
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @example(sent=[("a", 1, 20), ("a", 2, 20), ("a", 9, 60), ("a", 4, 90), ("a", 2, 30), ("a", 1, 50)], steps=3)
 @given(sent=SENT, steps=st.integers(1, 3))
 def test_what_a_record_becomes_does_not_depend_on_the_workers(

@@ -78,6 +78,7 @@ def test_a_class_of_a_script_is_shipped(engine: Any, tmp_path: Path) -> None:
             sys.modules.pop(name, None)
 
 
+@pytest.mark.check
 def test_a_class_of_main_is_shipped(tmp_path: Path) -> None:
     """The classes of a notebook, and of ``python script.py``, live in ``__main__``; the session is the user's."""
     script = tmp_path / "main.py"

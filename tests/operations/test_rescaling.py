@@ -108,6 +108,7 @@ def pipeline_of(job: Job, folder: Path, files: int) -> Pipeline:
 
 
 @pytest.mark.spark
+@pytest.mark.check
 def test_engines_take_turns_over_one_checkpoint(spark: Any, tmp_path: Path) -> None:
     """Who tries on a laptop what then runs on a cluster, and looks into it on the laptop again, has one state."""
     for name in SPARK_JOBS:

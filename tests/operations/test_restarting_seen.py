@@ -18,6 +18,7 @@ from persistent import Dedupe, NonWindowState, Refused
 from persistent.operations import restart
 from persistent.storage import MemoryStorage
 from persistent.verify import verify
+from tests.few import examples
 from tests.test_dedupe import BY_NUMBER, Visits, account, counted, pipeline, row, storage_of
 
 
@@ -37,7 +38,7 @@ def _url() -> Iterator[str]:
     MemoryStorage(name).clear()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     sent=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 15), st.integers(0, 40)), min_size=8, max_size=50),
     step_rows=st.integers(1, 15),

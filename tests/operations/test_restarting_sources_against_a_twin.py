@@ -31,6 +31,7 @@ from persistent.log import SegmentedLog
 from persistent.operations import restart
 from persistent.operations.restarting_sources import check_begins_again
 from persistent.state import PersistentState
+from tests.few import examples
 from tests.histories import Totals, shown, totals
 
 Rows = list[dict[str, Any]]
@@ -65,7 +66,7 @@ class Job:
 
 
 @pytest.mark.parametrize("state", [LONG, HOUR], ids=["without windows", "one window"])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(a=TIMES, b=TIMES, first=st.integers(1, 20), clocks=st.lists(st.integers(0, 20), min_size=1, max_size=4))
 def test_a_job_that_went_back_counts_what_came_out_of_order_or_of_a_source_that_joined(
     state: PersistentState, a: list[int], b: list[int], first: int, clocks: list[int]
@@ -91,7 +92,7 @@ def test_a_job_that_went_back_counts_what_came_out_of_order_or_of_a_source_that_
 
 
 @pytest.mark.parametrize("state", [LONG, HOUR], ids=["without windows", "one window"])
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(a=TIMES, b=TIMES, first=st.integers(1, 20), read=st.integers(1, 20), which=st.integers(0, 20))
 def test_a_source_that_lags_loses_nothing(
     state: PersistentState, a: list[int], b: list[int], first: int, read: int, which: int

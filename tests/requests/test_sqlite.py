@@ -17,6 +17,7 @@ import pytest
 from persistent.errors import InvalidPipeline, Refused, StorageError
 from persistent.requests import SqliteRequestLog
 from persistent.requests.protocol import TABLE
+from tests.few import one_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -324,7 +325,7 @@ SERVER = textwrap.dedent(
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("where", ["before the commit", "before the reply", "before the acknowledgement"])
+@pytest.mark.parametrize("where", one_in(3, ["before the commit", "before the reply", "before the acknowledgement"]))
 def test_killed_with_9(where: str, log: SqliteRequestLog, tmp_path: Path) -> None:
     """Effect and row, reply, acknowledgement: in this order nothing is lost, and nothing done twice."""
     queue, replies = tmp_path / "queue", tmp_path / "replies"

@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from persistent.sources import FileSource
+from tests.few import examples
 from tests.sources.draining import Drained
 
 GOOD_JSON = [b'{"ts":%d,"v":"a%d"}' % (i, i) for i in range(12)]
@@ -43,4 +44,6 @@ def of_lines(good, bad):
 STEPS = st.tuples(st.integers(1, 40), st.booleans(), st.integers(1, 4), st.sampled_from([1, 30, 100, 1 << 24]))
 
 
-PROPERTY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+PROPERTY = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)

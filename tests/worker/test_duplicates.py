@@ -23,6 +23,7 @@ from persistent.worker.job import Job
 from persistent.worker.merge_runs import read_rows, write_run
 from persistent.worker.seen_items import SeenBefore
 from persistent.worker.seen_state import SeenCache, seen_job, seen_monoid
+from tests.few import examples
 
 PANE_MS = 10
 BY_NUMBER = Dedupe(origin="origin", sequence="n", within=40)
@@ -99,7 +100,7 @@ CUTS = st.lists(st.integers(0, 30), max_size=3)
 
 
 @pytest.mark.parametrize("dedupe", [BY_NUMBER, BY_EPOCH, replace(BY_NUMBER, restamped=True), BY_ID, BY_TWO], ids=repr)
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(steps=STEPS, cuts=CUTS)
 def test_every_record_meets_the_fate_that_a_plain_set_gives_it(
     dedupe: Dedupe, steps: list[tuple[int, list[dict[str, Any]]]], cuts: list[int]

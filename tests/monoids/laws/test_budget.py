@@ -20,6 +20,7 @@ def worked() -> float:
     return time.perf_counter() - _waiting()
 
 
+@pytest.mark.check
 def test_a_slow_monoid_is_tried_for_five_seconds_and_told_on_what() -> None:
     """Lost: an end; and, once there is one, the word that not all was tried."""
     began = worked()
@@ -72,6 +73,7 @@ def test_memory_is_looked_at_between_calls(monkeypatch: pytest.MonkeyPatch) -> N
         budget.check()
 
 
+@pytest.mark.check
 def test_a_language_that_grows_with_each_word_is_bounded() -> None:
     """Lost: the machine: a lawful sum of 160 sets of three words holds 3**160."""
     languages = written(lambda a, b: frozenset(x + y for x in a for y in b), frozenset([""]))

@@ -60,6 +60,7 @@ def test_plugin_tries_every_public_monoid_of_a_package(package: Path) -> None:
     assert "3 failed" in lines[-1]
 
 
+@pytest.mark.check
 def test_plugin_beside_other_tests(package: Path) -> None:
     """The laws may be tried in the same run as the tests, and chosen by name."""
     (package / "test_other.py").write_text("def test_other(): pass\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
 from monoids.laws import LawViolation, Trial, law_named
@@ -17,6 +18,7 @@ def values(trial: Trial, found: LawViolation) -> dict[str, Any]:
     return {name: value_of(trial.monoid, reached) for name, reached in found.bindings.items()}
 
 
+@pytest.mark.check
 def test_rare_violation_is_shrunk_too() -> None:
     """What is seen once in 200 examples is the hardest to read."""
 
