@@ -24,6 +24,7 @@ _CHECKED = (
     "tests/integration/",
     "tests/benchmarks/",
     "tests/crash/",
+    "tests/proof/",
     "tests/examples/",
     "tests/driver/test_effects",
     "tests/storage/test_hdfs.",

@@ -42,6 +42,7 @@ def test_one_module_is_checked_with_its_own_tests() -> None:
     assert changed[-1] == ["pytest", "-q", "tests/sources/test_text.py"]
 
 
+@pytest.mark.check
 def test_a_module_without_tests_of_its_own_passes(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

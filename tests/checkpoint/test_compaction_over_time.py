@@ -309,6 +309,7 @@ def test_four_hundred_steps_leave_few_files(task: type[PersistentTask]) -> None:
     assert sum(pipeline.state()["value"].to_pylist()) == (2_000 if task is Visits else 50)
 
 
+@pytest.mark.check
 def test_many_small_input_files_leave_few_files(tmp_path: Path) -> None:
     """The listing of the source is state too: one file for each step would be 10,000 files."""
     for number in range(300):

@@ -6,6 +6,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.cli.visits import command, json_of
 
 VISITS = "visits.py:pipeline"
@@ -41,6 +43,7 @@ def test_verify_with_the_source_names_the_partition(done: Path) -> None:
     assert "is the newest, and itself verifies" in said.stderr
 
 
+@pytest.mark.check
 def test_doctor(folder: Path) -> None:
     """Without it nobody would know whether another store can be trusted."""
     rows = json_of("doctor", "checkpoint")

@@ -97,6 +97,7 @@ def test_a_worker_killed_is_replaced(engine: Any, tmp_path: Path) -> None:
     assert results[0][1] == 2
 
 
+@pytest.mark.check
 def test_a_task_that_always_fails_is_an_engine_error(engine: Any, tmp_path: Path) -> None:
     """The user would search a Java stack trace of two hundred lines for their own."""
 
@@ -142,6 +143,7 @@ def test_an_error_that_cannot_travel_is_told_in_words(engine: Any) -> None:
         engine.map(work, [0])
 
 
+@pytest.mark.check
 def test_an_interrupt_cancels_the_job(engine: Any, tmp_path: Path) -> None:
     """Ctrl-C would leave tasks running that the next run has to share its cores with."""
 

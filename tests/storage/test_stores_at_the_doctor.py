@@ -112,6 +112,7 @@ def failed(diagnosis: Diagnosis) -> list[str]:
     return [probe.name for probe in diagnosis.probes if not probe.passed]
 
 
+@pytest.mark.check
 def test_an_honest_store_passes_and_is_opened_from_then_on(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody could use a store that we do not know."""
     url = f"honest://{folder}"

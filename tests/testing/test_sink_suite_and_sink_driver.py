@@ -47,6 +47,7 @@ class TestSqliteAppend(SqliteSuite):
     """SqliteSink, adding."""
 
 
+@pytest.mark.check
 class TestSqliteUpsert(SqliteSuite):
     """SqliteSink, replacing."""
 

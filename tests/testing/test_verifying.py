@@ -11,6 +11,7 @@ import pytest
 from monoids import Mean, Sum
 from persistent import InvalidPipeline, NonWindowState, PersistentTask
 from persistent.testing import TaskDiffers, verify_task
+from tests.few import one_in
 from tests.testing.planted import (
     MISTAKES,
     ROWS,
@@ -31,7 +32,7 @@ PAGES = dict(Counter(row["page"] for row in ROWS))
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=repr)
+@pytest.mark.parametrize("mistake", one_in(2, MISTAKES), ids=repr)
 def test_a_mistake_is_found(mistake: Mistake) -> None:
     """A user would learn of it from wrong figures, after the first crash."""
     elsewhere = mistake.way == "in another process"
@@ -42,7 +43,7 @@ def test_a_mistake_is_found(mistake: Mistake) -> None:
     assert mistake.wrong.__name__ in str(caught.value)
 
 
-@pytest.mark.parametrize("task", RIGHT, ids=lambda task: task.__name__)
+@pytest.mark.parametrize("task", one_in(2, RIGHT), ids=lambda task: task.__name__)
 def test_an_honest_task_passes(task: type[PersistentTask]) -> None:
     """A test that fails for no reason is switched off."""
     verify_task(task, ROWS, steps=5, elsewhere=task in (Totals, KeyByChecksum))

@@ -52,6 +52,7 @@ def test_whatever_is_slow_is_tried_for_five_seconds(name: str, monkeypatch: pyte
     assert waited[0] < 7
 
 
+@pytest.mark.check
 def test_examples_that_are_asked_for_are_never_cut() -> None:
     """Lost: what the caller asked for."""
     trial = Trial(Slow(), st.integers(0, 9), examples=20)

@@ -109,6 +109,7 @@ for monoid, inputs in INSTANCES:
 """
 
 
+@pytest.mark.check
 def test_another_hash_seed_gives_the_same_bytes() -> None:
     """State written by one process is compared, merged and verified by others."""
     outputs = [_digests(seed) for seed in ("1", "77")]

@@ -41,6 +41,7 @@ def _entry_points() -> set[str]:
     return {point.value for point in entry_points(group="pytest11")}
 
 
+@pytest.mark.check
 def test_plugin_tries_every_public_monoid_of_a_package(package: Path) -> None:
     """A monoid that nobody thought of testing is tested."""
     (package / "test_other.py").write_text("def test_other(): pass\n")
