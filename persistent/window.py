@@ -308,7 +308,8 @@ class Panes:
         """The last clock on the grid at or before this one."""
         if self.interval_ms is not None:
             return clock // self.interval_ms * self.interval_ms
-        return int(self.starts(clock if self.window is None else min(clock, self.window.time_max)))
+        known = clock if self.window is None else min(max(clock, 0), self.window.time_max)
+        return int(self.starts(known))
 
     def is_cut(self, clock: int) -> bool:
         """Whether this clock is on the grid: a checkpoint there cuts no pane."""

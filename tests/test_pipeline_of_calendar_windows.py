@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -36,10 +38,13 @@ from persistent.clock import instant_ms
 from persistent.engines import Embedded
 from persistent.errors import LawBroken
 from persistent.operations import compact, merge, restart, rollback, savepoint
-from persistent.storage import open_storage
+from persistent.storage import MemoryStorage, open_storage
 from persistent.testing import verify_task
 from persistent.verify import verify
 from persistent.zone import FIRST_S, Zone
+from tests import faults
+from tests.faults import DEATHS, FaultyStorage, Operations
+from tests.few import one_in
 from tests.operations.test_merging import Named
 from tests.test_calendar_window import plain
 
@@ -143,7 +148,7 @@ def check(
     spark: Any = None,
 ) -> None:
     """Run a job in some runs, each over more of the rows; all that is published or open is as expected."""
-    sink, where = MemorySink(), f"memory://calendar-{id(given)}-{step_rows}-{runs}"
+    sink, where = MemorySink(), f"memory://calendar-{uuid4().hex}"
     options = {"disorder": "1 day", "step_rows": step_rows, "interval_ms": 1_800_000 if grid else None}
     job = None
     for number in range(1, runs + 1):
@@ -379,6 +384,65 @@ def test_a_plan_without_rules_keeps_those_of_its_checkpoint(monkeypatch: pytest.
         assert recorded(job, ids[0]) == Zone("Test/Zone", ((FIRST_S, 0),))
         assert recorded(job) == Zone("Test/Zone", ((FIRST_S, 0), (instant_ms("2024-05-10") // 1_000, 7_200)))
     assert bounds(sink)[-1] == ("08 00", "09 00")
+
+
+TABLES = ((), (SUMMER,), (OTHER,), (SUMMER, OTHER), (("2024-05-04T13:00Z", -1), ("2024-05-09T03:00Z", 1)))
+
+
+def check_each_row_counts_where_it_is(job: Pipeline, given: Rows) -> None:
+    """The published windows do not overlap, and each holds exactly the rows of its time that were not late."""
+    late = Counter(job.late()["timestamp"].to_pylist())
+    times = Counter(row["ts"] for row in given) - late
+    windows = sorted((start, end, n) for (_, start, end), (n, _) in published(job.sink).items())
+    assert all(before[1] <= after[0] for before, after in pairwise(windows))
+    for start, end, n in windows:
+        assert n == sum(count for time, count in times.items() if start <= time < end)
+    assert sum(n for _, _, n in windows) == times.total() and verify(job.storage).ok
+
+
+@given(
+    st.lists(st.integers(0, 13 * 24), min_size=4, max_size=30),
+    st.lists(st.tuples(st.sampled_from(TABLES), st.integers(1, 6), st.booleans()), min_size=2, max_size=4),
+    st.sampled_from(["0 ms", "2 days", "5 days"]),
+    st.sampled_from(["day", "week"]),
+)
+@settings(max_examples=15, deadline=None)
+def test_rules_that_change_at_any_restart_lose_no_row(
+    hours: list[int], runs: list[tuple[Any, int, bool]], disorder: str, unit: str
+) -> None:
+    """A window would take the rows of another, or be published twice, where rules changed between two runs."""
+    given = [{"ts": instant_ms("2024-05-01T00:20Z") + 3_600_000 * hour, "meter": "a", "used": 1} for hour in hours]
+    sink, where = MemorySink(), f"memory://calendar-rules-{uuid4().hex}"
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for number, (table, step_rows, ends) in enumerate(runs, 1):
+            part, ends = given[: len(given) * number // len(runs)], ends or number == len(runs)
+            with machine(monkeypatch, *table):
+                options = {"ordered": True, "disorder": disorder, "step_rows": step_rows}
+                job = pipeline(calendar(unit, tz="Test/Zone"), part, where, sink, **options)
+                job.run(engine="embedded", end_of_input=ends)
+    check_each_row_counts_where_it_is(job, given)
+
+
+_OPERATIONS = 60
+"""Of a run over three steps, and some more."""
+
+
+@pytest.mark.parametrize(("at", "how"), one_in(7, [(at, how) for how in DEATHS for at in range(_OPERATIONS)]))
+def test_a_kill_at_any_operation_under_changing_rules(at: int, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that a machine has begun, and another one with other rules repeats, would close other windows."""
+    sink, storage, given = MemorySink(), MemoryStorage(f"calendar-{at}-{how}"), rows(*DAYS)
+    for table, count in (((), 4), ((SUMMER,), 8), ((OTHER,), 12)):
+        with machine(monkeypatch, *table):
+            job = pipeline(days(), given[:count], storage, sink, ordered=True, step_rows=3)
+            if count > 4:
+                job.storage = FaultyStorage(storage, Operations(at, how))  # type: ignore[assignment]
+            with suppress(faults.Killed):
+                job.run(engine="embedded")
+    with machine(monkeypatch):
+        job = pipeline(days(), given, storage, sink, ordered=True)
+        job.run(engine="embedded", end_of_input=True)
+    assert job.late().num_rows == 0
+    check_each_row_counts_where_it_is(job, given)
 
 
 def test_workers_and_readers_need_no_zone_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 import pytest
@@ -101,7 +102,7 @@ streams = st.lists(
 @settings(max_examples=15, deadline=None)
 def test_what_is_published_is_a_plain_sum(given: Rows, step_rows: int, ends: list[bool]) -> None:
     """A row that is older than others would be missing, or one count twice after a restart."""
-    sink, where = MemorySink(), f"memory://everything-{id(given)}"
+    sink, where = MemorySink(), f"memory://everything-{uuid4().hex}"
     for number, end in enumerate(ends, 1):
         part = given[: -(-len(given) * number // len(ends))]
         before = len(sink.rows())
@@ -144,7 +145,6 @@ def test_the_clock_does_not_wait_for_everything() -> None:
     report = job.run(engine="embedded", end_of_input=True)
     entry = Log(job.storage).newest()
     assert entry is not None and (report.clock_ms, entry.manifest.clock.closed) == (90_000_000, 90_000_000)
-    assert "feature" not in entry.manifest.operator.state.fingerprint
 
 
 def test_a_sink_that_joins_gets_every_key_and_a_rollback_publishes_again() -> None:

@@ -66,7 +66,7 @@ class Workbench:
         has begun last there; then those of this machine. A window that holds anything, or has closed, keeps its
         start."""
         clock, state = manifest.clock, manifest.operator.state
-        begun = max(clock.watermark, clock.closed, *clock.largest.values(), *(run.pane_max for run in state.runs))
+        begun = max([clock.watermark, *(run.pane_max for run in state.runs)])
         return self._state.zone_after(state.zone, begun)
 
     def runs(self, manifest: Manifest) -> tuple[Run, ...]:

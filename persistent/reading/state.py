@@ -103,9 +103,10 @@ def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
 def _number(window: AnyWindow | None, start: int) -> int:
     if window is None:
         raise InvalidPipeline("this state has no windows")
-    if start > window.time_max:
-        raise InvalidPipeline(f"no window starts at {utc_text(start)}: the last one ends by then")
-    number = int(window.last_number(start))
+    try:
+        number = int(window.last_number(start))
+    except ValueError as error:
+        raise InvalidPipeline(str(error)) from error
     before = int(window.start_of(number))
     if start != before:
         raise InvalidPipeline(
