@@ -91,11 +91,8 @@ class CalendarWindow:
     def last_number(self, times: Any) -> Any:
         """The number of the window that holds each time. ValueError for a time beyond the table of the zone."""
         if not isinstance(times, np.ndarray):
-            self._check_known(int(times), int(times))
-            return int(np.searchsorted(self._starts, times, side="right")) - 1
+            return self._number(int(times))
         numbers = np.empty(times.shape, np.int64)
-        if len(times):
-            self._check_known(int(times.min()), int(times.max()))
         for begin in range(0, len(times), _CHUNK_ROWS):
             self._look_up(times[begin : begin + _CHUNK_ROWS], numbers[begin : begin + _CHUNK_ROWS])
         return numbers
@@ -183,17 +180,21 @@ class CalendarWindow:
         return low, bits, firsts, int(np.diff(firsts).max())
 
     def _look_up(self, times: Integers, numbers: Integers) -> None:
+        """Fill in the numbers of the windows of these times. In the order of time, most pieces are in one window."""
+        first, last = self._number(int(times.min())), self._number(int(times.max()))
+        if first == last:
+            numbers.fill(first)
+            return
         low, bits, firsts, borders = self._buckets
         firsts.take((times - low) >> bits, out=numbers, mode="clip")
         for _ in range(borders):
             numbers += times >= self._starts[1:].take(numbers, mode="clip")
 
-    def _check_known(self, lowest: int, highest: int) -> None:
-        if lowest < self._starts[0] or highest >= self._starts[-2]:
-            wrong = lowest if lowest < self._starts[0] else highest
-            raise ValueError(
-                f"{self}: {wrong} is a time beyond the years {' to '.join(_YEARS)}, whose borders are known"
-            )
+    def _number(self, time: int) -> int:
+        """The number of the window that holds this time."""
+        if not self._starts[0] <= time < self._starts[-2]:
+            raise ValueError(f"{self}: the time {time} is beyond {' to '.join(_YEARS)}, the years of its borders")
+        return int(np.searchsorted(self._starts, time, side="right")) - 1
 
 
 def calendar(unit: str, *, tz: str = "UTC", offset: Duration = 0) -> CalendarWindow:
