@@ -7,6 +7,7 @@
 Subclass ``PersistentTask``, choose the monoid of its state, and run a ``Pipeline``.
 """
 
+from persistent.calendar_window import calendar
 from persistent.checkpoint.retention import Retention
 from persistent.clients.rabbit_topology import Binding, Exchange, Queue, Topology
 from persistent.dedupe import Dedupe
@@ -66,7 +67,7 @@ from persistent.sources import (
 )
 from persistent.state import NonWindowState, PersistentState, State, WindowState
 from persistent.task import PersistentTask
-from persistent.window import Window, sliding, tumbling
+from persistent.window import Window, everything, sliding, tumbling
 
 __version__ = "0.1.0"
 
@@ -137,6 +138,8 @@ __all__ = [
     "UserCodeError",
     "Window",
     "WindowState",
+    "calendar",
+    "everything",
     "sliding",
     "tumbling",
 ]

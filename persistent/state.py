@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,16 +26,20 @@ from monoids.column import take
 from monoids.groupby.cells import Integers, group_codes
 from monoids.groupby.summing import GroupSums
 from monoids.monoid import check
+from persistent.calendar_window import CalendarWindow
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
 from persistent.state_rows import OPEN_PANE
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
-from persistent.window import Panes, Window
+from persistent.window import AnyWindow, Everything, Panes, Window
+from persistent.zone import Zone
 
 _FORMAT = 1
 _HEADER_BYTES = 4
+_GRID_MS = 60_000
+"""The grid of clocks of a state whose windows have no borders."""
 TIMESTAMP_MAX = 1 << 62
 
 
@@ -62,8 +68,37 @@ class PersistentState:
         self._elements: dict[int, Any] = {}
 
     @property
-    def window(self) -> Window | None:
+    def window(self) -> AnyWindow | None:
+        """The windows that the clock closes; None if there are none."""
         return self.panes.window
+
+    @property
+    def has_borders(self) -> bool:
+        """Whether its outputs have the columns of a window's borders."""
+        return False
+
+    @property
+    def zone(self) -> Zone | None:
+        """The time zone whose rules move the borders of its windows, if any."""
+        return None if self.window is None else self.window.zone
+
+    def in_zone(self, zone: Zone | None) -> PersistentState:
+        """The same state, without elements, whose windows are by these rules of their zone; itself if it has none."""
+        window = self.window
+        if zone is None or not isinstance(window, CalendarWindow) or window.zone == zone:
+            return self
+        other = copy(self)
+        other.panes = replace(self.panes, window=replace(window, zone=zone))
+        other._elements = {}
+        return other
+
+    def zone_after(self, kept: Zone | None, begun: int) -> Zone | None:
+        """The rules of the zone for windows that were kept by others (None: by none) up to a time at which the last of
+        them had begun."""
+        window = self.window
+        if kept is None or not isinstance(window, CalendarWindow):
+            return self.zone
+        return window.kept_by(kept, begun).zone
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
         """In a pipeline: the pane of each update, in a step that begins at ``watermark``."""
@@ -206,7 +241,7 @@ class NonWindowState(PersistentState):
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
         if self.history_ms is None:
-            return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
+            return _open_panes(timestamps)
         return self.folded_panes(np.asarray(self.panes.starts(timestamps)), watermark)
 
     def folded_panes(self, panes: Integers, watermark: int) -> Integers:
@@ -252,39 +287,70 @@ class WindowState(PersistentState):
     {(0, 10): 3, (5, 15): 3, (10, 20): 1}
     """
 
-    def __init__(self, monoid: Monoid[Any], window: Window, *, interval_ms: Duration | None = None) -> None:
-        if not isinstance(window, Window):
-            raise TypeError(f"a window is made by tumbling(size) or sliding(size, every), not {window!r}")
+    def __init__(
+        self,
+        monoid: Monoid[Any],
+        window: Window | CalendarWindow | Everything,
+        *,
+        interval_ms: Duration | None = None,
+    ) -> None:
+        if not isinstance(window, Window | CalendarWindow | Everything):
+            raise TypeError(
+                f"a window is made by tumbling(size), sliding(size, every), calendar(unit) or everything(), not "
+                f"{window!r}"
+            )
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
-        super().__init__(monoid, Panes(window, interval))
+        self._everything = window if isinstance(window, Everything) else None
+        if isinstance(window, Everything):
+            super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
+        else:
+            super().__init__(monoid, Panes(window, interval))
 
     @property
-    def window(self) -> Window:
-        assert self.panes.window is not None
-        return self.panes.window
+    def has_borders(self) -> bool:
+        return True
 
     def stored_panes(self, timestamps: Integers, watermark: int) -> Integers:
-        return np.asarray(self.panes.starts(timestamps))
+        return _open_panes(timestamps) if self.window is None else np.asarray(self.panes.starts(timestamps))
 
-    def get(self) -> Mapping[tuple[int, int], Any]:
-        """Every non-empty window, (start, end) to presented value, in order of time."""
+    def knows(self, clock: int, watermark: int) -> bool:
+        return self.window is not None and super().knows(clock, watermark)
+
+    def fingerprint(self) -> dict[str, Any]:
+        if self._everything is None:
+            return super().fingerprint()
+        # As of a NonWindowState: the grid of clocks matters only for a state on its own.
+        return {**super().fingerprint(), "window": self._everything.fingerprint(), "interval_ms": None}
+
+    def get(self) -> Mapping[tuple[int | None, int | None], Any]:
+        """Every non-empty window, (start, end) to presented value, in order of time; ``(None, None)`` is everything."""
+        window, elements = self.window, sorted(self._elements.items(), key=_first)
+        if window is None:
+            every = [element for _, element in elements]
+            return {(None, None): self.monoid.present(self._total(every))} if every else {}
         found: dict[int, list[Any]] = {}
-        for pane, element in sorted(self._elements.items(), key=_first):
-            for number in range(self.window.first_number(pane), self.window.last_number(pane) + 1):
+        for pane, element in elements:
+            for number in range(window.first_number(pane), window.last_number(pane) + 1):
                 found.setdefault(number, []).append(element)
         return {
-            (self.window.start_of(number), self.window.end_of(number)): self.monoid.present(self._total(elements))
-            for number, elements in sorted(found.items(), key=_first)
+            (window.start_of(number), window.end_of(number)): self.monoid.present(self._total(parts))
+            for number, parts in sorted(found.items(), key=_first)
         }
 
     def _held(self, timestamps: Integers) -> Any:
-        return self.window.holds(timestamps)
+        return super()._held(timestamps) if self.window is None else self.window.holds(timestamps)
 
     def _add(self, timestamp: int, element: Any) -> None:
-        if timestamp - self.window.last_start(timestamp) < self.window.size_ms:
+        window = self.window
+        if window is None or window.first_number(timestamp) <= window.last_number(timestamp):
             super()._add(timestamp, element)
+
+
+def _open_panes(timestamps: Integers) -> Integers:
+    """The open pane for each time."""
+    return np.broadcast_to(np.int64(OPEN_PANE), len(timestamps))
 
 
 def checked_timestamp(timestamp: Any) -> int:

@@ -5,21 +5,83 @@ starts and ends, the multiples of the grid interval if there is one, and 0, befo
 between neighbouring cuts; its start is its name. So
 
     every window is a union of panes, and so is every checkpoint on the grid.
+
+``AnyWindow`` is what the rest of the house asks of windows, whether they are of a fixed length or of a calendar
+(``persistent.calendar_window``). ``everything()`` is no sequence of windows: its state is one open pane.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from monoids.groupby.cells import Integers
 from monoids.groupby.sorting import Mask
 from persistent.clock import Duration, bare, duration_ms, duration_text
+from persistent.zone import Zone
 
 _FOR_EVER = 1 << 62
+
+
+class AnyWindow(Protocol):
+    """Windows in the order of their starts, by number. Times, numbers and results are ints or int64 arrays."""
+
+    @property
+    def zone(self) -> Zone | None:
+        """The time zone whose rules move the borders, if any."""
+
+    @property
+    def width(self) -> int | None:
+        """How many windows hold each time; None if some times are in more of them than others."""
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a time can be in two windows."""
+
+    @property
+    def starts_early(self) -> bool:
+        """Whether a window that holds times since 1970 may start before, so that its first pane does not."""
+
+    @property
+    def step(self) -> int:
+        """A divisor of all starts and ends."""
+
+    @property
+    def time_max(self) -> int:
+        """The last time that a window counts: later ones are dead letters."""
+
+    def last_start(self, timestamps: Any) -> Any:
+        """The largest window start at or before each time."""
+
+    def last_end(self, timestamps: Any) -> Any:
+        """The end of the last window that starts at or before each time: at that clock all its windows are over."""
+
+    def holds(self, timestamps: Integers) -> Mask:
+        """Whether any window holds each time."""
+
+    def late(self, timestamps: Integers, watermark: int) -> tuple[Mask, Mask]:
+        """For each time in a window: whether all its windows had ended at the watermark; whether only some had."""
+
+    def first_number(self, times: Any) -> Any:
+        """The smallest number of a window that ends after each time."""
+
+    def last_number(self, times: Any) -> Any:
+        """The largest number of a window that starts at or before each time."""
+
+    def start_of(self, numbers: Any) -> Any:
+        """The start of each window."""
+
+    def end_of(self, numbers: Any) -> Any:
+        """The end of each window."""
+
+    def ends(self, starts: Any) -> Any:
+        """The end of the window that starts at each of these times."""
+
+    def fingerprint(self) -> dict[str, Any]:
+        """JSON values by which a checkpoint recognises these windows and refuses others."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +105,35 @@ class Window:
                 f"a window's offset is at least 0 and less than its step, {self.every_ms} ms, not {self.offset_ms}: "
                 "an offset of a whole step gives the same windows"
             )
+
+    @property
+    def zone(self) -> Zone | None:
+        return None
+
+    @property
+    def width(self) -> int | None:
+        """How many windows hold each time; None if some times are in more of them than others.
+
+        >>> tumbling("1 h").width, sliding("1 h", every="1 min").width, sliding("1 h", every="40 min").width
+        (1, 60, None)
+        """
+        return None if self.size_ms % self.every_ms else self.size_ms // self.every_ms
+
+    @property
+    def overlaps(self) -> bool:
+        return self.size_ms > self.every_ms
+
+    @property
+    def starts_early(self) -> bool:
+        return self.offset_ms > 0
+
+    @property
+    def step(self) -> int:
+        return math.gcd(self.size_ms, self.every_ms, self.offset_ms)
+
+    @property
+    def time_max(self) -> int:
+        return _FOR_EVER
 
     def last_start(self, timestamps: Any) -> Any:
         """The largest window start at or before each time."""
@@ -84,6 +175,10 @@ class Window:
         """The end of each window."""
         return self.start_of(numbers) + self.size_ms
 
+    def ends(self, starts: Any) -> Any:
+        """The end of the window that starts at each of these times."""
+        return starts + self.size_ms
+
     def __str__(self) -> str:
         """Its source text.
 
@@ -100,10 +195,21 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Everything:
+    """One window over all time, without borders. Made by ``everything``."""
+
+    def __str__(self) -> str:
+        return "everything()"
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {"everything": True}
+
+
+@dataclass(frozen=True)
 class WindowRange:
     """The windows number ``first`` to ``last`` (None: to the end), over their panes before ``until`` (None: all)."""
 
-    window: Window
+    window: AnyWindow
     first: int
     last: int | None
     until: int | None = None
@@ -138,6 +244,17 @@ def sliding(size: Duration, every: Duration, *, offset: Duration = 0) -> Window:
     return Window(duration_ms(size, "size"), duration_ms(every, "every"), duration_ms(offset, "offset"), written)
 
 
+def everything() -> Everything:
+    """One window over all time: nothing is late in it, and no clock closes it. ``window_start`` and ``window_end`` are
+    null in its rows. Each end of input publishes the keys that changed since the last one, with a ``revision``: the
+    largest one wins.
+
+    >>> str(everything())
+    'everything()'
+    """
+    return Everything()
+
+
 def _moved(offset: Duration) -> str:
     return f", offset={offset!r}" if offset else ""
 
@@ -146,20 +263,19 @@ def _moved(offset: Duration) -> str:
 class Panes:
     """The panes of a window, of a grid of clocks every ``interval_ms``, or of both."""
 
-    window: Window | None
+    window: AnyWindow | None
     interval_ms: int | None
 
     def starts(self, timestamps: Any) -> Any:
         """The pane of each time: the largest cut at or before it. NumPy int64 array or int, >= 0."""
-        cuts = []
-        if self.window is not None:
-            window = self.window
+        cuts, window = [], self.window
+        if window is not None:
             cuts.append(window.last_start(timestamps))
-            if window.size_ms % window.every_ms:
+            if window.width is None:
                 cuts.append(window.end_of(window.first_number(timestamps) - 1))
         if self.interval_ms is not None:
             cuts.append(timestamps // self.interval_ms * self.interval_ms)
-        if self.window is not None and self.window.offset_ms:
+        if window is not None and window.starts_early:
             cuts.append(0)
         start = cuts[0]
         for cut in cuts[1:]:
@@ -168,15 +284,13 @@ class Panes:
 
     @property
     def step(self) -> int:
-        """The greatest common divisor of all cuts."""
-        window = self.window
-        parts = [window.size_ms, window.every_ms, window.offset_ms] if window else []
-        return math.gcd(*parts, *([self.interval_ms] if self.interval_ms is not None else []))
+        """A divisor of all cuts."""
+        return math.gcd(self.window.step if self.window else 0, self.interval_ms or 0)
 
     @property
     def is_window(self) -> bool:
         """Whether each window is one pane."""
-        return self.window is not None and self.window.every_ms >= self.window.size_ms and self.interval_ms is None
+        return self.window is not None and not self.window.overlaps and self.interval_ms is None
 
     def __str__(self) -> str:
         """The grid of clocks.
@@ -192,13 +306,16 @@ class Panes:
 
     def cut_before(self, clock: int) -> int:
         """The last clock on the grid at or before this one."""
-        return int(self.starts(clock)) if self.interval_ms is None else clock // self.interval_ms * self.interval_ms
+        if self.interval_ms is not None:
+            return clock // self.interval_ms * self.interval_ms
+        known = clock if self.window is None else min(max(clock, 0), self.window.time_max)
+        return int(self.starts(known))
 
     def is_cut(self, clock: int) -> bool:
         """Whether this clock is on the grid: a checkpoint there cuts no pane."""
         if self.interval_ms is not None:
             return clock % self.interval_ms == 0
-        return bool(self.starts(clock) == clock)
+        return self.cut_before(clock) == clock
 
     def fingerprint(self) -> dict[str, Any]:
         return {

@@ -57,6 +57,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.errors",
         "persistent.clock",
+        "persistent.zone",
         "persistent.stopping",
         "persistent.driver.effects",
         "persistent.promises",
@@ -67,6 +68,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.message",
         "persistent.window",
+        "persistent.calendar_window",
         "persistent.text.fingerprints",
         "persistent.text.user_errors",
         "persistent.storage",
@@ -149,11 +151,12 @@ ROOMS = {
     "clients": "errors clock stopping storage",
     "sources": "errors clock stopping promises text codec storage log clients topic",
     "sinks": "errors clock stopping promises text codec storage log clients checkpoint.names checkpoint.garbage",
-    "checkpoint": "errors clock text codec storage sources state task",
+    "checkpoint": "errors clock zone text codec storage sources state task",
     "engines": "errors storage worker.requirements",
-    "worker": "errors text codec storage sources sinks message window state_rows state delta task checkpoint dedupe",
-    "driver": "errors clock stopping text codec storage sources sinks window state state_rows task checkpoint engines "
-    "worker dedupe",
+    "worker": "errors zone text codec storage sources sinks message window state_rows state delta task checkpoint "
+    "dedupe",
+    "driver": "errors clock zone stopping text codec storage sources sinks window state state_rows task checkpoint "
+    "engines worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe",
     "reading": "errors clock text codec storage window task checkpoint worker driver pipeline",

@@ -89,9 +89,10 @@ class _Asked:
     def is_known_by(self, manifest: Manifest) -> bool:
         times, operator = manifest.clock, self._operator(manifest)
         since = None if operator is None else operator.state.known_from
-        known, window = self.state.knows(self.clock, times.watermark), self.state.window
+        state = self.state.in_zone(None if operator is None else operator.state.zone)
+        known, window = state.knows(self.clock, times.watermark), state.window
         # No window that was open at the clock has been closed since.
-        is_open = window is None or window.first_number(times.closed) <= window.first_number(self.clock)
+        is_open = not known or window is None or window.first_number(times.closed) <= window.first_number(self.clock)
         return known and is_open and (since is None or self.clock >= since)
 
     def has_state_of(self, manifest: Manifest) -> bool:
@@ -104,13 +105,15 @@ class _Asked:
 
     def why_unknown(self, kept: list[Manifest]) -> str:
         """Why none of these manifests knows the clock, and what to do."""
-        state, clock = self.state, self.clock
+        operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
+        state, clock = self.state.in_zone(operators[-1].state.zone if operators else None), self.clock
         if not state.panes.is_cut(clock):
             before = utc_text(state.panes.cut_before(clock))
             return f", and it is not on the grid of this state, {state.panes}: the previous one is {before}"
+        if state.window is None and state.has_borders:
+            return ". The window everything() keeps no times apart: use NonWindowState(..., history=...)"
         if isinstance(state, NonWindowState) and state.history_ms is None:
             return ". Declare how far back to keep it: NonWindowState(..., interval_ms=..., history=...)"
-        operators = [operator for manifest in kept if (operator := self._operator(manifest)) is not None]
         since = min((operator.state.known_from or 0 for operator in operators), default=0)
         if clock < since:
             return f". The panes before {utc_text(since)} are summed up: choose a later clock, or a checkpoint's id"

@@ -36,6 +36,7 @@ from persistent.checkpoint.shapes import (
     MANY_SINKS,
     MANY_SOURCES,
     READINGS,
+    ZONES,
     check_format,
     check_known,
 )
@@ -204,6 +205,7 @@ class Manifest:
             MANY_SINKS: len(self.sinks) > 1,
             DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
             READINGS: any(one.readings for one in self.sources.values()),
+            ZONES: any(state.zone is not None for one in self.operators.values() for state in one.states.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

@@ -15,6 +15,7 @@ from persistent.checkpoint.positions import ORDINAL_OFFSET, positions_from_json,
 from persistent.clock import Clock
 from persistent.codec import Run
 from persistent.sources.protocol import Positions
+from persistent.zone import Zone
 
 STATE = "state"
 """The name of a task's only state, if the task gives it none."""
@@ -204,7 +205,8 @@ class StateRuns:
 
     ``published``: the id of the checkpoint that last published a state without windows. ``lowest``: the smallest pane
     that an open window still needs, None if the state is empty. ``known_from``: with history, the clock from which its
-    panes are kept apart, whatever history it had; None without, or if an older release has not recorded it.
+    panes are kept apart, whatever history it had; None without, or if an older release has not recorded it. ``zone``:
+    the rules of the time zone by which its windows have their borders; None without a calendar.
     """
 
     fingerprint: Mapping[str, Any]
@@ -212,6 +214,13 @@ class StateRuns:
     lowest: int | None = None
     published: int = 0
     known_from: int | None = None
+    zone: Zone | None = None
+
+    @property
+    def has_windows(self) -> bool:
+        """Whether the clock closes windows of it."""
+        window = self.fingerprint.get("window")
+        return window is not None and "everything" not in window
 
     def unpublished(self) -> StateRuns:
         """The same state, of which every key is to be published. A job that started from a savepoint may have a run
@@ -220,11 +229,14 @@ class StateRuns:
         return replace(self, runs=tuple(runs), published=0)
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
+        body = {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
+        del body["zone"]
+        return body if self.zone is None else {**body, "zone": self.zone.to_json()}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> StateRuns:
-        return StateRuns(**{**body, "runs": runs_from_json(body["runs"])})
+        zone = Zone.from_json(body["zone"]) if "zone" in body else None
+        return StateRuns(**{**body, "runs": runs_from_json(body["runs"]), "zone": zone})
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import MANY_SOURCES, check_format, check_known
+from persistent.checkpoint.shapes import MANY_SOURCES, ZONES, check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
 from persistent.sources.protocol import Positions, Span, Split
+from persistent.zone import Zone
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,20 @@ class SourceStep:
 @dataclass(frozen=True)
 class TaskStep:
     """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
-    complete."""
+    complete. ``zone``: the rules of the time zone of its windows from this step on; None if they are those of the
+    checkpoint that the plan continues, which never change."""
 
     close_at: int = 0
     ends: bool = False
+    zone: Zone | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"close_at": self.close_at, "ends": self.ends}
+        return body if self.zone is None else {**body, "zone": self.zone.to_json()}
+
+    @staticmethod
+    def from_json(body: Mapping[str, Any]) -> TaskStep:
+        return TaskStep(body["close_at"], body["ends"], Zone.from_json(body["zone"]) if "zone" in body else None)
 
 
 @dataclass(frozen=True)
@@ -142,18 +153,25 @@ class StepPlan:
             return self
         return replace(self, sources={source: self.source}, tasks={task: self.task})
 
+    def _features(self) -> list[str]:
+        named = {
+            MANY_SOURCES: len(self.sources) > 1,
+            ZONES: any(task.zone is not None for task in self.tasks.values()),
+        }
+        return [feature for feature, is_needed in named.items() if is_needed]
+
     def encode(self) -> bytes:
         """Its bytes, in the newest format. LawBroken if no driver would run it."""
         body = {
             "format": FORMAT,
-            "features": [MANY_SOURCES] if len(self.sources) > 1 else [],
+            "features": self._features(),
             "job": self.job,
             "base": self.base,
             "number": self.number,
             "nonce": self.nonce,
             "wall_ms": self.wall_ms,
             "sources": {name: source.to_json() for name, source in self.sources.items()},
-            "tasks": {name: dict(task.__dict__) for name, task in self.tasks.items()},
+            "tasks": {name: task.to_json() for name, task in self.tasks.items()},
             "max_future_ms": self.max_future_ms,
         }
         try:
@@ -180,6 +198,6 @@ class StepPlan:
             nonce=body["nonce"],
             wall_ms=body["wall_ms"],
             sources={name: SourceStep.from_json(source) for name, source in body["sources"].items()},
-            tasks={name: TaskStep(**task) for name, task in body["tasks"].items()},
+            tasks={name: TaskStep.from_json(task) for name, task in body["tasks"].items()},
             max_future_ms=body["max_future_ms"],
         )

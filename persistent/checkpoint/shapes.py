@@ -5,6 +5,7 @@ The shapes of the newest format are here, older ones in ``persistent.checkpoint.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from persistent.checkpoint.positions import CODECS, agree, position
@@ -41,7 +42,9 @@ DEDUPLICATION = "deduplication"
 """The feature of a manifest that holds seen records of a source: without it copies would count."""
 READINGS = "readings"
 """The feature of a manifest that holds how records were read before that changed."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS})
+ZONES = "time zones"
+"""The feature of a manifest or plan that holds the rules of a time zone, by which its windows have their borders."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
@@ -54,6 +57,8 @@ PARTITION = text(1_000)
 NONCE = text(200)
 RUNS = sequence(RUN, MANY)
 _PARTS_MAX = 1_000
+_OFFSETS_MAX = 10_000
+_DAY_S = 86_400
 _SINK_NAME = r"[A-Za-z0-9_][A-Za-z0-9._=@+-]*(/[A-Za-z0-9][A-Za-z0-9._=@+-]*)*"
 _STAGED = {"rows": COUNT, "bytes": COUNT, "sha256": text(64, "([0-9a-f]{64})?", "a SHA-256 or nothing")}
 ASIDE = sequence(fields({**_STAGED, "name": path("d")}), MANY)
@@ -90,6 +95,19 @@ def as_many_key_types(operator: Any) -> None:
 
 KEY = {"key_names": sequence(text(10_000), 1_000), "key_types": sequence(_key_type, 1_000)}
 STATE = {"fingerprint": anything, "lowest": optional(whole()), "published": ID, "runs": RUNS}
+
+
+def _ascending_offsets(zone: Any) -> None:
+    """Neighbouring rules of a zone differ, in the order of time, and there is one."""
+    offsets = zone["offsets"]
+    if not offsets or any(a[0] >= b[0] or a[1] == b[1] for a, b in pairwise(offsets)):
+        raise Misfit("offsets are not the rules of a zone in the order of time")
+
+
+_ZONE = both(
+    fields({"name": text(200), "offsets": sequence(items(whole(), whole(-_DAY_S, _DAY_S)), _OFFSETS_MAX)}),
+    _ascending_offsets,
+)
 
 
 def named(shape: Any) -> Any:
@@ -147,7 +165,7 @@ _OPERATOR = both(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
-            "states": named(fields({**STATE, "known_from": optional(whole(0))})),
+            "states": named(fields({**STATE, "known_from": optional(whole(0))}, {"zone": _ZONE})),
         }
     ),
     as_many_key_types,
@@ -275,7 +293,7 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(fields({"close_at": whole(), "ends": flag})),
+        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE})),
         "max_future_ms": optional(COUNT),
     },
 )

@@ -30,8 +30,8 @@ from persistent.cli.tables import json_text, print_rows
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading import Place, check_key, check_window, export, place, state_table
+from persistent.reading.place import checked_job
 from persistent.sinks.json_lines import encode_json_lines
-from persistent.task import check_task
 from persistent.text.figures import bytes_text, clock_text, count_text, utc_text
 
 _ASIDE = {"late": "late records", "dead": "dead letters"}
@@ -87,7 +87,7 @@ def state(
         if key is not None:
             check_key(loaded, here, key)
         if window is not None:
-            check_window(loaded, window)
+            check_window(loaded, here, window)
     table = _sorted(state_table(loaded, at=at, as_of=as_of, key=key, window=window))
     if form == "table":
         print_rows(table, limit, as_json=False, none=_no_rows(loaded, here, key, as_of, window))
@@ -115,12 +115,12 @@ def _no_rows(pipeline: Pipeline, here: Place, key: Sequence[Any] | None, as_of: 
     shown = json.dumps(list(key) if len(key) > 1 else key[0], ensure_ascii=False) if key else ""
     of_key = f" of the key {shown}" if key else ""
     when = f"checkpoint {here.manifest.id}" if as_of is None else clock_text(as_of)
-    panes = check_task(pipeline.task).window
+    panes = checked_job(pipeline, here).state.window
     if panes is None:
         return f"no rows: up to {when} no record{of_key} was counted"
     closed = here.manifest.clock.closed if as_of is None else min(as_of, here.manifest.clock.closed)
     gone = f"in {', '.join(map(repr, pipeline.sinks.values()))}" if pipeline.sinks else "discarded"
-    if window is not None and window + panes.size_ms <= closed:
+    if window is not None and panes.ends(window) <= closed:
         return f"no rows: the window was closed by {when}, and its result is {gone}"
     if window is not None:
         return f"no rows: up to {when} no record{of_key} was counted in the window, which is not closed"

@@ -324,6 +324,16 @@ OPTIONS = tuple(
         ),
         "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES), ("offset", OnChange.RECORDED, _OTHER_PANES)),
         "sliding": tuple((name, OnChange.RECORDED, _OTHER_PANES) for name in ("size", "every", "offset")),
+        "calendar": (
+            ("unit", OnChange.RECORDED, _OTHER_PANES),
+            (
+                "tz",
+                OnChange.RECORDED,
+                f"the name of the zone: {_OTHER_PANES}. Where the zone data of the machine change, windows that have "
+                "begun keep their start, later ones follow, and the report says so",
+            ),
+            ("offset", OnChange.RECORDED, _OTHER_PANES),
+        ),
         "Retention": (
             ("last", OnChange.NONE, "which checkpoints are kept after the next one"),
             ("hourly", OnChange.NONE, "which checkpoints are kept after the next one"),

@@ -35,7 +35,7 @@ from persistent.sinks.outlet import abilities
 from persistent.sinks.protocol import AnySink
 from persistent.task import key_names, operator_name
 from persistent.text.fingerprints import changes_text
-from persistent.window import Window
+from persistent.window import AnyWindow
 from persistent.worker.job import Closed, Job, Mapped
 
 
@@ -83,7 +83,7 @@ class Results:
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
     task = check_name(operator_name(job.task), "the task's name")
-    states = {STATE: StateRuns(job.state.fingerprint())}
+    states = {STATE: StateRuns(job.state.fingerprint(), zone=job.state.zone)}
     sources = {
         name: SourcePart(
             source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe.get(name))
@@ -146,7 +146,7 @@ def next_manifest(
     plan: StepPlan,
     results: Results,
     *,
-    window: Window | None,
+    window: AnyWindow | None,
     sinks: Mapping[str, AnySink],
     index: Mapping[str, Sequence[Run]],
     lag_ms: Mapping[str, int],
@@ -175,6 +175,7 @@ def next_manifest(
         lowest=_lowest(runs, window, clock.closed),
         published=id if ends else state.published,
         known_from=known_from(state, known),
+        zone=None if window is None else window.zone,
     )
     return succeed(
         last,
@@ -268,14 +269,14 @@ def known_from(state: StateRuns, now: int | None) -> int | None:
     return now if now is None or state.known_from is None else max(now, state.known_from)
 
 
-def _next_runs(runs: tuple[Run, ...], results: Results, window: Window | None, closed: int) -> tuple[Run, ...]:
+def _next_runs(runs: tuple[Run, ...], results: Results, window: AnyWindow | None, closed: int) -> tuple[Run, ...]:
     runs = runs_after(runs, results.folded) + tuple(mapped.run for mapped in results.mapped if mapped.run)
     if window is None:
         return runs
     return tuple(run for run in runs if window.last_end(run.pane_max) > closed)
 
 
-def _lowest(runs: Sequence[Run], window: Window | None, closed: int) -> int | None:
+def _lowest(runs: Sequence[Run], window: AnyWindow | None, closed: int) -> int | None:
     if not runs:
         return None
     lowest = min(run.pane_min for run in runs)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from persistent.dedupe import Dedupe
 from persistent.task import PersistentTask
 from persistent.text.figures import utc_text
+from persistent.window import Window
 from persistent.worker.job import Job
 
 _ROWS_MIN = 1_000
@@ -24,7 +25,7 @@ def of_job(job: Job, bare: Mapping[str, int]) -> Iterator[str]:
             "key = None, if that is intended"
         )
     window = job.state.window
-    if window is not None and window.bare:
+    if isinstance(window, Window) and window.bare:
         yield _seconds_meant(f"{window.bare} is windows of", window.size_ms)
     of_sources = [getattr(source, "bare", {}) for source in job.sources.values()]
     for part in (*of_sources, getattr(job.state, "bare", {}), bare):

@@ -46,7 +46,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
                 # The source has recorded its options, which those of this run must not contradict.
                 job.sources[name].schema(step.recorded)
         return Step(last, put, done=(Effect.PLAN,))
-    clock, runs = manifest.clock, bench.runs(manifest)
+    clock, runs, zone = manifest.clock, bench.runs(manifest), bench.next_zone(manifest)
+    bench.keep_zone(zone)
     planned = _planned(bench, manifest, rows)
     lags = {name: job.sources[name].max_out_of_orderness for name in planned}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
@@ -74,7 +75,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         nonce=new_nonce(),
         wall_ms=wall_ms(),
         sources=sources,
-        tasks={manifest.task_name: TaskStep(close_at, ends)},
+        tasks={manifest.task_name: TaskStep(close_at, ends, None if zone == manifest.operator.state.zone else zone)},
         max_future_ms=options.max_future_ms,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})

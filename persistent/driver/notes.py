@@ -42,6 +42,7 @@ class Notes:
         self._is_new = found.base == 0
         for what, text in seen_part.notes(found, self._bench.job.dedupe):
             self.note(what, text)
+        self._note_zone(found)
         for text in of_job(self._bench.job, self._bench.options.bare) if found.base == 0 else ():
             self.note(text, text)
 
@@ -96,6 +97,20 @@ class Notes:
         if not has and any(part.owed for part in found.sinks.values()):
             staged = f"the outputs that checkpoint {found.base} staged for it are discarded, unless it published them"
             self.note("staged", staged)
+
+    def _note_zone(self, found: Manifest) -> None:
+        """Note that the zone data of this machine have other rules than the windows of the checkpoint."""
+        kept, ours = found.operator.state.zone, self._bench.own_zone
+        if kept is None or ours is None or not found.base:
+            return
+        since = kept.differs_from(ours)
+        if since is not None:
+            self.note(
+                "zone",
+                f"the zone data of this machine have other rules for {ours.name} from {utc_text(1_000 * since)} on "
+                "than the checkpoint: its windows that have begun keep their start, and end no earlier than they would "
+                "have; later ones follow this machine",
+            )
 
     def _note_names(self, found: Manifest, closed: str) -> None:
         """Note the sinks and sources that are new in a job that has begun."""

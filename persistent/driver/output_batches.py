@@ -123,5 +123,5 @@ def _key(job: Job) -> tuple[str, ...]:
 def _schema(job: Job, manifest: Manifest) -> pa.Schema:
     """The columns of the outputs, as far as their types are known."""
     types = [type_of(name) for name in manifest.operator.key_types]
-    schema = empty_outputs(job.state.monoid, key_names(job.task), types, job.state.window).schema
+    schema = empty_outputs(job.state, key_names(job.task), types).schema
     return schema if job.state.window is not None else schema.append(pa.field(REVISION, pa.int64()))

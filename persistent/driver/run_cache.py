@@ -14,15 +14,17 @@ from persistent.checkpoint.runs import read_run, read_table, run_place, with_rec
 from persistent.clock import Clock
 from persistent.codec import Run, decode_panes
 from persistent.storage import Storage
-from persistent.window import Window
+from persistent.window import AnyWindow
 
 
 class RunCache:
-    """The panes of runs and the inputs that a source has listed. Runs never change, so nothing here goes stale."""
+    """The panes of runs and the inputs that a source has listed. Runs never change, so nothing here goes stale.
 
-    def __init__(self, storage: Storage, window: Window | None) -> None:
+    ``window``: of the state."""
+
+    def __init__(self, storage: Storage, window: AnyWindow | None) -> None:
         self._storage = storage
-        self._window = window
+        self.window = window
         self._panes: dict[str, Integers] = {}
         self._index: dict[str, tuple[tuple[str, ...], pa.Table | None]] = {}
 
@@ -36,13 +38,13 @@ class RunCache:
 
     def open_windows(self, runs: Iterable[Run], clock: Clock) -> int:
         """The number of non-empty windows that are not closed."""
-        window = self._window
+        window = self.window
         panes = [self._panes_of(run) for run in runs] if window else []
         if window is None or not panes:
             return 0
         distinct = np.unique(np.concatenate(panes))
         first, last = window.first_number(distinct), window.last_number(distinct)
-        if window.every_ms >= window.size_ms:
+        if not window.overlaps:
             first = last
         # Both ascend with the panes: a pane adds the windows after the last one of the previous pane.
         counted = np.concatenate(([window.first_number(clock.closed) - 1], last[:-1]))
@@ -56,7 +58,7 @@ class RunCache:
 
     def largest_end(self, runs: Iterable[Run], clock: Clock) -> int:
         """The largest end of a non-empty window that is not closed; 0 without one."""
-        window = self._window
+        window = self.window
         if window is None:
             return 0
         first = window.first_number(clock.closed)
@@ -65,7 +67,7 @@ class RunCache:
 
     def is_due(self, runs: Iterable[Run], clock: Clock, close_at: int) -> bool:
         """Whether a non-empty window has ``closed < end <= close_at``."""
-        window = self._window
+        window = self.window
         if window is None:
             return False
         first = window.first_number(clock.closed)
@@ -81,7 +83,7 @@ class RunCache:
 
     def first_end(self, runs: Iterable[Run], clock: Clock) -> int | None:
         """The smallest end of a non-empty window that is not closed; None without one."""
-        window = self._window
+        window = self.window
         if window is None:
             return None
         first = window.first_number(clock.closed)

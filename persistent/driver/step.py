@@ -23,7 +23,7 @@ from persistent.driver.commit import Results
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
-from persistent.window import Window
+from persistent.window import AnyWindow
 from persistent.worker.job import CloseShard, FoldRuns, MapSplit
 from persistent.worker.seen_items import SeenAfter, SeenBefore, silence_ms
 
@@ -120,7 +120,7 @@ class Step:
             for split in some
         ]
 
-    def closes(self, window: Window | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
+    def closes(self, window: AnyWindow | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
         """All shards of the state; a large one has as many as run in parallel. ``joining``: the sinks that get every
         key."""
         last, state, close_at = self.last.manifest, self.last.manifest.operator.state, self.plan.task.close_at

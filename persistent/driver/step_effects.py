@@ -47,6 +47,7 @@ def _performed(bench: Workbench, step: Step, effect: Effect) -> Step:
         case Effect.PLAN:
             return step.planned(_put_plan(bench, step))
         case Effect.MAP:
+            bench.keep_zone(step.plan.task.zone or step.last.manifest.operator.state.zone)
             results = _run_items(bench, step)
             return step.mapped(results, {name: _merged_index(bench, step, name) for name in step.plan.sources})
         case Effect.COMMIT:

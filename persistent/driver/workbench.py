@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from persistent.checkpoint.log import Log
 from persistent.checkpoint.manifest import Manifest
@@ -17,6 +18,7 @@ from persistent.engines.protocol import Engine
 from persistent.sources.protocol import ConfirmingSource, LosingSource, MeasuredSource, Reached, SourceState, together
 from persistent.worker.dispatch import Work
 from persistent.worker.job import Job
+from persistent.zone import Zone
 
 logger = logging.getLogger("persistent.driver")
 
@@ -30,6 +32,7 @@ class Workbench:
 
     def __init__(self, job: Job, engine: Engine, options: Options) -> None:
         self.job = job
+        self._state = job.state
         self.engine = engine
         self.options = options
         self.work = Work(job)
@@ -45,6 +48,26 @@ class Workbench:
         self.measured = {name: one for name, one in job.sources.items() if isinstance(one, MeasuredSource)}
         self.losing = {name: one for name, one in job.sources.items() if isinstance(one, LosingSource)}
         self.confirming = {name: one for name, one in job.sources.items() if isinstance(one, ConfirmingSource)}
+
+    @property
+    def own_zone(self) -> Zone | None:
+        """The rules of the time zone of the windows by the zone data of this machine."""
+        return self._state.zone
+
+    def keep_zone(self, zone: Zone | None) -> None:
+        """Use these rules of the time zone of the windows, if they have one."""
+        job = replace(self.job, state=self._state.in_zone(zone))
+        if job.state.zone != self.job.state.zone:
+            self.job, self.work = job, replace(self.work, job=job)
+            self.run_cache.window = job.state.window
+
+    def next_zone(self, manifest: Manifest) -> Zone | None:
+        """The rules of the time zone of the windows after a manifest: those recorded, up to the end of the window that
+        has begun last there; then those of this machine. A window that holds anything, or has closed, keeps its
+        start."""
+        clock, state = manifest.clock, manifest.operator.state
+        begun = max([clock.watermark, *(run.pane_max for run in state.runs)])
+        return self._state.zone_after(state.zone, begun)
 
     def runs(self, manifest: Manifest) -> tuple[Run, ...]:
         """The runs of the task's state."""

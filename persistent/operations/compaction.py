@@ -41,7 +41,7 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
         return newest
     fence = fenced(log, take_over=take_over)
     with log.unless_fenced(fence.manifest.id):
-        manifest = _compacted(job, fence, on_progress)
+        manifest = _compacted(job.in_zone(fence.manifest.operator.state.zone), fence, on_progress)
     return committed(log, manifest)
 
 

@@ -173,6 +173,11 @@ def _operator(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Operato
     changed = changes_text(a.described(), b.described())
     if changed:
         raise Refused(f"the state of {name} is not the same in {urls[0]} and in {urls[1]}: {changed}")
+    if a.state.zone != b.state.zone:
+        raise Refused(
+            f"the windows of {name} in {urls[0]} and in {urls[1]} have their borders by other rules of one time zone: "
+            "its zone data changed in between. Run one pipeline over both inputs from the beginning"
+        )
     try:
         types = common_key_types([a.key_types, b.key_types])
     except TypeError as error:
@@ -213,7 +218,7 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
 
 
 def _have_windows(manifest: Manifest) -> bool:
-    return manifest.operator.state.fingerprint.get("state") != "NonWindowState"
+    return manifest.operator.state.has_windows
 
 
 def _joined(a: SourcePart, b: SourcePart, urls: tuple[str, str]) -> SourcePart:

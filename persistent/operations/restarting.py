@@ -65,6 +65,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
     found = checkpoint_as_of(log, job.task, job.state, clock)
+    job = job.in_zone(found.manifest.operator.state.zone)
     check_begins_again(job)
     check_remembers(job, found.manifest, clock)
     check_read(job, found.manifest, clock)
@@ -72,6 +73,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
         target = checkpoint_as_of(log, job.task, job.state, clock).manifest
+        job = job.in_zone(target.operator.state.zone)
         check_remembers(job, target, clock)
         check_read(job, target, clock)
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)

@@ -116,7 +116,7 @@ def _published_to_all(copy: Manifest, sinks: Collection[str]) -> Manifest:
     known, state = {name for name, part in copy.sinks.items() if part.last is not None}, copy.operator.state
     # An older format lists no sink to which everything has been published.
     is_told = bool(copy.sinks) or not state.published
-    if not state.runs or state.fingerprint["window"] is not None or known.issuperset(sinks) or not is_told:
+    if not state.runs or state.has_windows or known.issuperset(sinks) or not is_told:
         return copy
     clock = replace(copy.clocks[copy.task_name], ended=False)
     return replace(copy, **at_one(copy, clock=clock), operators={copy.task_name: copy.operator.unpublished()})

@@ -183,7 +183,7 @@ def _different(jobs: tuple[Job, Job], before: Manifest, after: Manifest) -> Iter
 
 
 def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple[pa.Table, int]:
-    names = [*key_names(job.task), *((START, END) if job.state.window else ())]
+    names = [*key_names(job.task), *((START, END) if job.state.has_borders else ())]
     ours, theirs = _aligned(job, before, after)
     both = (ours >= 0) & (theirs >= 0)
     same = both.copy()
@@ -227,7 +227,7 @@ def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Int
     panes, step = np.zeros(first + second, np.int64), 1
     if job.state.window is not None and first + second:
         starts = [table[START].cast(pa.int64()).to_numpy() for table in (before, after)]
-        panes, step = np.concatenate(starts), job.state.window.every_ms
+        panes, step = np.concatenate(starts), job.state.window.step
         panes = panes - panes.min()
     sums = group_by(_SIDES, keys, panes, rows, step)
     return sums.columns[0] - 1, sums.columns[1] - 1

@@ -79,4 +79,5 @@ def checked_job(pipeline: Pipeline, at: Place) -> Job:
     job's."""
     job = job_of(pipeline)
     check_same_job(at.manifest, first_manifest(job, ""), at.storage.url)
+    job = job.in_zone(at.manifest.operator.state.zone)
     return Job(job.task, job.state, job.sources, job.sinks, at.storage, job.dead_letters)

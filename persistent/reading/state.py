@@ -17,9 +17,9 @@ from persistent.codec import type_of
 from persistent.errors import InvalidPipeline
 from persistent.pipeline import Pipeline
 from persistent.reading.place import Place, checked_job, place
-from persistent.task import check_task, key_names
+from persistent.task import key_names
 from persistent.text.figures import utc_text
-from persistent.window import Window
+from persistent.window import AnyWindow
 from persistent.worker.job import Job
 from persistent.worker.state_tables import OneKey, StatePart, empty_table, folded_tables, state_of
 
@@ -88,9 +88,9 @@ def check_key(pipeline: Pipeline, here: Place, values: Sequence[Any]) -> None:
     _columns(_checked(names, values), names[: len(types)], types)
 
 
-def check_window(pipeline: Pipeline, start: Instant) -> None:
+def check_window(pipeline: Pipeline, here: Place, start: Instant) -> None:
     """InvalidPipeline unless a window starts at that time."""
-    _number(check_task(pipeline.task).window, instant_ms(start, "window"))
+    _number(checked_job(pipeline, here).state.window, instant_ms(start, "window"))
 
 
 def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
@@ -100,16 +100,20 @@ def _checked(names: Sequence[str], values: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _number(window: Window | None, start: int) -> int:
+def _number(window: AnyWindow | None, start: int) -> int:
     if window is None:
         raise InvalidPipeline("this state has no windows")
-    before = int(window.last_start(start))
+    try:
+        number = int(window.last_number(start))
+    except ValueError as error:
+        raise InvalidPipeline(str(error)) from error
+    before = int(window.start_of(number))
     if start != before:
         raise InvalidPipeline(
             f"no window starts at {utc_text(start)}: the previous one starts at {utc_text(before)}, the next at "
-            f"{utc_text(before + window.every_ms)}"
+            f"{utc_text(int(window.start_of(number + 1)))}"
         )
-    return int(window.last_number(start))
+    return number
 
 
 def _columns(values: Sequence[Any], names: Sequence[str], types: Sequence[str]) -> list[pa.Array]:

@@ -192,7 +192,7 @@ def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
 
 
 def _placed(part: str, names: Sequence[str], row: OutputRow) -> tuple[Slot, OutputRow]:
-    window = (_ms(row[START]), _ms(row[END])) if START in row else None
+    window = None if row.get(START) is None else (_ms(row[START]), _ms(row[END]))
     apart = {*names, START, END, REVISION}
     values = {name: value for name, value in row.items() if name not in apart}
     return Slot(part, tuple(_plain(row[name]) for name in names), window), values

@@ -18,6 +18,7 @@ from persistent.testing.running import InputRecords, MakeTask, Settings, at_once
 from persistent.testing.shrinking import smallest
 from persistent.testing.variations import Variation, variations_of
 from persistent.testing.watching import Changed, Seen, law_broken, watch
+from persistent.window import AnyWindow
 from persistent.worker.output_tables import START
 
 Expected = Mapping[Any, Any]
@@ -184,11 +185,11 @@ class _Verifying:
 
     def _unexpected(self, outcome: Outcome, expected: Expected) -> Difference | None:
         """The first difference from the expected result."""
-        windowed = self.state.window is not None
-        part = "outputs" if windowed else "state"
+        window = self.state.window
+        part = "outputs" if window is not None else "state"
         found = {_expected_place(place): (place, rows) for place, rows in outcome.at(part)}
         for key in sorted({**dict.fromkeys(found), **dict.fromkeys(expected)}, key=repr):
-            place, rows = found.get(key) or (_place(part, key, windowed, outcome), [])
+            place, rows = found.get(key) or (_place(part, key, window), [])
             values = [_presented(row) for row in rows]
             got = values[0] if len(values) == 1 else values or NOTHING
             wanted = expected.get(key, NOTHING)
@@ -228,13 +229,12 @@ def _expected_place(place: Slot) -> Any:
     return key if place.window is None else (key, place.window[0])
 
 
-def _place(part: str, key: Any, windowed: bool, outcome: Outcome) -> Slot:
-    if windowed:
+def _place(part: str, key: Any, window: AnyWindow | None) -> Slot:
+    if window is not None:
         if not isinstance(key, tuple) or len(key) != 2:
             raise InvalidPipeline(f"expected= has the key {key!r}: for a state with windows give (key, {START} in ms)")
         key, start = key
-        size = next((place.window[1] - place.window[0] for place, _ in outcome.at(part) if place.window), 0)
-        return Slot(part, key if isinstance(key, tuple) else () if key is None else (key,), (start, start + size))
+        return Slot(part, key if isinstance(key, tuple) else () if key is None else (key,), (start, window.ends(start)))
     return Slot(part, key if isinstance(key, tuple) else () if key is None else (key,))
 
 

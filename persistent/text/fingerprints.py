@@ -37,16 +37,23 @@ def monoid_text(fingerprint: Any) -> str:
     return f"{fingerprint['name']}({', '.join(parts)})"
 
 
-def window_text(window: Mapping[str, int] | None) -> str:
+def window_text(window: Mapping[str, Any] | None) -> str:
     """The window of a fingerprint.
 
     >>> window_text({"size_ms": 3_600_000, "every_ms": 60_000}), window_text({"size_ms": 1_500, "every_ms": 1_500})
     ('sliding("1 h", every="1 min")', 'tumbling("1500 ms")')
+    >>> window_text({"calendar": "day", "zone": "Asia/Kolkata", "offset_ms": 21_600_000})
+    'calendar("day", tz="Asia/Kolkata", offset="6 h")'
     """
     if window is None:
         return "none"
-    size, every = duration_text(window["size_ms"]), duration_text(window["every_ms"])
+    if "everything" in window:
+        return "everything()"
     moved = f', offset="{duration_text(window["offset_ms"])}"' if "offset_ms" in window else ""
+    if "calendar" in window:
+        zone = "" if window["zone"] == "UTC" else f', tz="{window["zone"]}"'
+        return f'calendar("{window["calendar"]}"{zone}{moved})'
+    size, every = duration_text(window["size_ms"]), duration_text(window["every_ms"])
     return f'tumbling("{size}"{moved})' if size == every else f'sliding("{size}", every="{every}"{moved})'
 
 

@@ -17,7 +17,7 @@ from persistent.codec import Run, type_of
 from persistent.errors import UserCodeError
 from persistent.state_rows import OPEN_PANE, fold, in_panes
 from persistent.task import key_names
-from persistent.window import Window, WindowRange
+from persistent.window import AnyWindow, WindowRange
 from persistent.worker.failing_keys import FailingKey, fold_apart, no_result, present_rows, stage_failing_keys
 from persistent.worker.job import Closed, CloseShard, Job
 from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, monoid_errors, parts_of
@@ -67,7 +67,7 @@ def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list
 
     def table_of(rows: GroupSums) -> pa.Table:
         if window is None:
-            return key_outputs(monoid, names, types, rows, item.revision)
+            return key_outputs(job.state, names, types, rows, item.revision)
         return window_outputs(monoid, names, types, window, rows)
 
     with monoid_errors(job):
@@ -82,7 +82,7 @@ def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
         yield from window_sums(job, item.runs, (item.low, item.high), _to_close(item, window))
 
 
-def _to_close(item: CloseShard, window: Window) -> WindowRange:
+def _to_close(item: CloseShard, window: AnyWindow) -> WindowRange:
     """The windows with ``closed < end <= close_at``."""
     return WindowRange(window, int(window.first_number(item.closed)), int(window.first_number(item.close_at)) - 1)
 
@@ -128,10 +128,10 @@ def window_sums_apart(
 def window_sums(job: Job, runs: Sequence[Run], groups: tuple[int, int], windows: WindowRange) -> Iterator[GroupSums]:
     """The sums of windows in some key groups, in pieces. ``panes`` of a row is the start of its window."""
     window, panes = windows.window, windows.panes()
-    if window.every_ms == window.size_ms and job.state.panes.interval_ms is None:
+    if window.width == 1 and job.state.panes.interval_ms is None:
         # A pane is a window, with the same start unless the window begins before the epoch.
         for rows in fold_panes(job, runs, *groups, panes):
-            yield replace(rows, panes=window.last_start(rows.panes)) if window.offset_ms else rows
+            yield replace(rows, panes=window.last_start(rows.panes)) if window.starts_early else rows
         return
     folded = fold_runs(job, runs, *groups, panes)
     if folded is None:
@@ -147,7 +147,7 @@ def _window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[
     if windows.last is not None:
         high = min(high, windows.last)
     keys, key_rows = number_keys(rows.keys, rows.hashes)
-    if window.size_ms % window.every_ms:
+    if window.width is None:
         firsts: Integers = np.maximum(window.first_number(rows.panes), low)
         times: Integers = np.maximum(np.minimum(window.last_number(rows.panes), high) - firsts + 1, 0)
         pieces = sum_windows(monoid, keys, firsts, times, rows.columns)
@@ -156,7 +156,7 @@ def _window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[
         starts = segment_starts((keys[1:] != keys[:-1]) | (panes[1:] != panes[:-1]))
         if len(starts) < len(panes):
             keys, panes, columns = keys[starts], panes[starts], monoid.reduce_sorted(columns, starts)
-        pieces = slide(monoid, PaneSums(keys, panes, columns), window.size_ms // window.every_ms, low, high)
+        pieces = slide(monoid, PaneSums(keys, panes, columns), window.width, low, high)
     most = _rows_max(rows)
     for numbers, held_windows, sums in pieces:
         for start in range(0, len(numbers), most):

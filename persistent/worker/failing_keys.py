@@ -75,7 +75,7 @@ def present_rows(
     except Exception as error:
         if len(rows) == 1:
             start, window = int(rows.panes[0]), job.state.window
-            times = None if window is None else (start, start + window.size_ms)
+            times = None if window is None else (start, window.ends(start))
             failing.append(FailingKey(_first_key(rows), times, error, _encoded(job.state.monoid, rows)))
             return
         middle = len(rows) // 2

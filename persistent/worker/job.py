@@ -10,7 +10,7 @@ All are values: an engine can send them anywhere, and process an item more than 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from monoids.groupby.cells import Integers
@@ -26,6 +26,7 @@ from persistent.state import PersistentState
 from persistent.storage import Storage
 from persistent.task import PersistentTask, operator_name
 from persistent.worker.seen_items import SeenAfter, SeenBefore
+from persistent.zone import Zone
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,11 @@ class Job:
     def outlets(self) -> dict[str, Outlet]:
         """Each sink with the place where its outputs wait."""
         return {name: outlet(sink, self.storage) for name, sink in self.sinks.items()}
+
+    def in_zone(self, zone: Zone | None) -> Job:
+        """The same job, whose windows are by these rules of their zone; itself if they have none."""
+        state = self.state.in_zone(zone)
+        return self if state is self.state else replace(self, state=state)
 
     def folder(self) -> str:
         """The folder of the task's runs."""

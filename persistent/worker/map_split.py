@@ -7,7 +7,7 @@ Each record is judged once, in this order: dead, duplicate, late or processed. A
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from persistent.message import Batch
 from persistent.sources.protocol import NO_TIMESTAMP, Records
 from persistent.task import TaskFailure, key_columns, key_names, process
 from persistent.text.figures import date_text
-from persistent.window import Window
+from persistent.window import AnyWindow
 from persistent.worker.duplicates import Duplicates, Fate
 from persistent.worker.job import Job, Mapped, MapSplit
 from persistent.worker.merge_runs import monoid_errors, write_run
@@ -39,6 +39,8 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     """Process one split. ``cache``: the runs of seen records that this worker has read."""
     task, state = job.task, job.state
     names = key_names(task)
+    if state.window is not None:
+        item = replace(item, limit=min(item.limit, state.window.time_max))
     delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
     tally = _SplitTally()
     seen = _duplicates(job, item, cache)
@@ -102,7 +104,7 @@ class _SplitTally:
 
 def _judge(
     item: MapSplit,
-    window: Window | None,
+    window: AnyWindow | None,
     records: Records,
     aside: _SetAside,
     tally: _SplitTally,

@@ -85,7 +85,7 @@ def state_of(job: Job, manifest: Manifest) -> OperatorState:
 def empty_table(job: Job, manifest: Manifest | None) -> pa.Table:
     """No rows, in the columns that ``folded_tables`` gives."""
     types = [type_of(name) for name in state_of(job, manifest).key_types] if manifest is not None else []
-    return empty_outputs(job.state.monoid, key_names(job.task), types, job.state.window)
+    return empty_outputs(job.state, key_names(job.task), types)
 
 
 def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iterator[pa.Table]:
@@ -95,12 +95,13 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
     UserCodeError names the key and window of a result that the monoid cannot present; a job with dead letters omits it,
     with a warning.
     """
+    job = job.in_zone(state_of(job, manifest).state.zone)
     state, names, operator = job.state, key_names(job.task), state_of(job, manifest)
     types = [type_of(name) for name in operator.key_types]
 
     def table_of(rows: GroupSums) -> pa.Table:
         if state.window is None:
-            return key_outputs(state.monoid, names, types, rows, None)
+            return key_outputs(state, names, types, rows, None)
         return window_outputs(state.monoid, names, types, state.window, rows)
 
     for groups in shards(operator.state.runs, 1, part.low, part.high):

@@ -1,0 +1,110 @@
+"""A zone is the rules of a time zone as a table: from which second on local time is how far ahead of UTC.
+
+The driver reads the table from ``zoneinfo`` when a window is made. From then on it is a value: it is recorded with the
+state, and workers get it with their job. So a machine's own zone data never decides what a checkpoint means.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+Offsets = tuple[tuple[int, int], ...]
+"""Pairs of a second since 1970 and the seconds from then on that local time is ahead of UTC, ascending."""
+
+FIRST_S = -97_459_200
+"""1966-11-30. The first offset of a table holds since ever."""
+END_S = 4_265_827_200
+"""2105-03-07. From here on the last offset of a table holds; no window that counts anything ends so late."""
+_DAY_S = 86_400
+"""A day is shorter than the time between two changes of any zone since 1966."""
+
+
+@dataclass(frozen=True)
+class Zone:
+    """``offsets``: neighbours differ. The first holds before its second, too."""
+
+    name: str
+    offsets: Offsets
+
+    @staticmethod
+    def read(name: Any) -> Zone:
+        """The zone of that name, by the zone data of this machine. ValueError, TypeError.
+
+        >>> Zone.read("Asia/Kolkata").offsets
+        ((-97459200, 19800),)
+        """
+        if not isinstance(name, str):
+            raise TypeError(f'tz: {name!r} is not a time zone: give its name, such as tz="Europe/Berlin"')
+        try:
+            return Zone(name, _offsets(name))
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise ValueError(
+                f"tz: {name!r} is not a time zone of this machine: give a name such as 'Europe/Berlin' or 'UTC'. If "
+                "the name is right, its zone data are missing: pip install tzdata"
+            ) from error
+
+    def followed_by(self, other: Zone, since_s: int) -> Zone:
+        """These rules before a second, which is above their first, and those of ``other`` from then on.
+
+        >>> Zone("A", ((0, 0), (100, 60))).followed_by(Zone("A", ((0, 30), (200, 90))), 50).offsets
+        ((0, 0), (50, 30), (200, 90))
+        """
+        kept = self.offsets[: bisect_left(self.offsets, (since_s,))]
+        later = other.offsets[bisect_right(other.offsets, since_s, key=_second) :]
+        joined = [*kept, (since_s, other.offset_at(since_s)), *later]
+        changes = [pair for before, pair in pairwise(joined) if pair[1] != before[1]]
+        return replace(self, offsets=(joined[0], *changes))
+
+    def offset_at(self, second: int) -> int:
+        """How many seconds local time is ahead of UTC."""
+        return self.offsets[max(bisect_right(self.offsets, second, key=_second) - 1, 0)][1]
+
+    def differs_from(self, other: Zone) -> int | None:
+        """The first second with another rule; None if there is none."""
+        return min((second for second, _ in {*self.offsets} ^ {*other.offsets}), default=None)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "offsets": [list(pair) for pair in self.offsets]}
+
+    @staticmethod
+    def from_json(body: dict[str, Any]) -> Zone:
+        return Zone(body["name"], tuple((second, offset) for second, offset in body["offsets"]))
+
+
+def _second(pair: tuple[int, int]) -> int:
+    return pair[0]
+
+
+@lru_cache
+def _offsets(name: str) -> Offsets:
+    if name == "UTC":
+        # Needs no zone data.
+        return ((FIRST_S, 0),)
+    zone = ZoneInfo(name)
+
+    def offset(second: int) -> int:
+        ahead = datetime.fromtimestamp(second, zone).utcoffset()
+        assert ahead is not None
+        return round(ahead.total_seconds())
+
+    found = [(FIRST_S, offset(FIRST_S))]
+    for second in range(FIRST_S + _DAY_S, END_S + 1, _DAY_S):
+        if offset(second) != found[-1][1]:
+            found += _changes(offset, second - _DAY_S, second)
+    return tuple(found)
+
+
+def _changes(offset: Any, low: int, high: int) -> Sequence[tuple[int, int]]:
+    """The change between two seconds whose offsets differ."""
+    before = offset(low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if offset(middle) == before else (low, middle)
+    return [(high, offset(high))]
