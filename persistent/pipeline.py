@@ -120,7 +120,7 @@ class Pipeline:
         self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
-        check_names(self._state.monoid, key_names(task), self._state.window)
+        check_names(self._state, key_names(task))
         _check_recordable(task, self._state)
         _check_closed_go_somewhere(self._state, self.sinks, discard_closed)
         self.discard_closed = discard_closed

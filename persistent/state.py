@@ -27,6 +27,7 @@ from monoids.monoid import check
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
+from persistent.lateness import ALLOWS_NONE, DELTA, Lateness, checked_lateness
 from persistent.state_rows import OPEN_PANE
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
@@ -52,6 +53,8 @@ class State(Protocol):
 
 class PersistentState:
     """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``."""
+
+    lateness: Lateness = ALLOWS_NONE
 
     def __init__(self, monoid: Monoid[Any], panes: Panes) -> None:
         if not isinstance(monoid, Monoid):
@@ -244,6 +247,12 @@ class NonWindowState(PersistentState):
 class WindowState(PersistentState):
     """A value for each window of event time. Needs no group: a window is the sum of its panes.
 
+    ``allowed_lateness``: how long after its end, by the clock, a window still takes records; a result that was
+    published is then corrected, in the way of ``late``: "accumulate" publishes the new value; "retract" the old row
+    with ``retracted`` = true and then the new one; "delta" what the late records add. The rows carry ``revision``, and
+    the largest wins. ``emit``: "close" publishes a window when the clock passes its end; "final" once, when nothing
+    can change it.
+
     >>> from monoids import Max
     >>> from persistent.window import sliding
     >>> state = WindowState(Max(), sliding(10, every=5))
@@ -252,13 +261,30 @@ class WindowState(PersistentState):
     {(0, 10): 3, (5, 15): 3, (10, 20): 1}
     """
 
-    def __init__(self, monoid: Monoid[Any], window: Window, *, interval_ms: Duration | None = None) -> None:
+    def __init__(
+        self,
+        monoid: Monoid[Any],
+        window: Window,
+        *,
+        interval_ms: Duration | None = None,
+        allowed_lateness: Duration = 0,
+        late: str | None = None,
+        emit: str = "close",
+    ) -> None:
         if not isinstance(window, Window):
             raise TypeError(f"a window is made by tumbling(size) or sliding(size, every), not {window!r}")
         interval = None if interval_ms is None else duration_ms(interval_ms, "interval_ms")
         if interval is not None and interval < 1:
             raise ValueError("interval_ms is at least 1 ms")
         super().__init__(monoid, Panes(window, interval))
+        self.lateness = checked_lateness(allowed_lateness, late, emit)
+        self.bare = bare(allowed_lateness=allowed_lateness)
+        if late == DELTA and not monoid.additive:
+            raise TypeError(
+                f'late="delta" publishes what late records add to a result, and values of {monoid!r} cannot be added: '
+                'use late="accumulate", which publishes the new value; or, for a monoid of your own whose presented '
+                "values do add up, set additive = True in its class"
+            )
 
     @property
     def window(self) -> Window:

@@ -17,7 +17,7 @@ from tests.figures import (
     rows,
 )
 
-MODULES_MAX = {"monoids": 106, "persistent": 293}
+MODULES_MAX = {"monoids": 106, "persistent": 297}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -43,7 +43,7 @@ MANY_IMPORTS = {
     "persistent.sources.file": 22,  # One source with three formats, and the index of what it has listed.
     "persistent.driver.migration": 20,
     "persistent.driver.commit": 20,
-    "persistent.driver.step_effects": 21,  # Each effect of a step is performed there.
+    "persistent.driver.step_effects": 22,  # Each effect of a step is performed there.
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
@@ -51,7 +51,7 @@ MANY_IMPORTERS = {
     "monoids.monoid": 60,
     "monoids.column": 62,
     "persistent.clock": 68,  # Durations and pauses; nobody else reads the time.
-    "persistent.codec": 45,
+    "persistent.codec": 46,
     "persistent.checkpoint.manifest": 42,
     "persistent.sources.protocol": 44,  # What a source is, said to each of them and to who drives it.
 }

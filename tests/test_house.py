@@ -67,6 +67,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.message",
         "persistent.window",
+        "persistent.lateness",
         "persistent.text.fingerprints",
         "persistent.text.user_errors",
         "persistent.storage",
@@ -103,6 +104,8 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.map_split",
         "persistent.worker.failing_keys",
         "persistent.worker.close_windows",
+        "persistent.worker.correct_windows",
+        "persistent.worker.publish_shard",
         "persistent.worker.dispatch",
     ),
     (
@@ -149,9 +152,10 @@ ROOMS = {
     "clients": "errors clock stopping storage",
     "sources": "errors clock stopping promises text codec storage log clients topic",
     "sinks": "errors clock stopping promises text codec storage log clients checkpoint.names checkpoint.garbage",
-    "checkpoint": "errors clock text codec storage sources state task",
+    "checkpoint": "errors clock text codec storage sources lateness state task",
     "engines": "errors storage worker.requirements",
-    "worker": "errors text codec storage sources sinks message window state_rows state delta task checkpoint dedupe",
+    "worker": "errors text codec storage sources sinks message window lateness state_rows state delta task checkpoint "
+    "dedupe",
     "driver": "errors clock stopping text codec storage sources sinks window state state_rows task checkpoint engines "
     "worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "

@@ -204,7 +204,9 @@ class StateRuns:
 
     ``published``: the id of the checkpoint that last published a state without windows. ``lowest``: the smallest pane
     that an open window still needs, None if the state is empty. ``known_from``: with history, the clock from which its
-    panes are kept apart, whatever history it had; None without, or if an older release has not recorded it.
+    panes are kept apart, whatever history it had; None without, or if an older release has not recorded it. ``final``:
+    every window with ``end <= final`` is final, and its panes are gone; None if all closed ones are. ``late``: how
+    late records correct what is published; None if the rows carry no revision.
     """
 
     fingerprint: Mapping[str, Any]
@@ -212,6 +214,12 @@ class StateRuns:
     lowest: int | None = None
     published: int = 0
     known_from: int | None = None
+    final: int | None = None
+    late: str | None = None
+
+    def final_at(self, closed: int) -> int:
+        """The clock up to which its windows are final, where they are closed up to ``closed``."""
+        return closed if self.final is None else self.final
 
     def unpublished(self) -> StateRuns:
         """The same state, of which every key is to be published. A job that started from a savepoint may have a run
@@ -220,7 +228,11 @@ class StateRuns:
         return replace(self, runs=tuple(runs), published=0)
 
     def to_json(self) -> dict[str, Any]:
-        return {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
+        """``final`` and ``late`` are written only if they are set, so that releases without them can read all other
+        documents."""
+        optional = {name: value for name in ("final", "late") if (value := getattr(self, name)) is not None}
+        others = {name: value for name, value in self.__dict__.items() if name not in ("final", "late")}
+        return {**others, "runs": [run.to_json() for run in self.runs], **optional}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> StateRuns:

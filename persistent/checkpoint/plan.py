@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import MANY_SOURCES, check_format, check_known
+from persistent.checkpoint.shapes import LATENESS, MANY_SOURCES, check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
@@ -79,10 +79,20 @@ class SourceStep:
 @dataclass(frozen=True)
 class TaskStep:
     """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
-    complete."""
+    complete. ``final_at``: windows that end at or before it are final; None if all that are closed are."""
 
     close_at: int = 0
     ends: bool = False
+    final_at: int | None = None
+
+    @property
+    def final(self) -> int:
+        """Windows that end at or before it are final: they take nothing of this step, and leave the state."""
+        return self.close_at if self.final_at is None else self.final_at
+
+    def to_json(self) -> dict[str, Any]:
+        """``final_at`` is written only if it differs, so that releases without it can read all other plans."""
+        return {name: value for name, value in self.__dict__.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -142,18 +152,22 @@ class StepPlan:
             return self
         return replace(self, sources={source: self.source}, tasks={task: self.task})
 
+    def _features(self) -> list[str]:
+        is_late = any(task.final_at is not None for task in self.tasks.values())
+        return [*([MANY_SOURCES] if len(self.sources) > 1 else []), *([LATENESS] if is_late else [])]
+
     def encode(self) -> bytes:
         """Its bytes, in the newest format. LawBroken if no driver would run it."""
         body = {
             "format": FORMAT,
-            "features": [MANY_SOURCES] if len(self.sources) > 1 else [],
+            "features": self._features(),
             "job": self.job,
             "base": self.base,
             "number": self.number,
             "nonce": self.nonce,
             "wall_ms": self.wall_ms,
             "sources": {name: source.to_json() for name, source in self.sources.items()},
-            "tasks": {name: dict(task.__dict__) for name, task in self.tasks.items()},
+            "tasks": {name: task.to_json() for name, task in self.tasks.items()},
             "max_future_ms": self.max_future_ms,
         }
         try:

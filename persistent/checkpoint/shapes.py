@@ -27,6 +27,7 @@ from persistent.codec.shapes import (
     whole,
 )
 from persistent.errors import CorruptCheckpoint, NewerFormat
+from persistent.lateness import ANSWERS
 
 FORMATS = (1, 2, 3)
 """The formats that this release reads, oldest first. It writes the newest."""
@@ -41,7 +42,10 @@ DEDUPLICATION = "deduplication"
 """The feature of a manifest that holds seen records of a source: without it copies would count."""
 READINGS = "readings"
 """The feature of a manifest that holds how records were read before that changed."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS})
+LATENESS = "allowed lateness"
+"""The feature of a manifest or plan of a state whose closed windows take late records: without it they would be
+lost."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, LATENESS})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
@@ -147,7 +151,9 @@ _OPERATOR = both(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
-            "states": named(fields({**STATE, "known_from": optional(whole(0))})),
+            "states": named(
+                fields({**STATE, "known_from": optional(whole(0))}, {"final": whole(0), "late": one_of(*ANSWERS)})
+            ),
         }
     ),
     as_many_key_types,
@@ -275,7 +281,7 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(fields({"close_at": whole(), "ends": flag})),
+        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"final_at": whole(0)})),
         "max_future_ms": optional(COUNT),
     },
 )

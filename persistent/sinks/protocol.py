@@ -18,6 +18,10 @@ from persistent.checkpoint.names import Staged
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
 """The optional methods of a sink. A checkpoint records which of them its sink has."""
 
+NUMBERED = {b"persistent": b"revision"}
+"""The metadata of the column ``revision`` in outputs of windows: it holds the number of their batch. A field of the
+record can have the same name."""
+
 
 @runtime_checkable
 class Sink(Protocol):
