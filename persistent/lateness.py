@@ -36,6 +36,10 @@ class Lateness:
         """The clock up to which a step closes windows that had closed up to ``closed``."""
         return max(closed, watermark - self.allowed_ms) if self.emit == "final" else watermark
 
+    def published_at(self, end: int) -> int:
+        """The clock at which a window with this end is published."""
+        return end + self.allowed_ms if self.emit == "final" else end
+
     def final(self, was_final: int, close_at: int) -> int | None:
         """The clock up to which the windows are final in a step that closes up to ``close_at``; None if all that are
         closed are final."""

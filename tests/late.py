@@ -70,7 +70,7 @@ class Run:
     def published(self) -> list[Row]:
         """The rows in the order of their revisions, with the window in milliseconds."""
         rows = [{**row, "window": (ms(row["window_start"]), ms(row["window_end"]))} for row in self.sink.rows()]
-        return sorted(rows, key=lambda row: (row.get("revision", 0), not row.get("retracted", False)))
+        return sorted(rows, key=lambda row: (row.get("revision") or 0, not row.get("retracted", False)))
 
     def final(self) -> dict[tuple[str, int], Row]:
         """What a reader holds after all rows: the largest revision, with retractions applied; of deltas, the sum."""

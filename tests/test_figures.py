@@ -17,7 +17,7 @@ from tests.figures import (
     rows,
 )
 
-MODULES_MAX = {"monoids": 106, "persistent": 297}
+MODULES_MAX = {"monoids": 106, "persistent": 298}
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 58
 
@@ -27,7 +27,7 @@ WIDE = {
     "persistent.checkpoint.manifest.Manifest": 46,  # The document's fields; the one of each there is.
     "monoids.sketches.theta.Theta": 29,  # Set operations, and the exchange with DataSketches.
     "monoids.sketches.count_min.CountMin": 24,
-    "persistent.driver.report.RunReport": 26,  # Each figure of a run, as users read it.
+    "persistent.driver.report.RunReport": 27,  # Each figure of a run, as users read it.
     "persistent.checkpoint.log.Log": 24,
 }
 MANY_PARAMETERS = {
@@ -47,7 +47,7 @@ MANY_IMPORTS = {
 }
 IMPORTERS_MAX = 40
 MANY_IMPORTERS = {
-    "persistent.errors": 162,  # Errors, columns and the one class all monoids derive from are everybody's words.
+    "persistent.errors": 163,  # Errors, columns and the one class all monoids derive from are everybody's words.
     "monoids.monoid": 60,
     "monoids.column": 62,
     "persistent.clock": 68,  # Durations and pauses; nobody else reads the time.

@@ -111,6 +111,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     (
         "persistent.driver.folds",
         "persistent.driver.naming",
+        "persistent.driver.destinations",
         "persistent.driver.seen_part",
         "persistent.driver.commit",
         "persistent.driver.run_cache",
@@ -156,8 +157,8 @@ ROOMS = {
     "engines": "errors storage worker.requirements",
     "worker": "errors text codec storage sources sinks message window lateness state_rows state delta task checkpoint "
     "dedupe",
-    "driver": "errors clock stopping text codec storage sources sinks window state state_rows task checkpoint engines "
-    "worker dedupe",
+    "driver": "errors clock stopping text codec storage sources sinks window lateness state state_rows task checkpoint "
+    "engines worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe",
     "reading": "errors clock text codec storage window task checkpoint worker driver pipeline",

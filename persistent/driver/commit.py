@@ -75,6 +75,11 @@ class Results:
         """The rows for each sink; a sink that joins may get more than the others, and then these are counted."""
         return sum(max(staged.rows for staged in result.staged.values()) for result in self.closed if result.staged)
 
+    @property
+    def corrected(self) -> int:
+        """The results of closed windows that are published again."""
+        return sum(result.corrected for result in self.closed)
+
     def set_aside(self) -> tuple[Staged, ...]:
         """The dead letters of results that cannot be published."""
         return tuple(result.dead for result in self.closed if result.dead)

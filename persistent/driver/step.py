@@ -176,6 +176,7 @@ class Step:
             reached=reached,
             duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
             silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
+            corrected=results.corrected,
             behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
         )
 

@@ -70,13 +70,13 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_can_take_back(kept.newest.manifest, outputs, log.storage.url)
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
-    found = checkpoint_as_of(log, job.task, job.state, clock)
+    found = checkpoint_as_of(log, job.task, job.state, clock, unpublished=True)
     check_begins_again(job)
     check_read(job, found.manifest, clock)
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
-        target = checkpoint_as_of(log, job.task, job.state, clock).manifest
+        target = checkpoint_as_of(log, job.task, job.state, clock, unpublished=True).manifest
         check_read(job, target, clock)
         attempt = Attempt(last.manifest.epoch, last.manifest.id + 1)
         begins = {name: _begins(job.sources[name], source, clock) for name, source in target.sources.items()}
@@ -123,7 +123,9 @@ def _as_of(
             target,
             clock=TaskClock(watermark=clock, closed=min(target.clock.closed, clock)),
             sources=unread,
-            operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None).unpublished(),
+            operator=operator.with_state(
+                runs=runs, lowest=operator.state.lowest if runs else None, final=None
+            ).unpublished(),
             accounts={name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()},
         ),
     )

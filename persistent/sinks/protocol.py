@@ -147,6 +147,8 @@ class BatchSink(Protocol):
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
     ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
+    ``replaces``: whether it keeps only the newest row of a key and window; a correction that takes back a row, or adds
+    to it, is then refused.
     """
 
     def claim(self, claim: Claim) -> None: ...
