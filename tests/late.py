@@ -64,8 +64,10 @@ class Run:
             **{"step_rows": self.step_rows, **options},
         )
 
-    def run(self, rows: Sequence[Row] | None = None, engine: Any = "embedded", **options: Any) -> Any:
-        return self.pipeline(rows).run(engine=engine, **{"end_of_input": True, **options})
+    def run(
+        self, rows: Sequence[Row] | None = None, engine: Any = "embedded", spark: Any = None, **options: Any
+    ) -> Any:
+        return self.pipeline(rows).run(spark, engine=engine, **{"end_of_input": True, **options})
 
     def published(self) -> list[Row]:
         """The rows in the order of their revisions, with the window in milliseconds."""

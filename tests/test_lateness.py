@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from monoids import Count, Max, Mean, Sum, record
-from persistent import WindowState
+from persistent import FileSink, WindowState
 from persistent.lateness import Lateness, checked_lateness
 from persistent.window import sliding, tumbling
-from tests.late import disordered, expected, run_of
+from tests.late import Run, disordered, expected, run_of
 
 WINDOWS = (
     tumbling(10),
@@ -28,16 +30,30 @@ def rows_at(*times: int) -> list[dict[str, Any]]:
     return [{"ts": time, "key": "a", "value": time} for time in times]
 
 
-@settings(max_examples=15, deadline=None)
-@given(
+DRAWN = (
     st.integers(0, 10**6),
     st.sampled_from(WINDOWS),
     st.sampled_from((0, 5, 10, 35, 1000)),
     st.sampled_from(("accumulate", "retract", "delta", "final")),
     st.sampled_from((1, 2, 3, 7, 60)),
 )
+
+
+@settings(max_examples=15, deadline=None)
+@given(*DRAWN)
 def test_the_table_comes_to_the_plain_one(seed: int, window: Any, allowed: int, late: str, step_rows: int) -> None:
     """Whatever the disorder, the windows and the steps; and what is late is counted, record by record."""
+    comes_to_the_plain_one(seed, window, allowed, late, step_rows)
+
+
+@pytest.mark.check
+@settings(max_examples=500, deadline=None)
+@given(*DRAWN)
+def test_many_tables_come_to_the_plain_ones(seed: int, window: Any, allowed: int, late: str, step_rows: int) -> None:
+    comes_to_the_plain_one(seed, window, allowed, late, step_rows)
+
+
+def comes_to_the_plain_one(seed: int, window: Any, allowed: int, late: str, step_rows: int) -> None:
     options: dict[str, Any] = {"emit": "final"} if late == "final" else {"late": late}
     rows = disordered(seed, 30, (0, 10, 60)[seed % 3])
     with run_of(rows, window=window, options={"allowed_lateness": allowed, **options}, step_rows=step_rows) as run:
@@ -105,3 +121,31 @@ def test_what_is_closed_and_what_is_final() -> None:
     assert [once.closes(closed, 42) for closed in (0, 32, 33)] == [32, 32, 33]
     assert once.final(0, 32) is None
     assert Lateness().final(7, 42) is None and Lateness().closes(7, 42) == 42
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("late", ["accumulate", "retract", "delta", "final"])
+def test_the_table_on_spark_comes_to_the_plain_one(late: str, spark: Any, tmp_path: Any) -> None:
+    """A correction is made in other processes, from files that the first job of the step has written."""
+    options: dict[str, Any] = {"emit": "final"} if late == "final" else {"late": late}
+    rows = disordered(7, 60, 60)
+    run = Run(
+        rows,
+        window=sliding(20, every=5),
+        options={"allowed_lateness": 35, **options},
+        step_rows=9,
+        storage=str(tmp_path / "checkpoint"),
+        sink=Published(str(tmp_path / "published")),
+    )
+    report = run.run(engine=None, spark=spark)
+    assert report.engine == "spark"
+    assert (run.final(), report.late) == expected(run)
+    assert late == "final" or report.corrected
+
+
+class Published(FileSink):
+    """A folder whose rows can be read at once."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        folder = Path(self.url.removeprefix("file://"))
+        return [row for file in sorted(folder.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
