@@ -51,6 +51,7 @@ class _Same(Monoid[Any]):
         self.commutative = monoid.commutative
         self.idempotent = monoid.idempotent
         self.exact = monoid.exact
+        self.additive = monoid.additive
         self.widens = monoid.widens
         self.schema = monoid.schema
         self.output_type = monoid.output_type if has_arrow_output(monoid) else None
@@ -219,6 +220,7 @@ class Aggregator(_Same):
         self.version = prepare.version
         if present is not None:
             self.output_type = output_type
+            self.additive = False
         self._prepare = prepare
         self._present = present
 

@@ -47,6 +47,9 @@ class Monoid(Generic[Element]):
     commutative: bool = False
     idempotent: bool = False
     exact: bool = True
+    additive: bool = False
+    """Whether presented values add up as numbers, field by field: ``present(a + b) == present(a) + present(b)``, where
+    null counts as 0."""
     widens: bool = False
     """Whether elements that outgrow the types of ``schema`` are stored in wider types: see widening.py."""
     name: str = ""

@@ -40,7 +40,7 @@ _OWN_KEY: Any = _OwnKey()
 class Delta:
     """The state as a task sees it in a pipeline: it takes updates and cannot be read.
 
-    An update whose windows had all closed at ``watermark`` is an error in the task. So is one after ``limit`` (ms): one
+    An update whose windows were all final at ``watermark`` is an error in the task. So is one after ``limit`` (ms): one
     far-off update must not close every window. ``key_types``: the types of the key columns so far, empty before the
     first key; a key of another type is an error in the task.
     """
@@ -190,8 +190,8 @@ class Delta:
                 if ended.any():
                     raise ValueError(
                         f"an update at {int(times[ended][0])} ({utc_text(int(times[ended][0]))}): every window of that "
-                        f"time ended before the clock of the step, {utc_text(self._watermark)}; update at the "
-                        "message's own timestamp"
+                        f"time ended before the clock of the step{self._less_lateness()}, {utc_text(self._watermark)}; "
+                        "update at the message's own timestamp"
                     )
             held = window.holds(times)
             if not held.all():
@@ -203,6 +203,9 @@ class Delta:
             self._pending_types = self._agreed_types(keys)
             panes = self._state.stored_panes(times, self._watermark)
             self._pending.append(group_by(self._state.monoid, keys, panes, columns, self._state.panes.step))
+
+    def _less_lateness(self) -> str:
+        return ", less the allowed lateness" if self._state.lateness.allowed_ms else ""
 
     def _agreed_types(self, keys: Sequence[pa.Array]) -> tuple[pa.DataType, ...]:
         """The types of the key columns, including these. TypeError if one differs from those of earlier keys."""

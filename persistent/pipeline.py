@@ -24,6 +24,7 @@ from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import canonical_json
 from persistent.dedupe import Dedupe
 from persistent.driver.commit import check_same_job, first_manifest
+from persistent.driver.destinations import check_destinations
 from persistent.driver.evolution import Evolution, checked_names
 from persistent.driver.loop import Driver
 from persistent.driver.naming import named_sinks, named_sources
@@ -43,7 +44,6 @@ from persistent.storage import Storage, is_proved, open_storage
 from persistent.task import PersistentTask, check_task, key_names, operator_name
 from persistent.text.spelling import spelled
 from persistent.worker.job import Job
-from persistent.worker.output_tables import check_names
 from persistent.worker.requirements import process, say_where
 from persistent.worker.state_tables import WHOLE, StatePart, empty_table, folded_tables
 
@@ -120,9 +120,8 @@ class Pipeline:
         self.dedupe = copies.checked(dedupe, self.sources)
         self.task = task
         self._state = check_task(task)
-        check_names(self._state, key_names(task))
         _check_recordable(task, self._state)
-        _check_closed_go_somewhere(self._state, self.sinks, discard_closed)
+        check_destinations(self._state, key_names(task), self.sinks, discard_closed)
         self.discard_closed = discard_closed
         self.storage = open_storage(checkpoint, unsafe_single_driver=unsafe_single_driver, option="checkpoint")
         self.unsafe_single_driver = unsafe_single_driver and not is_proved(self.storage)
@@ -364,19 +363,6 @@ def _check_recordable(task: PersistentTask, state: PersistentState) -> None:
             f"{type(task).__name__}: {error}. Give the task a plain name, and the monoid parameters() of text and "
             "integers"
         ) from error
-
-
-def _check_closed_go_somewhere(state: PersistentState, sinks: Mapping[str, AnySink], discard_closed: bool) -> None:
-    """InvalidPipeline if closed windows would be lost and the user has not declared it."""
-    if not isinstance(discard_closed, bool):
-        raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
-    if sinks and discard_closed:
-        raise InvalidPipeline("sink= publishes closed windows, discard_closed=True drops them: omit one of them")
-    if not sinks and state.window is not None and not discard_closed:
-        raise InvalidPipeline(
-            "a WindowState without sink=: a closed window leaves the state, and its result would be lost. Give it a "
-            "destination: sink=FileSink(...) or MemorySink(); or discard_closed=True, if only open windows matter"
-        )
 
 
 def _active_session() -> Any:

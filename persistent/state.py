@@ -30,6 +30,7 @@ from persistent.calendar_window import CalendarWindow
 from persistent.clock import Duration, Instant, bare, duration_ms, instant_ms
 from persistent.codec import Run, decode_document, decode_run, encode_document, encode_run
 from persistent.errors import CorruptCheckpoint, FingerprintChanged
+from persistent.lateness import ALLOWS_NONE, DELTA, Lateness, checked_lateness
 from persistent.state_rows import OPEN_PANE
 from persistent.text.figures import utc_text
 from persistent.text.fingerprints import changes_text
@@ -58,6 +59,8 @@ class State(Protocol):
 
 class PersistentState:
     """A monoid, and elements by pane: the common part of ``NonWindowState`` and ``WindowState``."""
+
+    lateness: Lateness = ALLOWS_NONE
 
     def __init__(self, monoid: Monoid[Any], panes: Panes) -> None:
         if not isinstance(monoid, Monoid):
@@ -279,6 +282,12 @@ class NonWindowState(PersistentState):
 class WindowState(PersistentState):
     """A value for each window of event time. Needs no group: a window is the sum of its panes.
 
+    ``allowed_lateness``: how long after its end, by the clock, a window still takes records; a result that was
+    published is then corrected, in the way of ``late``: "accumulate" publishes the new value; "retract" the old row
+    with ``retracted`` = true and then the new one; "delta" what the late records add. The rows carry ``revision``, and
+    the largest wins. ``emit``: "close" publishes a window when the clock passes its end; "final" once, when nothing
+    can change it.
+
     >>> from monoids import Max
     >>> from persistent.window import sliding
     >>> state = WindowState(Max(), sliding(10, every=5))
@@ -293,6 +302,9 @@ class WindowState(PersistentState):
         window: Window | CalendarWindow | Everything,
         *,
         interval_ms: Duration | None = None,
+        allowed_lateness: Duration = 0,
+        late: str | None = None,
+        emit: str = "close",
     ) -> None:
         if not isinstance(window, Window | CalendarWindow | Everything):
             raise TypeError(
@@ -307,6 +319,18 @@ class WindowState(PersistentState):
             super().__init__(monoid, Panes(None, _GRID_MS if interval is None else interval))
         else:
             super().__init__(monoid, Panes(window, interval))
+        self.lateness = checked_lateness(allowed_lateness, late, emit)
+        self.bare = bare(allowed_lateness=allowed_lateness)
+        if self._everything is not None and self.lateness != ALLOWS_NONE:
+            raise ValueError(
+                "everything() is never closed, so nothing is late in it: omit allowed_lateness=, late= and emit="
+            )
+        if late == DELTA and not monoid.additive:
+            raise TypeError(
+                f'late="delta" publishes what late records add to a result, and values of {monoid!r} cannot be added: '
+                'use late="accumulate", which publishes the new value; or, for a monoid of your own whose presented '
+                "values do add up, set additive = True in its class"
+            )
 
     @property
     def has_borders(self) -> bool:

@@ -69,6 +69,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.message",
         "persistent.window",
         "persistent.calendar_window",
+        "persistent.lateness",
         "persistent.text.fingerprints",
         "persistent.text.user_errors",
         "persistent.storage",
@@ -105,11 +106,14 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "persistent.worker.map_split",
         "persistent.worker.failing_keys",
         "persistent.worker.close_windows",
+        "persistent.worker.correct_windows",
+        "persistent.worker.publish_shard",
         "persistent.worker.dispatch",
     ),
     (
         "persistent.driver.folds",
         "persistent.driver.naming",
+        "persistent.driver.destinations",
         "persistent.driver.seen_part",
         "persistent.driver.commit",
         "persistent.driver.run_cache",
@@ -151,11 +155,12 @@ ROOMS = {
     "clients": "errors clock stopping storage",
     "sources": "errors clock stopping promises text codec storage log clients topic",
     "sinks": "errors clock stopping promises text codec storage log clients checkpoint.names checkpoint.garbage",
-    "checkpoint": "errors clock zone text codec storage sources state task",
+    "checkpoint": "errors clock zone text codec storage sources lateness state task",
     "engines": "errors storage worker.requirements",
-    "worker": "errors zone text codec storage sources sinks message window state_rows state delta task checkpoint "
-    "dedupe",
-    "driver": "errors clock zone stopping text codec storage sources sinks window state state_rows task checkpoint "
+    "worker": "errors zone text codec storage sources sinks message window lateness state_rows state delta task "
+    "checkpoint dedupe",
+    "driver": "errors clock zone stopping text codec storage sources sinks window lateness state state_rows task "
+    "checkpoint "
     "engines worker dedupe",
     "pipeline": "errors clock promises text codec storage sources sinks state task checkpoint engines worker driver "
     "dedupe",

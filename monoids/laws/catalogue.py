@@ -84,6 +84,10 @@ def _is_exact(monoid: Monoid[Any]) -> bool:
     return monoid.exact
 
 
+def _is_additive(monoid: Monoid[Any]) -> bool:
+    return monoid.additive
+
+
 def _is_group(monoid: Monoid[Any]) -> bool:
     return isinstance(monoid, Group)
 
@@ -129,6 +133,7 @@ LAWS: tuple[Law, ...] = (
     Law("empty fold", scalar.empty_fold),
     Law("pure lift", scalar.pure_lift, depth=-1, exactly=True),
     Law("pure present", scalar.pure_present, depth=-1, exactly=True),
+    Law("additive present", scalar.additive_present, _is_additive, depth=-1),
     # Bytes.
     Law("serializer round trip", scalar.serializer_round_trip, depth=1, exactly=True),
     Law("serializer homomorphism", scalar.serializer_homomorphism),

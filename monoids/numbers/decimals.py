@@ -45,6 +45,7 @@ class DecimalSum(Group[int]):
 
     identity = 0
     commutative = True
+    additive = True
     name = "Sum"
     widens = True
 

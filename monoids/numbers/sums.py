@@ -73,6 +73,7 @@ class IntegerSum(WideIntegers, Group[int]):
     """``Sum()``: one int64 column, which is wide where a total does not fit."""
 
     identity = 0
+    additive = True
     name = "Sum"
 
     def parameters(self) -> dict[str, Any]:
@@ -163,6 +164,7 @@ class FloatSum(FloatMonoid):
     """``Sum(float)``: one float64 column. Not a Group: infinities and NaN cannot be subtracted."""
 
     identity = 0.0
+    additive = True
     name = "Sum"
     accepted = value_type("Sum", float, _KINDS)
 

@@ -14,7 +14,7 @@ from persistent.codec.shapes import Misfit
 
 def manifest_agrees(body: Mapping[str, Any]) -> None:
     """Raise Misfit unless a task reads sources that exist, and positions, clock and accounts refer to exactly the
-    partitions of their source."""
+    partitions of their source. Final windows are closed."""
     for name, source in body["sources"].items():
         partitions, place = source["partitions"], f"sources.{name}"
         _check_once(partitions, f"{place}.partitions")
@@ -27,6 +27,8 @@ def manifest_agrees(body: Mapping[str, Any]) -> None:
         _check_among(operator["inputs"], body["sources"], f"operators.{task}.inputs", "sources")
         for name, accounts in body["ledger"][task].items():
             _check_same(accounts, body["sources"][name]["partitions"], f"ledger.{task}.{name}")
+        for name, state in operator["states"].items():
+            _check_closed(state.get("final"), body["clocks"][task]["closed"], f"operators.{task}.states.{name}.final")
 
 
 def plan_agrees(body: Mapping[str, Any]) -> None:
@@ -44,6 +46,13 @@ def plan_agrees(body: Mapping[str, Any]) -> None:
         for part, partitions in (("splits", splits), ("idle", source["idle"]), ("skipped", source.get("skipped", ()))):
             _check_among(partitions, source["end"], f"{place}{part}")
         _check_no_way_back(source, place)
+    for task, step in body["tasks"].items():
+        _check_closed(step.get("final_at"), step["close_at"], f"tasks.{task}.final_at")
+
+
+def _check_closed(final: int | None, closed: int, place: str) -> None:
+    if final is not None and final > closed:
+        raise Misfit(f"{final}: windows are final that end after {closed}, up to which they are closed").below(place)
 
 
 def _check_no_way_back(source: Mapping[str, Any], place: str) -> None:

@@ -24,13 +24,15 @@ from persistent.task import PersistentTask, key_names, operator_name
 from persistent.text.figures import utc_text
 
 
-def checkpoint_as_of(log: Log, task: PersistentTask, state: PersistentState, clock: int) -> Entry:
+def checkpoint_as_of(
+    log: Log, task: PersistentTask, state: PersistentState, clock: int, *, unpublished: bool = False
+) -> Entry:
     """The newest kept checkpoint, on the line of the newest, that holds everything before ``clock`` and separates it
-    from later records. UnknownCheckpoint, with the range of clocks, if there is none; FingerprintChanged if the only
-    ones precede a migration of the state."""
+    from later records. ``unpublished``: it has published no window that was open at the clock. UnknownCheckpoint, with
+    the range of clocks, if there is none; FingerprintChanged if the only ones precede a migration of the state."""
     newest = newest_of(log)
     kept = _line_of(newest.manifest, {entry.manifest.id: entry for entry in _kept(log, newest)})
-    asked = _Asked(task, state, clock)
+    asked = _Asked(task, state, clock, unpublished)
     knowing = [
         entry for entry in kept if asked.is_known_by(entry.manifest) and not _is_replaced(entry, kept, asked.clock)
     ]
@@ -85,14 +87,16 @@ class _Asked:
     task: PersistentTask
     state: PersistentState
     clock: int
+    unpublished: bool
 
     def is_known_by(self, manifest: Manifest) -> bool:
         times, operator = manifest.clock, self._operator(manifest)
         since = None if operator is None else operator.state.known_from
         state = self.state.in_zone(None if operator is None else operator.state.zone)
         known, window = state.knows(self.clock, times.watermark), state.window
-        # No window that was open at the clock has been closed since.
-        is_open = not known or window is None or window.first_number(times.closed) <= window.first_number(self.clock)
+        # No window that was open at the clock has lost its panes since.
+        gone = times.closed if self.unpublished or operator is None else operator.state.final_at(times.closed)
+        is_open = not known or window is None or window.first_number(gone) <= window.first_number(self.clock)
         return known and is_open and (since is None or self.clock >= since)
 
     def has_state_of(self, manifest: Manifest) -> bool:

@@ -33,6 +33,7 @@ from persistent.checkpoint.parts import (
 from persistent.checkpoint.shapes import (
     DEDUPLICATION,
     FORMATS,
+    LATENESS,
     MANY_SINKS,
     MANY_SOURCES,
     READINGS,
@@ -152,6 +153,11 @@ class Manifest:
         (inputs,) = self.ledger.values()
         return _by_partition(inputs)
 
+    @property
+    def final(self) -> int:
+        """The clock up to which the windows of the only state are final: their panes are gone."""
+        return self.operator.state.final_at(self.clock.closed)
+
     # -- all of them ---------------------------------------------------------------------------------------------
 
     def state_runs(self) -> list[Run]:
@@ -206,6 +212,7 @@ class Manifest:
             DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
             READINGS: any(one.readings for one in self.sources.values()),
             ZONES: any(state.zone is not None for one in self.operators.values() for state in one.states.values()),
+            LATENESS: any(state.late for one in self.operators.values() for state in one.states.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

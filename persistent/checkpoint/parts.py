@@ -19,6 +19,7 @@ from persistent.zone import Zone
 
 STATE = "state"
 """The name of a task's only state, if the task gives it none."""
+_OPTIONAL = ("zone", "final", "late")
 _MODULUS = 1 << 64
 _FOREIGN = re.compile(r"[^A-Za-z0-9._=@+-]+")
 _NAME_LENGTH_MAX = 200
@@ -206,7 +207,9 @@ class StateRuns:
     ``published``: the id of the checkpoint that last published a state without windows. ``lowest``: the smallest pane
     that an open window still needs, None if the state is empty. ``known_from``: with history, the clock from which its
     panes are kept apart, whatever history it had; None without, or if an older release has not recorded it. ``zone``:
-    the rules of the time zone by which its windows have their borders; None without a calendar.
+    the rules of the time zone by which its windows have their borders; None without a calendar. ``final``: every window
+    with ``end <= final`` is final, and its panes are gone; None if all closed ones are. ``late``: how late records
+    correct what is published; None if the rows carry no revision.
     """
 
     fingerprint: Mapping[str, Any]
@@ -215,12 +218,18 @@ class StateRuns:
     published: int = 0
     known_from: int | None = None
     zone: Zone | None = None
+    final: int | None = None
+    late: str | None = None
 
     @property
     def has_windows(self) -> bool:
         """Whether the clock closes windows of it."""
         window = self.fingerprint.get("window")
         return window is not None and "everything" not in window
+
+    def final_at(self, closed: int) -> int:
+        """The clock up to which its windows are final, where they are closed up to ``closed``."""
+        return closed if self.final is None else self.final
 
     def unpublished(self) -> StateRuns:
         """The same state, of which every key is to be published. A job that started from a savepoint may have a run
@@ -229,9 +238,11 @@ class StateRuns:
         return replace(self, runs=tuple(runs), published=0)
 
     def to_json(self) -> dict[str, Any]:
-        body = {**self.__dict__, "runs": [run.to_json() for run in self.runs]}
-        del body["zone"]
-        return body if self.zone is None else {**body, "zone": self.zone.to_json()}
+        """``zone``, ``final`` and ``late`` are written only if they are set, so that releases without them can read all
+        other documents."""
+        body = {name: value for name, value in self.__dict__.items() if name not in _OPTIONAL or value is not None}
+        zone = {} if self.zone is None else {"zone": self.zone.to_json()}
+        return {**body, "runs": [run.to_json() for run in self.runs], **zone}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> StateRuns:

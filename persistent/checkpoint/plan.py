@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import MANY_SOURCES, ZONES, check_format, check_known
+from persistent.checkpoint.shapes import LATENESS, MANY_SOURCES, ZONES, check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
@@ -81,19 +81,28 @@ class SourceStep:
 class TaskStep:
     """``close_at``: windows of the task that end at or before it are closed. ``ends``: its input was declared
     complete. ``zone``: the rules of the time zone of its windows from this step on; None if they are those of the
-    checkpoint that the plan continues, which never change."""
+    checkpoint that the plan continues, which never change. ``final_at``: windows that end at or before it are final;
+    None if all that are closed are."""
 
     close_at: int = 0
     ends: bool = False
     zone: Zone | None = None
+    final_at: int | None = None
+
+    @property
+    def final(self) -> int:
+        """Windows that end at or before it are final: they take nothing of this step, and leave the state."""
+        return self.close_at if self.final_at is None else self.final_at
 
     def to_json(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"close_at": self.close_at, "ends": self.ends}
+        """``zone`` and ``final_at`` are written only where they differ, so that releases without them can read all
+        other plans."""
+        body = {name: value for name, value in self.__dict__.items() if value is not None}
         return body if self.zone is None else {**body, "zone": self.zone.to_json()}
 
     @staticmethod
     def from_json(body: Mapping[str, Any]) -> TaskStep:
-        return TaskStep(body["close_at"], body["ends"], Zone.from_json(body["zone"]) if "zone" in body else None)
+        return TaskStep(**{**body, **({"zone": Zone.from_json(body["zone"])} if "zone" in body else {})})
 
 
 @dataclass(frozen=True)
@@ -157,6 +166,7 @@ class StepPlan:
         named = {
             MANY_SOURCES: len(self.sources) > 1,
             ZONES: any(task.zone is not None for task in self.tasks.values()),
+            LATENESS: any(task.final_at is not None for task in self.tasks.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 

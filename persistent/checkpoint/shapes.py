@@ -28,6 +28,7 @@ from persistent.codec.shapes import (
     whole,
 )
 from persistent.errors import CorruptCheckpoint, NewerFormat
+from persistent.lateness import ANSWERS
 
 FORMATS = (1, 2, 3)
 """The formats that this release reads, oldest first. It writes the newest."""
@@ -44,7 +45,10 @@ READINGS = "readings"
 """The feature of a manifest that holds how records were read before that changed."""
 ZONES = "time zones"
 """The feature of a manifest or plan that holds the rules of a time zone, by which its windows have their borders."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES})
+LATENESS = "allowed lateness"
+"""The feature of a manifest or plan of a state whose closed windows take late records: without it they would be
+lost."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, ZONES, LATENESS})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
@@ -165,7 +169,12 @@ _OPERATOR = both(
         {
             "inputs": sequence(NAME, _PARTS_MAX),
             **KEY,
-            "states": named(fields({**STATE, "known_from": optional(whole(0))}, {"zone": _ZONE})),
+            "states": named(
+                fields(
+                    {**STATE, "known_from": optional(whole(0))},
+                    {"zone": _ZONE, "final": whole(0), "late": one_of(*ANSWERS)},
+                )
+            ),
         }
     ),
     as_many_key_types,
@@ -293,7 +302,7 @@ PLAN = fields(
                 lambda source: agree(source, ("start", "end")),
             )
         ),
-        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE})),
+        "tasks": named(fields({"close_at": whole(), "ends": flag}, {"zone": _ZONE, "final_at": whole(0)})),
         "max_future_ms": optional(COUNT),
     },
 )

@@ -209,15 +209,25 @@ def _clock_laws(manifest: Manifest, parent: Manifest, *, goes_on: bool) -> Itera
     """A migration can bring a renamed task, which begins with the clock of an old one."""
     for task, new in manifest.clocks.items():
         yield "closed windows lie behind the clock", 0 <= new.closed <= new.watermark
+        final = _final_of(manifest, task)
+        yield "final windows are closed", final <= new.closed
         old = parent.clocks.get(task)
         if goes_on and old is not None:
             yield "the clock never goes back", new.watermark >= old.watermark
             yield "a closed window never reopens", new.closed >= old.closed
+            yield "a final window stays final", final >= _final_of(parent, task)
     same = manifest.clocks.keys() == parent.clocks.keys()
     yield "only a migration brings other tasks", same or not goes_on or manifest.kind == "migration"
     if manifest.kind == "migration":
         yield "a migration moves no clock", _are_among(manifest.clocks, parent.clocks)
         yield "a migration changes no account", _are_among(manifest.ledger, parent.ledger)
+
+
+def _final_of(manifest: Manifest, task: str) -> int:
+    """The clock up to which the windows of every state of a task are final."""
+    closed = manifest.clocks[task].closed
+    states = manifest.operators[task].states.values() if task in manifest.operators else ()
+    return max((state.final_at(closed) for state in states), default=closed)
 
 
 def _are_among(after: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

@@ -140,7 +140,8 @@ def _figures(entry: Entry) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(map(str, ids))
     if manifest.committed_ms:
         yield "planned at", utc_text(manifest.committed_ms)
-    yield "clock", f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}"
+    final = "" if manifest.final == clock.closed else f", final up to {clock_text(manifest.final)}"
+    yield "clock", f"{clock_text(clock.watermark)}, windows closed up to {clock_text(clock.closed)}{final}"
     yield "end of input", "declared" if clock.end_of_input else "not declared"
     for called, source in sorted(manifest.sources.items()):
         yield "source", source.kind if len(manifest.sources) == 1 else f"{called}, a {source.kind}"

@@ -192,8 +192,8 @@ def _sorted(table: pa.Table) -> pa.Table:
 def late(target: str, limit: int | None, as_json: bool) -> None:
     """The late records.
 
-    All windows of their time had ended by the clock of the previous step. Records with the reason "partly-late" count
-    in those windows of their time that were still open.
+    All windows of their time were final by the clock of the previous step. Records with the reason "partly-late" count
+    in those windows of their time that were not.
 
     \b
     persistent late visits-checkpoint --json

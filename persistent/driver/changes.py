@@ -321,6 +321,22 @@ OPTIONS = tuple(
             ("monoid", OnChange.RECORDED, _OTHER_STATE),
             ("window", OnChange.RECORDED, _OTHER_PANES),
             ("interval_ms", OnChange.RECORDED, _OTHER_PANES),
+            (
+                "allowed_lateness",
+                OnChange.PLAN,
+                "when a closed window is final. Less of it makes windows final earlier; more brings none back that is",
+            ),
+            (
+                "late",
+                OnChange.RECORDED,
+                "while a published window can still be corrected. With `allowed_lateness=0` and the old value, the "
+                "next step with records makes all of them final; then it can change",
+            ),
+            (
+                "emit",
+                OnChange.PLAN,
+                'when results are published. With "final", windows that were published before are final',
+            ),
         ),
         "tumbling": (("size", OnChange.RECORDED, _OTHER_PANES), ("offset", OnChange.RECORDED, _OTHER_PANES)),
         "sliding": tuple((name, OnChange.RECORDED, _OTHER_PANES) for name in ("size", "every", "offset")),

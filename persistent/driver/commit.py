@@ -75,6 +75,11 @@ class Results:
         """The rows for each sink; a sink that joins may get more than the others, and then these are counted."""
         return sum(max(staged.rows for staged in result.staged.values()) for result in self.closed if result.staged)
 
+    @property
+    def corrected(self) -> int:
+        """The results of closed windows that are published again."""
+        return sum(result.corrected for result in self.closed)
+
     def set_aside(self) -> tuple[Staged, ...]:
         """The dead letters of results that cannot be published."""
         return tuple(result.dead for result in self.closed if result.dead)
@@ -83,7 +88,7 @@ class Results:
 def first_manifest(job: Job, nonce: str) -> Manifest:
     """The empty checkpoint of a job."""
     task = check_name(operator_name(job.task), "the task's name")
-    states = {STATE: StateRuns(job.state.fingerprint(), zone=job.state.zone)}
+    states = {STATE: StateRuns(job.state.fingerprint(), zone=job.state.zone, late=job.state.lateness.answer)}
     sources = {
         name: SourcePart(
             source.kind, tuple(source.partitions()), {}, codec=codec_of(source).name, seen=begun(job.dedupe.get(name))
@@ -155,10 +160,11 @@ def next_manifest(
     known: int | None = None,
     dedupe: Mapping[str, Dedupe] | None = None,
     kinds: Mapping[str, Mapping[str, str]] | None = None,
+    late: str | None = None,
 ) -> Manifest:
     """The checkpoint that a step commits on top of ``last``. ``index``, ``lag_ms``: the runs of the index, and the
     allowed disorder, of each source. ``known``: the first clock whose panes it keeps apart. ``kinds``: of the values
-    that identify a record, by source."""
+    that identify a record, by source. ``late``: how the job corrects results."""
     old, task = last.manifest, last.manifest.task_name
     id = old.id + 1
     sources = dict(old.sources)
@@ -167,15 +173,18 @@ def next_manifest(
     joins = window is None and not sinks.keys() <= old.sinks.keys()
     clock = _next_clock(old.clocks[task], plan, sources, lag_ms, joins=joins)
     operator, state = old.operator, old.operator.state
-    runs = _next_runs(state.runs, results, window, clock.closed)
+    final = clock.closed if plan.task.final_at is None else final_after(old, plan)
+    runs = _next_runs(state.runs, results, window, final)
     ends = plan.task.ends and bool(sinks) and window is None
     sources = _with_seen(old, sources, dedupe or {}, results, clock.watermark, kinds or {})
     operator = operator.with_state(
         runs=runs,
-        lowest=_lowest(runs, window, clock.closed),
+        lowest=_lowest(runs, window, final),
         published=id if ends else state.published,
         known_from=known_from(state, known),
         zone=None if window is None else window.zone,
+        final=None if plan.task.final_at is None else final,
+        late=late,
     )
     return succeed(
         last,
@@ -185,7 +194,7 @@ def next_manifest(
         committed_ms=plan.wall_ms,
         sources=sources,
         clocks={task: clock},
-        operators={task: replace(operator, key_types=_key_types(operator, results))},
+        operators={task: replace(operator, key_types=key_types(operator, results.mapped))},
         ledger={task: {name: _next_accounts(old.ledger[task][name], name, plan, results) for name in sources}},
         sinks=_next_sinks(old, id, sinks, results),
         aside=_aside(id, results),
@@ -269,23 +278,30 @@ def known_from(state: StateRuns, now: int | None) -> int | None:
     return now if now is None or state.known_from is None else max(now, state.known_from)
 
 
-def _next_runs(runs: tuple[Run, ...], results: Results, window: AnyWindow | None, closed: int) -> tuple[Run, ...]:
+def final_after(old: Manifest, plan: StepPlan) -> int:
+    """The clock up to which windows are final for the step of a plan. A plan of other options, or from before a
+    migration, opens none again."""
+    return max(old.final, plan.task.final)
+
+
+def _next_runs(runs: tuple[Run, ...], results: Results, window: AnyWindow | None, final: int) -> tuple[Run, ...]:
     runs = runs_after(runs, results.folded) + tuple(mapped.run for mapped in results.mapped if mapped.run)
     if window is None:
         return runs
-    return tuple(run for run in runs if window.last_end(run.pane_max) > closed)
+    return tuple(run for run in runs if window.last_end(run.pane_max) > final)
 
 
-def _lowest(runs: Sequence[Run], window: AnyWindow | None, closed: int) -> int | None:
+def _lowest(runs: Sequence[Run], window: AnyWindow | None, final: int) -> int | None:
     if not runs:
         return None
     lowest = min(run.pane_min for run in runs)
-    return lowest if window is None else max(lowest, window.start_of(window.first_number(closed)))
+    return lowest if window is None else max(lowest, window.start_of(window.first_number(final)))
 
 
-def _key_types(operator: OperatorState, results: Results) -> tuple[str, ...]:
+def key_types(operator: OperatorState, mapped: Sequence[Mapped]) -> tuple[str, ...]:
+    """The types of the key columns after these results of a step."""
     try:
-        return common_key_types([operator.key_types, *(mapped.key_types for mapped in results.mapped)])
+        return common_key_types([operator.key_types, *(one.key_types for one in mapped)])
     except TypeError as error:
         raise InvalidPipeline(f"key ({', '.join(operator.key_names)}): {error}") from error
 

@@ -23,6 +23,7 @@ from persistent.codec import canonical_json
 from persistent.driver.commit import check_same_job
 from persistent.driver.seen_part import check_seen
 from persistent.errors import FingerprintChanged, InvalidPipeline
+from persistent.text.figures import utc_text
 from persistent.text.fingerprints import change_text, changes_text
 
 
@@ -150,7 +151,21 @@ def adapted(
     view = found if operators == found.operators else with_tasks(found, operators)
     check_same_job(view, expected, url)
     check_seen(found, expected, dropped, url)
+    _check_answer(view, expected, url)
     return view
+
+
+def _check_answer(found: Manifest, expected: Manifest, url: str) -> None:
+    """FingerprintChanged if late records would correct what is published in another way than readers expect of it."""
+    was, now = found.operator.state, expected.operator.state
+    if was.late in (None, now.late) or found.final == found.clock.closed:
+        return
+    raise FingerprintChanged(
+        f"{url}: late={was.late!r} has become {'no allowed lateness' if now.late is None else f'late={now.late!r}'} "
+        f"while windows that ended after {utc_text(found.final)} are published and can still be corrected: their rows "
+        f"would mean two things. Run once more with late={was.late!r} and allowed_lateness=0: the next step makes them "
+        "final; or give the pipeline a new checkpoint and sink"
+    )
 
 
 def with_tasks(found: Manifest, operators: Mapping[str, OperatorState]) -> Manifest:

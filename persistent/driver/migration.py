@@ -52,7 +52,8 @@ def migrate(
             operators[name] = new
         else:
             runs = tuple(_evolved_runs(job, attempt, before.state, evolve, old.clock.closed))
-            evolved = new.with_state(runs=runs, lowest=before.state.lowest if runs else None)
+            # What the old monoid has published is final: a correction would mix values of both.
+            evolved = new.with_state(runs=runs, lowest=before.state.lowest if runs else None, final=None)
             # Without windows a sink has what the keys were before: it gets every key anew.
             operators[name] = evolved.unpublished() if job.state.window is None else evolved
     _sweep_dropped(job, old, [name for name in old.operators if name not in operators], kept)

@@ -51,7 +51,8 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     planned = _planned(bench, manifest, rows)
     lags = {name: job.sources[name].max_out_of_orderness for name in planned}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
-    close_at, ends = clock.watermark, False
+    lateness = job.state.lateness
+    close_at, ends = lateness.closes(clock.closed, clock.watermark), False
     reading = [name for name, one in planned.items() if one.splits]
     for name in reading:
         schema = job.sources[name].schema(planned[name].recorded)
@@ -75,7 +76,14 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         nonce=new_nonce(),
         wall_ms=wall_ms(),
         sources=sources,
-        tasks={manifest.task_name: TaskStep(close_at, ends, None if zone == manifest.operator.state.zone else zone)},
+        tasks={
+            manifest.task_name: TaskStep(
+                close_at,
+                ends,
+                None if zone == manifest.operator.state.zone else zone,
+                lateness.final(manifest.final, close_at),
+            )
+        },
         max_future_ms=options.max_future_ms,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})

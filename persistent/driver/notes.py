@@ -19,7 +19,7 @@ from persistent.text.figures import utc_text
 
 logger = logging.getLogger("persistent.driver")
 
-_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside", "duplicates")
+_SUMMED = ("rows", "late", "dead", "outputs", "discarded", "checkpoint_bytes", "set_aside", "duplicates", "corrected")
 
 
 class Notes:
@@ -148,9 +148,14 @@ class Notes:
             return
         if self._idle is None:
             runs, clock, run_cache = self._bench.runs(manifest), manifest.clock, self._bench.run_cache
-            windows = run_cache.open_windows(runs, clock), run_cache.first_end(runs, clock)
+            windows = run_cache.open_windows(runs, clock), self._first_end(manifest)
             self._idle = Idle(self._bench.reached(manifest), clock.watermark, *windows)
         self._bench.options.on_idle(self._idle)
+
+    def _first_end(self, manifest: Manifest) -> int | None:
+        """The clock at which the first of the windows that are not closed is published."""
+        end = self._bench.run_cache.first_end(self._bench.runs(manifest), manifest.clock)
+        return None if end is None else self._bench.job.state.lateness.published_at(end)
 
     def report(
         self, last: Entry, began: float, recovery_seconds: float, *, recovered: bool, stopped: bool
@@ -184,6 +189,7 @@ class Notes:
             unfolded=len(self._bench.unfolded.keys() & {run.name for run in self._bench.runs(manifest)}),
             set_aside=totals["set_aside"],
             reached=reached,
+            corrected=totals["corrected"],
             unpublished="" if totals["outputs"] else self._unpublished(manifest, open_windows, reached),
         )
 
@@ -198,7 +204,7 @@ class Notes:
                 has_sink=bool(job.sinks),
                 has_windows=job.state.window is not None,
                 open_windows=open_windows,
-                first_end=self._bench.run_cache.first_end(self._bench.runs(manifest), clock),
+                first_end=self._first_end(manifest),
                 clock_ms=clock.watermark,
                 ended=clock.end_of_input,
                 reached=reached,

@@ -18,7 +18,7 @@ from persistent.codec import type_of
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.task import key_names
 from persistent.worker.job import Job
-from persistent.worker.output_tables import REVISION, empty_outputs, output_key
+from persistent.worker.output_tables import empty_outputs, marks_of, output_key
 
 _NOTHING = Inheritance((), 0)
 
@@ -117,11 +117,10 @@ def _number(manifest: Manifest, sink: str, id: int | None) -> int:
 
 
 def _key(job: Job) -> tuple[str, ...]:
-    return output_key(key_names(job.task), job.state.window)
+    return output_key(job.state, key_names(job.task))
 
 
 def _schema(job: Job, manifest: Manifest) -> pa.Schema:
     """The columns of the outputs, as far as their types are known."""
     types = [type_of(name) for name in manifest.operator.key_types]
-    schema = empty_outputs(job.state, key_names(job.task), types).schema
-    return schema if job.state.window is not None else schema.append(pa.field(REVISION, pa.int64()))
+    return empty_outputs(job.state, key_names(job.task), types, marks_of(job.state, 0)).schema

@@ -37,6 +37,8 @@ class StepReport:
     duplicates: int = 0
     silence_ms: Mapping[str, int] = field(default_factory=dict)
     """With deduplication, the longest time in this step for which an origin was silent, by source."""
+    corrected: int = 0
+    """Results of closed windows that late records have changed, and that are published again."""
     behind_ms: Mapping[str, int] = field(default_factory=dict)
     """With deduplication, how far behind the clock the oldest record was that a copy repeats, by source."""
 
@@ -59,7 +61,8 @@ class RunReport:
     after a step, perhaps before the end of the input. ``discarded``: windows that closed without a sink. ``notes``:
     cautions, a sentence each. ``unfolded``: runs whose fold raised, and that stay unchanged. ``set_aside``: results
     that could not be summed up or presented, and are dead letters. ``reached``: how far the source has been read, if
-    known. ``unpublished``: why nothing was published, and when something would be.
+    known. ``unpublished``: why nothing was published, and when something would be. ``corrected``: results of closed
+    windows that late records have changed, and that were published again.
     """
 
     engine: str
@@ -84,6 +87,7 @@ class RunReport:
     set_aside: int = 0
     reached: Reached | None = None
     unpublished: str = ""
+    corrected: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -110,6 +114,8 @@ class RunReport:
             text += f"; stopped by a signal{_part_text(self.reached)}, everything committed"
         if self.discarded:
             text += f"; {count_text(self.discarded, 'window')} closed and discarded (discard_closed=True)"
+        if self.corrected:
+            text += f"; {count_text(self.corrected, 'result')} of closed windows corrected by late records"
         if self.set_aside:
             results = count_text(self.set_aside, "result")
             text += f"; {results} could not be shown: see the dead letters, with the reason"

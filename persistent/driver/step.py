@@ -18,8 +18,8 @@ from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.parts import partition_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.checkpoint.successor import Entry
-from persistent.codec import Run
-from persistent.driver.commit import Results
+from persistent.codec import KEY_GROUPS, Run
+from persistent.driver.commit import Results, final_after
 from persistent.driver.effects import EFFECTS, Effect, OutOfOrder
 from persistent.driver.report import StepReport
 from persistent.sources.protocol import Reached, Split
@@ -111,6 +111,7 @@ class Step:
                 split,
                 plan.sources[name].recorded,
                 last.clock.watermark,
+                final_after(last, plan),
                 limit,
                 last.sources[name].since,
                 last.operator.key_types,
@@ -123,22 +124,18 @@ class Step:
     def closes(self, window: AnyWindow | None, parallelism: int, joining: tuple[str, ...] = ()) -> list[CloseShard]:
         """All shards of the state; a large one has as many as run in parallel. ``joining``: the sinks that get every
         key."""
-        last, state, close_at = self.last.manifest, self.last.manifest.operator.state, self.plan.task.close_at
-        closed = last.clock.closed
-        least = parallelism if sum(run.rows_left for run in state.runs) > _SHARD_ROWS else 1
-        panes = (window.start_of(window.first_number(closed)), close_at) if window else None
-        types, revision = last.operator.key_types, last.revision_base + self.attempt.id
-        return [
-            CloseShard(self.attempt, state.runs, low, high, closed, close_at, state.published, types, revision, joining)
-            for low, high in shards(state.runs, least, panes=panes)
-        ]
+        closing = replace(closing_of(self), whole=joining)
+        panes = None
+        if window is not None:
+            panes = (window.start_of(window.first_number(closing.closed)), closing.close_at)
+        return in_shards(closing, parallelism, panes)
 
     def folds(self, unfolded: frozenset[str]) -> list[FoldRuns]:
         """The runs to fold. ``unfolded``: the names of runs whose fold raised."""
         last, state = self.last.manifest, self.last.manifest.operator.state
         recent = [run.rows for run in state.runs if run.first == run.last == last.base]
         merges = choose_all(state.runs, sum(recent), state.published, unfolded)
-        return [FoldRuns(self.attempt, merge, last.clock.closed) for merge in merges]
+        return [FoldRuns(self.attempt, merge, last.final) for merge in merges]
 
     def seen_folds(self, seen: Mapping[str, SeenBefore], unfolded: frozenset[str]) -> list[FoldRuns]:
         """The runs of seen records of each source to fold."""
@@ -179,5 +176,30 @@ class Step:
             reached=reached,
             duplicates=sum(account.duplicate for account in accounts) - sum(account.duplicate for account in old),
             silence_ms={name: silence_ms([one.span for one in some]) for name, some in seen.items()},
+            corrected=results.corrected,
             behind_ms={name: max(one.behind_ms for one in some) for name, some in seen.items()},
         )
+
+
+def closing_of(step: Step) -> CloseShard:
+    """What the step closes in the state before it, in all key groups."""
+    last, state = step.last.manifest, step.last.manifest.operator.state
+    return CloseShard(
+        step.attempt,
+        state.runs,
+        0,
+        KEY_GROUPS,
+        last.clock.closed,
+        step.plan.task.close_at,
+        state.published,
+        last.operator.key_types,
+        last.revision_base + step.attempt.id,
+        final=final_after(last, step.plan),
+    )
+
+
+def in_shards(closing: CloseShard, parallelism: int, panes: tuple[int, int] | None) -> list[CloseShard]:
+    """A closing of all key groups, by shard. ``panes``: count only what lies in them."""
+    runs = (*closing.runs, *closing.delta)
+    least = parallelism if sum(run.rows_left for run in runs) > _SHARD_ROWS else 1
+    return [replace(closing, low=low, high=high) for low, high in shards(runs, least, panes=panes)]

@@ -48,7 +48,7 @@ def compact(pipeline: Pipeline, *, take_over: bool = False, on_progress: OnProgr
 def _compacted(job: Job, fence: Entry, on_progress: OnProgress | None) -> Manifest:
     old, state = fence.manifest, fence.manifest.operator.state
     attempt = Attempt(old.epoch, old.id + 1)
-    runs = tuple(_folded_runs(job, attempt, state, old.clock.closed, on_progress))
+    runs = tuple(_folded_runs(job, attempt, state, old.final, on_progress))
     return succeed(
         fence,
         "compaction",
@@ -88,7 +88,7 @@ def _is_one_sum(part: Sequence[Run]) -> bool:
 
 
 def _folded_runs(
-    job: Job, attempt: Attempt, state: StateRuns, closed: int, on_progress: OnProgress | None
+    job: Job, attempt: Attempt, state: StateRuns, final: int, on_progress: OnProgress | None
 ) -> Iterator[Run]:
     all_bytes = sum(run.bytes for run in state.runs)
     done_bytes = 0
@@ -100,7 +100,7 @@ def _folded_runs(
             for low, high in shards(part):
                 inputs = tuple(run for run in part if run.low < high and low < run.high)
                 if inputs:
-                    result = compact_runs(job, FoldRuns(attempt, Merge(inputs, low, high), closed))
+                    result = compact_runs(job, FoldRuns(attempt, Merge(inputs, low, high), final))
                     if result.failure:
                         logger.warning("%d runs stay unfolded: %s", len(part), result.failure)
                         made = list(part)

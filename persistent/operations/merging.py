@@ -34,8 +34,9 @@ def merge(first: Location, second: Location, into: Location) -> Entry:
 
     Refused if the jobs may have read the same records; if operator, key, monoid or window differ; if one has an
     unfinished step or unpublished outputs, which one more run completes; or if one has published windows that the other
-    still holds. Published outputs, late rows and dead letters stay with the old jobs. A state without windows publishes
-    every key again at the next end of input. For monoids that do not commute, the first job's updates come first.
+    still holds. Published outputs, late rows and dead letters stay with the old jobs, and what is published is final. A
+    state without windows publishes every key again at the next end of input. For monoids that do not commute, the first
+    job's updates come first.
 
     Only a sink knows whether it published everything staged, so run both jobs to the end of their input first. Repeat
     the call after an interrupted merge. Raises StillRunning if either job runs.
@@ -185,7 +186,9 @@ def _operator(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> Operato
     states = a.state, b.state
     lowest = min((one.lowest for one in states if one.lowest is not None), default=None)
     known = max((one.known_from for one in states if one.known_from is not None), default=None)
-    return replace(a.with_state(runs=(), lowest=lowest, published=0, known_from=known), key_types=types)
+    # Each job has published results of its own: what is published is final, and no correction covers both.
+    merged = a.with_state(runs=(), lowest=lowest, published=0, known_from=known, final=None)
+    return replace(merged, key_types=types)
 
 
 def _counted_once(a: StateRuns, b: StateRuns) -> tuple[Any, ...]:
@@ -202,7 +205,7 @@ def _clock(jobs: tuple[Manifest, Manifest], urls: tuple[str, str]) -> TaskClock:
     closed = min(a.closed, b.closed)
     if a.closed != b.closed and _have_windows(jobs[0]):
         behind = 0 if a.closed < b.closed else 1
-        held = bool(jobs[behind].state_runs())
+        held = any(run.pane_max >= closed for run in jobs[behind].state_runs())
         if held or not jobs[behind].clock.end_of_input:
             raise Refused(
                 f"{urls[1 - behind]} has closed its windows up to {utc_text(max(a.closed, b.closed))}, {urls[behind]} "

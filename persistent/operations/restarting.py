@@ -64,7 +64,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_can_take_back(kept.newest.manifest, outputs, log.storage.url)
     check_same_job(kept.newest.manifest, first_manifest(job, ""), job.storage.url)
     check_cuts(job, kept.newest.manifest, first_manifest(job, ""), clock, pipeline.allow_dropped)
-    found = checkpoint_as_of(log, job.task, job.state, clock)
+    found = checkpoint_as_of(log, job.task, job.state, clock, unpublished=True)
     job = job.in_zone(found.manifest.operator.state.zone)
     check_begins_again(job)
     check_remembers(job, found.manifest, clock)
@@ -72,7 +72,7 @@ def restart(pipeline: Pipeline, clock: Instant, *, outputs: str, take_over: bool
     check_left_out(kept, found.manifest.id, outputs, log.storage.url)
     last = fenced(log, take_over=True)
     with log.unless_fenced(last.manifest.id):
-        target = checkpoint_as_of(log, job.task, job.state, clock).manifest
+        target = checkpoint_as_of(log, job.task, job.state, clock, unpublished=True).manifest
         job = job.in_zone(target.operator.state.zone)
         check_remembers(job, target, clock)
         check_read(job, target, clock)
@@ -121,7 +121,9 @@ def _as_of(
             target,
             clock=TaskClock(watermark=clock, closed=min(target.clock.closed, clock)),
             sources=unread,
-            operator=operator.with_state(runs=runs, lowest=operator.state.lowest if runs else None).unpublished(),
+            operator=operator.with_state(
+                runs=runs, lowest=operator.state.lowest if runs else None, final=None
+            ).unpublished(),
             accounts={name: dict.fromkeys(begin.positions, Account()) for name, begin in begins.items()},
         ),
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from monoids import Sum, record
 from monoids.groupby.cells import Integers
@@ -24,7 +23,7 @@ from persistent.reading.place import Place, checked_job, read_place
 from persistent.task import key_names
 from persistent.text.fingerprints import monoid_text, window_text
 from persistent.worker.job import Job
-from persistent.worker.output_tables import END, START
+from persistent.worker.output_tables import END, START, equal_values
 from persistent.worker.state_tables import StatePart, empty_table, folded_tables, state_of
 
 _SIDES = record(before=Sum(), after=Sum())
@@ -189,7 +188,7 @@ def _compared(job: Job, before: pa.Table, after: pa.Table, closed: int) -> tuple
     same = both.copy()
     for name in before.column_names:
         if name not in names:
-            same[both] &= _equal(_taken(before[name], ours[both]), _taken(after[name], theirs[both]))
+            same[both] &= equal_values(_taken(before[name], ours[both]), _taken(after[name], theirs[both]))
     ours, theirs = ours[~same], theirs[~same]
     identities = pa.concat_tables([before.select(names), after.select(names)], promote_options="permissive")
     where = pa.array(np.where(ours >= 0, ours, theirs + before.num_rows))
@@ -236,15 +235,3 @@ def _aligned(job: Job, before: pa.Table, after: pa.Table) -> tuple[Integers, Int
 def _taken(column: pa.ChunkedArray, rows: Any) -> pa.Array:
     taken = column.take(rows if isinstance(rows, pa.Array) else pa.array(rows))
     return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
-
-
-def _equal(before: pa.Array, after: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Whether values are equal, row by row. Null equals null, and NaN equals NaN."""
-    if pa.types.is_nested(before.type) or before.type != after.type:
-        pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
-        return np.array([one == other or repr(one) == repr(other) for one, other in pairs], bool)
-    equal = pc.fill_null(pc.equal(before, after), False)
-    equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
-    if pa.types.is_floating(before.type):
-        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(before), pc.is_nan(after)), False))
-    return np.asarray(equal)

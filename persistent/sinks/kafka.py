@@ -18,7 +18,7 @@ from persistent.sinks.message_rows import most_bytes, row_text, with_revision
 from persistent.sinks.protocol import Claim, OutputBatch, Retreat
 from persistent.text.spelling import spelled
 
-_WINDOW: Final = ("window_start", "window_end")
+_NOT_OF_THE_KEY: Final = ("window_start", "window_end", "retracted")
 _FIXED: Final = {
     "bootstrap.servers": "servers= names them",
     "transactional.id": "it belongs to the topic, so that drivers fence each other",
@@ -194,7 +194,7 @@ class KafkaSink:
         self, table: pa.Table, key: tuple[str, ...], number: int
     ) -> Iterator[tuple[list[bytes] | list[None], list[bytes]]]:
         """The keys and values of rows, in batches."""
-        names = [name for name in key if name not in _WINDOW] if self.key is None else list(self.key)
+        names = [name for name in key if name not in _NOT_OF_THE_KEY] if self.key is None else list(self.key)
         table = with_shortest_decimals(table, {*key, *names})
         keyed = table.select(names)
         table = with_revision(table, number)

@@ -76,6 +76,7 @@ class PostgresSink:
             )
         self.table = table
         self.mode = checked_mode(mode, "PostgresSink")
+        self.replaces = self.mode == "upsert"
         check_table_name(parts[-1], f"PostgresSink table={table!r}")
         places = [settings.get("host", "localhost"), settings.get("port", 5432), settings.get("dbname", "")]
         self.place = "{}:{}/{}".format(*places)

@@ -18,6 +18,10 @@ from persistent.checkpoint.names import Staged
 ABILITIES = ("mark", "newest", "retract", "staged", "tidy")
 """The optional methods of a sink. A checkpoint records which of them its sink has."""
 
+NUMBERED = {b"persistent": b"revision"}
+"""The metadata of the column ``revision`` in outputs of windows: it holds the number of their batch. A field of the
+record can have the same name."""
+
 
 @runtime_checkable
 class Sink(Protocol):
@@ -143,6 +147,8 @@ class BatchSink(Protocol):
     stage, so a batch sink can be pickled.
     ``newest(job)``: the number in the mark of this job, -1 if there is none.
     ``guarantee()``, ``close()`` and ``address``: as for a ``Sink``.
+    ``replaces``: whether it keeps only the newest row of a key and window; a correction that takes back a row, or adds
+    to it, is then refused.
     """
 
     def claim(self, claim: Claim) -> None: ...

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from persistent.errors import InvalidPipeline, StorageError
-from persistent.sinks.protocol import Retreat
+from persistent.sinks.protocol import NUMBERED, Retreat
 
 REVISION = "revision"
 MARKS = "persistent_marks"
@@ -132,7 +132,7 @@ def columns_of(schema: pa.Schema, key: Sequence[str], mode: str, place: str) -> 
         )
     if REVISION not in schema.names:
         return schema.append(pa.field(REVISION, pa.int64()))
-    if "window_start" in key:
+    if "window_start" in key and schema.field(REVISION).metadata != NUMBERED:
         raise InvalidPipeline(
             f"{place}: the outputs have a column {REVISION!r}, but the table needs it for the number of the batch that "
             "wrote a row: rename the field of the record, or the key"

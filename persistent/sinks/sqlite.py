@@ -80,6 +80,7 @@ class SqliteSink:
         check_table_name(table, f"SqliteSink table={table!r}")
         self.table = table
         self.mode = checked_mode(mode, "SqliteSink")
+        self.replaces = self.mode == "upsert"
         self._claimed = pa.schema([])
         self._table = SqliteTable(self.path, table, self.mode)
         self.lock_ms = duration_ms(lock_timeout, "lock_timeout")

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from persistent.checkpoint.log import Log
+from persistent.lateness import RETRACT
 from persistent.pipeline import Pipeline
 from persistent.task import key_names
-from persistent.worker.output_tables import END, REVISION, START
+from persistent.worker.output_tables import END, RETRACTED, REVISION, START
 
 OutputRow = Mapping[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,7 +103,10 @@ def outcome_of(pipeline: Pipeline, published: Iterable[OutputRow], *, positions:
     """
     names = key_names(pipeline.task)
     rows: dict[Slot, list[OutputRow]] = {}
-    for part, found in (("state", pipeline.state().to_pylist()), ("outputs", _newest(names, published))):
+    outputs = _newest(names, published)
+    if pipeline.job().state.lateness.answer == RETRACT:
+        outputs = [_without(row, RETRACTED) for row in outputs if not row[RETRACTED]]
+    for part, found in (("state", pipeline.state().to_pylist()), ("outputs", outputs)):
         for row in found:
             place, values = _placed(part, names, row)
             rows.setdefault(place, []).append(values)
@@ -189,6 +193,10 @@ def _newest(names: Sequence[str], rows: Iterable[OutputRow]) -> list[OutputRow]:
         place, _ = _placed("outputs", names, row)
         newest[place] = max(row[REVISION], newest.get(place, -1))
     return [row for row in found if row[REVISION] == newest[_placed("outputs", names, row)[0]]]
+
+
+def _without(row: OutputRow, name: str) -> OutputRow:
+    return {other: value for other, value in row.items() if other != name}
 
 
 def _placed(part: str, names: Sequence[str], row: OutputRow) -> tuple[Slot, OutputRow]:

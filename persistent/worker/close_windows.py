@@ -1,97 +1,54 @@
-"""Closing a window folds the panes it covers and stages the sums as outputs."""
+"""Closing a window folds the panes it covers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 
 from monoids.column import take
 from monoids.groupby.cells import Integers, segment_starts
 from monoids.groupby.grouping import number_keys, take_keys
 from monoids.groupby.sliding import PaneSums, slide, sum_windows
 from monoids.groupby.summing import GroupSums
-from persistent.codec import Run, type_of
-from persistent.errors import UserCodeError
+from persistent.codec import Run
 from persistent.state_rows import OPEN_PANE, fold, in_panes
-from persistent.task import key_names
 from persistent.window import AnyWindow, WindowRange
-from persistent.worker.failing_keys import FailingKey, fold_apart, no_result, present_rows, stage_failing_keys
-from persistent.worker.job import Closed, CloseShard, Job
-from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, monoid_errors, parts_of
-from persistent.worker.output_tables import key_outputs, output_key, window_outputs
+from persistent.worker.failing_keys import FailingKey, fold_apart
+from persistent.worker.job import CloseShard, Job
+from persistent.worker.merge_runs import fold_keys, fold_panes, fold_runs, parts_of
 
-_NEVER = -1
-"""Before every run: that of a job which started from a savepoint may have the number 0."""
 _WINDOW_ROWS_MAX = 1 << 21
 _WINDOW_KEY_BYTES_MAX = 1 << 29
 
 
-def close_shard(job: Job, item: CloseShard) -> Closed:
-    """Close the windows of one shard, or publish the changed keys of a state without windows."""
-    # What is for the new sinks includes all that is for the others, and every key that fails.
-    most, failing = _presented(job, replace(item, published=_NEVER) if item.whole else item)
-    if failing and not job.dead_letters:
-        raise no_result(job, failing[0])
-    dead = stage_failing_keys(job, item.attempt, failing)
-    outlets = job.outlets()
-    changed, _ = _presented(job, item) if item.whole and outlets.keys() - set(item.whole) else (most, failing)
-    key = output_key(key_names(job.task), job.state.window)
-    outputs = {name: most if name in item.whole else changed for name in outlets}
-    return Closed(
-        {
-            name: outlets[name].stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key)
-            for name, tables in outputs.items()
-            if tables
-        },
-        dead,
-    )
-
-
-def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
-    """The outputs of a shard, and the keys that have none because their fold or their value fails."""
-    failing: list[FailingKey] = []
-    try:
-        return _tables(job, item, _sums(job, item), failing), failing
-    except UserCodeError:
-        failing = []
-        return _tables(job, item, _sums_apart(job, item, failing), failing), failing
-
-
-def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:
-    """The outputs of sums."""
-    types = [type_of(name) for name in item.key_types]
-    monoid, names, window = job.state.monoid, key_names(job.task), job.state.window
-
-    def table_of(rows: GroupSums) -> pa.Table:
-        if window is None:
-            return key_outputs(job.state, names, types, rows, item.revision)
-        return window_outputs(monoid, names, types, window, rows)
-
-    with monoid_errors(job):
-        return [table for part in sums for table in present_rows(job, table_of, part, failing) if table.num_rows]
-
-
-def _sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+def closing_sums(job: Job, item: CloseShard) -> Iterator[GroupSums]:
+    """The sums of the windows that close in a shard, or of its changed keys."""
     window = job.state.window
     if window is None:
         yield from _changed_keys(job, item)
-    else:
-        yield from window_sums(job, item.runs, (item.low, item.high), _to_close(item, window))
+        return
+    for windows, runs in _to_close(item, window):
+        yield from window_sums(job, runs, (item.low, item.high), windows)
 
 
-def _to_close(item: CloseShard, window: AnyWindow) -> WindowRange:
-    """The windows with ``closed < end <= close_at``."""
-    return WindowRange(window, int(window.first_number(item.closed)), int(window.first_number(item.close_at)) - 1)
+def _to_close(item: CloseShard, window: AnyWindow) -> Iterator[tuple[WindowRange, tuple[Run, ...]]]:
+    """The windows with ``closed < end <= close_at``, with the runs that count in them. Those that are final take
+    nothing of the step, although they may share panes with others that do."""
+    between = min(max(item.closed, item.final), item.close_at)
+    bounds = [int(window.first_number(clock)) for clock in (item.closed, between, item.close_at)]
+    for first, stop, runs in zip(bounds, bounds[1:], (item.runs, (*item.runs, *item.delta))):
+        if first < stop:
+            yield WindowRange(window, first, stop - 1), runs
 
 
-def _sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
+def closing_sums_apart(job: Job, item: CloseShard, failing: list[FailingKey]) -> Iterator[GroupSums]:
     """The sums if a fold raises: slowly, and without the failing keys and windows."""
     window, groups = job.state.window, (item.low, item.high)
     if window is not None:
-        yield from window_sums_apart(job, item.runs, groups, _to_close(item, window), failing)
+        for windows, runs in _to_close(item, window):
+            yield from window_sums_apart(job, runs, groups, windows, failing)
         return
     recent = parts_of(job, [run for run in item.runs if run.first > item.published], *groups)
     hashes = np.unique(np.concatenate([part.hashes for part in recent])) if recent else np.zeros(0, np.uint64)
@@ -120,7 +77,7 @@ def window_sums_apart(
         start, stop = some.panes()
         held = [part.take(np.flatnonzero((part.panes >= start) & (part.panes < stop))) for part in parts]
         folded = fold(job.state.monoid, held, job.state.panes.step)
-        return list(_window_pieces(job, folded, some)) if len(folded) else []
+        return list(window_pieces(job, folded, some)) if len(folded) else []
 
     yield from fold_apart(job, parts, fold_windows, replace(windows, last=last), failing)
 
@@ -136,10 +93,10 @@ def window_sums(job: Job, runs: Sequence[Run], groups: tuple[int, int], windows:
     folded = fold_runs(job, runs, *groups, panes)
     if folded is None:
         return
-    yield from _window_pieces(job, folded, windows)
+    yield from window_pieces(job, folded, windows)
 
 
-def _window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[GroupSums]:
+def window_pieces(job: Job, rows: GroupSums, windows: WindowRange) -> Iterator[GroupSums]:
     """The sum of each window of each key, in pieces whose keys are of bounded size."""
     monoid, window = job.state.monoid, windows.window
     low = max(windows.first, int(window.first_number(int(rows.panes.min()))))

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from persistent.worker.close_windows import close_shard
 from persistent.worker.job import Closed, CloseShard, Folded, FoldRuns, Job, Mapped, MapSplit
 from persistent.worker.map_split import map_split
 from persistent.worker.merge_runs import compact_runs
+from persistent.worker.publish_shard import close_shard
 from persistent.worker.seen_state import SeenCache, seen_job
 
 Item = MapSplit | CloseShard | FoldRuns

@@ -60,9 +60,10 @@ class Job:
 @dataclass(frozen=True)
 class MapSplit:
     """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
-    task and for people. ``watermark``: of the previous step; it decides what is late. ``limit``: the largest timestamp
-    allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far. ``seen``: the seen records,
-    by which copies are recognised; None without deduplication."""
+    task and for people. ``watermark``: of the previous step. ``final``: windows that end at or before it take nothing
+    more; it decides what is late. ``limit``: the largest timestamp allowed. ``since``: earlier records are duplicates.
+    ``key_types``: of all keys so far. ``seen``: the seen records, by which copies are recognised; None without
+    deduplication."""
 
     attempt: Attempt
     source: str
@@ -70,6 +71,7 @@ class MapSplit:
     split: Split
     recorded: Mapping[str, Any]
     watermark: int
+    final: int
     limit: int
     since: int | None = None
     key_types: tuple[str, ...] = ()
@@ -80,7 +82,11 @@ class MapSplit:
 class CloseShard:
     """Close the windows with ``closed < end <= close_at`` of the key groups ``low <= group < high``. Without windows:
     publish the keys updated by runs after checkpoint ``published``, with the ``revision``; every key to the sinks
-    ``whole``, which have none yet."""
+    ``whole``, which have none yet.
+
+    ``delta``: the runs of the step itself, if it has lateness to answer. They count in windows with ``end > final``;
+    those that were closed before, and that they touch, are the ranges ``corrected`` of window numbers, first to last:
+    they are published again for the keys of the delta."""
 
     attempt: Attempt
     runs: tuple[Run, ...]
@@ -92,16 +98,19 @@ class CloseShard:
     key_types: tuple[str, ...]
     revision: int
     whole: tuple[str, ...] = ()
+    final: int = 0
+    delta: tuple[Run, ...] = ()
+    corrected: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class FoldRuns:
-    """Compact runs. ``closed``: panes needed only by closed windows are dropped. ``seen_of``: the runs hold the seen
+    """Compact runs. ``final``: panes needed only by final windows are dropped. ``seen_of``: the runs hold the seen
     records of that source, in panes of ``seen_ms``."""
 
     attempt: Attempt
     merge: Merge
-    closed: int
+    final: int
     seen_of: str | None = None
     seen_ms: int = 0
 
@@ -127,10 +136,12 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Closed:
-    """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result."""
+    """The outputs of a shard, staged for each sink, if any; ``dead``: the keys without a result. ``corrected``: how
+    many results were published again."""
 
     staged: Mapping[str, Staged] = field(default_factory=dict)
     dead: Staged | None = None
+    corrected: int = 0
 
 
 @dataclass(frozen=True)

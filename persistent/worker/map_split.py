@@ -41,7 +41,8 @@ def map_split(job: Job, item: MapSplit, cache: SeenCache | None = None) -> Mappe
     names = key_names(task)
     if state.window is not None:
         item = replace(item, limit=min(item.limit, state.window.time_max))
-    delta = Delta(state, names, item.watermark, item.limit, [type_of(name) for name in item.key_types])
+    judged_at = item.watermark if state.window is None else item.final
+    delta = Delta(state, names, judged_at, item.limit, [type_of(name) for name in item.key_types])
     tally = _SplitTally()
     seen = _duplicates(job, item, cache)
     paths = {span.ordinal: str(span.at.get("path", "")) for span in item.split.spans}
@@ -133,8 +134,8 @@ def _judge(
         if seen is not None:
             kept, nameless, copies, old = _judge_copies(seen, records, kept, aside, tally)
             dead, again, late = dead + nameless, again + copies, late + old
-        if window is not None and window.end_of(window.first_number(lowest)) <= item.watermark:
-            is_late, partly = window.late(times, item.watermark)
+        if window is not None and window.end_of(window.first_number(lowest)) <= item.final:
+            is_late, partly = window.late(times, item.final)
             if kept is not None:
                 is_late, partly = is_late & kept, partly & kept
             if is_late.any():

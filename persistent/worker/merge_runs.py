@@ -10,6 +10,7 @@ import numpy as np
 
 from monoids.groupby.cells import Integers, distinct_panes
 from monoids.groupby.summing import GroupSums
+from monoids.text import Words
 from persistent.checkpoint.names import Attempt
 from persistent.checkpoint.runs import read_run, run_place, with_recovery_advice, write_new
 from persistent.codec import KEY_GROUPS, Run, decode_run, encode_run, is_wide
@@ -78,20 +79,34 @@ def fold_panes(job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[
 
 
 def parts_of(
-    job: Job, runs: Sequence[Run], low: int, high: int, panes: tuple[int, int] | None = None
+    job: Job,
+    runs: Sequence[Run],
+    low: int,
+    high: int,
+    panes: tuple[int, int] | None = None,
+    hashes: Words | None = None,
 ) -> list[GroupSums]:
     """The rows of each run in some key groups and panes ``from <= pane < to``, oldest first; runs without any are
-    omitted."""
+    omitted. ``hashes``: of the keys to look up, ascending; None: all."""
     parts = []
     for run in runs:
         if high <= run.low or run.high <= low or (panes and (run.pane_max < panes[0] or run.pane_min >= panes[1])):
             continue
         rows = read_rows(job, run, low, high)
+        rows = rows if hashes is None else of_hashes(rows, hashes)
         if panes and (run.pane_min < panes[0] or run.pane_max >= panes[1]):
             rows = rows.take(np.flatnonzero((rows.panes >= panes[0]) & (rows.panes < panes[1])))
         if len(rows):
             parts.append(rows)
     return parts
+
+
+def of_hashes(rows: GroupSums, hashes: Words) -> GroupSums:
+    """The rows of keys with these hashes (ascending, each once), looked up in the sorted hashes of the rows."""
+    starts = np.searchsorted(rows.hashes, hashes)
+    counts = np.searchsorted(rows.hashes, hashes, side="right") - starts
+    ends = np.cumsum(counts)
+    return rows.take(np.repeat(starts - ends + counts, counts) + np.arange(ends[-1] if len(ends) else 0))
 
 
 def read_rows(job: Job, run: Run, low: int, high: int) -> GroupSums:
@@ -114,7 +129,7 @@ def write_run(
 
 
 def compact_runs(job: Job, item: FoldRuns) -> Folded:
-    """Fold neighbouring runs into one, without the panes needed only by closed windows. If the fold raises, the runs
+    """Fold neighbouring runs into one, without the panes needed only by final windows. If the fold raises, the runs
     stay unchanged."""
     try:
         return _compacted(job, item)
@@ -126,12 +141,12 @@ def _compacted(job: Job, item: FoldRuns) -> Folded:
     merge, window = item.merge, job.state.window
     rows = fold_runs(job, merge.inputs, merge.low, merge.high)
     if rows is not None and window is not None:
-        needed = window.last_end(rows.panes) > item.closed
+        needed = window.last_end(rows.panes) > item.final
         rows = rows if needed.all() else rows.take(np.flatnonzero(needed))
     if rows is None or not len(rows):
         return Folded(None, None)
     with monoid_errors(job):
-        panes = job.state.folded_panes(rows.panes, item.closed)
+        panes = job.state.folded_panes(rows.panes, item.final)
         rows = rows if panes is rows.panes else in_panes(job.state.monoid, rows, panes)
     first = min(run.first for run in merge.inputs)
     last = max(run.last for run in merge.inputs)

@@ -1,31 +1,52 @@
 """An output table has one row per key, or per key and window, in the columns that readers see.
 
 <key>...  window_start  window_end  <field>... or value               of a state with windows
+<key>...  window_start  window_end  <field>... or value  revision     of one that allows lateness, or names an answer
+                                                         retracted    and takes back what it corrects
 <key>...  <field>... or value  revision                               of a state without: the largest revision wins
 <key>...  window_start  window_end  <field>... or value  revision     of everything(): the borders are null
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from monoids import Monoid
+from monoids.groupby.sorting import Mask
 from monoids.groupby.summing import GroupSums
 from persistent.errors import InvalidPipeline
+from persistent.lateness import RETRACT
+from persistent.sinks.protocol import NUMBERED
 from persistent.state import PersistentState
 from persistent.window import AnyWindow
 
-START, END, REVISION = "window_start", "window_end", "revision"
+START, END, REVISION, RETRACTED = "window_start", "window_end", "revision", "retracted"
 TIMESTAMP = pa.timestamp("ms", "UTC")
+
+Marks = Mapping[pa.Field, int | bool]
+"""The columns after the values of a row, and what they hold in every row: see ``marks_of``."""
+
+
+def marks_of(state: PersistentState, revision: int, *, retracted: bool = False) -> Marks:
+    """The marks of the rows of a state that a checkpoint of this ``revision`` publishes. ``retracted``: they take back
+    earlier ones."""
+    if state.window is None:
+        return {pa.field(REVISION, pa.int64()): revision}
+    if state.lateness.answer is None:
+        return {}
+    marks: dict[pa.Field, int | bool] = {pa.field(REVISION, pa.int64(), metadata=NUMBERED): revision}
+    return marks | ({pa.field(RETRACTED, pa.bool_()): retracted} if state.lateness.answer == RETRACT else {})
 
 
 def check_names(state: PersistentState, key_names: Sequence[str]) -> None:
     """InvalidPipeline if two output columns would share a name."""
-    borders, revision = (START, END) if state.has_borders else (), () if state.window else (REVISION,)
-    names = [*key_names, *borders, *revision, *state.monoid.output_fields()]
+    monoid, borders = state.monoid, (START, END) if state.has_borders else ()
+    names = [*key_names, *borders, *monoid.output_fields(), *(mark.name for mark in marks_of(state, 0))]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InvalidPipeline(
@@ -34,9 +55,10 @@ def check_names(state: PersistentState, key_names: Sequence[str]) -> None:
         )
 
 
-def output_key(key_names: Sequence[str], window: AnyWindow | None) -> tuple[str, ...]:
+def output_key(state: PersistentState, key_names: Sequence[str]) -> tuple[str, ...]:
     """The columns that identify the rows of a checkpoint."""
-    return (*key_names, START, END) if window else tuple(key_names)
+    retracted = (RETRACTED,) if state.lateness.answer == RETRACT else ()
+    return (*key_names, START, END, *retracted) if state.window else tuple(key_names)
 
 
 def window_outputs(
@@ -45,12 +67,13 @@ def window_outputs(
     key_types: Sequence[pa.DataType],
     window: AnyWindow,
     rows: GroupSums,
+    marks: Marks | None = None,
 ) -> pa.Table:
     """One row per (key, window); ``rows.panes`` are the starts of the windows."""
     columns = _key_columns(key_names, key_types, rows)
     columns[START] = pa.array(rows.panes).cast(TIMESTAMP)
     columns[END] = pa.array(window.ends(rows.panes)).cast(TIMESTAMP)
-    return pa.table({**columns, **monoid.present_fields(rows.columns)})
+    return _marked(pa.table({**columns, **monoid.present_fields(rows.columns)}), marks or {})
 
 
 def key_outputs(
@@ -58,24 +81,42 @@ def key_outputs(
     key_names: Sequence[str],
     key_types: Sequence[pa.DataType],
     rows: GroupSums,
-    revision: int | None,
+    marks: Marks | None = None,
 ) -> pa.Table:
-    """One row per key; ``revision``: of the publishing checkpoint."""
+    """One row per key."""
     columns = _key_columns(key_names, key_types, rows)
     if state.has_borders:
         columns[START] = columns[END] = pa.nulls(len(rows), TIMESTAMP)
     columns |= state.monoid.present_fields(rows.columns)
-    if revision is not None:
-        columns[REVISION] = pa.repeat(pa.scalar(revision, pa.int64()), len(rows))
-    return pa.table(columns)
+    return _marked(pa.table(columns), marks or {})
 
 
-def empty_outputs(state: PersistentState, key_names: Sequence[str], key_types: Sequence[pa.DataType]) -> pa.Table:
+def empty_outputs(
+    state: PersistentState, key_names: Sequence[str], key_types: Sequence[pa.DataType], marks: Marks | None = None
+) -> pa.Table:
     """No rows, in the columns of the outputs."""
     fields = [(name, key_types[i] if i < len(key_types) else pa.null()) for i, name in enumerate(key_names)]
     if state.has_borders:
         fields += [(START, TIMESTAMP), (END, TIMESTAMP)]
-    return pa.schema([*fields, *state.monoid.output_fields().items()]).empty_table()
+    return pa.schema([*fields, *state.monoid.output_fields().items(), *(marks or {})]).empty_table()
+
+
+def equal_values(before: pa.Array, after: pa.Array) -> Mask:
+    """Whether values are equal, row by row. Null equals null, and NaN equals NaN."""
+    if pa.types.is_nested(before.type) or before.type != after.type:
+        pairs = zip(before.to_pylist(), after.to_pylist(), strict=True)
+        return np.array([one == other or repr(one) == repr(other) for one, other in pairs], bool)
+    equal = pc.fill_null(pc.equal(before, after), False)
+    equal = pc.or_(equal, pc.and_(before.is_null(), after.is_null()))
+    if pa.types.is_floating(before.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(before), pc.is_nan(after)), False))
+    return np.asarray(equal)
+
+
+def _marked(outputs: pa.Table, marks: Marks) -> pa.Table:
+    for field, value in marks.items():
+        outputs = outputs.append_column(field, pa.repeat(pa.scalar(value, field.type), outputs.num_rows))
+    return outputs
 
 
 def _key_columns(key_names: Sequence[str], key_types: Sequence[pa.DataType], rows: GroupSums) -> dict[str, Any]:

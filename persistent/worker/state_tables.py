@@ -101,7 +101,7 @@ def folded_tables(job: Job, manifest: Manifest, part: StatePart = WHOLE) -> Iter
 
     def table_of(rows: GroupSums) -> pa.Table:
         if state.window is None:
-            return key_outputs(state, names, types, rows, None)
+            return key_outputs(state, names, types, rows)
         return window_outputs(state.monoid, names, types, state.window, rows)
 
     for groups in shards(operator.state.runs, 1, part.low, part.high):

@@ -237,3 +237,9 @@ def test_verify(tmp_path: Path) -> None:
     line = run("verify", tmp_path, "--megabytes", 4, "--step-rows", 20_000, "--runs", 1)
     assert values(line)["verify"] > 0
     assert values(line)["state"] > 3
+
+
+def test_lateness_is_compared_on_equal_rows(tmp_path: Path) -> None:
+    """A side that published other rows would be fast for the wrong reason."""
+    line = run("late", tmp_path, "--rows", 30_000, "--keys", 10, "--step-rows", 5_000, "--runs", 1)
+    assert values(line)["seconds, with / without"] > 0

@@ -55,6 +55,14 @@ class Visits(PersistentTask):
         state.update(message.timestamp, {"visits": 1, "total": message.value["n"]})
 
 
+class Corrected(Visits):
+    """Windows that take late records, and are then taken back and published anew."""
+
+    def persistent_state(self) -> WindowState:
+        monoid = record(visits=Count(), total=Sum())
+        return WindowState(monoid, tumbling(10), allowed_lateness=20, late="retract")
+
+
 class Peaks(PersistentTask):
     """The largest number in each ten milliseconds, every four: windows that overlap, of a monoid without inverse."""
 

@@ -240,7 +240,7 @@ def test_runs_whose_fold_raised_are_left() -> None:
     """Tried again in every step, they would cost a fold in every step."""
     runs = tuple(run(f"e1-c{id}-a", 3, id, id) for id in range(1, 9))
     (fold,) = began(runs, clock=Clock(15, 10, {"memory": 15})).folds(frozenset())
-    assert fold.merge.inputs == runs and (fold.closed, fold.attempt) == (10, Attempt(2, 5))
+    assert fold.merge.inputs == runs and (fold.final, fold.attempt) == (10, Attempt(2, 5))
     assert began(runs).folds(frozenset({runs[3].name})) == []
 
 

@@ -11,7 +11,7 @@ from monoids import Sum
 from persistent import MemorySink, MemorySource, PersistentTask, Pipeline, WindowState, sliding
 from persistent.engines.embedded import Embedded
 from persistent.storage import MemoryStorage
-from persistent.worker import close_windows
+from persistent.worker import close_windows, publish_shard
 
 
 class Totals(PersistentTask):
@@ -48,13 +48,13 @@ def test_few_keys_in_many_windows_are_closed_in_pieces(
 ) -> None:
     """A day of windows that start each second holds each of its panes thousands of times: gigabytes for one key."""
     sizes: list[int] = []
-    window_outputs = close_windows.window_outputs
+    window_outputs = publish_shard.window_outputs
 
     def measured(*arguments: Any) -> Any:
-        sizes.append(len(arguments[-1]))
+        sizes.append(len(arguments[4]))
         return window_outputs(*arguments)
 
-    monkeypatch.setattr(close_windows, "window_outputs", measured)
+    monkeypatch.setattr(publish_shard, "window_outputs", measured)
     monkeypatch.setattr(close_windows, bound, limit)
     found = published(task())
     expected: dict[tuple[Any, int], int] = {}
@@ -74,7 +74,7 @@ def test_long_keys_are_closed_in_more_shards(monkeypatch: pytest.MonkeyPatch) ->
 
     def noted(job: Any, item: Any) -> Any:
         ranges.append((item.low, item.high))
-        return close_windows.close_shard(job, item)
+        return publish_shard.close_shard(job, item)
 
     whole = published(ByName())
     monkeypatch.setattr("persistent.worker.dispatch.close_shard", noted)

@@ -1,0 +1,41 @@
+"""A result needs a destination: closed windows leave the state, and a sink must be able to hold their corrections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from persistent.errors import InvalidPipeline
+from persistent.lateness import ACCUMULATE
+from persistent.sinks.protocol import AnySink
+from persistent.state import PersistentState
+from persistent.worker.output_tables import check_names
+
+
+def check_destinations(
+    state: PersistentState, key_names: Sequence[str], sinks: Mapping[str, AnySink], discard_closed: Any
+) -> None:
+    """InvalidPipeline if two columns of the results would share a name, if closed windows would be lost and the user
+    has not declared it, or if a sink cannot hold their corrections."""
+    check_names(state, key_names)
+    if not isinstance(discard_closed, bool):
+        raise InvalidPipeline(f"discard_closed={discard_closed!r}: give True or False")
+    if sinks and discard_closed:
+        raise InvalidPipeline("sink= publishes closed windows, discard_closed=True drops them: omit one of them")
+    if not sinks and state.window is not None and not discard_closed:
+        raise InvalidPipeline(
+            "a WindowState without sink=: a closed window leaves the state, and its result would be lost. Give it a "
+            "destination: sink=FileSink(...) or MemorySink(); or discard_closed=True, if only open windows matter"
+        )
+    if discard_closed and state.lateness.allowed_ms and state.lateness.emit == "close":
+        raise InvalidPipeline(
+            "allowed_lateness= corrects what is published when a window closes, and discard_closed=True publishes "
+            "nothing: omit one of them"
+        )
+    for sink in sinks.values() if state.lateness.answer not in (None, ACCUMULATE) else ():
+        if getattr(sink, "replaces", False):
+            raise InvalidPipeline(
+                f"{sink!r} keeps one row of a key and window, the newest, and late={state.lateness.answer!r} publishes "
+                'rows that count together: use late="accumulate", whose new value replaces the old one; or '
+                'mode="append", which keeps all rows'
+            )

@@ -1,0 +1,72 @@
+"""A step with lateness publishes in a job after the one that maps, over the state and its own delta.
+
+Published together with mapping, the last late record would never be published, and a window that closes in this step
+would lack what the step has read. The job is left out where no window closes and the delta touches no closed window:
+nothing late costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from monoids.groupby.cells import Integers
+from persistent.driver.commit import final_after, key_types
+from persistent.driver.step import Step, closing_of, in_shards
+from persistent.driver.workbench import Workbench
+from persistent.window import AnyWindow
+from persistent.worker.job import Closed, Mapped
+
+
+def publishes_after(step: Step) -> bool:
+    """Whether what the step publishes depends on what it maps: windows that are not final take late records."""
+    return step.plan.task.final_at is not None and step.plan.reads
+
+
+def published_after(bench: Workbench, step: Step, mapped: Sequence[Mapped]) -> tuple[tuple[Closed, ...], int]:
+    """The results of windows that close, and of closed ones that the delta touches; without a sink, how many close."""
+    window, last, close_at = bench.job.state.window, step.last.manifest, step.plan.task.close_at
+    assert window is not None
+    delta = tuple(one.run for one in mapped if one.run)
+    runs = (*bench.runs(last), *delta)
+    is_due = bench.run_cache.is_due(runs, last.clock, close_at)
+    if not bench.job.sinks:
+        return (), bench.run_cache.windows_over(runs, last.clock, close_at) if is_due else 0
+    panes = [one.panes for one in mapped if one.panes is not None]
+    corrected = touched(window, panes, final_after(last, step.plan), last.clock.closed)
+    if not (is_due or corrected):
+        return (), 0
+    types = key_types(last.operator, mapped)
+    closing = replace(closing_of(step), key_types=types, delta=delta, corrected=corrected)
+    first = corrected[0][0] if corrected else window.first_number(closing.closed)
+    held = (window.start_of(first), max(closing.closed, close_at))
+    items = in_shards(closing, bench.engine.parallelism, held)
+    return tuple(one for one in bench.engine.map(bench.work, items) if isinstance(one, Closed)), 0
+
+
+def touched(window: AnyWindow, panes: Sequence[Integers], final: int, closed: int) -> tuple[tuple[int, int], ...]:
+    """The numbers of the windows with ``final < end <= closed`` that hold one of these panes, in ranges from first to
+    last. ``panes``: of each run, ascending.
+
+    >>> from persistent.window import sliding, tumbling
+    >>> touched(tumbling(10), [np.array([0, 10, 20, 40]), np.array([50, 60])], 10, 60)
+    ((1, 2), (4, 5))
+    >>> touched(sliding(10, every=5), [np.array([10])], 15, 60)
+    ((2, 2),)
+    """
+    first, last = int(window.first_number(final)), int(window.first_number(closed)) - 1
+    if last < first or not len(panes):
+        return ()
+    held = np.unique(np.concatenate(panes))
+    lows = np.maximum(window.first_number(held), first)
+    highs = np.minimum(window.last_number(held), last)
+    some = np.flatnonzero(lows <= highs)
+    if not len(some):
+        return ()
+    # Both ascend with the panes, so a range ends where the next window does not follow.
+    lows, highs = lows[some], highs[some]
+    ends = np.flatnonzero(np.append(lows[1:] > highs[:-1] + 1, True))
+    starts = np.append(0, ends[:-1] + 1)
+    return tuple(zip(lows[starts].tolist(), highs[ends].tolist()))

@@ -1,0 +1,75 @@
+"""Publishing a shard stages the results of windows that close, and of closed ones that a late record has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+
+import pyarrow as pa
+
+from monoids.groupby.summing import GroupSums
+from persistent.codec import type_of
+from persistent.errors import UserCodeError
+from persistent.task import key_names
+from persistent.worker.close_windows import closing_sums, closing_sums_apart
+from persistent.worker.correct_windows import Corrected, corrected_in, corrections, corrections_apart
+from persistent.worker.failing_keys import FailingKey, no_result, present_rows, stage_failing_keys
+from persistent.worker.job import Closed, CloseShard, Job
+from persistent.worker.merge_runs import monoid_errors
+from persistent.worker.output_tables import key_outputs, marks_of, output_key, window_outputs
+
+_NEVER = -1
+"""Before every run: that of a job which started from a savepoint may have the number 0."""
+
+
+def close_shard(job: Job, item: CloseShard) -> Closed:
+    """Close the windows of one shard, or publish the changed keys of a state without windows."""
+    # What is for the new sinks includes all that is for the others, and every key that fails.
+    most, failing = _presented(job, replace(item, published=_NEVER) if item.whole else item)
+    if failing and not job.dead_letters:
+        raise no_result(job, failing[0])
+    dead = stage_failing_keys(job, item.attempt, failing)
+    outlets = job.outlets()
+    changed, _ = _presented(job, item) if item.whole and outlets.keys() - set(item.whole) else (most, failing)
+    key = output_key(job.state, key_names(job.task))
+    outputs = {name: most if name in item.whole else changed for name in outlets}
+    return Closed(
+        {
+            name: outlets[name].stage(pa.concat_tables(tables), item.attempt.id, item.attempt.name(), key)
+            for name, tables in outputs.items()
+            if tables
+        },
+        dead,
+        corrected_in(item, most) if item.corrected else 0,
+    )
+
+
+def _presented(job: Job, item: CloseShard) -> tuple[list[pa.Table], list[FailingKey]]:
+    """The outputs of a shard, and the keys that have none because their fold or their value fails."""
+    failing: list[FailingKey] = []
+    try:
+        return _tables(job, item, chain(closing_sums(job, item), corrections(job, item)), failing), failing
+    except UserCodeError:
+        failing = []
+        sums = chain(closing_sums_apart(job, item, failing), corrections_apart(job, item, failing))
+        return _tables(job, item, sums, failing), failing
+
+
+def _tables(job: Job, item: CloseShard, sums: Iterable[GroupSums], failing: list[FailingKey]) -> list[pa.Table]:
+    """The outputs of sums, and of corrections."""
+    types = [type_of(name) for name in item.key_types]
+    monoid, names, window = job.state.monoid, key_names(job.task), job.state.window
+
+    marks, taking_back = (marks_of(job.state, item.revision, retracted=taken_back) for taken_back in (False, True))
+
+    def table_of(rows: GroupSums) -> pa.Table:
+        if window is None:
+            return key_outputs(job.state, names, types, rows, marks)
+        outputs = window_outputs(monoid, names, types, window, rows, marks)
+        if not isinstance(rows, Corrected):
+            return outputs
+        return rows.outputs(outputs, window_outputs(monoid, names, types, window, rows.before, taking_back))
+
+    with monoid_errors(job):
+        return [table for part in sums for table in present_rows(job, table_of, part, failing) if table.num_rows]
