@@ -121,6 +121,7 @@ near_changes = st.sampled_from(ZONES).flatmap(
 @example(("Pacific/Apia", instant_ms("2011-12-30T10:00Z")), "day", 0)
 @example(("Pacific/Apia", instant_ms("2011-12-30T09:59:59Z")), "day", 30)
 @example(("America/St_Johns", instant_ms("2010-11-07T02:45Z")), "day", 0)
+@example(("America/Sao_Paulo", instant_ms("2018-02-18T02:30Z")), "day", 0)
 @example(("Australia/Lord_Howe", instant_ms("2024-04-06T15:10Z")), "hour", 0)
 @example(("America/St_Johns", instant_ms("2010-11-07T02:45Z")), "hour", 7)
 def test_a_window_is_that_of_the_calendar(place: tuple[str, int], unit: str, minutes: int) -> None:
@@ -190,6 +191,13 @@ def test_hours_across_changes() -> None:
     assert calendar("hour", tz="Asia/Kolkata").last_start(instant_ms("2024-01-01T10:45+05:30")) == instant_ms(
         "2024-01-01T10:00+05:30"
     )
+
+
+def test_a_period_begins_once_however_fast_the_clocks_change() -> None:
+    """Midnight would be looked for in the rules that follow, where clocks were set back and forth in a few minutes."""
+    midnight = 1_700_006_400
+    zone = Zone("Z", ((-97_459_200, 0), (midnight + 300, -7_200), (midnight + 900, 0)))
+    assert CalendarWindow("day", zone).last_start(1_000 * midnight + 600_000) == 1_000 * midnight
 
 
 def test_longer_units_begin_where_the_calendar_says() -> None:
@@ -272,7 +280,9 @@ def test_times_beyond_the_table_are_refused() -> None:
         assert window.last_start(window.time_max) <= instant_ms("2100-01-01T00:00Z")
         # A clock may stand at the end of the last window: it closes it.
         assert window.start_of(window.first_number(window.time_max + 1)) == window.time_max + 1
-        for beyond in (1 << 61, -(1 << 61)):
+        last, first = int(window._starts[-2]), int(window._starts[0])
+        assert window.end_of(window.last_number(last - 1)) == last and window.last_number(first) == 0
+        for beyond in (1 << 61, last, first - 1, -(1 << 61)):
             with pytest.raises(ValueError, match="beyond 1967 to 2105"):
                 window.last_number(beyond)
             with pytest.raises(ValueError, match="beyond 1967 to 2105"):

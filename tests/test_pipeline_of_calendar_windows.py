@@ -22,6 +22,7 @@ from monoids import Count, Sum, record
 from persistent import (
     FileSink,
     FingerprintChanged,
+    InvalidPipeline,
     MemorySink,
     MemorySource,
     PersistentTask,
@@ -38,6 +39,7 @@ from persistent.clock import instant_ms
 from persistent.engines import Embedded
 from persistent.errors import LawBroken
 from persistent.operations import compact, merge, restart, rollback, savepoint
+from persistent.reading import state_table
 from persistent.storage import MemoryStorage, open_storage
 from persistent.testing import verify_task
 from persistent.verify import verify
@@ -325,6 +327,18 @@ def test_a_change_of_zone_data_moves_only_windows_that_have_not_begun(monkeypatc
     assert len(bounds(sink)) == 12 and verify(second.storage).ok
 
 
+def test_windows_ahead_of_the_clock_have_begun_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stays behind what was read, by the disorder: rows would lie in the window before their own."""
+    given, sink = rows(*(f"2024-05-{day:02}T23:00Z" for day in range(1, 9))), MemorySink()
+    for table, count in ((), 6), ((("2024-05-03T02:00Z", 2),), 8):
+        with machine(monkeypatch, *table):
+            where = "memory://calendar-ahead"
+            job = pipeline(days(), given[:count], where, sink, ordered=True, disorder="4 days")
+            job.run(engine="embedded", end_of_input=count == len(given))
+    check_each_row_counts_where_it_is(job, given)
+    assert bounds(sink)[-3:] == [("06 00", "07 00"), ("07 22", "08 22"), ("08 22", "09 22")]
+
+
 def test_a_window_that_has_begun_keeps_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows would lie in the window before, or be closed with it."""
     sink, where = MemorySink(), "memory://calendar-begun"
@@ -461,21 +475,28 @@ def test_workers_and_readers_need_no_zone_data(monkeypatch: pytest.MonkeyPatch) 
 
 def test_commands_keep_the_rules_of_the_checkpoint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """After a rollback, a restart or from a savepoint, rows would lie in windows by other rules."""
-    where = str(tmp_path / "job")
+    where, given = str(tmp_path / "job"), rows(*DAYS[:9], "2024-05-09T13:00Z")
     with machine(monkeypatch, SUMMER):
-        job = pipeline(days(), rows(*DAYS[:9]), where, step_rows=1)
+        job = pipeline(days(), given, where, step_rows=1)
         job.run(engine="embedded")
         summer = recorded(job)
     with machine(monkeypatch):
-        job = pipeline(days(), rows(*DAYS[:9]), where, step_rows=1)
+        job = pipeline(days(), given, where, step_rows=1)
         (row,) = job.state().to_pylist()
-        assert _text(_ms(row["window_start"])) == "08 22"
+        assert (_text(_ms(row["window_start"])), row["n"]) == ("08 22", 2)
+        assert state_table(job, window="2024-05-08T22:00Z").to_pylist() == [row]
+        with pytest.raises(InvalidPipeline, match="no window starts at"):
+            state_table(job, window="2024-05-09T00:00Z")
+        with pytest.raises(InvalidPipeline, match="beyond 1967 to 2105"):
+            state_table(job, window="1850-01-01T00:00Z")
         assert job.state(as_of="2024-05-08T22:00Z").num_rows == 0
         assert recorded(job) == summer
+        before = Log(job.storage).ids()[-1]
         compact(job)
-        assert recorded(job) == summer
+        assert recorded(job) == summer and Log(job.storage).ids()[-1] == before + 2
+        assert job.state().to_pylist() == [row]
         copy = savepoint(job.storage, "before")
-        new = pipeline(days(), rows(*DAYS[:9]), str(tmp_path / "new"), start_from=copy)
+        new = pipeline(days(), given, str(tmp_path / "new"), start_from=copy)
         new.run(engine="embedded")
         assert recorded(new) == summer
         rollback(job.storage, Log(job.storage).ids()[-1], outputs="again")

@@ -43,6 +43,12 @@ def test_a_table_has_the_offsets_of_zoneinfo(name: str) -> None:
     assert all(a[0] < b[0] and a[1] != b[1] for a, b in zip(zone.offsets, zone.offsets[1:]))
 
 
+def test_a_table_reaches_beyond_all_times_that_count() -> None:
+    """The summers of the last years would be winters."""
+    years = {datetime.fromtimestamp(second, ZoneInfo("UTC")).year for second, _ in Zone.read("Europe/Berlin").offsets}
+    assert years >= {*range(1980, 2105)}
+
+
 @pytest.mark.check
 @pytest.mark.parametrize("name", sorted(available_timezones()))
 def test_no_zone_changes_twice_within_the_look_that_finds_changes(name: str) -> None:
