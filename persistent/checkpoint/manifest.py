@@ -35,6 +35,7 @@ from persistent.checkpoint.shapes import (
     FORMATS,
     MANY_SINKS,
     MANY_SOURCES,
+    QUIET,
     READINGS,
     check_format,
     check_known,
@@ -204,6 +205,7 @@ class Manifest:
             MANY_SINKS: len(self.sinks) > 1,
             DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
             READINGS: any(one.readings for one in self.sources.values()),
+            QUIET: any(one.quiet_ms for one in self.clocks.values()),
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 
@@ -214,7 +216,7 @@ class Manifest:
             "features": self._features(),
             "parent": {"id": self.parent[0], "sha256": self.parent[1]} if self.parent else None,
             "sources": {name: source.to_json() for name, source in self.sources.items()},
-            "clocks": {task: dict(clock.__dict__) for task, clock in self.clocks.items()},
+            "clocks": {task: clock.to_json() for task, clock in self.clocks.items()},
             "operators": {task: operator.to_json() for task, operator in self.operators.items()},
             "ledger": {
                 task: {

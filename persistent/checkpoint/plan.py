@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import MANY_SOURCES, check_format, check_known
+from persistent.checkpoint.shapes import MANY_SOURCES, QUIET, check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
@@ -90,7 +90,8 @@ class StepPlan:
     """``number``: 0, or the replan. ``wall_ms``: the time of day of the plan; a timestamp is too far ahead of it, or of
     the clock if that is later. ``sources``: the part of each source, by name; a source that the checkpoint does not
     know joins with this step. ``tasks``: by name; a job of this release has one (``task``). ``max_future_ms``: how far
-    ahead of both a timestamp can be; None in a plan of an older release, which uses the present option."""
+    ahead of both a timestamp can be; None in a plan of an older release, which uses the present option. ``quiet_ms``:
+    for how long every partition has been at its end, if the clock moves on by that."""
 
     job: str
     base: int
@@ -100,6 +101,7 @@ class StepPlan:
     sources: Mapping[str, SourceStep]
     tasks: Mapping[str, TaskStep]
     max_future_ms: int | None = None
+    quiet_ms: int = 0
 
     @property
     def source(self) -> SourceStep:
@@ -146,7 +148,7 @@ class StepPlan:
         """Its bytes, in the newest format. LawBroken if no driver would run it."""
         body = {
             "format": FORMAT,
-            "features": [MANY_SOURCES] if len(self.sources) > 1 else [],
+            "features": [*([MANY_SOURCES] if len(self.sources) > 1 else []), *([QUIET] if self.quiet_ms else [])],
             "job": self.job,
             "base": self.base,
             "number": self.number,
@@ -155,6 +157,7 @@ class StepPlan:
             "sources": {name: source.to_json() for name, source in self.sources.items()},
             "tasks": {name: dict(task.__dict__) for name, task in self.tasks.items()},
             "max_future_ms": self.max_future_ms,
+            **({"quiet_ms": self.quiet_ms} if self.quiet_ms else {}),
         }
         try:
             plan_agrees(body)
@@ -182,4 +185,5 @@ class StepPlan:
             sources={name: SourceStep.from_json(source) for name, source in body["sources"].items()},
             tasks={name: TaskStep(**task) for name, task in body["tasks"].items()},
             max_future_ms=body["max_future_ms"],
+            quiet_ms=body.get("quiet_ms", 0),
         )

@@ -41,7 +41,9 @@ DEDUPLICATION = "deduplication"
 """The feature of a manifest that holds seen records of a source: without it copies would count."""
 READINGS = "readings"
 """The feature of a manifest that holds how records were read before that changed."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS})
+QUIET = "quiet streams"
+"""The feature of a manifest or plan whose clock has moved on while nothing was read."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, QUIET})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
@@ -222,7 +224,7 @@ MANIFEST = both(
             **LOG,
             **KEPT,
             "sources": named(_SOURCE),
-            "clocks": named(fields({"watermark": whole(), "closed": whole(), "ended": flag})),
+            "clocks": named(fields({"watermark": whole(), "closed": whole(), "ended": flag}, {"quiet_ms": whole(1)})),
             "operators": named(_OPERATOR),
             "ledger": named(named(LEDGER)),
             "sinks": named(
@@ -278,6 +280,7 @@ PLAN = fields(
         "tasks": named(fields({"close_at": whole(), "ends": flag})),
         "max_future_ms": optional(COUNT),
     },
+    {"quiet_ms": whole(1)},
 )
 FORMAT_FILE = fields({**HEAD, "key_groups": whole(1), "hash": whole(1)})
 

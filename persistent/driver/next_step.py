@@ -12,7 +12,7 @@ from persistent.checkpoint.parts import SourcePart
 from persistent.checkpoint.plan import SourceStep, StepPlan, TaskStep
 from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
-from persistent.clock import wall_ms
+from persistent.clock import monotonic_s, wall_ms
 from persistent.driver.commit import watermark_after
 from persistent.driver.effects import Effect
 from persistent.driver.files_apart import check_files_apart
@@ -50,7 +50,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
     planned = _planned(bench, manifest, rows)
     lags = {name: job.sources[name].max_out_of_orderness for name in planned}
     sources = {name: _source_step(manifest.sources[name], one, lags[name]) for name, one in planned.items()}
-    close_at, ends = clock.watermark, False
+    close_at, ends, quiet_ms = clock.watermark, False, 0
     reading = [name for name, one in planned.items() if one.splits]
     for name in reading:
         schema = job.sources[name].schema(planned[name].recorded)
@@ -62,8 +62,10 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         ends = ends and not _is_held(planned, job.storage.url)
         if ends:
             close_at = max(close_at, run_cache.largest_end(runs, clock))
-        moves = watermark_after(sources, manifest.sources, lags) > clock.watermark
+        reached = watermark_after(sources, manifest.sources, lags)
+        quiet_ms = _quiet_ms(bench, manifest, reached)
         joins = any(one.joins or one.skipped for one in planned.values())
+        moves = reached > clock.watermark or quiet_ms
         if not (ends or moves or joins or run_cache.is_due(runs, clock, close_at)):
             return None
     bench.busy = len(reading) or len(planned)
@@ -76,8 +78,21 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         sources=sources,
         tasks={manifest.task_name: TaskStep(close_at, ends)},
         max_future_ms=options.max_future_ms,
+        quiet_ms=quiet_ms,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
+
+
+def _quiet_ms(bench: Workbench, manifest: Manifest, reached: int) -> int:
+    """For how long nothing has come, if the clock moves on by that: a window is over then; otherwise 0. A clock that
+    moved on at every look would put a checkpoint at every look."""
+    options, clock = bench.options, manifest.clock
+    if options.quiet_after_ms is None or not options.follow:
+        return 0
+    quiet_ms = bench.quiet.lasts_ms(options.quiet_after_ms)
+    moved = reached + quiet_ms
+    is_over = moved > clock.watermark and bench.run_cache.is_due(bench.runs(manifest), clock, moved)
+    return quiet_ms if is_over else 0
 
 
 def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
@@ -94,11 +109,12 @@ def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
 
 def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, SourcePlan]:
     """The plan of each source, in the order of their names, which is that of a plan found again."""
-    budget, sources = _budget(bench, rows, manifest.replan), bench.job.sources
+    budget, sources, began_s = _budget(bench, rows, manifest.replan), bench.job.sources, monotonic_s()
     planned = {
         name: sources[name].plan(bench.source_state(manifest, name), budget, follow=bench.options.follow)
         for name in sorted(sources)
     }
+    bench.quiet.saw(planned, manifest, began_s)
     _check_apart(planned)
     if any(one.appended is not None for one in planned.values()):
         check_files_apart(sources, {name: bench.source_state(manifest, name).index for name in planned}, planned)
