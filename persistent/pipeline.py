@@ -70,7 +70,9 @@ class Pipeline:
     default a step takes about a second. ``on_error``: "stop" at a message for which the task raises, or write it as a
     "dead-letter". ``max_future``: a timestamp farther ahead of both the time of day and the clock is a dead letter.
     ``quiet_after``: if a run that follows finds no record in any source for this long, the clock moves on by the time
-    that passes, so that the last windows close; None: it stands until a record comes.
+    that passes, so that the last windows close; None: it stands until a record comes. ``max_drift``: a partition that
+    is farther ahead, in event time, of the slowest that has something to read waits, so that the state holds no more
+    than that of it; None: each is read as far as it goes.
     ``require``: "exactly-once" refuses anything weaker. ``retention``: which checkpoints to keep, by default the newest
     ten.
     ``start_from``: the URL of a savepoint or checkpoint of the same pipeline. An empty checkpoint begins as a copy of
@@ -108,6 +110,7 @@ class Pipeline:
         on_error: str = "stop",
         max_future: Duration = "1 day",
         quiet_after: Duration | None = None,
+        max_drift: Duration | None = None,
         require: str | None = None,
         retention: Retention | None = None,
         unsafe_single_driver: bool = False,
@@ -132,7 +135,8 @@ class Pipeline:
         self.on_error = on_error
         self.max_future_ms = checked_ms(max_future, "max_future")
         self.quiet_after_ms = positive_ms(quiet_after, "quiet_after")
-        self._bare = bare(max_future=max_future, quiet_after=quiet_after)
+        self.max_drift_ms = positive_ms(max_drift, "max_drift")
+        self._bare = bare(max_future=max_future, quiet_after=quiet_after, max_drift=max_drift)
         self.require = require
         if retention is not None and not isinstance(retention, Retention):
             raise InvalidPipeline(f"retention={retention!r}: give Retention(last=10, hourly=24, daily=7), or None")
@@ -246,6 +250,7 @@ class Pipeline:
             self.allow_dropped,
             self._bare,
             self.quiet_after_ms,
+            self.max_drift_ms,
         )
         try:
             if self.start_from is not None:

@@ -14,14 +14,14 @@ from persistent.checkpoint.positions import CODECS
 from persistent.checkpoint.successor import Entry
 from persistent.clock import monotonic_s, wall_ms
 from persistent.driver.commit import watermark_after
+from persistent.driver.drift import too_far_ahead
 from persistent.driver.effects import Effect
-from persistent.driver.files_apart import check_files_apart
+from persistent.driver.files_apart import check_files_apart, check_places_apart
 from persistent.driver.output_batches import lacks_totals
 from persistent.driver.seen_part import check_names
 from persistent.driver.step import Step
 from persistent.driver.workbench import Workbench
-from persistent.errors import CorruptCheckpoint, InvalidPipeline
-from persistent.sources.offsets import place_id
+from persistent.errors import CorruptCheckpoint
 from persistent.sources.protocol import Budget, ForgettingSource, Positions, SourcePlan
 from persistent.task import check_key
 
@@ -110,15 +110,21 @@ def _is_held(planned: Mapping[str, SourcePlan], url: str) -> bool:
 def _planned(bench: Workbench, manifest: Manifest, rows: int) -> dict[str, SourcePlan]:
     """The plan of each source, in the order of their names, which is that of a plan found again."""
     budget, sources, began_s = _budget(bench, rows, manifest.replan), bench.job.sources, monotonic_s()
-    planned = {
-        name: sources[name].plan(bench.source_state(manifest, name), budget, follow=bench.options.follow)
-        for name in sorted(sources)
-    }
+    planned = {name: _plan_of(bench, manifest, name, budget) for name in sorted(sources)}
     bench.quiet.saw(planned, manifest, began_s)
-    _check_apart(planned)
+    if bench.options.max_drift_ms is not None:
+        lags = {name: source.max_out_of_orderness for name, source in sources.items()}
+        watermark, drift_ms = manifest.clock.watermark, bench.options.max_drift_ms
+        for name, ahead in too_far_ahead(planned, manifest.sources, lags, watermark, drift_ms).items():
+            planned[name] = _plan_of(bench, manifest, name, replace(budget, ahead=ahead))
+    check_places_apart(planned)
     if any(one.appended is not None for one in planned.values()):
         check_files_apart(sources, {name: bench.source_state(manifest, name).index for name in planned}, planned)
     return awake(planned, manifest.sources)
+
+
+def _plan_of(bench: Workbench, manifest: Manifest, name: str, budget: Budget) -> SourcePlan:
+    return bench.job.sources[name].plan(bench.source_state(manifest, name), budget, follow=bench.options.follow)
 
 
 def awake(planned: Mapping[str, SourcePlan], parts: Mapping[str, SourcePart]) -> dict[str, SourcePlan]:
@@ -136,19 +142,6 @@ def awake(planned: Mapping[str, SourcePlan], parts: Mapping[str, SourcePart]) ->
 
 def _idle(planned: SourcePlan) -> SourcePlan:
     return replace(planned, cap={}, idle=tuple(sorted((*planned.idle, str(planned.rests)))), rests=None)
-
-
-def _check_apart(planned: Mapping[str, SourcePlan]) -> None:
-    """InvalidPipeline if two sources read the same log, or the same topic, even through different servers."""
-    seen: dict[str, str] = {}
-    for name, one in planned.items():
-        place = place_id(one.recorded)
-        before = seen.setdefault(place, name) if place is not None else name
-        if before != name:
-            raise InvalidPipeline(
-                f"source: {before!r} and {name!r} are the same topic or log ({place}): records that both read would "
-                "count twice. Omit one"
-            )
 
 
 def _check_same_sources(put: StepPlan, manifest: Manifest, url: str) -> None:

@@ -23,7 +23,8 @@ class Options:
     plan's time of day and the clock a timestamp can be. ``retention``: which checkpoints to keep. ``evolve``,
     ``dropped``: how to migrate existing state. ``bare``: the durations among these without a unit, from
     ``persistent.clock.bare``. ``quiet_after_ms``: after so long without a record the clock moves on by the time that
-    passes; None: it stands.
+    passes; None: it stands. ``max_drift_ms``: how far a partition can be ahead of the slowest, and still be read; None:
+    as far as it is.
     """
 
     step_rows: int | None = None
@@ -37,6 +38,7 @@ class Options:
     dropped: tuple[str, ...] = ()
     bare: Mapping[str, int] = field(default_factory=dict)
     quiet_after_ms: int | None = None
+    max_drift_ms: int | None = None
 
 
 def checked_ms(value: Duration, name: str) -> int:

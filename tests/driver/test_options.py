@@ -15,7 +15,7 @@ def test_a_duration_is_refused_by_the_name_of_its_option() -> None:
     """Of several durations nobody would know which one is meant."""
     assert checked_ms("2 min", "max_future") == 120_000 and checked_ms(0, "max_future") == 0
     for wrong in ("2 moons", -1, 1.5, timedelta(microseconds=1)):
-        with pytest.raises(InvalidPipeline, match="^max_future: "):
+        with pytest.raises(InvalidPipeline, match=r"^max_future: "):
             checked_ms(wrong, "max_future")  # type: ignore[arg-type]
 
 
@@ -23,10 +23,10 @@ def test_a_duration_that_must_be_positive() -> None:
     """Zero is a way to say never in other systems, and would mean at once here."""
     assert positive_ms(None, "quiet_after") is None and positive_ms(1, "quiet_after") == 1
     with pytest.raises(
-        InvalidPipeline, match="^quiet_after='0 s': give a duration above zero, such as '10 min', or None$"
+        InvalidPipeline, match=r"^quiet_after='0 s': give a duration above zero, such as '10 min', or None$"
     ):
         positive_ms("0 s", "quiet_after")
-    with pytest.raises(InvalidPipeline, match="^quiet_after: "):
+    with pytest.raises(InvalidPipeline, match=r"^quiet_after: "):
         positive_ms("soon", "quiet_after")
 
 
