@@ -33,6 +33,7 @@ from persistent.checkpoint.parts import (
 from persistent.checkpoint.shapes import (
     DEDUPLICATION,
     FORMATS,
+    LIMITED,
     MANY_SINKS,
     MANY_SOURCES,
     QUIET,
@@ -68,7 +69,8 @@ class Manifest:
     rollback abandoned, and whether it took back their outputs; listed while one of them is kept. ``publishes``:
     whether the driver of this state had a sink; None if not recorded. ``revision_base``: the revision from which this
     job counts, the largest of the jobs that it continues. ``inherits``: by sink, the place that this job takes over
-    there. ``format``: the one it was read in.
+    there. ``not_after``: later timestamps are dead letters, since the clock was set back; None: only those beyond
+    ``max_future``. ``format``: the one it was read in.
 
     ``sources``, ``sinks``: by name. ``clocks``, ``operators``: by task. ``ledger``: by task, input and partition.
     ``aside``: late rows and dead letters that may still be unpublished, oldest first.
@@ -101,6 +103,7 @@ class Manifest:
     publishes: bool | None = None
     revision_base: int = 0
     inherits: Mapping[str, Inheritance] = field(default_factory=dict)
+    not_after: int | None = None
     format: int = FORMAT
 
     @property
@@ -206,6 +209,7 @@ class Manifest:
             DEDUPLICATION: any(one.seen is not None for one in self.sources.values()),
             READINGS: any(one.readings for one in self.sources.values()),
             QUIET: any(one.quiet_ms for one in self.clocks.values()),
+            LIMITED: self.not_after is not None,
         }
         return [feature for feature, is_needed in named.items() if is_needed]
 
@@ -233,6 +237,8 @@ class Manifest:
         }
         if not self.inherits:
             del body["inherits"]
+        if self.not_after is None:
+            del body["not_after"]
         return body
 
     @staticmethod

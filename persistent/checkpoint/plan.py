@@ -14,7 +14,7 @@ from persistent.checkpoint.manifest import FORMAT
 from persistent.checkpoint.older_formats import PLAN, UNNAMED, plan_of_today
 from persistent.checkpoint.parts import SourcePart, runs_from_json
 from persistent.checkpoint.positions import CODECS, ORDINAL_OFFSET, positions_from_json, positions_to_json
-from persistent.checkpoint.shapes import MANY_SOURCES, QUIET, check_format, check_known
+from persistent.checkpoint.shapes import LIMITED, MANY_SOURCES, QUIET, check_format, check_known
 from persistent.codec import Run, decode_document, encode_document
 from persistent.codec.shapes import Misfit, check_shape
 from persistent.errors import LawBroken
@@ -91,7 +91,8 @@ class StepPlan:
     the clock if that is later. ``sources``: the part of each source, by name; a source that the checkpoint does not
     know joins with this step. ``tasks``: by name; a job of this release has one (``task``). ``max_future_ms``: how far
     ahead of both a timestamp can be; None in a plan of an older release, which uses the present option. ``quiet_ms``:
-    for how long every partition has been at its end, if the clock moves on by that."""
+    for how long every partition has been at its end, if the clock moves on by that. ``not_after``: later timestamps are
+    dead letters; None without that limit."""
 
     job: str
     base: int
@@ -102,6 +103,7 @@ class StepPlan:
     tasks: Mapping[str, TaskStep]
     max_future_ms: int | None = None
     quiet_ms: int = 0
+    not_after: int | None = None
 
     @property
     def source(self) -> SourceStep:
@@ -144,11 +146,19 @@ class StepPlan:
             return self
         return replace(self, sources={source: self.source}, tasks={task: self.task})
 
+    def _features(self) -> list[str]:
+        named = {
+            MANY_SOURCES: len(self.sources) > 1,
+            QUIET: self.quiet_ms > 0,
+            LIMITED: self.not_after is not None,
+        }
+        return [feature for feature, is_needed in named.items() if is_needed]
+
     def encode(self) -> bytes:
         """Its bytes, in the newest format. LawBroken if no driver would run it."""
         body = {
             "format": FORMAT,
-            "features": [*([MANY_SOURCES] if len(self.sources) > 1 else []), *([QUIET] if self.quiet_ms else [])],
+            "features": self._features(),
             "job": self.job,
             "base": self.base,
             "number": self.number,
@@ -158,6 +168,7 @@ class StepPlan:
             "tasks": {name: dict(task.__dict__) for name, task in self.tasks.items()},
             "max_future_ms": self.max_future_ms,
             **({"quiet_ms": self.quiet_ms} if self.quiet_ms else {}),
+            **({} if self.not_after is None else {"not_after": self.not_after}),
         }
         try:
             plan_agrees(body)
@@ -186,4 +197,5 @@ class StepPlan:
             tasks={name: TaskStep(**task) for name, task in body["tasks"].items()},
             max_future_ms=body["max_future_ms"],
             quiet_ms=body.get("quiet_ms", 0),
+            not_after=body.get("not_after"),
         )

@@ -43,7 +43,9 @@ READINGS = "readings"
 """The feature of a manifest that holds how records were read before that changed."""
 QUIET = "quiet streams"
 """The feature of a manifest or plan whose clock has moved on while nothing was read."""
-FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, QUIET})
+LIMITED = "limited timestamps"
+"""The feature of a manifest or plan of a job whose clock was set back: later timestamps are dead letters."""
+FEATURES = frozenset({WIDE, RECORDED, MANY_SOURCES, MANY_SINKS, DEDUPLICATION, READINGS, QUIET, LIMITED})
 """The features that a document may need of its reader."""
 SETS = ("rollback", "savepoint", "merge")
 """Kinds that set the state to a copy: clock and positions can go back."""
@@ -236,7 +238,7 @@ MANIFEST = both(
             "publishes": optional(flag),
             "revision_base": COUNT,
         },
-        {"inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT}))},
+        {"inherits": named(fields({"jobs": sequence(text(200), 1_000), "number": COUNT})), "not_after": whole()},
     ),
     in_order,
     _of_one_job,
@@ -280,7 +282,7 @@ PLAN = fields(
         "tasks": named(fields({"close_at": whole(), "ends": flag})),
         "max_future_ms": optional(COUNT),
     },
-    {"quiet_ms": whole(1)},
+    {"quiet_ms": whole(1), "not_after": whole()},
 )
 FORMAT_FILE = fields({**HEAD, "key_groups": whole(1), "hash": whole(1)})
 

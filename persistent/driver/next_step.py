@@ -79,6 +79,7 @@ def next_step(bench: Workbench, last: Entry, rows: int) -> Step | None:
         tasks={manifest.task_name: TaskStep(close_at, ends)},
         max_future_ms=options.max_future_ms,
         quiet_ms=quiet_ms,
+        not_after=manifest.not_after,
     )
     return Step(last, plan, {name: one.appended for name, one in planned.items() if one.appended is not None})
 

@@ -56,7 +56,7 @@ class MapSplit:
     """Read a split of a source and run the task over it. ``partition``: its name among those of all sources, for the
     task and for people. ``watermark``: of the previous step; it decides what is late. ``limit``: the largest timestamp
     allowed. ``since``: earlier records are duplicates. ``key_types``: of all keys so far. ``seen``: the seen records,
-    by which copies are recognised; None without deduplication."""
+    by which copies are recognised; None without deduplication. ``not_after``: the limit of a clock set back."""
 
     attempt: Attempt
     source: str
@@ -68,6 +68,7 @@ class MapSplit:
     since: int | None = None
     key_types: tuple[str, ...] = ()
     seen: SeenBefore | None = None
+    not_after: int | None = None
 
 
 @dataclass(frozen=True)
