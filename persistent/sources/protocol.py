@@ -85,9 +85,9 @@ class SourcePlan:
     the partitions that are new with this step. ``idle``: those that the watermark does not wait for, none of which has
     a cap. ``rests``: a partition that is idle too, and has a cap only because all others of the source are idle; if
     another source is not idle, the watermark does not wait for it either. ``skipped``: for each partition, how many
-    positions are skipped because the source no longer has them. ``held``: whether records exist that cannot be read
-    yet, as behind an open transaction: the input has not ended. ``more``: partitions that have something to read
-    although no split reads them.
+    positions are skipped because the source no longer has them. ``held``: whether records exist, or may exist, that
+    cannot be read yet, as behind an open transaction: the input has not ended. ``more``: partitions that have something
+    to read although no split reads them.
     """
 
     splits: tuple[Split, ...]

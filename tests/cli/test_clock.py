@@ -66,6 +66,9 @@ def test_a_poisoned_clock_is_set_back_and_the_limit_lifted(poisoned: Path) -> No
     assert "the next run takes it back before it publishes anything" in done.stdout
     assert "Timestamps after 2024-05-01 11:00:00Z are dead letters from now on: lift this with" in done.stdout
     assert "not after     2024-05-01 11:00:00Z: later timestamps" in command("clock", "checkpoint").stdout
+    assert "not after     2024-05-01 11:00:00Z: later timestamps" in command("show", "checkpoint").stdout
+    diff = {line["name"]: line for line in json_of("diff", "checkpoint", "2")}
+    assert (diff["not_after"]["before"], diff["not_after"]["after"]) == (None, 1_714_561_200_000)
     run = command("run", "visits.py:pipeline", "--engine", "embedded")
     assert run.exit_code == 0 and "are dead letters, since the clock was set back" in run.output
     letters = json_of("dead-letters", "checkpoint")

@@ -34,6 +34,7 @@ from persistent.engines.embedded import Embedded
 from persistent.sources.protocol import SourcePlan, Span, Split
 from persistent.storage import MemoryStorage
 from persistent.testing import ManualClock
+from persistent.testing.faults import FaultyStorage, Operations
 from persistent.verify import verify
 from tests.checkpoint.samples import manifest
 from tests.faults import Killed
@@ -329,6 +330,33 @@ def test_a_duration_that_makes_no_sense_is_refused(value: Any) -> None:
     """At once, every record would be late."""
     with pytest.raises(InvalidPipeline, match="quiet_after"):
         Shop(quiet_after=value).pipeline()
+
+
+def test_killed_at_any_operation_a_quiet_stream_comes_to_the_same(time: ManualClock) -> None:
+    """The plan of a quiet step is put, then mapped, committed and published; each window is published once."""
+
+    def tells(shop: Shop, storage: Any) -> None:
+        def more() -> None:
+            shop.add(*[40 * MINUTE] * (len(shop.rows) == 2))
+
+        while True:
+            waits = [passes(time, "6 min")] * 5
+            try:
+                shop.follow(*waits, more, *waits, checkpoint=storage)
+            except Killed:
+                storage = shop.storage
+            else:
+                return
+
+    operations = Operations()
+    shop = Shop(5, 70_000)
+    tells(shop, FaultyStorage(shop.storage, operations))
+    expected = [(1, 1), (2, 1), (41, 1)]
+    assert shop.published() == expected and operations.count > 60
+    for death in range(0, operations.count, 5):
+        shop = Shop(5, 70_000)
+        tells(shop, FaultyStorage(shop.storage, Operations(at=death)))
+        assert shop.published() == expected and verify(shop.storage).ok, death
 
 
 # -- the watch -----------------------------------------------------------------------------------------------------
