@@ -114,7 +114,8 @@ def _show(found: ClockReading, as_json: bool) -> None:
 
 def _lines(found: ClockReading) -> Iterator[tuple[str, str]]:
     yield "clock", f"{clock_text(found.watermark)}, of checkpoint {found.checkpoint}"
-    yield "closed", f"windows that end up to {utc_text(found.closed)}" if found.closed else "no window yet"
+    if found.closed is not None:
+        yield "closed", f"windows that end up to {utc_text(found.closed)}" if found.closed else "no window yet"
     if found.ended:
         yield "end of input", "declared: every window was closed"
     if found.quiet_ms:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, has_windows
 from persistent.checkpoint.successor import Entry
 from persistent.clock import Instant, instant_ms
 from persistent.errors import Refused
@@ -22,28 +22,30 @@ from persistent.text.figures import clock_text, count_text, utc_text
 @dataclass(frozen=True)
 class Undone:
     """What setting a clock back undoes. ``target``: the checkpoint to return to. ``checkpoints``: the later ones that
-    are kept. ``clock``, ``closed``: from where to where they go back (ms). ``records``: those that are read again.
-    ``outputs``: the rows that the kept ones gave to the ``sinks``."""
+    are kept. ``clock``, ``closed``: from where to where they go back (ms); ``closed`` is None without windows.
+    ``records``: those that are read again. ``outputs``: the rows that the kept ones gave to the ``sinks``."""
 
     target: int
     checkpoints: tuple[int, ...]
     clock: tuple[int, int]
-    closed: tuple[int, int]
+    closed: tuple[int, int] | None
     records: int
     outputs: int
     sinks: tuple[str, ...]
 
     def __str__(self) -> str:
-        ids, sinks = ", ".join(map(str, self.checkpoints)), ", ".join(self.sinks)
-        opened = (
-            f"the windows that end after {clock_text(self.closed[1])}, up to {clock_text(self.closed[0])}, open again"
-        )
-        given = f"; {count_text(self.outputs, 'row')} of these checkpoints went to {sinks}" if sinks else ""
-        return (
-            f"back to checkpoint {self.target}: the clock goes from {clock_text(self.clock[0])} to "
-            f"{clock_text(self.clock[1])}; checkpoint {ids} and any between them are undone, and "
-            f"{count_text(self.records, 'record')} will be read again; {opened}{given}"
-        )
+        listed = f" ({', '.join(map(str, self.checkpoints))})" if self.checkpoints else ""
+        parts = [
+            f"the clock goes from {clock_text(self.clock[0])} to {clock_text(self.clock[1])}",
+            f"the checkpoints after it{listed} are undone, and {count_text(self.records, 'record')} will be read again",
+        ]
+        if self.closed is not None:
+            ends = f"the windows that end after {clock_text(self.closed[1])}, up to {clock_text(self.closed[0])}"
+            parts.append(f"{ends}, open again")
+        if self.sinks:
+            rows = count_text(self.outputs, "row")
+            parts.append(f"{rows} of the kept ones among these checkpoints went to {', '.join(self.sinks)}")
+        return f"back to checkpoint {self.target}: {'; '.join(parts)}"
 
 
 def set_back(storage: Location, *, not_after: Instant, outputs: str, take_over: bool = False) -> Entry:
@@ -70,7 +72,7 @@ def undone(storage: Location, not_after: Instant) -> Undone:
         target=target.id,
         checkpoints=tuple(later),
         clock=(newest.clock.watermark, target.clock.watermark),
-        closed=(newest.clock.closed, target.clock.closed),
+        closed=(newest.clock.closed, target.clock.closed) if has_windows(newest) else None,
         records=max(read, 0),
         outputs=sum(staged.rows for batch in batches if batch.id in later for staged in batch.staged),
         sinks=tuple(sorted(newest.sinks)),

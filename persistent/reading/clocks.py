@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from persistent.checkpoint.copies import newest_of
 from persistent.checkpoint.log import Log
-from persistent.checkpoint.manifest import Manifest
+from persistent.checkpoint.manifest import Manifest, has_windows
 from persistent.checkpoint.parts import partition_name
 from persistent.checkpoint.plan import StepPlan
 from persistent.clock import bound_of
@@ -35,11 +35,12 @@ class PartitionReading:
 
 @dataclass(frozen=True)
 class ClockReading:
-    """``watermark``, ``closed``, ``ended``, ``quiet_ms``, ``not_after``: as in the manifest ``checkpoint``."""
+    """``watermark``, ``closed``, ``ended``, ``quiet_ms``, ``not_after``: as in the manifest ``checkpoint``; ``closed``
+    is None without windows."""
 
     checkpoint: int
     watermark: int
-    closed: int
+    closed: int | None
     ended: bool
     quiet_ms: int
     not_after: int | None
@@ -60,7 +61,7 @@ def clock_reading(storage: Storage) -> ClockReading:
     return ClockReading(
         checkpoint=manifest.base,
         watermark=clock.watermark,
-        closed=clock.closed,
+        closed=clock.closed if has_windows(manifest) else None,
         ended=clock.ended,
         quiet_ms=clock.quiet_ms,
         not_after=manifest.not_after,

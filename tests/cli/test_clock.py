@@ -139,6 +139,7 @@ def test_every_fact_has_its_line() -> None:
         "closed": "no window yet",
         "held back by": "nothing: every partition is idle, or there is none yet",
     }
+    assert "closed" not in dict(_lines(reading(closed=None))), "it has no windows"
     full = dict(_lines(reading(closed=60, ended=True, quiet_ms=90_000, not_after=500)))
     assert full["closed"] == "windows that end up to 1970-01-01 00:00:00.060Z"
     assert full["end of input"] == "declared: every window was closed"

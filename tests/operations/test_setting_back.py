@@ -14,6 +14,7 @@ from monoids import Count
 from persistent import (
     MemorySink,
     MemorySource,
+    NonWindowState,
     PersistentTask,
     Pipeline,
     Refused,
@@ -58,6 +59,13 @@ class Visits(PersistentTask):
 
     def process_message(self, state: Any, message: Any) -> None:
         state.update(message.timestamp, 1)
+
+
+class Totals(Visits):
+    """Visits by page."""
+
+    def persistent_state(self) -> Any:
+        return NonWindowState(Count())
 
 
 class Shop:
@@ -144,10 +152,17 @@ def test_what_it_undoes_is_told_before_and_changes_nothing() -> None:
     )
     text = str(found)
     assert text.startswith("back to checkpoint 3: the clock goes from 1970-01-03 02:00:00Z to 1970-01-01 03:00:00Z; ")
-    assert "and 6 records will be read again" in text and "4 rows of these checkpoints went to memory" in text
+    ids = ", ".join(map(str, found.checkpoints))
+    assert (
+        f"the checkpoints after it ({ids}) are undone, and 6 records will be read again" in text
+        and "; 4 rows of the kept ones among these checkpoints went to memory" in text
+    )
     assert "the windows that end after 1970-01-01 01:00:00Z, up to 1970-01-03 02:00:00Z, open again" in text
     bare = poisoned(sink=None, discard_closed=True)
     assert "rows" not in str(undone(bare.storage, 9 * HOUR))
+    total = poisoned(task=Totals())
+    assert undone(total.storage, 9 * HOUR).closed is None and "windows" not in str(undone(total.storage, 9 * HOUR))
+    assert str(replace(found, checkpoints=())).count("the checkpoints after it are undone") == 1, "they are lost"
 
 
 def test_the_limit_itself_is_good() -> None:
